@@ -1,0 +1,1 @@
+"""Attacks: one file each, named as on the command line."""

@@ -1,0 +1,1 @@
+"""Victims: datasets, architectures, training algorithms, and the table of named victims."""
