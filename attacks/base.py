@@ -1,0 +1,175 @@
+"""The contract of an attack: what it may know, what it is given, what it returns. Imports no torch."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from victims.spec import MLPSpec, VictimSpec
+
+
+class Knowledge(StrEnum):
+    """An item of the knowledge ledger: what an attack may be told about its victim."""
+
+    ARCHITECTURE = "architecture"
+    WEIGHTS = "weights"
+    CLASS_BALANCE = "class balance"
+    N = "n"
+    LABELS = "labels"
+    DATA_MEAN = "data mean"
+
+
+class UndeclaredKnowledgeError(RuntimeError):
+    """An attack read an item that it did not declare in `needs`."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What is public about a network: its specification and the shape (C, H, W) of one input."""
+
+    spec: MLPSpec
+    input_shape: tuple[int, int, int]
+
+
+class VictimView:
+    """A victim as an attack sees it: every item that it declared, and an error on anything else."""
+
+    def __init__(self, facts: dict[Knowledge, Any], allowed: frozenset[Knowledge]) -> None:
+        self._facts, self._allowed = facts, allowed
+
+    def _read(self, item: Knowledge) -> Any:
+        if item not in self._allowed:
+            raise UndeclaredKnowledgeError(f"the attack reads {item.value!r}, which its `needs` do not declare")
+        return self._facts[item]
+
+    @property
+    def architecture(self) -> Architecture:
+        """The network's architecture."""
+        architecture: Architecture = self._read(Knowledge.ARCHITECTURE)
+        return architecture
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the released weights by parameter name, on the attack's device."""
+        return {name: value.clone() for name, value in self._read(Knowledge.WEIGHTS).items()}
+
+    @property
+    def class_balance(self) -> tuple[float, ...]:
+        """The share of each class in the training set; sums to 1."""
+        balance: tuple[float, ...] = self._read(Knowledge.CLASS_BALANCE)
+        return balance
+
+    @property
+    def n(self) -> int:
+        """The number of training images."""
+        n: int = self._read(Knowledge.N)
+        return n
+
+    @property
+    def labels(self) -> Tensor:
+        """The training labels, (n,) class indices."""
+        labels: Tensor = self._read(Knowledge.LABELS)
+        return labels
+
+    @property
+    def data_mean(self) -> Tensor:
+        """The per-pixel training mean (C, H, W) that was subtracted from the inputs."""
+        mean: Tensor = self._read(Knowledge.DATA_MEAN)
+        return mean
+
+
+@dataclass
+class AttackContext:
+    """What the harness lends an attack for one run.
+
+    Attributes:
+        device: where to compute.
+        generator: seeded CPU generator; the attack's only source of randomness.
+        progress: `progress(step, steps, **figures)` tells the user where the attack is.
+        trace: rows of figures over time, stored beside the reconstruction; append with `record`.
+    """
+
+    device: torch.device
+    generator: torch.Generator
+    progress: Callable[..., None]
+    trace: list[dict[str, float]] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    def record(self, step: int, **figures: float) -> None:
+        """Append a row to the trace, with the seconds since the start."""
+        self.trace.append({"step": step, "wall_s": time.monotonic() - self.started, **figures})
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What an attack returns.
+
+    Attributes:
+        candidates: (m, C, H, W) float32 in the victim's input space.
+        labels: (m,) class indices that the attack assigns, or None.
+        coefficients: (m,) Lagrange multipliers or whatever weighs a candidate, or None.
+        loss: the attack's own final objective, comparable between runs of that attack on one victim.
+        grad_evals: evaluations of the objective's gradient.
+    """
+
+    candidates: Tensor
+    labels: Tensor | None = None
+    coefficients: Tensor | None = None
+    loss: float = float("nan")
+    grad_evals: int = 0
+
+
+class AttackParams(BaseModel):
+    """Base of every attack's parameters: frozen, unknown fields rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+ParamsT = TypeVar("ParamsT", bound=AttackParams)
+
+
+class Attack(ABC, Generic[ParamsT]):
+    """An attack: subclass it in a file of `attacks/`, and the command line knows it.
+
+    It never prints, never writes files, and never sees the training data.
+
+    Attributes:
+        name: as on the command line; the file's name with dashes.
+        summary: one line for `list`.
+        paper: where it was published.
+        needs: the knowledge that it declares, and gets.
+        Params: its parameters, with defaults that work.
+        variants: named parameter sets, for `--variant`.
+        control: a null control, which looks at no image and optimises nothing; it sets `null_n_good`, and its Params
+            must have a field `candidates`.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    paper: ClassVar[str] = ""
+    needs: ClassVar[frozenset[Knowledge]]
+    Params: ClassVar[type[AttackParams]]
+    variants: ClassVar[dict[str, dict[str, Any]]] = {}
+    control: ClassVar[bool] = False
+
+    def __init__(self, params: ParamsT) -> None:
+        self.params = params
+
+    @classmethod
+    def supports(cls, victim: VictimSpec) -> str | None:
+        """Return None if the attack can run on this victim, else the reason why not."""
+        return None
+
+    @abstractmethod
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Attack the victim that `view` shows."""

@@ -1,0 +1,69 @@
+"""Where the images are: the row space of the first layer.
+
+Gradient descent moves W1 only within the span of the training inputs, so with a small Gaussian initialisation of scale
+s the singular values of W1 that belong to the data stand above s (sqrt(d) + sqrt(h)), the edge of the initialisation's
+own spectrum (Marchenko-Pastur). The attacker finds that gap in W1 alone and searches inside it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+EDGE_SLACK = 1.1
+SMALLEST_TAIL = 8
+
+
+@dataclass(frozen=True)
+class RowSpace:
+    """The subspace in which candidates are searched.
+
+    Attributes:
+        basis: (d, r) orthonormal; the identity when no gap was found.
+        singular: (r,) singular values of W1 along it, falling; ones when no gap was found.
+        gap: whether the spectrum of W1 shows a gap, so that r < min(h, d) directions belong to the data.
+    """
+
+    basis: Tensor
+    singular: Tensor
+    gap: bool
+
+    @property
+    def rank(self) -> int:
+        """The number of directions, r."""
+        return self.basis.shape[1]
+
+
+def row_space(first_weight: Tensor) -> RowSpace:
+    """Return the data's part of the row space of W1 (h, d), or the whole pixel space where no gap shows it."""
+    _, singular, directions = torch.linalg.svd(first_weight.double(), full_matrices=False)
+    rank = signal_rank(singular, *first_weight.shape)
+    if rank == len(singular):
+        d = first_weight.shape[1]
+        return RowSpace(torch.eye(d).to(first_weight), torch.ones(d).to(first_weight), gap=False)
+    return RowSpace(directions[:rank].T.to(first_weight).contiguous(), singular[:rank].to(first_weight), gap=True)
+
+
+def signal_rank(singular: Tensor, h: int, d: int) -> int:
+    """Return the smallest r such that the singular values from r on look like a Gaussian matrix's.
+
+    A (h - r) x (d - r) Gaussian matrix of scale s has singular values within s |sqrt(d - r) - sqrt(h - r)| and
+    s (sqrt(d - r) + sqrt(h - r)); s is estimated from the tail's Frobenius norm. Returns min(h, d) if no tail fits.
+
+    Args:
+        singular: (min(h, d),) singular values, falling.
+        h: rows of the matrix.
+        d: columns of the matrix.
+    """
+    tails = singular.square().flip(0).cumsum(0).flip(0).sqrt()
+    for rank in range(len(singular) - SMALLEST_TAIL):
+        high, low = math.sqrt(h - rank) + math.sqrt(d - rank), abs(math.sqrt(h - rank) - math.sqrt(d - rank))
+        scale = float(tails[rank]) / math.sqrt((h - rank) * (d - rank))
+        fits_top = float(singular[rank]) <= EDGE_SLACK * scale * high
+        fits_bottom = float(singular[-1]) >= scale * low / 2
+        if fits_top and fits_bottom:
+            return rank
+    return len(singular)

@@ -1,0 +1,30 @@
+"""A trained victim with the data that made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from victims.architectures import MLP
+from victims.card import VictimCard
+from victims.datasets import Split
+from victims.spec import VictimSpec
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A trained victim with the data that made it.
+
+    Attributes:
+        card: what is known of it; `card.spec` is its description.
+        model: the network, on the CPU, float32.
+        split: its training and test data.
+    """
+
+    card: VictimCard
+    model: MLP
+    split: Split
+
+    @property
+    def spec(self) -> VictimSpec:
+        """The victim's description."""
+        return self.card.spec

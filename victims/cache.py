@@ -1,0 +1,135 @@
+"""Victims are trained once and kept, by the hash of their spec, the training code and the data."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path
+from pydantic import ValidationError
+
+from victims.files import atomic, sha256_file, sha256_json, sha256_sources, write_text
+from victims.spec import VictimSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    from victims.base import Victim
+    from victims.datasets import Split
+    from victims.training.loop import TrainProgress
+
+HERE = Path(__file__).parent
+SOURCES = [HERE / "architectures.py", HERE / "datasets" / "selection.py", *(HERE / "training").glob("*.py")]
+
+
+def cache_dir() -> Path:
+    """Return the folder of trained victims: BENCH_CACHE_DIR, or the user's cache."""
+    chosen = os.environ.get("BENCH_CACHE_DIR")
+    return Path(chosen) if chosen else user_cache_path("reconstruction-bench")
+
+
+def victim_key(spec: VictimSpec, dataset_sha256: str) -> str:
+    """Return the 16 hex digits that name a victim's folder in the cache."""
+    return sha256_json([spec.identity(), sha256_sources(SOURCES), dataset_sha256])[:16]
+
+
+def is_trained(spec: VictimSpec, data_dir: Path | None) -> bool:
+    """Say whether the cache holds this victim, without importing torch."""
+    from victims.datasets import fingerprint
+
+    return (cache_dir() / "victims" / victim_key(spec, fingerprint(spec.dataset, data_dir)) / "card.json").exists()
+
+
+def obtain(
+    spec: VictimSpec,
+    data_dir: Path | None,
+    device: torch.device,
+    report: Callable[[TrainProgress], None],
+    notice: Callable[[str], None],
+) -> Victim:
+    """Return a victim: from the cache if it is there and whole, else trained and cached.
+
+    Args:
+        spec: the victim.
+        data_dir: the data folder, None for the default.
+        device: where to train.
+        report: told the training's progress.
+        notice: told in one line what the user should know, such as a cached file that was found altered.
+
+    Raises:
+        UserError: the data are missing or malformed.
+    """
+    from filelock import FileLock
+
+    from victims import datasets
+
+    split = datasets.select(datasets.load(spec.dataset, data_dir), spec.n)
+    dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
+    folder = cache_dir() / "victims" / victim_key(spec, dataset_sha256)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock"):
+        found = _load(spec, folder, split, notice)
+        return found or _train(spec, folder, split, dataset_sha256, device, report)
+
+
+def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], None]) -> Victim | None:
+    import torch
+    from safetensors.torch import load_file
+
+    from victims.architectures import build
+    from victims.base import Victim
+    from victims.card import VictimCard
+
+    card_file, weights_file = folder / "card.json", folder / "weights.safetensors"
+    if not card_file.exists():
+        return None
+    try:
+        card = VictimCard.model_validate_json(card_file.read_text())
+    except (ValidationError, UnicodeDecodeError):
+        card = None
+    if card is None or not weights_file.exists() or sha256_file(weights_file) != card.weights_sha256:
+        notice(f"victim {spec.name}: the cached files in {folder} do not match their hash; training it again")
+        card_file.unlink()
+        return None
+    model = build(spec.architecture, split.inputs[0].size, torch.Generator(), torch.float32)
+    model.load_state_dict(load_file(weights_file))
+    return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, split)
+
+
+def _train(
+    spec: VictimSpec,
+    folder: Path,
+    split: Split,
+    dataset_sha256: str,
+    device: torch.device,
+    report: Callable[[TrainProgress], None],
+) -> Victim:
+    import torch
+    from safetensors.torch import save_file
+
+    from victims.base import Victim
+    from victims.card import describe, signs
+    from victims.training.loop import train
+
+    start = time.monotonic()
+    checkpoint, weights_file = folder / "checkpoint.safetensors", folder / "weights.safetensors"
+    inputs, labels = torch.from_numpy(split.inputs), signs(torch.from_numpy(split.labels))
+    model = train(spec, inputs, labels, device, checkpoint, report).float()
+    seconds = time.monotonic() - start
+    with atomic(weights_file) as path:
+        save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
+    card = describe(
+        spec,
+        model,
+        split,
+        weights_sha256=sha256_file(weights_file),
+        dataset_sha256=dataset_sha256,
+        device=device,
+        train_s=seconds,
+    )
+    write_text(folder / "card.json", card.model_dump_json(indent=1))
+    checkpoint.unlink(missing_ok=True)
+    return Victim(card, model, split)

@@ -1,0 +1,147 @@
+"""The papers' selection: the first n images, balanced between the classes, with their mean subtracted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from victims.datasets.raw import RawDataset
+from victims.errors import UserError
+
+Groups = tuple[tuple[int, ...], ...]
+
+_EVEN_ODD: Groups = ((0, 2, 4, 6, 8), (1, 3, 5, 7, 9))
+
+GROUPS: dict[str, Groups] = {
+    "faces": ((0,), (1,)),  # background, faces
+    "digits": _EVEN_ODD,
+    "mnist": _EVEN_ODD,
+    "fashion": ((0, 2, 3, 4, 6), (1, 5, 7, 8, 9)),  # garments of the upper body; trousers, shoes and bags
+    "cifar": ((0, 1, 8, 9), (2, 3, 4, 5, 6, 7)),  # vehicles, animals
+    "cifar100": (tuple(range(0, 100, 2)), tuple(range(1, 100, 2))),
+}
+"""Name of a dataset: the labels that make up class 0, and those of class 1."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a victim learns, and what it is tested on.
+
+    Attributes:
+        inputs: (n, C, H, W) float32, the training images less `mean`, in the distribution's order.
+        labels: (n,) int64, classes 0 to n_classes - 1.
+        indices: (n,) int64, ascending: where the images stand in the raw training set.
+        mean: (C, H, W) float32, the mean of the n training images.
+        test_inputs: (m, C, H, W) float32, test images less the same `mean`, none of them among the n.
+        test_labels: (m,) int64, as many of each class.
+    """
+
+    inputs: np.ndarray
+    labels: np.ndarray
+    indices: np.ndarray
+    mean: np.ndarray
+    test_inputs: np.ndarray
+    test_labels: np.ndarray
+
+    @property
+    def images(self) -> np.ndarray:
+        """The training images themselves: (n, C, H, W) float32 in [0, 1]."""
+        return np.clip(self.inputs + self.mean, 0, 1)
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return int(self.labels.max()) + 1
+
+
+def select(raw: RawDataset, n: int, groups: Groups | None = None, test_n: int = 1000) -> Split:
+    """Take the first n / C training images of each of C classes, and a balanced test set.
+
+    Args:
+        raw: The dataset.
+        n: The number of training images, a multiple of C.
+        groups: For each class the labels that make it up; images of other labels are left out. None for the two
+            classes of `GROUPS`; a dataset that is not named there has its two labels, or its even against its odd ones.
+        test_n: The most test images. They are the first ones per class of the source's test set, or, where it has none,
+            of the training images that were not selected. Fewer where a class has fewer, none where it has none.
+
+    Returns:
+        The selection.
+
+    Raises:
+        UserError: `groups` are fewer than two or share a label; n is no positive multiple of their number; a class has
+            too few images; test_n is negative.
+    """
+    groups = _default_groups(raw) if groups is None else groups
+    _check_request(raw.name, n, groups, test_n)
+    classes = _classes(raw.train_labels, groups)
+    smallest = _smallest(classes, len(groups))
+    if n > smallest * len(groups):
+        counts = ", ".join(str((classes == index).sum()) for index in range(len(groups)))
+        raise UserError(
+            f"{raw.name}: n = {n} needs {n // len(groups)} training images of each class, but classes 0 to "
+            f"{len(groups) - 1} have {counts}; the largest possible n is {smallest * len(groups)}"
+        )
+    indices = _first(classes, len(groups), n // len(groups))
+    mean = raw.train_images[indices].mean(axis=0, dtype=np.float64).astype(np.float32)
+
+    if len(raw.test_labels):
+        test_images, test_classes = raw.test_images, _classes(raw.test_labels, groups)
+    else:
+        test_images, test_classes = raw.train_images, classes.copy()
+        test_classes[indices] = -1
+    per_class = min(test_n // len(groups), _smallest(test_classes, len(groups)))
+    test = _first(test_classes, len(groups), per_class)
+    return Split(
+        inputs=raw.train_images[indices] - mean,
+        labels=classes[indices],
+        indices=indices,
+        mean=mean,
+        test_inputs=test_images[test] - mean,
+        test_labels=test_classes[test],
+    )
+
+
+def _default_groups(raw: RawDataset) -> Groups:
+    """The two classes of a dataset for which the caller names none."""
+    if raw.name in GROUPS:
+        return GROUPS[raw.name]
+    labels = np.unique(raw.train_labels).tolist()
+    if len(labels) == 2:
+        return tuple((label,) for label in labels)
+    return tuple(tuple(label for label in labels if label % 2 == parity) for parity in (0, 1))
+
+
+def _check_request(name: str, n: int, groups: Groups, test_n: int) -> None:
+    """UserError where the request makes no sense for any dataset."""
+    labels = [label for group in groups for label in group]
+    if len(groups) < 2:
+        raise UserError(f"{name}: groups make up {len(groups)} class; expected at least two")
+    if len(set(labels)) < len(labels):
+        raise UserError(f"{name}: groups {groups} name a label twice; expected each label in one class")
+    if n < len(groups) or n % len(groups):
+        raise UserError(
+            f"{name}: n = {n} cannot be shared equally; expected a positive multiple of {len(groups)} classes"
+        )
+    if test_n < 0:
+        raise UserError(f"{name}: test_n = {test_n}; expected 0 or more test images")
+
+
+def _classes(labels: np.ndarray, groups: Groups) -> np.ndarray:
+    """(N,) int64: the class of each label, -1 for a label of no class."""
+    classes = np.full(labels.shape, -1, dtype=np.int64)
+    for index, members in enumerate(groups):
+        classes[np.isin(labels, members)] = index
+    return classes
+
+
+def _smallest(classes: np.ndarray, n_classes: int) -> int:
+    """The number of images of the class that has the fewest."""
+    return int(np.bincount(classes[classes >= 0], minlength=n_classes).min())
+
+
+def _first(classes: np.ndarray, n_classes: int, per_class: int) -> np.ndarray:
+    """Ascending positions of the first `per_class` images of each class."""
+    positions = [np.flatnonzero(classes == index)[:per_class] for index in range(n_classes)]
+    return np.sort(np.concatenate(positions))

@@ -1,0 +1,52 @@
+"""Files that appear whole or not at all, and the hashes that name them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path` that replaces it when the block ends without an error.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` atomically."""
+    with atomic(path) as temporary:
+        temporary.write_text(text)
+
+
+def sha256_file(path: Path) -> str:
+    """Return the hex SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_json(value: Any) -> str:
+    """Return the hex SHA-256 of a JSON-able value, independent of key order."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def sha256_sources(paths: list[Path]) -> str:
+    """Return the hex SHA-256 of source files taken together, by name and content."""
+    return sha256_json({path.name: sha256_file(path) for path in sorted(paths)})

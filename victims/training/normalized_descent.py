@@ -1,0 +1,62 @@
+"""The accelerated recipe: normalised gradient descent at a held margin.
+
+After the data are fitted, gradient descent on the logistic loss only crawls along the direction that it has: the
+KKT direction of the margin problem (Lyu & Li 2020). A normalised step along
+g = sum_i softmax(-margin)_i y_i grad Phi(x_i) gets there in thousands of steps instead of a million, and a scaling of
+theta that leaves the classifier as it is keeps the loss where the papers' training ends.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from victims.spec import NormalizedDescent
+from victims.training.state import TrainState
+
+
+class NormalizedDescentAlgorithm:
+    """Normalised gradient descent with momentum; the smallest margin is held at `spec.margin` by rescaling."""
+
+    def __init__(self, spec: NormalizedDescent) -> None:
+        self.spec = spec
+        self.steps = spec.steps
+
+    def start(self, state: TrainState) -> None:
+        """Start the running average of the steps at zero."""
+        state.velocity = [torch.zeros_like(parameter) for parameter in state.model.parameters()]
+
+    def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Rescale to the held margin, then step by rate * ||theta|| along the averaged normalised direction."""
+        parameters = list(state.model.parameters())
+        outputs = labels * state.model(inputs)
+        depth = len(state.model.layers)
+        with torch.no_grad():
+            smallest = outputs.min()
+            held = torch.where(smallest > self.spec.margin, self.spec.margin / smallest, torch.ones_like(smallest))
+            scale = held ** (1 / depth)
+            margins = outputs * held
+            weights = torch.softmax(-margins, 0)
+        gradients = torch.autograd.grad((weights * outputs).sum(), parameters)
+        with torch.no_grad():
+            for parameter, gradient, degree in zip(parameters, gradients, state.model.degrees(), strict=True):
+                parameter.mul_(scale**degree)
+                gradient.mul_(scale ** (depth - degree))  # the gradient at the rescaled point
+            state.outside_scale = state.outside_scale * scale
+            outside = state.outside_norm * state.outside_scale
+            norm = torch.sqrt(_norm(parameters) ** 2 + outside**2)
+            size = self._rate(state.step) * norm / _norm(list(gradients))
+            momentum = self.spec.momentum
+            for parameter, gradient, velocity in zip(parameters, gradients, state.velocity, strict=True):
+                velocity.mul_(momentum).add_(gradient * size, alpha=1 - momentum)
+                parameter.add_(velocity)
+        return margins
+
+    def _rate(self, step: int) -> float:
+        start, end = self.spec.rate
+        rate: float = start * (end / start) ** (step / self.steps)
+        return rate
+
+
+def _norm(tensors: list[Tensor]) -> Tensor:
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors]))

@@ -1,0 +1,60 @@
+"""What a training algorithm carries from step to step, and the logistic loss that all of them minimise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from victims.architectures import MLP
+
+
+@dataclass
+class TrainState:
+    """A network in training, on the coordinates of its data's span.
+
+    Attributes:
+        model: the network.
+        outside_norm: Frobenius norm of the initial W1 outside the span, at its initial scale.
+        outside_scale: scalar tensor by which rescaling has multiplied that part.
+        velocity: running average of the steps, one tensor a parameter; empty for algorithms without momentum.
+        step: steps done.
+    """
+
+    model: MLP
+    outside_norm: float
+    outside_scale: Tensor
+    velocity: list[Tensor] = field(default_factory=list)
+    step: int = 0
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the state's tensors by name, for a checkpoint."""
+        named = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        named |= {f"velocity.{index}": value for index, value in enumerate(self.velocity)}
+        return named | {"outside_scale": self.outside_scale, "step": torch.tensor(self.step)}
+
+    def load(self, named: dict[str, Tensor]) -> None:
+        """Take the state from a checkpoint's tensors."""
+        self.model.load_state_dict({name: named[f"model.{name}"] for name in self.model.state_dict()})
+        self.velocity = [named[f"velocity.{i}"].to(v) for i, v in enumerate(self.velocity)]
+        self.outside_scale = named["outside_scale"].to(self.outside_scale)
+        self.step = int(named["step"])
+
+
+class Algorithm(Protocol):
+    """One training algorithm: a step count and a step."""
+
+    steps: int
+
+    def start(self, state: TrainState) -> None:
+        """Allocate what the algorithm carries in the state."""
+
+    def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Advance by one step; inputs (n, r), labels (n,) in {-1, +1}. Return the margins y Phi (n,) before it."""
+
+
+def logistic_loss(margins: Tensor) -> Tensor:
+    """Return the mean logistic loss log(1 + exp(-margin)) of margins (n,): BCE with labels {0, 1}, stable."""
+    return torch.nn.functional.softplus(-margins).mean()
