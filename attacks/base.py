@@ -152,6 +152,8 @@ class Attack(ABC, Generic[ParamsT]):
         variants: named parameter sets, for `--variant`.
         control: a null control, which looks at no image and optimises nothing; it sets `null_n_good`, and its Params
             must have a field `candidates`.
+        helpers: packages of this repository whose source belongs to the attack, such as `attacks.stationarity`: a
+            change in them makes stored runs stale, as a change in the attack's own file does.
     """
 
     name: ClassVar[str]
@@ -161,6 +163,7 @@ class Attack(ABC, Generic[ParamsT]):
     Params: ClassVar[type[AttackParams]]
     variants: ClassVar[dict[str, dict[str, Any]]] = {}
     control: ClassVar[bool] = False
+    helpers: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, params: ParamsT) -> None:
         self.params = params

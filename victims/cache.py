@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from platformdirs import user_cache_path
 from pydantic import ValidationError
@@ -36,11 +37,21 @@ def victim_key(spec: VictimSpec, dataset_sha256: str) -> str:
     return sha256_json([spec.identity(), sha256_sources(SOURCES), dataset_sha256])[:16]
 
 
-def is_trained(spec: VictimSpec, data_dir: Path | None) -> bool:
-    """Say whether the cache holds this victim, without importing torch."""
+def victim_folder(spec: VictimSpec, dataset_sha256: str) -> Path:
+    """Return the folder that holds a victim, trained or not."""
+    return cache_dir() / "victims" / victim_key(spec, dataset_sha256)
+
+
+def trained_card(spec: VictimSpec, data_dir: Path | None) -> dict[str, Any]:
+    """Return a trained victim's card as it is stored, empty if it is not trained; imports no torch."""
     from victims.datasets import fingerprint
 
-    return (cache_dir() / "victims" / victim_key(spec, fingerprint(spec.dataset, data_dir)) / "card.json").exists()
+    card = victim_folder(spec, fingerprint(spec.dataset, data_dir)) / "card.json"
+    try:
+        stored: dict[str, Any] = json.loads(card.read_text())
+    except (OSError, ValueError):
+        return {}
+    return stored
 
 
 def obtain(
@@ -68,7 +79,7 @@ def obtain(
 
     split = datasets.select(datasets.load(spec.dataset, data_dir), spec.n)
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
-    folder = cache_dir() / "victims" / victim_key(spec, dataset_sha256)
+    folder = victim_folder(spec, dataset_sha256)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"):
         found = _load(spec, folder, split, notice)

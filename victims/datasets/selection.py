@@ -47,7 +47,8 @@ class Split:
     @property
     def images(self) -> np.ndarray:
         """The training images themselves: (n, C, H, W) float32 in [0, 1]."""
-        return np.clip(self.inputs + self.mean, 0, 1)
+        images: np.ndarray = self.inputs + self.mean
+        return images.clip(0, 1)
 
     @property
     def n_classes(self) -> int:

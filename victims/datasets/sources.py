@@ -115,8 +115,8 @@ def _require(name: str, path: Path) -> None:
             f"dataset {name}: the installed {SHIPPED[name][0]} has no {path}; install another version of it"
         )
     raise UserError(
-        f"dataset {name}: no readable file {path}; expected one of {', '.join([*SHIPPED, *DOWNLOADED])}, the path of an .npz file, "
-        "or a NAME.npz in the folder that --data-dir or BENCH_DATA_DIR names"
+        f"dataset {name}: no readable file {path}; expected one of {', '.join([*SHIPPED, *DOWNLOADED])}, "
+        "the path of an .npz file, or a NAME.npz in the folder that --data-dir or BENCH_DATA_DIR names"
     )
 
 
@@ -175,8 +175,8 @@ def _download(name: str, path: Path) -> None:
 
 def _not_available(name: str, path: Path, why: str) -> UserError:
     return UserError(
-        f"dataset {name}: no readable file {path}, and it {why}; put {path.name} into a folder and name that with --data-dir "
-        "or BENCH_DATA_DIR; `python -m bench run -v faces-mlp-100` needs no download"
+        f"dataset {name}: no readable file {path}, and it {why}; put {path.name} into a folder and name that "
+        "with --data-dir or BENCH_DATA_DIR; `python -m bench run -v faces-mlp-100` needs no download"
     )
 
 

@@ -1,5 +1,6 @@
-"""The table of named victims: `<dataset>-<architecture>-<n>[-<variant>]`.
+"""The victims of Haim et al. 2022, and their like on datasets that need no download.
 
+Names are `<dataset>-<architecture>-<n>[-<variant>]`; without a variant, D-1000-1000-1 by the accelerated recipe.
 Test accuracies are those of Haim et al. 2022, Tables 1 and 2 (the paper's own recipe, 1e6 epochs).
 """
 

@@ -1,0 +1,42 @@
+"""The null control: candidates drawn where `kkt` searches, and never optimised."""
+
+from __future__ import annotations
+
+from pydantic import PositiveFloat, PositiveInt
+
+from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+
+
+class RandomParams(AttackParams):
+    """Parameters of `random`.
+
+    Attributes:
+        candidates: how many; the harness draws as many as the attack that it is a control for.
+        contrast: standard deviation of a candidate's pixels; natural images have about 0.25.
+    """
+
+    candidates: PositiveInt = 1000
+    contrast: PositiveFloat = 0.25
+
+
+class Random(Attack[RandomParams]):
+    """Gaussian draws in the row space of W1, with W1's own spectrum: what a count means without an attack."""
+
+    name = "random"
+    summary = "null control: random candidates in the row space of W1"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
+    Params = RandomParams
+    helpers = ("attacks.stationarity",)
+    control = True
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Return `candidates` draws, each scaled to the contrast."""
+        import torch
+
+        from attacks.stationarity.row_space import row_space
+
+        space = row_space(view.weights["layers.0.weight"].float())
+        draw = torch.randn(self.params.candidates, space.rank, generator=ctx.generator).to(space.basis)
+        pixels = (draw * space.singular) @ space.basis.T
+        pixels = pixels / pixels.std(1, keepdim=True) * self.params.contrast
+        return Reconstruction(candidates=pixels.reshape(-1, *view.architecture.input_shape))

@@ -1,0 +1,140 @@
+"""The verbs: run, list, show, compare. torch is imported by the verbs that compute, not by this module."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from victims.errors import UserError
+
+app = typer.Typer(
+    help="Benchmark of training-data reconstruction attacks: how much of its training set does a network give away?",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+DEFAULT_ATTACK = "kkt"
+DEFAULT_VICTIM = "faces-mlp-100"
+
+PluginDir = Annotated[Path | None, typer.Option(help="Folder of .py files with more attacks and victims.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of NAME.npz files [default: BENCH_DATA_DIR].")]
+ResultsDir = Annotated[Path, typer.Option(help="Where runs and tables go.")]
+
+
+@app.command()
+def run(
+    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
+    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
+    variant: Annotated[str, typer.Option(help="Named parameter set of the attack, e.g. paper.")] = "",
+    seeds: Annotated[str, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = "0",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+    force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
+) -> None:
+    """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
+
+    Without options: kkt on faces-mlp-100, which needs no download.
+    """
+    from bench import registry
+    from bench.commands import run_plan
+    from bench.options import attack_params, choose_data_dir, choose_device, parse_seeds, parse_settings
+    from bench.store import Store
+
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    chosen = attacks.match(attack or [DEFAULT_ATTACK])
+    attacked = victims.match(victim or [DEFAULT_VICTIM])
+    settings = parse_settings(set_ or [])
+    params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}
+    seed_list, data = parse_seeds(seeds), choose_data_dir(data_dir)
+    store = Store(results_dir)
+    store.require_writable()
+    chosen_device = choose_device(device)
+
+    from bench.runner import Run
+
+    tuned_by = "user" if settings else variant or "default"
+    plan = [
+        Run(kind, params[kind.name], variant, tuned_by, spec, seed)
+        for spec in attacked
+        for kind in chosen
+        for seed in seed_list
+    ]
+    control = next((kind for kind in attacks.items.values() if kind.control), None)
+    raise typer.Exit(run_plan(plan, store, control, data, chosen_device, force))
+
+
+@app.command("list")
+def list_(data_dir: DataDir = None, plugin_dir: PluginDir = None) -> None:
+    """List attacks and victims, and files that do not import."""
+    from bench import registry, tables
+    from bench.options import choose_data_dir
+
+    console = Console()
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    console.print(tables.attack_table(attacks))
+    console.print(tables.victim_table(victims, choose_data_dir(data_dir)))
+    for broken in dict.fromkeys([*attacks.broken, *victims.broken]):
+        console.print(f"does not import: {broken.origin}: {broken.reason}", style="red", markup=False, soft_wrap=True)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="An attack, a victim, or the start of a run id.")],
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+) -> None:
+    """Print one attack's parameters, one victim's card, or one run."""
+    from bench import registry, tables
+    from bench.options import choose_data_dir
+    from bench.store import Store
+
+    console = Console()
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    folder = Store(results_dir).resolve(name)
+    if name in attacks.items:
+        console.print(tables.attack_card(attacks.items[name], attacks.origins[name]))
+    elif name in victims.items:
+        console.print(tables.victim_card(victims.items[name], victims.origins[name], choose_data_dir(data_dir)))
+    elif folder is not None:
+        console.print(tables.run_card(folder))
+    else:
+        raise UserError(f"{name!r} is no attack, no victim and no run in {results_dir}; `python -m bench list` names them")
+
+
+@app.command()
+def compare(
+    old: Annotated[Path, typer.Argument(help="The runs.csv to compare against.")],
+    new: Annotated[Path, typer.Argument(help="The runs.csv to compare.")],
+) -> None:
+    """Print what changed between two runs.csv, cell by cell, averaged over seeds."""
+    from bench import tables
+    from bench.compare import compare as compare_files
+
+    console = Console()
+    comparison = compare_files(old, new)
+    console.print(tables.comparison_table(comparison))
+    console.print(f"{comparison.same} cells are the same.")
+    for title, names in (("only in the old file", comparison.only_old), ("only in the new file", comparison.only_new)):
+        for cell in names:
+            console.print(f"{title}: {cell}", highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on stderr and exit status 2, an interrupt exit status 130."""
+    try:
+        app()
+    except UserError as error:
+        Console(stderr=True).print(f"bench: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("bench: interrupted; finished runs are stored", highlight=False)
+        sys.exit(130)

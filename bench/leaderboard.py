@@ -1,0 +1,93 @@
+"""The tables: runs.csv, one row a run, and leaderboard.csv, one row a cell with its scores averaged over seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from bench.records import CELL, COLUMNS, SCHEMA_VERSION, SCORES, RunRecord, Status
+from victims.errors import UserError
+from victims.files import write_text
+
+RUN_KEY = [*CELL, "seed", "cpu", "gpu"]
+SORT = ["victim", "protocol", "attack", "variant", "params_hash", "seed"]
+DESCRIPTION = ["victim", "dataset", "n", "attack", "variant", "params_hash", "params_json", "knowledge", "tuned_by"]
+
+
+def read_runs(path: Path) -> pd.DataFrame:
+    """Return a runs.csv as a table.
+
+    Raises:
+        UserError: the file is missing, no CSV, or of another schema.
+    """
+    try:
+        table = pd.read_csv(path, keep_default_na=True, dtype={"variant": str, "flags": str, "reason": str, "gpu": str})
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist; name a runs.csv of a results folder") from None
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise UserError(f"{path} is no CSV file that can be read ({str(error).splitlines()[0]})") from None
+    missing = [name for name in COLUMNS if name not in table.columns]
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise UserError(
+            f"{path} is no runs.csv of schema {SCHEMA_VERSION}: it lacks the column {', '.join(missing[:3])}{more}"
+        )
+    versions = sorted(set(table["schema_version"]) - {SCHEMA_VERSION})
+    if versions:
+        raise UserError(f"{path} has schema {versions[0]}, this program reads {SCHEMA_VERSION}; update the program")
+    text = table.select_dtypes(exclude="number").columns
+    return table.loc[:, list(COLUMNS)].fillna(dict.fromkeys(text, ""))
+
+
+def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
+    """Write runs.csv and leaderboard.csv of a results folder and return the leaderboard.
+
+    Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
+    run folders are elsewhere. Of rows with the same cell, seed and hardware the newest stays.
+    """
+    fresh = pd.DataFrame([record.model_dump(mode="json") for record in records], columns=list(COLUMNS))
+    tables = [fresh]
+    if (root / "runs.csv").exists():
+        tables.insert(0, read_runs(root / "runs.csv"))
+    filled = [table.fillna({name: "" for name in RUN_KEY if table[name].dtype == object}) for table in tables]
+    runs = pd.concat([table for table in filled if len(table)] or [fresh], ignore_index=True)
+    runs = runs.sort_values("started_utc", kind="stable").drop_duplicates(RUN_KEY, keep="last")
+    runs = runs.sort_values(SORT, kind="stable")
+    board = leaderboard(runs)
+    write_text(root / "runs.csv", _csv(runs))
+    write_text(root / "leaderboard.csv", _csv(board))
+    return board
+
+
+def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a cell: its description, seeds and failures, and scores averaged over seeds.
+
+    A failed run counts as its null control's score, or 0 where there is none, in every count of good images; its other
+    scores do not enter the means. A skipped run is not in the table. Rows are ordered by victim, then by `n_good`.
+    """
+    runs = runs[runs["status"] != Status.SKIPPED]
+    if runs.empty:
+        return pd.DataFrame(columns=[*DESCRIPTION, "protocol", "metric_suite", "seeds", "failed", *SCORES])
+    runs = runs.copy()
+    failed = runs["status"] != Status.OK
+    for name in ("n_good", "n_good_haim_min", "n_good_haim_mean", "n_good_unique"):
+        null = pd.to_numeric(runs[f"null_{name}"]).fillna(0)
+        runs[name] = pd.to_numeric(runs[name]).where(~failed, null)
+    runs["failed"] = failed
+    numeric = runs.assign(**{name: pd.to_numeric(runs[name]) for name in SCORES})
+    groups = numeric.groupby(list(CELL), sort=False, dropna=False)
+    board = groups[list(SCORES)].mean()
+    board.insert(0, "seeds", groups.size())
+    board.insert(1, "failed", groups["failed"].sum())
+    board.insert(board.columns.get_loc("n_good") + 1, "n_good_std", groups["n_good"].std(ddof=1))
+    described = groups[[name for name in DESCRIPTION if name not in CELL]].first()
+    board = described.join(board).reset_index()
+    rest = [name for name in board.columns if name not in DESCRIPTION]
+    return board[[*DESCRIPTION, *rest]].sort_values(
+        ["victim", "protocol", "n_good", "attack"], ascending=[True, True, False, True], kind="stable"
+    )
+
+
+def _csv(table: pd.DataFrame) -> str:
+    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")

@@ -1,0 +1,110 @@
+"""From the words of the command line to a plan: seeds, parameters, devices. Every mistake is one line."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from attacks.base import Attack, AttackParams
+from victims.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Return the seeds of `3`, `0,2,5` or `0-4`.
+
+    Raises:
+        UserError: it is none of these.
+    """
+    seeds: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            seeds += range(int(first), int(last or first) + 1)
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise UserError(f"--seeds {text!r} is no list of seeds; write 3, 0,2,5 or 0-4")
+    return list(dict.fromkeys(seeds))
+
+
+def parse_settings(settings: list[str]) -> dict[str, Any]:
+    """Return the key=value pairs of `--set`; a value is JSON where it parses as such, else text.
+
+    Raises:
+        UserError: a pair has no `=`.
+    """
+    values: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise UserError(f"--set {setting!r} has no value; write --set key=value, e.g. --set steps=1000")
+        try:
+            values[key.strip()] = json.loads(text)
+        except json.JSONDecodeError:
+            values[key.strip()] = text
+    return values
+
+
+def attack_params(attack: type[Attack[Any]], variant: str, settings: dict[str, Any]) -> AttackParams:
+    """Return an attack's parameters: its defaults, then the variant's, then the user's settings.
+
+    Raises:
+        UserError: there is no such variant, key or value.
+    """
+    if variant and variant not in attack.variants:
+        known = ", ".join(attack.variants) or "none"
+        raise UserError(f"{attack.name} has no variant {variant!r}; there are: {known}")
+    fields = attack.Params.model_fields
+    for key in settings:
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields)}"
+            raise UserError(f"--set {key}: {attack.name} has no such parameter; {hint}")
+    try:
+        return attack.Params(**(attack.variants.get(variant, {}) | settings))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0]) if first["loc"] else "params"
+        raise UserError(f"--set {key}={first['input']!r}: {first['msg']}") from None
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the torch device that `auto`, `cpu` or `cuda` (`cuda:1`) names.
+
+    Raises:
+        UserError: it is none of these, or there is no such GPU.
+    """
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cpu":
+        return torch.device("cpu")
+    kind, _, index = name.partition(":")
+    if kind != "cuda" or (index and not index.isdigit()):
+        raise UserError(f"--device {name!r} is no device; write auto, cpu or cuda")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(index or 0) >= count:
+        raise UserError(f"--device {name}: this machine has {count or 'no'} CUDA device; use --device cpu or auto")
+    return torch.device(name)
+
+
+def choose_data_dir(given: Path | None) -> Path | None:
+    """Return the data folder: `--data-dir`, BENCH_DATA_DIR, or None for the default.
+
+    Raises:
+        UserError: the folder given on the command line does not exist.
+    """
+    if given is not None and not given.is_dir():
+        raise UserError(f"the data folder {given} does not exist; give --data-dir a folder that holds NAME.npz files")
+    if given is None and os.environ.get("BENCH_DATA_DIR"):
+        return Path(os.environ["BENCH_DATA_DIR"])
+    return given

@@ -1,0 +1,89 @@
+"""Runs on disk: one folder a run, complete or absent, and the tables made from them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from bench.records import RunRecord, Status
+from victims.errors import UserError
+
+
+class Store:
+    """The results folder: `runs/<run_id>/`, runs.csv and leaderboard.csv."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runs = root / "runs"
+
+    def require_writable(self) -> None:
+        """Make the folder, and see that it can be written before any work is done.
+
+        Raises:
+            UserError: it cannot.
+        """
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.runs):
+                pass
+        except OSError as error:
+            hint = "choose another folder with --results-dir"
+            raise UserError(f"cannot write to the results folder {self.root} ({error.strerror}); {hint}") from None
+
+    def find(self, run_id: str) -> RunRecord | None:
+        """Return the record of a run that ended well, else None: failures are run again."""
+        record = self._read(self.runs / run_id / "run.json")
+        return record if record is not None and record.status in (Status.OK, Status.SKIPPED) else None
+
+    def records(self) -> list[RunRecord]:
+        """Return the records of all stored runs."""
+        found = (self._read(path) for path in sorted(self.runs.glob("*/run.json")))
+        return [record for record in found if record is not None]
+
+    def resolve(self, prefix: str) -> Path | None:
+        """Return the folder of the one run whose id starts with `prefix`, or None if there is none.
+
+        Raises:
+            UserError: several runs start like that.
+        """
+        if not prefix or "/" in prefix:
+            return None
+        folders = [path.parent for path in sorted(self.runs.glob("*/run.json")) if path.parent.name.startswith(prefix)]
+        if len(folders) > 1:
+            raise UserError(f"{len(folders)} runs start with {prefix!r}: {', '.join(path.name for path in folders)}")
+        return folders[0] if folders else None
+
+    @contextmanager
+    def writing(self, run_id: str) -> Iterator[Path]:
+        """Yield a folder for a run's files that takes its place under `run_id` when the block ends without error."""
+        self.runs.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=self.runs, prefix=f".{run_id}."))
+        temporary.chmod(0o777 & ~_umask())
+        try:
+            yield temporary
+            final = self.runs / run_id
+            if final.exists():
+                shutil.rmtree(final)
+            temporary.replace(final)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    @staticmethod
+    def _read(path: Path) -> RunRecord | None:
+        """Return a stored record, or None if it is absent or not one of this schema."""
+        try:
+            return RunRecord.model_validate_json(path.read_text())
+        except (OSError, UnicodeDecodeError, ValidationError):
+            return None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,99 @@
+"""What `list`, `show` and `compare` print."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from attacks.base import Attack
+from bench.registry import Registry
+from victims.cache import trained_card
+from victims.errors import UserError
+from victims.spec import VictimSpec
+
+if TYPE_CHECKING:
+    from bench.compare import Comparison
+
+
+def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
+    """Return the table of attacks: name, summary, what each needs to know, paper."""
+    table = _table("attack", "what it does", "needs to know", "variants", "paper")
+    for name, attack in sorted(attacks.items.items()):
+        table.add_row(name, attack.summary, ", ".join(sorted(attack.needs)), ", ".join(attack.variants), attack.paper)
+    return table
+
+
+def victim_table(victims: Registry[VictimSpec], data_dir: Path | None) -> Table:
+    """Return the table of victims: name, dataset, n, architecture, training, and whether it is trained."""
+    table = _table("victim", "dataset", "n", "architecture", "training", "trained")
+    for name, spec in victims.items.items():
+        trained = "yes" if _trained(spec, data_dir) else "no"
+        table.add_row(name, spec.dataset, str(spec.n), spec.architecture.label, spec.training.label, trained)
+    return table
+
+
+def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
+    """Return all that is declared of one attack, with its parameters' defaults."""
+    table = _table("item", "value")
+    table.add_row("attack", attack.name)
+    table.add_row("file", origin)
+    table.add_row("what it does", attack.summary)
+    table.add_row("paper", attack.paper)
+    table.add_row("needs to know", ", ".join(sorted(attack.needs)))
+    for name, field in attack.Params.model_fields.items():
+        table.add_row(f"--set {name}=", escape(str(field.default)))
+    for variant, values in attack.variants.items():
+        table.add_row(f"--variant {variant}", escape(json.dumps(values)))
+    table.add_row("parameters", escape(inspect.getdoc(attack.Params) or ""))
+    return table
+
+
+def victim_card(spec: VictimSpec, origin: str, data_dir: Path | None) -> Table:
+    """Return a victim's spec and, if it is trained, its card."""
+    table = _table("item", "value")
+    table.add_row("file", origin)
+    for name, value in spec.model_dump().items():
+        table.add_row(name, escape(str(value)))
+    for name, value in trained_card(spec, data_dir).items():
+        if name not in ("spec", "name"):
+            table.add_row(name, escape(str(value)))
+    return table
+
+
+def run_card(folder: Path) -> Table:
+    """Return one stored run's record, and where its files are."""
+    table = _table("column", "value")
+    for name, value in json.loads((folder / "run.json").read_text()).items():
+        table.add_row(name, escape(str("" if value is None else value)))
+    for path in sorted(folder.iterdir()):
+        table.add_row("file", escape(str(path)))
+    return table
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Return the scores that changed: old, new and their difference."""
+    table = _table("attack", "victim", "score", "old", "new", "change")
+    for row in comparison.changed.itertuples():
+        name = f"{row.attack}:{row.variant}" if row.variant else str(row.attack)
+        change = float(row.new) - float(row.old)  # type: ignore[arg-type]
+        table.add_row(name, str(row.victim), str(row.score), f"{row.old:.6g}", f"{row.new:.6g}", f"{change:+.4g}")
+    return table
+
+
+def _trained(spec: VictimSpec, data_dir: Path | None) -> bool:
+    try:
+        return bool(trained_card(spec, data_dir))
+    except UserError:
+        return False
+
+
+def _table(*columns: str) -> Table:
+    table = Table(show_edge=False, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
