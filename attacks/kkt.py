@@ -27,6 +27,7 @@ class KKTParams(AttackParams):
             Layer 1 alone by default: the others keep their initial values, a floor that no candidate can reach.
         coordinate_power: fast solver only: p of `search`.
         residual_power: fast solver only: q of `search`.
+        neuron_power: fast solver only: s of `search`.
         dtype: precision of the search.
     """
 
@@ -40,8 +41,9 @@ class KKTParams(AttackParams):
     alpha: PositiveFloat = 100.0
     lambda_min: NonNegativeFloat = 0.0
     layer_weights: tuple[NonNegativeFloat, ...] = Field((1.0, 0.0), min_length=1)
-    coordinate_power: NonNegativeFloat = 0.5
+    coordinate_power: NonNegativeFloat = 0.75
     residual_power: NonNegativeFloat = 0.5
+    neuron_power: NonNegativeFloat = 1.0
     dtype: Literal["float32", "float64"] = "float32"
 
 
@@ -135,6 +137,7 @@ class KKT(Attack[KKTParams]):
             layer_weights=layers,
             coordinate_power=params.coordinate_power,
             residual_power=params.residual_power,
+            neuron_power=params.neuron_power,
         )
         found = search(network, space, signs, settings, ctx.generator, report)
         return found.candidates, found.multipliers, found.residual

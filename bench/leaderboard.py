@@ -12,6 +12,7 @@ from victims.files import write_text
 
 RUN_KEY = [*CELL, "seed", "cpu", "gpu"]
 SORT = ["victim", "protocol", "attack", "variant", "params_hash", "seed"]
+TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status)]
 DESCRIPTION = ["victim", "dataset", "n", "attack", "variant", "params_hash", "params_json", "knowledge", "tuned_by"]
 
 
@@ -22,7 +23,7 @@ def read_runs(path: Path) -> pd.DataFrame:
         UserError: the file is missing, no CSV, or of another schema.
     """
     try:
-        table = pd.read_csv(path, keep_default_na=True, dtype={"variant": str, "flags": str, "reason": str, "gpu": str})
+        table = pd.read_csv(path, dtype=dict.fromkeys(TEXT, str))
     except FileNotFoundError:
         raise UserError(f"{path} does not exist; name a runs.csv of a results folder") from None
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
@@ -36,8 +37,7 @@ def read_runs(path: Path) -> pd.DataFrame:
     versions = sorted(set(table["schema_version"]) - {SCHEMA_VERSION})
     if versions:
         raise UserError(f"{path} has schema {versions[0]}, this program reads {SCHEMA_VERSION}; update the program")
-    text = table.select_dtypes(exclude="number").columns
-    return table.loc[:, list(COLUMNS)].fillna(dict.fromkeys(text, ""))
+    return table.loc[:, list(COLUMNS)].fillna(dict.fromkeys(TEXT, ""))
 
 
 def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
@@ -50,8 +50,7 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
     tables = [fresh]
     if (root / "runs.csv").exists():
         tables.insert(0, read_runs(root / "runs.csv"))
-    filled = [table.fillna({name: "" for name in RUN_KEY if table[name].dtype == object}) for table in tables]
-    runs = pd.concat([table for table in filled if len(table)] or [fresh], ignore_index=True)
+    runs = pd.concat([table for table in tables if len(table)] or [fresh], ignore_index=True)
     runs = runs.sort_values("started_utc", kind="stable").drop_duplicates(RUN_KEY, keep="last")
     runs = runs.sort_values(SORT, kind="stable")
     board = leaderboard(runs)

@@ -14,6 +14,8 @@ from attacks.stationarity.row_space import RowSpace
 
 REPORT_STEPS = 20
 WARM_UP = 0.2
+SMALLEST_NEURON = 0.02
+"""Norm, relative to the root mean square, under which a neuron of layer 1 counts as small as this."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class SearchSettings:
     layer_weights: tuple[float, ...]
     coordinate_power: float
     residual_power: float
+    neuron_power: float
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,9 @@ def search(
     Candidate i is x_i = sum_k (S_k / rms S)^p c_ik v_k with S_k, v_k the singular values and directions of W1: with
     p > 0 all coordinates c start and move alike although images have most of their energy in few directions. The
     residual's columns are weighted by S_k^-q, so that the fine directions, where one image differs from another, are
-    not drowned by the coarse ones. lambda_i = exp(u_i) keeps the multipliers positive.
+    not drowned by the coarse ones, and its rows by ||w_j||^-s, so that every neuron's relative error counts: what no
+    candidate can explain, the fractional gates of pre-activations on the ReLU's kink, grows with both sizes.
+    lambda_i = exp(u_i) keeps the multipliers positive.
 
     Args:
         network: the victim, on pixels.
@@ -97,9 +102,13 @@ def search(
 
 
 def _weighting(network: Network, relative: Tensor, space: RowSpace, settings: SearchSettings) -> Weighting:
-    weighting = Weighting.uniform(network, settings.layer_weights)
-    bias = network.biases[0]
-    bias_weight = 1.0
+    """Return the weights of the residual's entries: neurons by their norm, coordinates and bias by their size."""
+    weight, bias = network.weights[0], network.biases[0]
+    squares = weight.square().sum(1) + (0 if bias is None else bias.square())
+    norms = (squares / squares.mean()).sqrt().clamp_min(SMALLEST_NEURON)
+    bias_size = 1.0
     if bias is not None and space.gap:
-        bias_weight = float(bias.norm() / space.singular.square().mean().sqrt()) ** -settings.residual_power
-    return Weighting(weighting.layers, weighting.rows, relative**-settings.residual_power, bias_weight)
+        bias_size = float(bias.norm() / space.singular.square().mean().sqrt())
+    power = settings.residual_power
+    rows, columns = norms**-settings.neuron_power, relative**-power
+    return Weighting(settings.layer_weights, rows, columns, bias_size**-power)
