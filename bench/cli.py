@@ -13,13 +13,13 @@ from victims.errors import UserError
 
 app = typer.Typer(
     help="Benchmark of training-data reconstruction attacks: how much of its training set does a network give away?",
-    no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 DEFAULT_ATTACK = "kkt"
 DEFAULT_VICTIM = "faces-mlp-100"
+INTERRUPTED = 130
 
 PluginDir = Annotated[Path | None, typer.Option(help="Folder of .py files with more attacks and victims.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of NAME.npz files [default: BENCH_DATA_DIR].")]
@@ -49,6 +49,8 @@ def run(
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    for broken in registry.broken(attacks, victims):
+        _complain(f"does not import: {broken.origin}: {broken.reason}")
     chosen = attacks.match(attack or [DEFAULT_ATTACK])
     attacked = victims.match(victim or [DEFAULT_VICTIM])
     settings = parse_settings(set_ or [])
@@ -81,7 +83,7 @@ def list_(data_dir: DataDir = None, plugin_dir: PluginDir = None) -> None:
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     console.print(tables.attack_table(attacks))
     console.print(tables.victim_table(victims, choose_data_dir(data_dir)))
-    for broken in dict.fromkeys([*attacks.broken, *victims.broken]):
+    for broken in registry.broken(attacks, victims):
         console.print(f"does not import: {broken.origin}: {broken.reason}", style="red", markup=False, soft_wrap=True)
 
 
@@ -99,12 +101,11 @@ def show(
 
     console = Console()
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
-    folder = Store(results_dir).resolve(name)
     if name in attacks.items:
         console.print(tables.attack_card(attacks.items[name], attacks.origins[name]))
     elif name in victims.items:
         console.print(tables.victim_card(victims.items[name], victims.origins[name], choose_data_dir(data_dir)))
-    elif folder is not None:
+    elif (folder := Store(results_dir).resolve(name)) is not None:
         console.print(tables.run_card(folder))
     else:
         raise UserError(f"{name!r} is no attack, no victim and no run in {results_dir}; `python -m bench list` names them")
@@ -125,16 +126,23 @@ def compare(
     console.print(f"{comparison.same} cells are the same.")
     for title, names in (("only in the old file", comparison.only_old), ("only in the new file", comparison.only_new)):
         for cell in names:
-            console.print(f"{title}: {cell}", highlight=False, soft_wrap=True)
+            console.print(f"{title}: {cell}", highlight=False, markup=False, soft_wrap=True)
 
 
 def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit status 2, an interrupt exit status 130."""
     try:
-        app()
-    except UserError as error:
-        Console(stderr=True).print(f"bench: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("bench: interrupted; finished runs are stored", highlight=False)
-        sys.exit(130)
+        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+    except (UserError, typer.TyperException) as error:
+        text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
+        _complain(f"bench: {text}")
+        status = 2
+    if status == INTERRUPTED:  # what typer makes of a KeyboardInterrupt
+        _complain("bench: interrupted; finished runs are stored")
+    sys.exit(status)
+
+
+def _complain(text: str) -> None:
+    """Print one line on stderr, whatever the text holds."""
+    line = " ".join(text.split())
+    Console(stderr=True).print(line, style="red", highlight=False, markup=False, soft_wrap=True)

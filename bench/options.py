@@ -48,7 +48,7 @@ def parse_settings(settings: list[str]) -> dict[str, Any]:
             raise UserError(f"--set {setting!r} has no value; write --set key=value, e.g. --set steps=1000")
         try:
             values[key.strip()] = json.loads(text)
-        except json.JSONDecodeError:
+        except ValueError:
             values[key.strip()] = text
     return values
 

@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from victims.spec import VictimSpec
 
 T = TypeVar("T")
 ROOT = Path(__file__).parent.parent
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,10 @@ class Registry(Generic[T]):
         """Add an item.
 
         Raises:
-            ValueError: the name is taken by an item from elsewhere.
+            ValueError: the name is taken by an item from elsewhere, or cannot be part of a folder's name.
         """
+        if not NAME.fullmatch(name):
+            raise ValueError(f"the name {name!r} holds more than letters, digits, '-', '_' and '.'")
         if name in self.items and self.origins[name] != origin:
             raise ValueError(f"the name {name!r} is already taken by {self.origins[name]}")
         self.items[name] = item
@@ -113,6 +117,11 @@ def victims(plugin_dir: Path | None = None) -> Registry[VictimSpec]:
 
     _scan(registry, "victims.zoo", collect, plugin_dir)
     return registry
+
+
+def broken(*registries: Registry[Any]) -> list[Broken]:
+    """Return what did not import, each file once."""
+    return list(dict.fromkeys(entry for registry in registries for entry in registry.broken))
 
 
 def _check_attack(attack: type[Attack[Any]]) -> None:

@@ -14,6 +14,9 @@ from pydantic import ValidationError
 from bench.records import RunRecord, Status
 from victims.errors import UserError
 
+RECORDS = "[!.]*/run.json"
+"""Folders that begin with a dot belong to a run that is being written, or was killed while it was."""
+
 
 class Store:
     """The results folder: `runs/<run_id>/`, runs.csv and leaderboard.csv."""
@@ -43,7 +46,7 @@ class Store:
 
     def records(self) -> list[RunRecord]:
         """Return the records of all stored runs."""
-        found = (self._read(path) for path in sorted(self.runs.glob("*/run.json")))
+        found = (self._read(path) for path in sorted(self.runs.glob(RECORDS)))
         return [record for record in found if record is not None]
 
     def resolve(self, prefix: str) -> Path | None:
@@ -54,7 +57,7 @@ class Store:
         """
         if not prefix or "/" in prefix:
             return None
-        folders = [path.parent for path in sorted(self.runs.glob("*/run.json")) if path.parent.name.startswith(prefix)]
+        folders = [path.parent for path in sorted(self.runs.glob(RECORDS)) if path.parent.name.startswith(prefix)]
         if len(folders) > 1:
             raise UserError(f"{len(folders)} runs start with {prefix!r}: {', '.join(path.name for path in folders)}")
         return folders[0] if folders else None
@@ -65,14 +68,15 @@ class Store:
         self.runs.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=self.runs, prefix=f".{run_id}."))
         temporary.chmod(0o777 & ~_umask())
+        final, replaced = self.runs / run_id, temporary.with_name(f"{temporary.name}.replaced")
         try:
             yield temporary
-            final = self.runs / run_id
             if final.exists():
-                shutil.rmtree(final)
+                final.replace(replaced)
             temporary.replace(final)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+            shutil.rmtree(replaced, ignore_errors=True)
 
     @staticmethod
     def _read(path: Path) -> RunRecord | None:

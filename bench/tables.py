@@ -24,7 +24,7 @@ def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
     """Return the table of attacks: name, summary, what each needs to know, paper."""
     table = _table("attack", "what it does", "needs to know", "variants", "paper")
     for name, attack in sorted(attacks.items.items()):
-        table.add_row(name, attack.summary, ", ".join(sorted(attack.needs)), ", ".join(attack.variants), attack.paper)
+        table.add_row(name, escape(attack.summary), ", ".join(sorted(attack.needs)), ", ".join(attack.variants), escape(attack.paper))
     return table
 
 
@@ -41,9 +41,9 @@ def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
     """Return all that is declared of one attack, with its parameters' defaults."""
     table = _table("item", "value")
     table.add_row("attack", attack.name)
-    table.add_row("file", origin)
-    table.add_row("what it does", attack.summary)
-    table.add_row("paper", attack.paper)
+    table.add_row("file", escape(origin))
+    table.add_row("what it does", escape(attack.summary))
+    table.add_row("paper", escape(attack.paper))
     table.add_row("needs to know", ", ".join(sorted(attack.needs)))
     for name, field in attack.Params.model_fields.items():
         table.add_row(f"--set {name}=", escape(str(field.default)))
@@ -56,7 +56,7 @@ def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
 def victim_card(spec: VictimSpec, origin: str, data_dir: Path | None) -> Table:
     """Return a victim's spec and, if it is trained, its card."""
     table = _table("item", "value")
-    table.add_row("file", origin)
+    table.add_row("file", escape(origin))
     for name, value in spec.model_dump().items():
         table.add_row(name, escape(str(value)))
     for name, value in trained_card(spec, data_dir).items():

@@ -50,14 +50,14 @@ class TerminalReporter:
 
     def notice(self, text: str) -> None:
         """Print one line."""
-        self.console.print(text, style="yellow", highlight=False, soft_wrap=True)
+        self.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
     def _line(self, task: str, step: int, steps: int, text: str) -> None:
         now = time.monotonic()
         if task == self._task and now - self._last_line < LINE_SECONDS and step < steps:
             return
         self._task, self._last_line = task, now
-        self.console.print(f"{task}: {step}/{steps}  {text}", highlight=False, soft_wrap=True)
+        self.console.print(f"{task}: {step}/{steps}  {text}", highlight=False, markup=False, soft_wrap=True)
 
 
 def plural(count: int, noun: str) -> str:

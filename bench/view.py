@@ -10,7 +10,7 @@ from victims.base import Victim
 
 
 def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -> VictimView:
-    """Return the view of a victim that hands out what `needs` names and nothing else; tensors are on `device`."""
+    """Return the view of a victim that hands out what `needs` names and nothing else; tensors are copies on `device`."""
     split = victim.split
     channels, height, width = split.inputs.shape[1:]
     counts = np.bincount(split.labels, minlength=split.n_classes)
@@ -19,7 +19,7 @@ def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -
         Knowledge.WEIGHTS: {name: value.to(device) for name, value in victim.model.state_dict().items()},
         Knowledge.CLASS_BALANCE: tuple(float(count) / len(split.labels) for count in counts),
         Knowledge.N: len(split.labels),
-        Knowledge.LABELS: torch.from_numpy(split.labels).to(device),
-        Knowledge.DATA_MEAN: torch.from_numpy(split.mean).to(device),
+        Knowledge.LABELS: torch.tensor(split.labels, device=device),
+        Knowledge.DATA_MEAN: torch.tensor(split.mean, device=device),
     }
     return VictimView({item: facts[item] for item in needs}, needs)

@@ -1,0 +1,38 @@
+"""The gap in the spectrum of W1, and what lies above it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from attacks.stationarity.row_space import row_space, signal_rank
+
+
+@pytest.mark.parametrize(("h", "d", "rank"), [(200, 400, 30), (400, 150, 20), (300, 300, 50), (200, 400, 0)])
+def test_rank_of_a_planted_signal(h: int, d: int, rank: int) -> None:
+    generator = torch.Generator().manual_seed(h + d)
+    noise = 1e-4 * torch.randn(h, d, generator=generator)
+    signal = torch.randn(h, rank, generator=generator) @ torch.randn(rank, d, generator=generator) / math.sqrt(h)
+    singular = torch.linalg.svdvals((signal + noise).double())
+    assert signal_rank(singular, h, d) == rank
+
+
+def test_no_gap_means_pixels() -> None:
+    """A spectrum that falls slowly to its end shows no noise floor: the search falls back to pixels."""
+    u, _ = torch.linalg.qr(torch.randn(60, 40, generator=torch.Generator().manual_seed(0)))
+    v, _ = torch.linalg.qr(torch.randn(40, 40, generator=torch.Generator().manual_seed(1)))
+    space = row_space(u @ torch.diag(torch.logspace(0, -6, 40)) @ v)
+    assert not space.gap
+    torch.testing.assert_close(space.basis, torch.eye(40))
+
+
+def test_candidates_of_the_row_space_span_the_data() -> None:
+    generator = torch.Generator().manual_seed(3)
+    data = torch.randn(12, 100, generator=generator)
+    weight = torch.randn(80, 12, generator=generator) @ data + 1e-4 * torch.randn(80, 100, generator=generator)
+    space = row_space(weight)
+    assert space.rank == 12
+    projected = data @ space.basis @ space.basis.T
+    assert float((projected - data).norm() / data.norm()) < 1e-3

@@ -1,0 +1,93 @@
+"""The solver against a KKT point that is known exactly."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attacks.stationarity.network import Network
+from attacks.stationarity.published import published_search
+from attacks.stationarity.row_space import RowSpace
+from attacks.stationarity.search import SearchSettings, search
+
+D, H = 6, 40
+SETTINGS = SearchSettings(
+    steps=800,
+    lr=0.05,
+    lambda_lr=0.02,
+    init_scale=0.3,
+    alpha=50.0,
+    layer_weights=(1.0, 1.0),
+    coordinate_power=0.0,
+    residual_power=0.0,
+    neuron_power=0.0,
+)
+
+
+def two_point_problem() -> tuple[Network, Tensor, Tensor]:
+    """A one-hidden-layer network that satisfies theta = sum_i lambda_i grad Phi(x_i) for two points of one class.
+
+    Half of the neurons answer to x_1 alone, half to x_2 alone: w_j = lambda_i v_j x_i, b_j = lambda_i v_j and
+    v_j = lambda_i relu(w_j x_i + b_j), which holds exactly when lambda_i^2 (||x_i||^2 + 1) = 1. The points have
+    x_1 x_2 + 1 < 0, so each one's neurons are shut for the other. (With opposite labels the solution would not be
+    unique: candidates on the kink of the other's neurons can trade weight with each other.)
+    """
+    generator = torch.Generator().manual_seed(0)
+    basis, _ = torch.linalg.qr(torch.randn(D, 2, generator=generator, dtype=torch.float64))
+    points = basis.T * torch.tensor([[2.0], [1.6]], dtype=torch.float64)
+    points[1] = points[1] - 0.9 * points[0]
+    multipliers = 1 / (points.square().sum(1) + 1).sqrt()
+    output = torch.rand(H, generator=generator, dtype=torch.float64) + 0.5
+    owner = torch.arange(H) % 2
+    weight = (multipliers[owner] * output)[:, None] * points[owner]
+    return Network((weight, output[None]), (multipliers[owner] * output, None)), points, multipliers
+
+
+def match(candidates: Tensor, points: Tensor) -> Tensor:
+    """Return the candidates' order that fits the points: which candidate finds which point is chance."""
+    return torch.cdist(points, candidates).argmin(1)
+
+
+def test_the_planted_point_is_a_kkt_point() -> None:
+    network, points, multipliers = two_point_problem()
+    parameters = [network.weights[0], network.biases[0], network.weights[1]]
+    variables = [p.clone().requires_grad_() for p in parameters if p is not None]
+    weight, bias, out = variables
+    output = torch.relu(points @ weight.T + bias) @ out[0]
+    gradient = torch.autograd.grad((multipliers * output).sum(), variables)
+    for value, expected in zip(variables, gradient, strict=True):
+        torch.testing.assert_close(value.detach(), expected)
+
+
+def test_two_points_are_recovered_exactly() -> None:
+    """Of five starts the one with the smallest residual is exact; others may put both candidates on one point."""
+    network, points, multipliers = two_point_problem()
+    space = RowSpace(torch.eye(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64), gap=False)
+    signs = torch.ones(2, dtype=torch.float64)
+    starts = [torch.Generator().manual_seed(seed) for seed in range(5)]
+    found = min(
+        (search(network, space, signs, SETTINGS, start, lambda step, residual: None) for start in starts),
+        key=lambda one: one.residual,
+    )
+    assert found.residual < 1e-4
+    order = match(found.candidates, points)
+    torch.testing.assert_close(found.candidates[order], points, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found.multipliers[order], multipliers, rtol=1e-3, atol=1e-3)
+
+
+def test_the_published_loop_recovers_them_too() -> None:
+    network, points, _ = two_point_problem()
+    candidates, _, _ = published_search(
+        network,
+        torch.ones(2, dtype=torch.float64),
+        steps=3000,
+        lr=0.002,
+        lambda_lr=0.002,
+        init_scale=0.3,
+        lambda_min=0.1,
+        alpha=20.0,
+        generator=torch.Generator().manual_seed(0),
+        report=lambda step, loss: None,
+    )
+    cosine = torch.nn.functional.cosine_similarity(candidates[match(candidates, points)], points)
+    assert bool((cosine > 0.99).all()), cosine

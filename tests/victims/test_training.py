@@ -1,0 +1,160 @@
+"""Training: in the span and out of it, resumed and uninterrupted, to the letter of the recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from victims.architectures import MLP, build
+from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
+from victims.stationarity import stationarity_residuals
+from victims.training import loop
+from victims.training.loop import train
+from victims.training.span import Span
+from victims.training.state import TrainState, logistic_loss
+
+CPU = torch.device("cpu")
+
+
+def spec(training: GradientDescent | NormalizedDescent, **architecture: object) -> VictimSpec:
+    options = {"hidden": (24, 16), "first_layer_scale": 1e-2} | architecture
+    return VictimSpec(name="test-mlp-12", dataset="test", n=12, architecture=MLPSpec(**options), training=training)  # type: ignore[arg-type]
+
+
+def problem() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(12, 1, 6, 5, generator=generator), torch.tensor([1.0, -1.0]).repeat(6)
+
+
+def train_on_pixels(victim: VictimSpec, inputs: torch.Tensor, labels: torch.Tensor) -> MLP:
+    """The same algorithm without the span: every step on pixels."""
+    dtype = getattr(torch, victim.training.dtype)
+    model = build(victim.architecture, inputs[0].numel(), torch.Generator().manual_seed(victim.seed), dtype)
+    state = TrainState(model, outside_norm=0.0, outside_scale=torch.ones((), dtype=dtype))
+    method = loop.algorithm(victim)
+    method.start(state)
+    while state.step < method.steps:
+        method.step(state, inputs.flatten(1).to(dtype), labels.to(dtype))
+        state.step += 1
+    return model
+
+
+@pytest.mark.parametrize("biases", ["first", "all"])
+@pytest.mark.parametrize(
+    "training",
+    [
+        GradientDescent(lr=0.1, epochs=300),
+        GradientDescent(lr=0.1, epochs=100, batch_size=5),
+        NormalizedDescent(steps=300, dtype="float64"),
+    ],
+    ids=["gd", "sgd", "normalized"],
+)
+def test_span_training_equals_plain_training(
+    training: GradientDescent | NormalizedDescent, biases: str, tmp_path: Path
+) -> None:
+    victim = spec(training, biases=biases)
+    inputs, labels = problem()
+    inside = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    plain = train_on_pixels(victim, inputs, labels)
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(inside.state_dict()[name], value, rtol=1e-7, atol=1e-9)
+
+
+def test_gradient_descent_is_the_papers_recipe(tmp_path: Path) -> None:
+    """One epoch is theta - lr * grad of torch's own BCE on labels {0, 1}."""
+    victim = spec(GradientDescent(lr=0.01, epochs=1))
+    inputs, labels = problem()
+    model = build(victim.architecture, 30, torch.Generator().manual_seed(1), torch.float64)
+    torch.nn.functional.binary_cross_entropy_with_logits(model(inputs.double()), (labels.double() + 1) / 2).backward()
+    trained = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        torch.testing.assert_close(trained.state_dict()[name], parameter.detach() - 0.01 * parameter.grad)
+
+
+def test_initialisation_is_the_papers() -> None:
+    model = build(MLPSpec(hidden=(400, 300)), 500, torch.Generator().manual_seed(0), torch.float64)
+    state = model.state_dict()
+    assert set(state) == {"layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.2.weight"}
+    assert float(state["layers.0.weight"].std()) == pytest.approx(1e-4, rel=0.01)
+    assert float(state["layers.1.weight"].abs().max()) <= 1 / 20
+    assert float(state["layers.1.weight"].var()) == pytest.approx(1 / (3 * 400), rel=0.02)
+    everywhere = build(MLPSpec(hidden=(8, 7), biases="all"), 5, torch.Generator(), torch.float32).state_dict()
+    assert "layers.1.bias" in everywhere and "layers.2.bias" not in everywhere
+
+
+@pytest.mark.parametrize("biases", ["first", "all"])
+def test_rescaling_by_degrees_scales_the_function(biases: str) -> None:
+    model = build(MLPSpec(hidden=(9, 8, 7), biases=biases), 6, torch.Generator().manual_seed(2), torch.float64)  # type: ignore[arg-type]
+    inputs = torch.randn(5, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    before = model(inputs)
+    with torch.no_grad():
+        for parameter, degree in zip(model.parameters(), model.degrees(), strict=True):
+            parameter.mul_(1.3**degree)
+    torch.testing.assert_close(model(inputs), before * 1.3**4)
+
+
+def test_normalized_descent_reaches_the_kkt_direction(tmp_path: Path) -> None:
+    victim = spec(NormalizedDescent(steps=4000, dtype="float64"))
+    inputs, labels = problem()
+    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    margins = labels * model(inputs.double()).detach()
+    assert float(margins.min()) == pytest.approx(10, abs=0.1)
+    assert float(logistic_loss(margins)) < 1e-4
+    start = build(victim.architecture, 30, torch.Generator().manual_seed(1), torch.float64)
+    trained, untrained = (max(stationarity_residuals(m, inputs, labels)) for m in (model, start))
+    assert trained < 0.2 < 0.9 < untrained
+
+
+@pytest.mark.parametrize(
+    "training",
+    [GradientDescent(lr=0.1, epochs=60, batch_size=5), NormalizedDescent(steps=120)],
+    ids=["sgd", "normalized"],
+)
+def test_a_killed_training_resumes_to_the_same_weights(
+    training: GradientDescent | NormalizedDescent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = spec(training)
+    inputs, labels = problem()
+    whole = train(victim, inputs, labels, CPU, tmp_path / "whole.safetensors", lambda at: None)
+
+    class Killed(Exception):
+        pass
+
+    def kill(at: loop.TrainProgress) -> None:
+        if at.step >= 50:
+            raise Killed
+
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "REPORT_SECONDS", -1.0)
+    checkpoint = tmp_path / "killed.safetensors"
+    with pytest.raises(Killed):
+        train(victim, inputs, labels, CPU, checkpoint, kill)
+    steps: list[int] = []
+    resumed = train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
+    assert steps[0] == 50  # the step in progress was lost, nothing else
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(resumed.state_dict()[name], value, rtol=0, atol=0)
+
+
+def test_a_torn_checkpoint_is_set_aside(tmp_path: Path) -> None:
+    victim = spec(NormalizedDescent(steps=20))
+    inputs, labels = problem()
+    checkpoint = tmp_path / "torn.safetensors"
+    checkpoint.write_bytes(b"\x10\x00\x00")
+    steps: list[int] = []
+    train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
+    assert steps[-1] == 20 and not checkpoint.exists()
+
+
+def test_span_reduces_and_restores() -> None:
+    inputs, _ = problem()
+    model = build(MLPSpec(hidden=(9, 8)), 30, torch.Generator().manual_seed(4), torch.float64)
+    span = Span.of(inputs.flatten(1))
+    assert span.basis.shape == (30, 12)
+    reduced, outside = span.reduce(model)
+    torch.testing.assert_close(reduced(span.coordinates(inputs.flatten(1))), model(inputs.double()))
+    for name, value in span.restore(reduced, outside).state_dict().items():
+        torch.testing.assert_close(value, model.state_dict()[name])
