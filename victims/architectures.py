@@ -32,17 +32,18 @@ class MLP(nn.Module):
         output: Tensor = self.layers[-1](hidden)
         return output[:, 0]
 
+    def linears(self) -> list[nn.Linear]:
+        """Return the layers, first to last."""
+        return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+
     def degrees(self) -> list[int]:
         """Return, per parameter, the power k such that theta_p -> c^k theta_p for all p gives Phi -> c^L Phi.
 
         A weight has degree 1, the bias of layer l (from 1) degree l: with a bias in layer 1 alone this is the
         network's positive homogeneity; with more biases it still scales the function exactly.
         """
-        return [depth if kind == "bias" else 1 for depth, kind in self._places()]
-
-    def _places(self) -> list[tuple[int, str]]:
-        names = (name.split(".") for name, _ in self.named_parameters())
-        return [(int(layer) + 1, kind) for _, layer, kind in names]
+        places = (name.split(".") for name, _ in self.named_parameters())
+        return [int(layer) + 1 if kind == "bias" else 1 for _, layer, kind in places]
 
 
 def build(spec: MLPSpec, inputs: int, generator: torch.Generator, dtype: torch.dtype) -> MLP:
@@ -60,8 +61,7 @@ def build(spec: MLPSpec, inputs: int, generator: torch.Generator, dtype: torch.d
     depth = len(spec.hidden) + 1
     biases = [layer == 0 or (spec.biases == "all" and layer < depth - 1) for layer in range(depth)]
     model = MLP((inputs, *spec.hidden, 1), biases).to(torch.float64)
-    for index, layer in enumerate(model.layers):
-        assert isinstance(layer, nn.Linear)
+    for index, layer in enumerate(model.linears()):
         for parameter in layer.parameters():
             with torch.no_grad():
                 if index == 0 and spec.first_layer_scale is not None:

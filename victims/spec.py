@@ -1,4 +1,4 @@
-"""What a victim is before it is trained: a frozen, hashable description. Imports no torch, so listing victims is quick."""
+"""What a victim is before it is trained: a frozen, hashable description. Imports no torch, so `list` is quick."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from torch import Tensor, nn
+from torch import Tensor
 
 from victims.architectures import MLP
 
@@ -23,7 +23,7 @@ def stationarity_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[f
         labels: (n,) in {-1, +1}.
     """
     with torch.no_grad():
-        layers = [layer for layer in model.layers if isinstance(layer, nn.Linear)]
+        layers = model.linears()
         weights = [layer.weight.double() for layer in layers]
         activations, gates = [inputs.flatten(1).double()], []
         for layer, weight in zip(layers[:-1], weights[:-1], strict=True):

@@ -84,7 +84,7 @@ class StationarityResidual:
             gates.append(torch.sigmoid(alpha * pre))
             activations.append(pre.relu_())
         signals = [coefficients[:, None]]
-        ungated = []
+        ungated: list[Tensor] = []
         for layer in range(depth - 2, -1, -1):
             ungated.insert(0, signals[0] @ weights[layer + 1])
             signals.insert(0, ungated[0] * gates[layer])

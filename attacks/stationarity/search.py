@@ -87,9 +87,7 @@ def search(
         with torch.no_grad():
             multipliers = logarithms.exp()
             coefficients = multipliers * signs
-            value, inputs_gradient, coefficient_gradient = residual(
-                coordinates * scaling, coefficients, settings.alpha
-            )
+            value, inputs_gradient, coefficient_gradient = residual(coordinates * scaling, coefficients, settings.alpha)
             coordinates.grad = inputs_gradient * scaling
             logarithms.grad = coefficient_gradient * coefficients
         optimizer.step()

@@ -28,10 +28,11 @@ class GradientDescentAlgorithm:
             chosen = self._batch(state.step, self.spec.batch_size).to(inputs.device)
             inputs, labels = inputs[chosen], labels[chosen]
         parameters = list(state.model.parameters())
-        margins = labels * state.model(inputs)
+        margins: Tensor = labels * state.model(inputs)
         gradients = torch.autograd.grad(logistic_loss(margins), parameters)
         with torch.no_grad():
-            torch._foreach_add_(parameters, gradients, alpha=-self.spec.lr)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.add_(gradient, alpha=-self.spec.lr)
         return margins.detach()
 
     def _batch(self, step: int, size: int) -> Tensor:

@@ -8,6 +8,8 @@ theta that leaves the classifier as it is keeps the loss where the papers' train
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -29,13 +31,13 @@ class NormalizedDescentAlgorithm:
     def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Tensor:
         """Rescale to the held margin, then step by rate * ||theta|| along the averaged normalised direction."""
         parameters = list(state.model.parameters())
-        outputs = labels * state.model(inputs)
+        outputs: Tensor = labels * state.model(inputs)
         depth = len(state.model.layers)
         with torch.no_grad():
             smallest = outputs.min()
             held = torch.where(smallest > self.spec.margin, self.spec.margin / smallest, torch.ones_like(smallest))
             scale = held ** (1 / depth)
-            margins = outputs * held
+            margins: Tensor = outputs * held
             weights = torch.softmax(-margins, 0)
         gradients = torch.autograd.grad((weights * outputs).sum(), parameters)
         with torch.no_grad():
@@ -45,7 +47,7 @@ class NormalizedDescentAlgorithm:
             state.outside_scale = state.outside_scale * scale
             outside = state.outside_norm * state.outside_scale
             norm = torch.sqrt(_norm(parameters) ** 2 + outside**2)
-            size = self._rate(state.step) * norm / _norm(list(gradients))
+            size = self._rate(state.step) * norm / _norm(gradients)
             momentum = self.spec.momentum
             for parameter, gradient, velocity in zip(parameters, gradients, state.velocity, strict=True):
                 velocity.mul_(momentum).add_(gradient * size, alpha=1 - momentum)
@@ -58,5 +60,7 @@ class NormalizedDescentAlgorithm:
         return rate
 
 
-def _norm(tensors: list[Tensor]) -> Tensor:
-    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors]))
+def _norm(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the Euclidean norm of several tensors taken together, a scalar tensor."""
+    norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors]))
+    return norm

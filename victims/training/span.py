@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from victims.architectures import MLP
 
@@ -39,18 +39,18 @@ class Span:
 
     def reduce(self, model: MLP) -> tuple[MLP, Tensor]:
         """Return the network on coordinates, and the part (h, d) of W1 outside the span, float64."""
-        first = model.layers[0].weight.detach().double()
+        first = model.linears()[0].weight.detach().double()
         inside = first @ self.basis
         return _with_first_weight(model, inside), first - inside @ self.basis.T
 
     def restore(self, reduced: MLP, outside: Tensor) -> MLP:
         """Return the network on pixels, given the network on coordinates and the part outside the span."""
-        first = reduced.layers[0].weight.detach().double()
+        first = reduced.linears()[0].weight.detach().double()
         return _with_first_weight(reduced, first @ self.basis.T + outside)
 
 
 def _with_first_weight(model: MLP, first: Tensor) -> MLP:
-    layers = [layer for layer in model.layers if isinstance(layer, nn.Linear)]
+    layers = model.linears()
     widths = (first.shape[1], *(layer.out_features for layer in layers))
     changed = MLP(widths, [layer.bias is not None for layer in layers]).to(layers[0].weight)
     state = model.state_dict() | {"layers.0.weight": first.to(layers[0].weight)}

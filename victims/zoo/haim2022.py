@@ -34,15 +34,9 @@ VICTIMS: tuple[VictimSpec, ...] = (
     VictimSpec(
         name="cifar-mlp-50-stdinit", dataset="cifar", n=50, architecture=STANDARD_INIT, reported_test_accuracy=0.74
     ),
-    VictimSpec(
-        name="cifar-mlp-500-gd1e6", dataset="cifar", n=500, training=GD_1E6, reported_test_accuracy=0.78
-    ),
-    VictimSpec(
-        name="cifar-mlp-500-gd1e4", dataset="cifar", n=500, training=GD_1E4, reported_test_accuracy=0.77
-    ),
-    VictimSpec(
-        name="cifar-mlp-500-sgd50", dataset="cifar", n=500, training=SGD_50, reported_test_accuracy=0.77
-    ),
+    VictimSpec(name="cifar-mlp-500-gd1e6", dataset="cifar", n=500, training=GD_1E6, reported_test_accuracy=0.78),
+    VictimSpec(name="cifar-mlp-500-gd1e4", dataset="cifar", n=500, training=GD_1E4, reported_test_accuracy=0.77),
+    VictimSpec(name="cifar-mlp-500-sgd50", dataset="cifar", n=500, training=SGD_50, reported_test_accuracy=0.77),
     VictimSpec(
         name="cifar-mlp-500-100-100",
         dataset="cifar",

@@ -1,0 +1,90 @@
+"""One step of the published loop against one of ours, at n = 500, m = 1000, D-1000-1000-1; not run by default.
+
+python -m pytest tests/benchmarks --benchmark-only --benchmark-group-by=group
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from pytest_benchmark.fixture import BenchmarkFixture
+from torch import Tensor
+
+from attacks.stationarity.network import Network
+from attacks.stationarity.published import published_loss, published_penalties
+from attacks.stationarity.residual import StationarityResidual, Weighting
+
+D, H, M, RANK = 3072, 1000, 1000, 458
+
+
+def network(d: int, dtype: torch.dtype) -> Network:
+    generator = torch.Generator().manual_seed(0)
+    weights = tuple(torch.randn(b, a, generator=generator).to(dtype) / a**0.5 for a, b in ((d, H), (H, H), (H, 1)))
+    return Network(weights, (torch.randn(H, generator=generator).to(dtype), None, None))
+
+
+def published_step(dtype: torch.dtype) -> Callable[[], None]:
+    net, generator = network(D, dtype), torch.Generator().manual_seed(1)
+    inputs = (0.1 * torch.randn(M, D, generator=generator)).to(dtype).requires_grad_()
+    multipliers = torch.rand(M, generator=generator).to(dtype).requires_grad_()
+    signs = torch.ones(M, dtype=dtype)
+    optimizer = torch.optim.SGD([inputs, multipliers], lr=1e-6, momentum=0.9)
+
+    def step() -> None:
+        loss = published_loss(net, inputs, multipliers, signs, 20.0)
+        objective = loss + published_penalties(inputs, multipliers, 0.5)
+        optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(objective, inputs=[inputs, multipliers])
+        optimizer.step()
+
+    return step
+
+
+def default_step(layers: tuple[float, ...]) -> Callable[[], None]:
+    net, generator = network(RANK, torch.float32), torch.Generator().manual_seed(1)
+    residual = StationarityResidual(net, Weighting.uniform(net, layers))
+    coordinates = (0.1 * torch.randn(M, RANK, generator=generator)).requires_grad_()
+    multipliers = torch.rand(M, generator=generator).requires_grad_()
+    optimizer = torch.optim.Adam([coordinates, multipliers], lr=1e-6)
+
+    def step() -> None:
+        with torch.no_grad():
+            gradients: tuple[Tensor, ...] = residual(coordinates, multipliers, 100.0)
+            _, coordinates.grad, multipliers.grad = gradients
+        optimizer.step()
+
+    return step
+
+
+STEPS = {
+    "paper, float64": lambda: published_step(torch.float64),
+    "paper, float32": lambda: published_step(torch.float32),
+    "default": lambda: default_step((1.0, 0.0, 0.0)),
+    "default, all layers": lambda: default_step((1.0, 1.0, 1.0)),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.benchmark(group="one attack step, n=500, m=1000")
+def test_attack_step(benchmark: BenchmarkFixture, name: str) -> None:
+    benchmark.pedantic(STEPS[name](), rounds=5, iterations=1, warmup_rounds=1)
+
+
+@pytest.mark.benchmark(group="the matrix-product floor of a default step")
+def test_five_products(benchmark: BenchmarkFixture) -> None:
+    """The products of one default step alone: 6 with W1's shape or the residual's, 4 with W2's."""
+    generator = torch.Generator().manual_seed(0)
+    x, w1 = torch.randn(M, RANK, generator=generator), torch.randn(H, RANK, generator=generator)
+    a, w2 = torch.randn(M, H, generator=generator), torch.randn(H, H, generator=generator)
+
+    def products() -> None:
+        for _ in range(3):
+            x @ w1.T
+        for _ in range(3):
+            a @ w1
+        for _ in range(4):
+            a @ w2
+
+    benchmark.pedantic(products, rounds=5, iterations=1, warmup_rounds=1)
