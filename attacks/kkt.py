@@ -33,16 +33,16 @@ class KKTParams(AttackParams):
 
     method: Literal["row-space", "published"] = "row-space"
     candidates: PositiveInt | None = None
-    restarts: PositiveInt = 3
-    steps: PositiveInt = 600
+    restarts: PositiveInt = 8
+    steps: PositiveInt = 300
     lr: PositiveFloat = 0.2
     lambda_lr: PositiveFloat = 0.01
     init_scale: PositiveFloat = 0.01
     alpha: PositiveFloat = 100.0
     lambda_min: NonNegativeFloat = 0.0
     layer_weights: tuple[NonNegativeFloat, ...] = Field((1.0, 0.0), min_length=1)
-    coordinate_power: NonNegativeFloat = 0.75
-    residual_power: NonNegativeFloat = 0.5
+    coordinate_power: NonNegativeFloat = 0.5
+    residual_power: NonNegativeFloat = 0.3
     neuron_power: NonNegativeFloat = 1.0
     dtype: Literal["float32", "float64"] = "float32"
 

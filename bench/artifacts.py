@@ -18,7 +18,12 @@ PICTURED = "haim2022-min"
 
 
 def write(
-    folder: Path, reconstruction: Reconstruction, victim: Victim, scored: Scored, trace: list[dict[str, float]], title: str
+    folder: Path,
+    reconstruction: Reconstruction,
+    victim: Victim,
+    scored: Scored,
+    trace: list[dict[str, float]],
+    title: str,
 ) -> None:
     """Write reconstruction.safetensors, per_sample.csv, trace.csv and grid.png into a run's folder."""
     tensors = {

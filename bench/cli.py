@@ -108,7 +108,9 @@ def show(
     elif (folder := Store(results_dir).resolve(name)) is not None:
         console.print(tables.run_card(folder))
     else:
-        raise UserError(f"{name!r} is no attack, no victim and no run in {results_dir}; `python -m bench list` names them")
+        raise UserError(
+            f"{name!r} is no attack, no victim and no run in {results_dir}; `python -m bench list` names them"
+        )
 
 
 @app.command()

@@ -130,7 +130,9 @@ def _check_attack(attack: type[Attack[Any]]) -> None:
         raise TypeError(f"{attack.__name__} lacks the class attribute {', '.join(missing)}")
 
 
-def _scan(registry: Registry[Any], package: str, collect: Callable[[ModuleType, str], None], extra: Path | None) -> None:
+def _scan(
+    registry: Registry[Any], package: str, collect: Callable[[ModuleType, str], None], extra: Path | None
+) -> None:
     if extra is not None and not extra.is_dir():
         raise UserError(f"the plug-in folder {extra} does not exist; give --plugin-dir a folder of .py files")
     for path in sorted((ROOT / package.replace(".", "/")).glob("*.py")):

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from victims.base import Victim
 
 
-
 @dataclass(frozen=True)
 class Run:
     """One cell of a plan: an attack with its parameters, a victim and a seed."""

@@ -24,7 +24,13 @@ def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
     """Return the table of attacks: name, summary, what each needs to know, paper."""
     table = _table("attack", "what it does", "needs to know", "variants", "paper")
     for name, attack in sorted(attacks.items.items()):
-        table.add_row(name, escape(attack.summary), ", ".join(sorted(attack.needs)), ", ".join(attack.variants), escape(attack.paper))
+        table.add_row(
+            name,
+            escape(attack.summary),
+            ", ".join(sorted(attack.needs)),
+            ", ".join(attack.variants),
+            escape(attack.paper),
+        )
     return table
 
 

@@ -63,5 +63,3 @@ class TerminalReporter:
 def plural(count: int, noun: str) -> str:
     """Return `1 run`, `2 runs`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
