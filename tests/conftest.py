@@ -1,0 +1,286 @@
+"""What every test may use: a cache of its own, victims that train in a second, and the command line in-process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.records import RunRecord, Status
+
+ROOT = Path(__file__).parent.parent
+
+TINY = '''
+"""Victims that train in a moment, and attacks that fail in every way."""
+
+from typing import ClassVar
+
+from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
+from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
+
+SMALL = NormalizedDescent(steps=60)
+VICTIMS = (
+    VictimSpec(name="faces-mlp-4-tiny", dataset="faces", n=4, architecture=MLPSpec(hidden=(16, 16)), training=SMALL),
+    VictimSpec(
+        name="digits-mlp-6-tiny", dataset="digits", n=6,
+        architecture=MLPSpec(hidden=(12, 10), biases="all"), training=SMALL,
+    ),
+)
+
+
+class Params(AttackParams):
+    count: int = 3
+
+
+class Tiny(Attack):
+    """Zeros; counts how often it is called."""
+
+    name = "tiny"
+    summary = "zeros [as many] as asked for"
+    needs = frozenset({Knowledge.ARCHITECTURE})
+    Params = Params
+    variants: ClassVar = {"many": {"count": 9}}
+    calls: ClassVar = []
+
+    def reconstruct(self, view, ctx):
+        import torch
+
+        self.calls.append(self.params.count)
+        images = torch.zeros(self.params.count, *view.architecture.input_shape)
+        return self.answer(images, view)
+
+    def answer(self, images, view):
+        return Reconstruction(candidates=images)
+
+
+class Raises(Tiny):
+    name = "raises"
+
+    def answer(self, images, view):
+        raise RuntimeError("the wheel came off\\nand rolled away")
+
+
+class Exits(Tiny):
+    name = "exits"
+
+    def answer(self, images, view):
+        raise SystemExit("had enough")
+
+
+class Interrupted(Tiny):
+    name = "interrupted"
+
+    def answer(self, images, view):
+        raise KeyboardInterrupt
+
+
+class NotANumber(Tiny):
+    name = "nan"
+
+    def answer(self, images, view):
+        return Reconstruction(candidates=images * float("nan"))
+
+
+class HalfNotANumber(Tiny):
+    name = "half-nan"
+
+    def answer(self, images, view):
+        images[0] = float("nan")
+        return Reconstruction(candidates=images)
+
+
+class WrongShape(Tiny):
+    name = "wrong-shape"
+
+    def answer(self, images, view):
+        return Reconstruction(candidates=images[..., 1:])
+
+
+class NoCandidates(Tiny):
+    name = "no-candidates"
+
+    def answer(self, images, view):
+        return Reconstruction(candidates=images[:0])
+
+
+class ReturnsNothing(Tiny):
+    name = "returns-nothing"
+
+    def answer(self, images, view):
+        return None
+
+
+class BadLabels(Tiny):
+    name = "bad-labels"
+
+    def answer(self, images, view):
+        return Reconstruction(candidates=images, labels=["cat"])
+
+
+class BadLoss(Tiny):
+    name = "bad-loss"
+
+    def answer(self, images, view):
+        return Reconstruction(candidates=images, loss=float("inf"))
+
+
+class Peeks(Tiny):
+    name = "peeks"
+
+    def answer(self, images, view):
+        return Reconstruction(candidates=images, labels=view.labels)
+
+
+class Vandal(Tiny):
+    name = "vandal"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.LABELS, Knowledge.DATA_MEAN})
+
+    def answer(self, images, view):
+        for value in view.weights.values():
+            value.zero_()
+        view.labels.zero_()
+        view.data_mean.fill_(9)
+        return Reconstruction(candidates=images)
+
+
+class Picky(Tiny):
+    name = "picky"
+
+    @classmethod
+    def supports(cls, victim):
+        return "only likes cats"
+
+
+class Confused(Tiny):
+    name = "confused"
+
+    @classmethod
+    def supports(cls, victim):
+        raise TypeError("what is a victim?")
+'''
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def isolated(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the user's is read or written: no cache, no data folder; and lines are long enough not to fold."""
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(cache_dir))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("BENCH_DATA_DIR", raising=False)
+    monkeypatch.setenv("COLUMNS", "250")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plug-in folder with the tiny victims and the failing attacks."""
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "tiny.py").write_text(TINY)
+    return folder
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+Bench = Callable[..., Result]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
+    """Run the command line in this process."""
+    from bench.cli import main
+
+    def call(*args: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["bench", *map(str, args)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return Result(int(ended.value.code or 0), captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def run(bench: Bench, plugins: Path, results: Path) -> Bench:
+    """Run `bench run` on the CPU with the plug-ins; the tiny faces are the victim unless the arguments name one."""
+
+    def call(*args: object) -> Result:
+        victim = () if "-v" in args else ("-v", "faces-mlp-4-tiny")
+        folder = () if "--plugin-dir" in args else ("--plugin-dir", plugins)
+        return bench("run", *args, *victim, "--device", "cpu", *folder, "--results-dir", results)
+
+    return call
+
+
+@pytest.fixture
+def process() -> Bench:
+    """Run Python in a process of its own."""
+
+    def call(*args: object) -> Result:
+        command = [sys.executable, *map(str, args)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.fixture
+def record() -> Callable[..., RunRecord]:
+    """Make run records that differ from a plain one in what is named."""
+
+    def make(**changes: Any) -> RunRecord:
+        plain: dict[str, Any] = {
+            "run_id": "kkt-faces-mlp-4-s0-0123456789",
+            "status": Status.OK,
+            "attack": "kkt",
+            "params_hash": "0123456789",
+            "params_json": "{}",
+            "knowledge": "architecture+weights",
+            "tuned_by": "default",
+            "victim": "faces-mlp-4",
+            "dataset": "faces",
+            "n": 4,
+            "seed": 0,
+            "protocol": "buzaglo2023",
+            "metric_suite": "1",
+            "n_good": 3,
+            "null_n_good": 1,
+            "ssim_mean": 0.123456789,
+            "wall_s": 1.5,
+            "device": "cpu",
+            "cpu": "Difference Engine",
+            "torch": "2",
+            "bench_version": "0",
+            "started_utc": "2025-01-01T00:00:00+00:00",
+        }
+        return RunRecord(**(plain | changes))
+
+    return make
