@@ -34,7 +34,7 @@ def write(
     present = {name: value.detach().cpu().contiguous() for name, value in tensors.items() if value is not None}
     save_file(present, folder / "reconstruction.safetensors")
     _csv(_per_sample(victim, scored), folder / "per_sample.csv")
-    _csv(pd.DataFrame(trace), folder / "trace.csv")
+    _csv(pd.DataFrame(trace) if trace else pd.DataFrame(columns=["step", "wall_s"]), folder / "trace.csv")
     shown = scored.by_protocol[PICTURED]
     grid(
         folder / "grid.png",

@@ -49,10 +49,10 @@ def run(
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
-    for broken in registry.broken(attacks, victims):
-        _complain(f"does not import: {broken.origin}: {broken.reason}")
     chosen = attacks.match(attack or [DEFAULT_ATTACK])
     attacked = victims.match(victim or [DEFAULT_VICTIM])
+    for broken in registry.broken(attacks, victims):
+        _complain(f"does not import: {broken.origin}: {broken.reason}")
     settings = parse_settings(set_ or [])
     params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}
     seed_list, data = parse_seeds(seeds), choose_data_dir(data_dir)

@@ -13,7 +13,10 @@ from victims.files import write_text
 RUN_KEY = [*CELL, "seed", "cpu", "gpu"]
 SORT = ["victim", "protocol", "attack", "variant", "params_hash", "seed"]
 TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status)]
+NUMBERS = [name for name in COLUMNS if name not in TEXT]
 DESCRIPTION = ["victim", "dataset", "n", "attack", "variant", "params_hash", "params_json", "knowledge", "tuned_by"]
+BOARD_COLUMNS = (*DESCRIPTION, "protocol", "metric_suite", "seeds", "failed", "n_good", "n_good_std", *SCORES[1:])
+"""The columns of leaderboard.csv; SCORES begins with n_good."""
 
 
 def read_runs(path: Path) -> pd.DataFrame:
@@ -23,7 +26,7 @@ def read_runs(path: Path) -> pd.DataFrame:
         UserError: the file is missing, no CSV, or of another schema.
     """
     try:
-        table = pd.read_csv(path, dtype=dict.fromkeys(TEXT, str))
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist; name a runs.csv of a results folder") from None
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
@@ -34,10 +37,23 @@ def read_runs(path: Path) -> pd.DataFrame:
         raise UserError(
             f"{path} is no runs.csv of schema {SCHEMA_VERSION}: it lacks the column {', '.join(missing[:3])}{more}"
         )
-    versions = sorted(set(table["schema_version"]) - {SCHEMA_VERSION})
+    versions = sorted(set(table["schema_version"]) - {str(SCHEMA_VERSION)})
     if versions:
         raise UserError(f"{path} has schema {versions[0]}, this program reads {SCHEMA_VERSION}; update the program")
-    return table.loc[:, list(COLUMNS)].fillna(dict.fromkeys(TEXT, ""))
+    try:
+        return _typed(table)
+    except ValueError as error:
+        raise UserError(f"{path} holds text in a column of numbers ({error})") from None
+
+
+def _typed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of runs.csv in their order, numbers as numbers, an empty cell being none.
+
+    Raises:
+        ValueError: a column of numbers holds something else.
+    """
+    numbers = {name: pd.to_numeric(table[name].replace("", None)) for name in NUMBERS}
+    return table.assign(**numbers).loc[:, list(COLUMNS)]
 
 
 def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
@@ -46,7 +62,7 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
     Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
     run folders are elsewhere. Of rows with the same cell, seed and hardware the newest stays.
     """
-    fresh = pd.DataFrame([record.model_dump(mode="json") for record in records], columns=list(COLUMNS))
+    fresh = _typed(pd.DataFrame([record.model_dump(mode="json") for record in records], columns=list(COLUMNS)))
     tables = [fresh]
     if (root / "runs.csv").exists():
         tables.insert(0, read_runs(root / "runs.csv"))
@@ -67,23 +83,20 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     """
     runs = runs[runs["status"] != Status.SKIPPED]
     if runs.empty:
-        return pd.DataFrame(columns=[*DESCRIPTION, "protocol", "metric_suite", "seeds", "failed", *SCORES])
+        return pd.DataFrame(columns=list(BOARD_COLUMNS))
     runs = runs.copy()
     failed = runs["status"] != Status.OK
     for name in ("n_good", "n_good_haim_min", "n_good_haim_mean", "n_good_unique"):
-        null = pd.to_numeric(runs[f"null_{name}"]).fillna(0)
-        runs[name] = pd.to_numeric(runs[name]).where(~failed, null)
+        runs[name] = runs[name].where(~failed, runs[f"null_{name}"].fillna(0))
     runs["failed"] = failed
-    numeric = runs.assign(**{name: pd.to_numeric(runs[name]) for name in SCORES})
-    groups = numeric.groupby(list(CELL), sort=False, dropna=False)
+    groups = runs.groupby(list(CELL), sort=False)
     board = groups[list(SCORES)].mean()
     board.insert(0, "seeds", groups.size())
     board.insert(1, "failed", groups["failed"].sum())
-    board.insert(board.columns.get_loc("n_good") + 1, "n_good_std", groups["n_good"].std(ddof=1))
+    board["n_good_std"] = groups["n_good"].std(ddof=1)
     described = groups[[name for name in DESCRIPTION if name not in CELL]].first()
     board = described.join(board).reset_index()
-    rest = [name for name in board.columns if name not in DESCRIPTION]
-    return board[[*DESCRIPTION, *rest]].sort_values(
+    return board[list(BOARD_COLUMNS)].sort_values(
         ["victim", "protocol", "n_good", "attack"], ascending=[True, True, False, True], kind="stable"
     )
 

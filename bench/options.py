@@ -16,6 +16,9 @@ from victims.errors import UserError
 if TYPE_CHECKING:
     import torch
 
+LARGEST_SEED = 2**32
+MOST_SEEDS = 10_000
+
 
 def parse_seeds(text: str) -> list[int]:
     """Return the seeds of `3`, `0,2,5` or `0-4`.
@@ -27,7 +30,10 @@ def parse_seeds(text: str) -> list[int]:
     try:
         for part in text.split(","):
             first, _, last = part.partition("-")
-            seeds += range(int(first), int(last or first) + 1)
+            start, stop = int(first), int(last or first) + 1
+            if stop > LARGEST_SEED or stop - start > MOST_SEEDS:
+                raise ValueError
+            seeds += range(start, stop)
     except ValueError:
         seeds = []
     if not seeds:

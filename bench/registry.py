@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -138,11 +139,11 @@ def _scan(
     for path in sorted((ROOT / package.replace(".", "/")).glob("*.py")):
         if path.stem != "__init__":
             name = f"{package}.{path.stem}"
-            _try(registry, str(path.relative_to(ROOT)), lambda name=name: importlib.import_module(name), collect)
+            _try(registry, str(path.relative_to(ROOT)), partial(importlib.import_module, name), collect)
     for point in entry_points(group=f"bench.{registry.kind}s"):
         _try(registry, f"entry point {point.name} ({point.value})", point.load, collect)
     for path in sorted(extra.glob("*.py")) if extra else ():
-        _try(registry, str(path), lambda path=path: _load(path), collect)
+        _try(registry, str(path), partial(_load, path), collect)
 
 
 def _try(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 import subprocess
 import sys
@@ -88,6 +89,7 @@ class Runner:
         self.store, self.control, self.data_dir = store, control, data_dir
         self.device, self.reporter, self.force = device, reporter, force
         self._victims: dict[str, Victim] = {}
+        self._data: dict[str, str] = {}
 
     def execute(self, plan: Sequence[Run]) -> Iterable[Outcome]:
         """Run the plan; each run is stored before the next one starts."""
@@ -100,18 +102,27 @@ class Runner:
         """Return what names a run: its attack, victim and seed, and a hash of all that determines its result."""
         from bench.scoring import METRIC_SUITE
         from victims.cache import victim_key
-        from victims.datasets import fingerprint
 
         identity = [
             run.attack.name,
             sha256_sources(_sources(run.attack)),
             run.params.model_dump(mode="json"),
-            victim_key(run.victim, fingerprint(run.victim.dataset, self.data_dir)),
+            victim_key(run.victim, self._data_sha256(run.victim.dataset)),
             run.seed,
             self.device.type,
             METRIC_SUITE,
         ]
         return f"{run.attack.name}-{run.victim.name}-s{run.seed}-{sha256_json(identity)[:10]}"
+
+    def _data_sha256(self, dataset: str) -> str:
+        """Return the hash of a dataset's file, downloaded first if need be: a run is named by the data it saw."""
+        from victims.datasets import fingerprint, load
+
+        if dataset not in self._data:
+            if fingerprint(dataset, self.data_dir) == "absent":
+                load(dataset, self.data_dir)
+            self._data[dataset] = fingerprint(dataset, self.data_dir)
+        return self._data[dataset]
 
     def victim(self, spec: VictimSpec) -> Victim:
         """Return a trained victim, training it if need be; the last one is kept in memory."""
@@ -129,7 +140,10 @@ class Runner:
 
     def _execute(self, run: Run, run_id: str) -> RunRecord:
         record = self._blank(run, run_id)
-        reason = run.attack.supports(run.victim)
+        try:
+            reason = run.attack.supports(run.victim)
+        except Exception as error:
+            return self._failed(record, error)
         if reason is not None:
             record = record.model_copy(update={"status": Status.SKIPPED, "reason": reason})
             with self.store.writing(run_id) as folder:
@@ -139,15 +153,18 @@ class Runner:
         try:
             reconstruction, trace, seconds = self._attack(run, victim)
             _check(reconstruction, victim)
+            return self._score(run, record, victim, reconstruction, trace, seconds)
         except (Exception, SystemExit) as error:  # one attack's failure is a row, not the end of the sweep
-            status = Status.DIVERGED if isinstance(error, DivergedError) else Status.ERROR
-            text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-            record = record.model_copy(update={"status": status, "reason": text})
-            with self.store.writing(run_id) as folder:
-                (folder / "log.txt").write_text(traceback.format_exc())
-                _write_record(folder, record)
-            return record
-        return self._score(run, record, victim, reconstruction, trace, seconds)
+            return self._failed(record, error)
+
+    def _failed(self, record: RunRecord, error: BaseException) -> RunRecord:
+        status = Status.DIVERGED if isinstance(error, DivergedError) else Status.ERROR
+        reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        record = record.model_copy(update={"status": status, "reason": reason})
+        with self.store.writing(record.run_id) as folder:
+            (folder / "log.txt").write_text("".join(traceback.format_exception(error)))
+            _write_record(folder, record)
+        return record
 
     def _attack(self, run: Run, victim: Victim) -> tuple[Reconstruction, list[dict[str, float]], float]:
         import torch
@@ -186,8 +203,8 @@ class Runner:
             update={
                 **columns,
                 "n_candidates": len(candidates),
-                "attack_loss": reconstruction.loss if reconstruction.loss == reconstruction.loss else None,
-                "grad_evals": reconstruction.grad_evals,
+                "attack_loss": _finite(reconstruction.loss),
+                "grad_evals": int(reconstruction.grad_evals),
                 "wall_s": seconds,
                 "victim_sha": victim.card.weights_sha256,
                 "train_s": victim.card.train_s,
@@ -203,7 +220,14 @@ class Runner:
 
     def _control(self, run: Run, candidates: int) -> Run:
         assert self.control is not None
-        return Run(self.control, self.control.Params(candidates=candidates), "", "default", run.victim, run.seed)
+        return Run(
+            self.control,
+            self.control.Params.model_validate({"candidates": candidates}),
+            "",
+            "default",
+            run.victim,
+            run.seed,
+        )
 
     def _blank(self, run: Run, run_id: str) -> RunRecord:
         import torch
@@ -250,6 +274,11 @@ def _check(reconstruction: Reconstruction, victim: Victim) -> None:
     finite = reconstruction.candidates.isfinite().flatten(1).all(1)
     if not bool(finite.any()):
         raise DivergedError("no candidate is finite")
+
+
+def _finite(value: float) -> float | None:
+    """Return a number, or None for what no column of runs.csv can hold."""
+    return float(value) if math.isfinite(value) else None
 
 
 def _flags(victim: Victim) -> list[str]:

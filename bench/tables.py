@@ -72,9 +72,17 @@ def victim_card(spec: VictimSpec, origin: str, data_dir: Path | None) -> Table:
 
 
 def run_card(folder: Path) -> Table:
-    """Return one stored run's record, and where its files are."""
+    """Return one stored run's record, and where its files are.
+
+    Raises:
+        UserError: the record is damaged.
+    """
     table = _table("column", "value")
-    for name, value in json.loads((folder / "run.json").read_text()).items():
+    try:
+        record = json.loads((folder / "run.json").read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder / 'run.json'} cannot be read ({error}); `run --force` makes it again") from None
+    for name, value in record.items():
         table.add_row(name, escape(str("" if value is None else value)))
     for path in sorted(folder.iterdir()):
         table.add_row("file", escape(str(path)))
@@ -84,10 +92,10 @@ def run_card(folder: Path) -> Table:
 def comparison_table(comparison: Comparison) -> Table:
     """Return the scores that changed: old, new and their difference."""
     table = _table("attack", "victim", "score", "old", "new", "change")
-    for row in comparison.changed.itertuples():
-        name = f"{row.attack}:{row.variant}" if row.variant else str(row.attack)
-        change = float(row.new) - float(row.old)  # type: ignore[arg-type]
-        table.add_row(name, str(row.victim), str(row.score), f"{row.old:.6g}", f"{row.new:.6g}", f"{change:+.4g}")
+    for row in comparison.changed.to_dict("records"):
+        name = f"{row['attack']}:{row['variant']}" if row["variant"] else row["attack"]
+        old, new = row["old"], row["new"]
+        table.add_row(name, row["victim"], row["score"], f"{old:.6g}", f"{new:.6g}", f"{new - old:+.4g}")
     return table
 
 

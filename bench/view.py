@@ -10,7 +10,7 @@ from victims.base import Victim
 
 
 def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -> VictimView:
-    """Return the view of a victim that hands out what `needs` names and nothing else; tensors are copies on `device`."""
+    """Return the view of a victim that hands out what `needs` names and nothing else: copies of it, on `device`."""
     split = victim.split
     channels, height, width = split.inputs.shape[1:]
     counts = np.bincount(split.labels, minlength=split.n_classes)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from platformdirs import user_cache_path
 from pydantic import ValidationError
 
+from victims.errors import UserError
 from victims.files import atomic, sha256_file, sha256_json, sha256_sources, write_text
 from victims.spec import VictimSpec
 
@@ -71,7 +72,7 @@ def obtain(
         notice: told in one line what the user should know, such as a cached file that was found altered.
 
     Raises:
-        UserError: the data are missing or malformed.
+        UserError: the data are missing or malformed, or the cache cannot be written.
     """
     from filelock import FileLock
 
@@ -80,7 +81,11 @@ def obtain(
     split = datasets.select(datasets.load(spec.dataset, data_dir), spec.n)
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     folder = victim_folder(spec, dataset_sha256)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "name another cache with BENCH_CACHE_DIR"
+        raise UserError(f"cannot write to the folder of trained victims {folder} ({error.strerror}); {hint}") from None
     with FileLock(folder / "lock"):
         found = _load(spec, folder, split, notice)
         return found or _train(spec, folder, split, dataset_sha256, device, report)

@@ -40,21 +40,21 @@ class Scene:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
-    def plugin(self, name: str, content: str) -> Words:
+    def plugin(self, name: str, content: str, victim: str = "faces-mlp-4-tiny") -> Words:
         """A run with the tiny attacks and another plug-in file."""
         self.file("plugins/tiny.py", (self.plugins / "tiny.py").read_bytes())
         self.file(f"plugins/{name}", content)
-        return self.run("--plugin-dir", self.root / "plugins")
+        return self.run("--plugin-dir", self.root / "plugins", victim=victim)
 
     def victim(self, dataset: object, n: int = 4) -> Words:
         """A run on a victim with data of one's own."""
-        words = self.plugin(
+        return self.plugin(
             "own.py",
             "from victims.spec import *\n"
             f"VICTIMS = (VictimSpec(name='own-mlp-{n}', dataset={str(dataset)!r}, n={n},"
             " architecture=MLPSpec(hidden=(8,)), training=NormalizedDescent(steps=5)),)\n",
+            victim=f"own-mlp-{n}",
         )
-        return [*words, "-v", f"own-mlp-{n}"]
 
     def data(self, n: int = 4, drop: str = "", **changes: Any) -> Words:
         """A run on an .npz file that holds a dataset but for `changes`."""
@@ -352,7 +352,10 @@ STILL_RUNS: dict[str, tuple[str, str]] = {
     "no_python": ("this is no Python\n", "SyntaxError"),
     "leaves": ("raise SystemExit(3)\n", "SystemExit: 3"),
     "no_spec": ("VICTIMS = ('faces',)\n", "which is no VictimSpec"),
-    "bad_spec": ("from victims.spec import *\nVICTIMS = (VictimSpec(name='x', dataset='faces', n=-4),)\n", "greater than"),
+    "bad_spec": (
+        "from victims.spec import *\nVICTIMS = (VictimSpec(name='x', dataset='faces', n=-4),)\n",
+        "greater than",
+    ),
     "bad_name": ("from victims.spec import *\nVICTIMS = (VictimSpec(name='../x', dataset='faces', n=4),)\n", "'../x'"),
     "no_needs": (
         "from attacks.base import *\nclass A(Attack):\n  name = 'a'\n  def reconstruct(self, view, ctx): pass\n",
@@ -372,9 +375,7 @@ STILL_RUNS: dict[str, tuple[str, str]] = {
 
 
 @pytest.fixture
-def scene(
-    tmp_path: Path, plugins: Path, monkeypatch: pytest.MonkeyPatch, record: Callable[..., RunRecord]
-) -> Scene:
+def scene(tmp_path: Path, plugins: Path, monkeypatch: pytest.MonkeyPatch, record: Callable[..., RunRecord]) -> Scene:
     return Scene(tmp_path, plugins, monkeypatch, record)
 
 

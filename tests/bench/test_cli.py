@@ -307,9 +307,7 @@ def test_show_an_attack_that_has_runs(bench: Bench, run: Bench, results: Path, p
 # --- compare
 
 
-def test_compare_tells_changed_same_and_missing(
-    bench: Bench, record: Callable[..., RunRecord], tmp_path: Path
-) -> None:
+def test_compare_tells_changed_same_and_missing(bench: Bench, record: Callable[..., RunRecord], tmp_path: Path) -> None:
     same, gone, fresh = record(attack="random"), record(attack="gone"), record(attack="fresh", variant="paper")
     old = [record(seed=0, n_good=2), record(seed=1, n_good=4), same, gone]
     new = [record(seed=0, n_good=3), record(seed=1, n_good=4), same, fresh]

@@ -1,0 +1,198 @@
+"""runs.csv and leaderboard.csv."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bench.compare import compare
+from bench.leaderboard import BOARD_COLUMNS, TEXT, leaderboard, read_runs, write_tables
+from bench.records import COLUMNS, SCORES, RunRecord, Status
+
+Make = Callable[..., RunRecord]
+LATER = "2025-06-01T00:00:00+00:00"
+
+
+def board_of(folder: Path) -> pd.DataFrame:
+    return pd.read_csv(folder / "leaderboard.csv")
+
+
+def texts(folder: Path) -> list[str]:
+    return [(folder / name).read_text() for name in ("runs.csv", "leaderboard.csv")]
+
+
+def mixed(record: Make) -> list[RunRecord]:
+    """Numbers with many digits, columns that are empty in all rows or in some, and a failure."""
+    return [
+        record(seed=0, ssim_mean=1 / 3, n_good=None, gpu="H200"),
+        record(seed=1, ssim_mean=1e-9, attack_loss=2 / 3),
+        record(seed=2, status=Status.ERROR, reason='it said "no", twice', ssim_mean=None, n_good=None, wall_s=None),
+        record(attack="random", variant="paper", params_json='{"a": [1, 2]}', flags="a;b"),
+        record(attack="picky", status=Status.SKIPPED, reason="only likes cats"),
+    ]
+
+
+def test_the_columns_are_those_of_the_record(record: Make, tmp_path: Path) -> None:
+    board = write_tables(tmp_path, [record()])
+
+    assert tuple(read_runs(tmp_path / "runs.csv").columns) == COLUMNS
+    assert tuple(board.columns) == tuple(board_of(tmp_path).columns) == BOARD_COLUMNS
+    assert len(set(BOARD_COLUMNS)) == len(BOARD_COLUMNS)
+    assert set(SCORES) < set(BOARD_COLUMNS)
+
+
+def test_empty_tables_have_the_same_columns(tmp_path: Path) -> None:
+    for _ in range(2):
+        write_tables(tmp_path, [])
+        assert tuple(read_runs(tmp_path / "runs.csv").columns) == COLUMNS
+        assert tuple(board_of(tmp_path).columns) == BOARD_COLUMNS
+
+
+def test_writing_again_changes_no_byte(record: Make, tmp_path: Path) -> None:
+    records = mixed(record)
+    write_tables(tmp_path, records)
+    first = texts(tmp_path)
+    for again in (records, [], records[:1], records[::-1]):
+        write_tables(tmp_path, again)
+        assert texts(tmp_path) == first
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_rows_added_one_by_one_are_the_rows_added_at_once(record: Make, tmp_path: Path) -> None:
+    records = mixed(record)
+    write_tables(tmp_path / "once", records)
+    for count in range(len(records) + 1):
+        write_tables(tmp_path / "stepwise", records[:count])
+    for one in records:
+        write_tables(tmp_path / "published", [one])
+
+    assert texts(tmp_path / "stepwise") == texts(tmp_path / "once")
+    assert texts(tmp_path / "published")[0] == texts(tmp_path / "once")[0]
+
+
+def test_an_empty_text_stays_empty(record: Make, tmp_path: Path) -> None:
+    for _ in range(3):
+        write_tables(tmp_path, mixed(record))
+    runs = pd.read_csv(tmp_path / "runs.csv", dtype=str, keep_default_na=False)
+
+    assert not (runs == "nan").any().any()
+    assert not (runs == "None").any().any()
+    assert (runs["variant"] == "").sum() == 4
+    again = read_runs(tmp_path / "runs.csv")
+    assert all(isinstance(value, str) for name in TEXT for value in again[name])
+
+
+@pytest.mark.parametrize("name", ["nan", "null", "NA", "None", "007", "1e5", "True"])
+def test_a_name_is_a_name(record: Make, tmp_path: Path, name: str) -> None:
+    for _ in range(2):
+        board = write_tables(tmp_path, [record(attack=name, params_hash=name, reason=name)])
+
+    assert board["attack"].tolist() == board["params_hash"].tolist() == [name]
+    assert read_runs(tmp_path / "runs.csv")[["attack", "params_hash", "reason"]].to_numpy().tolist() == [[name] * 3]
+
+
+def test_published_rows_stay(record: Make, tmp_path: Path) -> None:
+    write_tables(tmp_path, [record(attack="published")])
+    write_tables(tmp_path, [record(attack="mine")])
+    write_tables(tmp_path, [])
+
+    assert read_runs(tmp_path / "runs.csv")["attack"].tolist() == ["mine", "published"]
+
+
+def test_the_newest_row_wins(record: Make, tmp_path: Path) -> None:
+    write_tables(tmp_path, [record(n_good=1), record(n_good=2, started_utc=LATER)])
+    assert read_runs(tmp_path / "runs.csv")["n_good"].tolist() == [2]
+    write_tables(tmp_path, [record(n_good=3)])
+    assert read_runs(tmp_path / "runs.csv")["n_good"].tolist() == [2]
+    write_tables(tmp_path, [record(n_good=4, started_utc=LATER)])
+    assert read_runs(tmp_path / "runs.csv")["n_good"].tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 1},
+        {"attack": "other"},
+        {"variant": "paper"},
+        {"params_hash": "f"},
+        {"victim": "other"},
+        {"protocol": "other"},
+        {"metric_suite": "2"},
+        {"cpu": "Abacus"},
+        {"gpu": "H200"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_rows_of_another_cell_seed_or_machine_stand_side_by_side(
+    record: Make, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    write_tables(tmp_path, [record()])
+    write_tables(tmp_path, [record(**changes)])
+
+    assert len(read_runs(tmp_path / "runs.csv")) == 2
+
+
+def test_seeds_are_averaged(record: Make, tmp_path: Path) -> None:
+    good = [2, 3, 7]
+    board = write_tables(tmp_path, [record(seed=seed, n_good=n, wall_s=seed) for seed, n in enumerate(good)])
+
+    (row,) = board.to_dict("records")
+    assert (row["seeds"], row["failed"], row["n_good"], row["wall_s"]) == (3, 0, 4, 1)
+    assert row["n_good_std"] == pytest.approx(math.sqrt((4 + 1 + 9) / 2))
+
+
+def test_one_seed_has_no_deviation(record: Make, tmp_path: Path) -> None:
+    write_tables(tmp_path, [record()])
+    assert board_of(tmp_path)["n_good_std"].isna().all()
+
+
+def test_a_failure_counts_as_the_null_control(record: Make, tmp_path: Path) -> None:
+    records = [
+        record(seed=0, n_good=9, null_n_good=4, ssim_mean=0.5),
+        record(seed=1, status=Status.DIVERGED, n_good=None, null_n_good=3, ssim_mean=None),
+        record(seed=2, status=Status.ERROR, n_good=None, null_n_good=None, ssim_mean=None),
+    ]
+    (row,) = write_tables(tmp_path, records).to_dict("records")
+
+    assert (row["seeds"], row["failed"], row["n_good"], row["ssim_mean"]) == (3, 2, 4, 0.5)
+
+
+def test_a_skipped_run_is_in_runs_alone(record: Make, tmp_path: Path) -> None:
+    write_tables(tmp_path, [record(), record(attack="picky", status=Status.SKIPPED)])
+
+    assert len(read_runs(tmp_path / "runs.csv")) == 2
+    assert board_of(tmp_path)["attack"].tolist() == ["kkt"]
+
+
+def test_the_board_is_ordered_by_victim_then_by_score(record: Make, tmp_path: Path) -> None:
+    rows = [("b", "kkt", 1), ("a", "low", 1), ("a", "tied", 5), ("a", "best", 9), ("a", "also", 5)]
+    board = write_tables(tmp_path, [record(victim=victim, attack=name, n_good=n) for victim, name, n in rows])
+
+    assert board["attack"].tolist() == ["best", "also", "tied", "low", "kkt"]
+
+
+def test_the_board_of_the_file_is_the_board_of_the_records(record: Make, tmp_path: Path) -> None:
+    written = write_tables(tmp_path, mixed(record)).reset_index(drop=True)
+    read = leaderboard(read_runs(tmp_path / "runs.csv")).reset_index(drop=True)
+
+    pd.testing.assert_frame_equal(written, read, check_dtype=False, rtol=1e-5)
+
+
+def test_a_table_against_itself_is_the_same(record: Make, tmp_path: Path) -> None:
+    write_tables(tmp_path, mixed(record))
+    found = compare(tmp_path / "runs.csv", tmp_path / "runs.csv")
+
+    assert (len(found.changed), found.same, found.only_old, found.only_new) == (0, 2, [], [])
+
+
+def test_a_score_that_vanishes_is_a_change(record: Make, tmp_path: Path) -> None:
+    write_tables(tmp_path / "old", [record(ssim_top10=0.5)])
+    write_tables(tmp_path / "new", [record(ssim_top10=None)])
+    found = compare(tmp_path / "old" / "runs.csv", tmp_path / "new" / "runs.csv")
+
+    assert found.changed["score"].tolist() == ["ssim_top10"]
+    assert found.same == 0

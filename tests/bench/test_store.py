@@ -1,0 +1,132 @@
+"""Runs on disk: complete or absent."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.records import RunRecord, Status
+from bench.store import Store
+from victims.errors import UserError
+
+Make = Callable[..., RunRecord]
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from bench.store import Store
+with Store(Path(sys.argv[1])).writing("a-run") as folder:
+    (folder / "grid.png").write_text("new")
+    (folder / "run.json").write_text(sys.argv[2])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def store(results: Path) -> Store:
+    return Store(results)
+
+
+def put(store: Store, record: RunRecord) -> None:
+    with store.writing(record.run_id) as folder:
+        (folder / "run.json").write_text(record.model_dump_json())
+
+
+def test_a_run_appears_when_it_is_whole(store: Store, record: Make) -> None:
+    with store.writing("a-run") as folder:
+        (folder / "run.json").write_text(record(run_id="a-run").model_dump_json())
+        assert not (store.runs / "a-run").exists()
+        assert store.records() == []
+
+    assert [path.name for path in store.runs.iterdir()] == ["a-run"]
+    assert stat.S_IMODE((store.runs / "a-run").stat().st_mode) & 0o500 == 0o500
+    assert store.find("a-run") == record(run_id="a-run")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_error_leaves_nothing(store: Store, error: type[BaseException]) -> None:
+    with pytest.raises(error), store.writing("a-run") as folder:
+        (folder / "run.json").write_text("{}")
+        raise error
+
+    assert list(store.runs.iterdir()) == []
+
+
+def test_an_error_leaves_the_old_run(store: Store) -> None:
+    with store.writing("a-run") as folder:
+        (folder / "file").write_text("old")
+    with pytest.raises(ValueError, match="broken"), store.writing("a-run") as folder:
+        (folder / "file").write_text("new")
+        raise ValueError("broken")
+
+    assert [path.name for path in store.runs.iterdir()] == ["a-run"]
+    assert (store.runs / "a-run" / "file").read_text() == "old"
+
+
+def test_a_run_replaces_all_of_the_old_one(store: Store) -> None:
+    for name in ("old", "new"):
+        with store.writing("a-run") as folder:
+            (folder / name).touch()
+
+    assert [path.name for path in store.runs.iterdir()] == ["a-run"]
+    assert [path.name for path in (store.runs / "a-run").iterdir()] == ["new"]
+
+
+def test_a_kill_leaves_the_old_run(store: Store, record: Make, process: Callable[..., object]) -> None:
+    old, new = record(run_id="a-run", n_good=1), record(run_id="a-run", n_good=2)
+    put(store, old)
+    process("-c", KILLED, store.root, new.model_dump_json())
+
+    assert len(list(store.runs.iterdir())) == 2  # the killed one's folder stays, and counts for nothing
+    assert store.records() == [old]
+    assert store.find("a-run") == old
+    assert store.resolve("a-r") == store.runs / "a-run"
+    put(store, new)
+    assert store.records() == [new]
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_what_ended_well_is_found(store: Store, record: Make, status: Status) -> None:
+    put(store, record(run_id="a-run", status=status))
+
+    assert (store.find("a-run") is not None) == (status in (Status.OK, Status.SKIPPED))
+    assert len(store.records()) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"run_id": 1}', b"\xff\xfe", b"null"])
+def test_a_record_that_is_none_counts_as_absent(store: Store, record: Make, content: bytes) -> None:
+    put(store, record(run_id="whole"))
+    (store.runs / "damaged").mkdir()
+    (store.runs / "damaged" / "run.json").write_bytes(content)
+    (store.runs / "empty").mkdir()
+
+    assert [found.run_id for found in store.records()] == ["whole"]
+    assert store.find("damaged") is None
+    assert store.find("empty") is None
+
+
+def test_resolve_takes_the_start_of_one_id(store: Store, record: Make) -> None:
+    for name in ("kkt-a-1", "kkt-a-2", "random-a"):
+        put(store, record(run_id=name))
+
+    assert store.resolve("kkt-a-2") == store.runs / "kkt-a-2"
+    assert store.resolve("ran") == store.runs / "random-a"
+    assert [store.resolve(prefix) for prefix in ("x", "", "a", "../runs/ran", "*")] == [None] * 5
+    with pytest.raises(UserError, match="2 runs start with 'kkt': kkt-a-1, kkt-a-2"):
+        store.resolve("kkt")
+
+
+def test_a_results_folder_that_does_not_exist_is_made(store: Store) -> None:
+    assert store.records() == []
+    assert store.resolve("a") is None
+    store.require_writable()
+    assert list(store.root.rglob("*")) == [store.runs]
+
+
+def test_a_results_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write to the results folder"):
+        Store(tmp_path / "file" / "results").require_writable()
