@@ -60,7 +60,7 @@ def run(
     store.require_writable()
     chosen_device = choose_device(device)
 
-    from bench.runner import Run
+    from bench.plan import Run
 
     tuned_by = "user" if settings else variant or "default"
     plan = [

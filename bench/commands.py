@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from bench.plan import Run
 from bench.records import RunRecord, Status
-from bench.runner import Outcome, Run, Runner
+from bench.runner import Outcome, Runner
 from bench.store import Store
 from bench.ui import TerminalReporter, plural
 

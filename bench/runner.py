@@ -1,49 +1,29 @@
-"""A plan of runs (attacks x victims x seeds), its execution one by one, and the record of each."""
+"""The execution of a plan of runs (attacks x victims x seeds), one by one, and the record of each."""
 
 from __future__ import annotations
 
 import json
 import math
-import platform
-import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bench import __version__
+from bench.plan import Run, attack_sources
+from bench.provenance import git_commit, now_utc, peak_memory
 from bench.records import RunRecord, Status
-from bench.registry import ROOT
 from bench.store import Store
 from victims.files import sha256_json, sha256_sources
-from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
     import torch
 
-    from attacks.base import Attack, AttackParams, Reconstruction
+    from attacks.base import Attack, Reconstruction
     from victims.base import Victim
-
-
-@dataclass(frozen=True)
-class Run:
-    """One cell of a plan: an attack with its parameters, a victim and a seed."""
-
-    attack: type[Attack[Any]]
-    params: AttackParams
-    variant: str
-    tuned_by: str
-    victim: VictimSpec
-    seed: int
-
-    @property
-    def title(self) -> str:
-        """Short text for people."""
-        return f"{self.attack.name}{':' + self.variant if self.variant else ''} on {self.victim.name} seed {self.seed}"
+    from victims.spec import VictimSpec
 
 
 class Reporter(Protocol):
@@ -105,7 +85,7 @@ class Runner:
 
         identity = [
             run.attack.name,
-            sha256_sources(_sources(run.attack)),
+            sha256_sources(attack_sources(run.attack)),
             run.params.model_dump(mode="json"),
             victim_key(run.victim, self._data_sha256(run.victim.dataset)),
             run.seed,
@@ -209,7 +189,7 @@ class Runner:
                 "victim_sha": victim.card.weights_sha256,
                 "train_s": victim.card.train_s,
                 "test_accuracy": victim.card.test_accuracy,
-                "peak_mem_mb": _peak_memory(self.device),
+                "peak_mem_mb": peak_memory(self.device),
                 "flags": ";".join(_flags(victim)),
             }
         )
@@ -257,8 +237,8 @@ class Runner:
             gpu=gpu_name(self.device),
             torch=torch.__version__,
             bench_version=__version__,
-            git_commit=_git_commit(),
-            started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+            git_commit=git_commit(),
+            started_utc=now_utc(),
         )
 
 
@@ -290,32 +270,5 @@ def _flags(victim: Victim) -> list[str]:
     return flags
 
 
-def _sources(attack: type[Attack[Any]]) -> list[Path]:
-    """Return the attack's own file and those of the helper packages that it declares."""
-    module = sys.modules[attack.__module__]
-    own = Path(module.__file__ or "")
-    helpers = [path for name in attack.helpers for path in (ROOT / name.replace(".", "/")).rglob("*.py")]
-    return [own, *helpers]
-
-
 def _write_record(folder: Path, record: RunRecord) -> None:
     (folder / "run.json").write_text(record.model_dump_json(indent=1))
-
-
-def _peak_memory(device: torch.device) -> float:
-    """Return the peak of this process's resident memory, or of the GPU's allocations, in MiB."""
-    import torch
-
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if platform.system() == "Darwin" else peak / 2**10
-
-
-def _git_commit() -> str:
-    if not (ROOT / ".git").exists():
-        return ""
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -9,12 +9,15 @@ import pytest
 import torch
 
 from bench import registry
-from bench.runner import Run, Runner
+from bench.plan import Run
+from bench.runner import Runner
 from bench.store import Store
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
 DATA = Path(os.environ.get("BENCH_DATA_DIR") or "../shared/data")
-needs_cifar = pytest.mark.skipif(not (DATA / "cifar10.npz").exists(), reason=f"no cifar10.npz in {DATA} (BENCH_DATA_DIR)")
+needs_cifar = pytest.mark.skipif(
+    not (DATA / "cifar10.npz").exists(), reason=f"no cifar10.npz in {DATA} (BENCH_DATA_DIR)"
+)
 
 
 class Silent:

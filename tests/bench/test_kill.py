@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 ROOT = Path(__file__).parents[2]
-PLUGIN = '''
+PLUGIN = """
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
 SMALL = MLPSpec(hidden=(8, 8))
@@ -20,7 +20,7 @@ VICTIMS = (
     VictimSpec(name="faces-quick-4", dataset="faces", n=4, architecture=SMALL, training=NormalizedDescent(steps=40)),
     VictimSpec(name="faces-long-4", dataset="faces", n=4, architecture=SMALL, training=NormalizedDescent(steps=LONG)),
 )
-'''
+"""
 
 
 def test_kill_in_the_middle_of_a_plan(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
+from functools import lru_cache
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 
 from victims.datasets.raw import KEYS, RawDataset, validate
 from victims.errors import UserError
+from victims.files import sha256_file
 
 SHIPPED = {
     "faces": ("skimage", "data/lfw_subset.npy"),
@@ -72,8 +73,14 @@ def fingerprint(name: str, data_dir: Path | None) -> str:
     if name in DOWNLOADED and not path.exists():
         return "absent"
     _require(name, path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    stat = path.stat()
+    return _digest(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache
+def _digest(path: Path, modified_ns: int, size: int) -> str:
+    """The hash of a file, taken once while its time and size stay: many victims share one large file."""
+    return sha256_file(path)
 
 
 def _path(name: str, data_dir: Path | None) -> Path:

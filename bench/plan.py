@@ -1,0 +1,39 @@
+"""One cell of a plan, and what determines its result."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.registry import ROOT
+from victims.spec import VictimSpec
+
+if TYPE_CHECKING:
+    from attacks.base import Attack, AttackParams
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of a plan: an attack with its parameters, a victim and a seed."""
+
+    attack: type[Attack[Any]]
+    params: AttackParams
+    variant: str
+    tuned_by: str
+    victim: VictimSpec
+    seed: int
+
+    @property
+    def title(self) -> str:
+        """Short text for people."""
+        return f"{self.attack.name}{':' + self.variant if self.variant else ''} on {self.victim.name} seed {self.seed}"
+
+
+def attack_sources(attack: type[Attack[Any]]) -> list[Path]:
+    """Return the attack's own file and those of the helper packages that it declares."""
+    module = sys.modules[attack.__module__]
+    own = Path(module.__file__ or "")
+    helpers = [path for name in attack.helpers for path in (ROOT / name.replace(".", "/")).rglob("*.py")]
+    return [own, *helpers]
