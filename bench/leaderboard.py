@@ -1,4 +1,4 @@
-"""The tables: runs.csv, one row a run, and leaderboard.csv, one row a cell with its scores averaged over seeds."""
+"""The tables: runs.csv, one row a run, and leaderboard.csv and .md, one row a cell, averaged over seeds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from victims.files import write_text
 RUN_KEY = [*CELL, "seed", "cpu", "gpu"]
 SORT = ["victim", "protocol", "attack", "variant", "params_hash", "seed"]
 TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status)]
+COUNTS = ("n_good", "n_good_haim_min", "n_good_haim_mean", "n_good_unique")
 NUMBERS = [name for name in COLUMNS if name not in TEXT]
 DESCRIPTION = ["victim", "dataset", "n", "attack", "variant", "params_hash", "params_json", "knowledge", "tuned_by"]
 BOARD_COLUMNS = (*DESCRIPTION, "protocol", "metric_suite", "seeds", "failed", "n_good", "n_good_std", *SCORES[1:])
@@ -57,7 +58,7 @@ def _typed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
-    """Write runs.csv and leaderboard.csv of a results folder and return the leaderboard.
+    """Write runs.csv, leaderboard.csv and leaderboard.md of a results folder and return the leaderboard.
 
     Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
     run folders are elsewhere. Of rows with the same cell, seed and hardware the newest stays.
@@ -72,6 +73,7 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
     board = leaderboard(runs)
     write_text(root / "runs.csv", _csv(runs))
     write_text(root / "leaderboard.csv", _csv(board))
+    write_text(root / "leaderboard.md", _markdown(board))
     return board
 
 
@@ -86,7 +88,7 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=list(BOARD_COLUMNS))
     runs = runs.copy()
     failed = runs["status"] != Status.OK
-    for name in ("n_good", "n_good_haim_min", "n_good_haim_mean", "n_good_unique"):
+    for name in COUNTS:
         runs[name] = runs[name].where(~failed, runs[f"null_{name}"].fillna(0))
     runs["failed"] = failed
     groups = runs.groupby(list(CELL), sort=False)
@@ -99,6 +101,20 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     return board[list(BOARD_COLUMNS)].sort_values(
         ["victim", "protocol", "n_good", "attack"], ascending=[True, True, False, True], kind="stable"
     )
+
+
+def _markdown(board: pd.DataFrame) -> str:
+    """Return the leaderboard's main columns for people: counts with their null in brackets."""
+    shown = board[["victim", "n", "attack", "variant", "params_hash", "seeds"]].copy()
+    for name in COUNTS:
+        counts, nulls = board[name], board[f"null_{name}"]
+        shown[name] = [f"{count:.4g} ({null:.4g})" for count, null in zip(counts, nulls, strict=True)]
+    for name in ("ssim_top10", "beats_oracle", "wall_s"):
+        shown[name] = board[name].map("{:.3g}".format)
+    legend = (
+        "Training images reconstructed with SSIM > 0.4; in brackets what the null control gets. README.md explains."
+    )
+    return f"{legend}\n\n{shown.to_markdown(index=False, disable_numparse=True)}\n"
 
 
 def _csv(table: pd.DataFrame) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 
 from bench.records import RunRecord, Status
 from victims.errors import UserError
+from victims.files import umask
 
 RECORDS = "[!.]*/run.json"
 """Folders that begin with a dot belong to a run that is being written, or was killed while it was."""
@@ -67,7 +67,7 @@ class Store:
         """Yield a folder for a run's files that takes its place under `run_id` when the block ends without error."""
         self.runs.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=self.runs, prefix=f".{run_id}."))
-        temporary.chmod(0o777 & ~_umask())
+        temporary.chmod(0o777 & ~umask())
         final, replaced = self.runs / run_id, temporary.with_name(f"{temporary.name}.replaced")
         try:
             yield temporary
@@ -85,9 +85,3 @@ class Store:
             return RunRecord.model_validate_json(path.read_text())
         except (OSError, UnicodeDecodeError, ValidationError):
             return None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -25,9 +25,17 @@ def atomic(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
+        temporary.chmod(0o666 & ~umask())  # mkstemp's files are its owner's alone
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def umask() -> int:
+    """Return the process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def write_text(path: Path, text: str) -> None:
