@@ -22,7 +22,7 @@ DEFAULT_VICTIM = "faces-mlp-100"
 INTERRUPTED = 130
 
 PluginDir = Annotated[Path | None, typer.Option(help="Folder of .py files with more attacks and victims.")]
-DataDir = Annotated[Path | None, typer.Option(help="Folder of NAME.npz files [default: BENCH_DATA_DIR].")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of NAME.npz files; BENCH_DATA_DIR if not given.")]
 ResultsDir = Annotated[Path, typer.Option(help="Where runs and tables go.")]
 
 
@@ -121,11 +121,12 @@ def compare(
     """Print what changed between two runs.csv, cell by cell, averaged over seeds."""
     from bench import tables
     from bench.compare import compare as compare_files
+    from bench.ui import plural
 
     console = Console()
     comparison = compare_files(old, new)
     console.print(tables.comparison_table(comparison))
-    console.print(f"{comparison.same} cells are the same.")
+    console.print(f"{plural(comparison.same, 'cell')} unchanged.")
     for title, names in (("only in the old file", comparison.only_old), ("only in the new file", comparison.only_new)):
         for cell in names:
             console.print(f"{title}: {cell}", highlight=False, markup=False, soft_wrap=True)

@@ -318,7 +318,7 @@ def test_compare_tells_changed_same_and_missing(bench: Bench, record: Callable[.
     assert (ended.status, ended.err) == (0, "")
     (changed,) = (line for line in ended.out.splitlines() if "n_good" in line)
     assert changed.replace("│", " ").split() == ["kkt", "faces-mlp-4", "n_good", "3", "3.5", "+0.5"]
-    assert "1 cells are the same." in ended.out
+    assert "1 cell unchanged." in ended.out
     assert "only in the old file: gone on faces-mlp-4 (buzaglo2023)" in ended.out
     assert "only in the new file: fresh:paper on faces-mlp-4 (buzaglo2023)" in ended.out
 
