@@ -81,7 +81,7 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row a cell: its description, seeds and failures, and scores averaged over seeds.
 
     A failed run counts as its null control's score, or 0 where none was computed, in every count of good images; its
-    other scores do not enter the means. A skipped run is not in the table. Rows are ordered by victim, then by `n_good`.
+    other scores do not enter the means. A skipped run is not in the table. Rows are ordered by victim and `n_good`.
     """
     runs = runs[runs["status"] != Status.SKIPPED]
     if runs.empty:
