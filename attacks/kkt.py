@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
 from victims.spec import VictimSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attacks.stationarity.network import Network
+    from attacks.stationarity.row_space import RowSpace
 
 
 class KKTParams(AttackParams):
@@ -109,7 +116,10 @@ class KKT(Attack[KKTParams]):
             grad_evals=params.restarts * params.steps,
         )
 
-    def _search(self, network: Any, space: Any, signs: Any, ctx: AttackContext, report: Any) -> tuple[Any, Any, float]:
+    def _search(
+        self, network: Network, space: RowSpace, signs: Tensor, ctx: AttackContext, report: Callable[[int, float], None]
+    ) -> tuple[Tensor, Tensor, float]:
+        """Return one restart's candidates (m, d), multipliers (m,) and final objective."""
         from attacks.stationarity.published import published_search
         from attacks.stationarity.search import SearchSettings, search
 
