@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
-from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,11 +77,6 @@ class KKT(Attack[KKTParams]):
             "dtype": "float64",
         },
     }
-
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
-        """Every binary multilayer perceptron; a network with biases above layer 1 breaks the theory, not the attack."""
-        return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Search from `restarts` random starts and pool the candidates."""

@@ -25,7 +25,7 @@ class RunRecord(BaseModel):
     Empty means not measured.
 
     Attributes:
-        params_hash: of the parameters that differ from nothing: all of them, by name.
+        params_hash: hash of all parameters, by name, defaults included.
         knowledge: the attack's declared needs, sorted, joined by "+".
         tuned_by: who chose the hyperparameters: default, paper (the variant of that name) or user (--set).
         n_good: training images whose reconstruction passes the protocol's threshold.

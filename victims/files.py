@@ -57,4 +57,4 @@ def sha256_json(value: Any) -> str:
 
 def sha256_sources(paths: list[Path]) -> str:
     """Return the hex SHA-256 of source files taken together, by name and content."""
-    return sha256_json({path.name: sha256_file(path) for path in sorted(paths)})
+    return sha256_json([(path.name, sha256_file(path)) for path in sorted(paths)])
