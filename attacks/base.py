@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 if TYPE_CHECKING:
     import torch
@@ -118,6 +118,8 @@ class Reconstruction:
         candidates: (m, C, H, W) float32 in the victim's input space.
         labels: (m,) class indices that the attack assigns, or None.
         coefficients: (m,) Lagrange multipliers or whatever weighs a candidate, or None.
+        confidence: (m,) how sure the attack is of each candidate, higher is surer, from nothing but what it was told;
+            None if it cannot tell its hits from its misses.
         loss: the attack's own final objective, comparable between runs of that attack on one victim.
         grad_evals: evaluations of the objective's gradient.
     """
@@ -125,6 +127,7 @@ class Reconstruction:
     candidates: Tensor
     labels: Tensor | None = None
     coefficients: Tensor | None = None
+    confidence: Tensor | None = None
     loss: float = float("nan")
     grad_evals: int = 0
 
@@ -133,6 +136,18 @@ class AttackParams(BaseModel):
     """Base of every attack's parameters: frozen, unknown fields rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ControlParams(AttackParams):
+    """Parameters of a null control.
+
+    Attributes:
+        candidates: how many.
+        contrast: standard deviation of a candidate's pixels; natural images have about 0.25.
+    """
+
+    candidates: PositiveInt = 1000
+    contrast: PositiveFloat = 0.25
 
 
 ParamsT = TypeVar("ParamsT", bound=AttackParams)
@@ -150,8 +165,9 @@ class Attack(ABC, Generic[ParamsT]):
         needs: the knowledge that it declares, and gets.
         Params: its parameters, with defaults that work.
         variants: named parameter sets, for `--variant`.
-        control: a null control, which looks at no image and optimises nothing; it sets `null_n_good`, and its Params
-            must have a field `candidates`.
+        control: a null control, which looks at no image and optimises nothing: the harness draws from it as many
+            candidates as an attack returned, of the same contrast, and its Params are `ControlParams`.
+        protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`.
         helpers: packages of this repository whose source belongs to the attack, such as `attacks.stationarity`: a
             change in them makes stored runs stale, as a change in the attack's own file does.
     """
@@ -163,6 +179,7 @@ class Attack(ABC, Generic[ParamsT]):
     Params: ClassVar[type[AttackParams]]
     variants: ClassVar[dict[str, dict[str, Any]]] = {}
     control: ClassVar[bool] = False
+    protocol: ClassVar[str] = "buzaglo2023"
     helpers: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, params: ParamsT) -> None:

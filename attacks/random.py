@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import PositiveFloat, PositiveInt
-
-from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from attacks.base import Attack, AttackContext, ControlParams, Knowledge, Reconstruction, VictimView
 
 
-class RandomParams(AttackParams):
-    """Parameters of `random`.
-
-    Attributes:
-        candidates: how many; the harness draws as many as the attack that it is a control for.
-        contrast: standard deviation of a candidate's pixels; natural images have about 0.25.
-    """
-
-    candidates: PositiveInt = 1000
-    contrast: PositiveFloat = 0.25
-
-
-class Random(Attack[RandomParams]):
+class Random(Attack[ControlParams]):
     """Gaussian draws in the row space of W1, with W1's own spectrum: what a count means without an attack."""
 
     name = "random"
     summary = "null control: random candidates in the row space of W1"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
-    Params = RandomParams
+    Params = ControlParams
     helpers = ("attacks.stationarity",)
     control = True
 

@@ -6,7 +6,17 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Version of the columns; tables and records of an older one are read, what they lack staying empty."""
+
+NULLS: dict[str, str] = {
+    "null_random": "random candidates in the subspace that the network shows, as many and of the same contrast",
+    "null_mean_image": "the mean image in the place of every reconstruction",
+    "null_held_out": "the held-out images as candidates",
+    "null_untrained": "the same attack on the victim before training",
+    "null_disjoint": "the same attack on a twin trained on other images",
+}
+"""Column of runs.csv: the null control that it counts, none of which has seen what the victim has learnt."""
 
 
 class Status(StrEnum):
@@ -21,23 +31,37 @@ class Status(StrEnum):
 class RunRecord(BaseModel):
     """One run: what was run, how it scored, what it cost. Fields are the columns of runs.csv, in their order.
 
-    Scores are under `protocol` unless their name says otherwise; SSIM lies in [-1, 1], MSE is on pixels in [0, 1].
-    Empty means not measured.
+    Scores are under `protocol` unless their name says otherwise; SSIM and Pearson's r lie in [-1, 1], MSE is on pixels
+    in [0, 1], PSNR in dB, KL in nats. Empty means not measured.
 
     Attributes:
         params_hash: hash of all parameters, by name, defaults included.
+        attack_sha: hash of the attack's source and of the helpers that it declares.
         knowledge: the attack's declared needs, sorted, joined by "+".
+        control: the attack is a null control itself.
         tuned_by: who chose the hyperparameters: default, paper (the variant of that name) or user (--set).
         n_good: training images whose reconstruction passes the protocol's threshold.
         n_good_haim_min: the same under haim2022-min, `n_good_haim_mean` under haim2022-mean.
-        n_good_unique: the same when a candidate may serve one image only.
-        null_n_good: n_good of the null control with as many candidates on the same victim, likewise for the others.
+        n_good_unique: the same when a candidate may serve one image only; `n_good_assigned` when nothing is rescaled
+            either.
+        null_n_good: the most that any null control of this victim gets, `null_control` the column of that control;
+            likewise for the other counts.
+        null_random: n_good of each null control, see `NULLS`.
+        gain_over_null: n_good less null_n_good.
+        false_positive_rate: share of the held-out images that the same scoring call says are reconstructed.
+        ssim_at_1pct: the SSIM that 1% of the held-out images pass; `n_good_at_1pct` are the training images above it.
+        good_images: which training images are good, a bit each, the first image's the highest: (n + 3) // 4 hex digits.
         ssim_top10: mean of the ten best.
+        identified: share of training images whose reconstruction is nearer to them than to any other image at hand.
+        lpips_status: which network measured LPIPS, or why none did.
+        kl_status: which judge classifier measured KL and how accurate it is, or why none did.
         oracle_mse: mean over training images of the MSE to the nearest held-out (test) image.
         beats_oracle: share of training images that are reconstructed with a lower MSE than that of their own
             nearest held-out image.
+        confidence_ap: average precision with which the attack's own confidence ranks its candidates, a hit being a
+            candidate that alone reconstructs a training image; `hit_rate` is what a random order would get.
         attack_loss: the attack's own objective.
-        peak_mem_mb: peak resident memory of the process up to the end of the run, training included.
+        peak_mem_mb: peak resident memory of the process up to the end of the attack, training included.
         flags: reasons to read the row with care, joined by ";".
     """
 
@@ -51,7 +75,9 @@ class RunRecord(BaseModel):
     variant: str = ""
     params_hash: str
     params_json: str
+    attack_sha: str = ""
     knowledge: str
+    control: bool = False
     tuned_by: str
     victim: str
     victim_sha: str = ""
@@ -66,20 +92,39 @@ class RunRecord(BaseModel):
     n_good_haim_min: int | None = None
     n_good_haim_mean: int | None = None
     n_good_unique: int | None = None
+    n_good_assigned: int | None = None
     null_n_good: int | None = None
     null_n_good_haim_min: int | None = None
     null_n_good_haim_mean: int | None = None
     null_n_good_unique: int | None = None
+    null_n_good_assigned: int | None = None
+    null_control: str = ""
+    null_random: int | None = None
+    null_mean_image: int | None = None
+    null_held_out: int | None = None
+    null_untrained: int | None = None
+    null_disjoint: int | None = None
+    gain_over_null: int | None = None
+    false_positive_rate: float | None = None
+    ssim_at_1pct: float | None = None
+    n_good_at_1pct: int | None = None
+    good_images: str = ""
     ssim_mean: float | None = None
     ssim_top10: float | None = None
     ssim_best: float | None = None
     mse_mean: float | None = None
     mse_best: float | None = None
+    psnr_mean: float | None = None
+    pearson_mean: float | None = None
+    identified: float | None = None
     lpips_mean: float | None = None
     lpips_status: str = "not measured"
     kl_mean: float | None = None
+    kl_status: str = "not measured"
     oracle_mse: float | None = None
     beats_oracle: float | None = None
+    confidence_ap: float | None = None
+    hit_rate: float | None = None
     attack_loss: float | None = None
     wall_s: float | None = None
     train_s: float | None = None
@@ -99,22 +144,30 @@ class RunRecord(BaseModel):
 COLUMNS: tuple[str, ...] = tuple(RunRecord.model_fields)
 CELL: tuple[str, ...] = ("attack", "variant", "params_hash", "victim", "protocol", "metric_suite")
 """What makes two rows comparable: the same attack and parameters on the same victim, scored alike."""
+COUNTS: tuple[str, ...] = ("n_good", "n_good_haim_min", "n_good_haim_mean", "n_good_unique", "n_good_assigned")
+"""The counts of good images, each of which has its null beside it."""
 SCORES: tuple[str, ...] = (
-    "n_good",
-    "n_good_haim_min",
-    "n_good_haim_mean",
-    "n_good_unique",
-    "null_n_good",
-    "null_n_good_haim_min",
-    "null_n_good_haim_mean",
-    "null_n_good_unique",
+    *COUNTS,
+    *(f"null_{name}" for name in COUNTS),
+    *NULLS,
+    "gain_over_null",
+    "false_positive_rate",
+    "ssim_at_1pct",
+    "n_good_at_1pct",
     "ssim_mean",
     "ssim_top10",
     "ssim_best",
     "mse_mean",
     "mse_best",
+    "psnr_mean",
+    "pearson_mean",
+    "identified",
+    "lpips_mean",
+    "kl_mean",
     "oracle_mse",
     "beats_oracle",
+    "confidence_ap",
+    "hit_rate",
     "wall_s",
     "train_s",
     "test_accuracy",
