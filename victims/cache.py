@@ -78,7 +78,7 @@ def obtain(
 
     from victims import datasets
 
-    split = datasets.select(datasets.load(spec.dataset, data_dir), spec.n)
+    split = datasets.select(datasets.load(spec.dataset, data_dir), spec.n, skip_first=spec.twin == "disjoint")
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     folder = victim_folder(spec, dataset_sha256)
     try:

@@ -94,6 +94,8 @@ class VictimSpec(Frozen):
         dataset: a name that `victims.datasets.load` knows.
         n: number of training images, balanced over two classes.
         seed: seed of the initialisation and of the mini-batches.
+        twin: "untrained" is the network before training, "disjoint" the same recipe on the n images after the first n;
+            a null control attacks them in the victim's place.
         reported_test_accuracy: the paper's figure for this victim, in [0, 1], shown beside the measured one.
     """
 
@@ -103,8 +105,13 @@ class VictimSpec(Frozen):
     architecture: MLPSpec = MLPSpec()
     training: Annotated[GradientDescent | NormalizedDescent, Field(discriminator="kind")] = NormalizedDescent()
     seed: int = 1
+    twin: Literal["", "untrained", "disjoint"] = ""
     reported_test_accuracy: float | None = None
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine the weights, for the cache key."""
         return self.model_dump(exclude={"name", "reported_test_accuracy"})
+
+    def as_twin(self, kind: Literal["untrained", "disjoint"]) -> VictimSpec:
+        """Return the victim's twin of that kind."""
+        return self.model_copy(update={"name": f"{self.name}~{kind}", "twin": kind, "reported_test_accuracy": None})

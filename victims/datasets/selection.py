@@ -56,7 +56,9 @@ class Split:
         return int(self.labels.max()) + 1
 
 
-def select(raw: RawDataset, n: int, groups: Groups | None = None, test_n: int = 1000) -> Split:
+def select(
+    raw: RawDataset, n: int, groups: Groups | None = None, test_n: int = 1000, *, skip_first: bool = False
+) -> Split:
     """Take the first n / C training images of each of C classes, and a balanced test set.
 
     Args:
@@ -66,6 +68,7 @@ def select(raw: RawDataset, n: int, groups: Groups | None = None, test_n: int = 
             classes of `GROUPS`; a dataset that is not named there has its two labels, or its even against its odd ones.
         test_n: The most test images. They are the first ones per class of the source's test set, or, where it has none,
             of the training images that were not selected. Fewer where a class has fewer, none where it has none.
+        skip_first: Take the n / C images of each class that come after the first n / C.
 
     Returns:
         The selection.
@@ -78,13 +81,17 @@ def select(raw: RawDataset, n: int, groups: Groups | None = None, test_n: int = 
     _check_request(raw.name, n, groups, test_n)
     classes = _classes(raw.train_labels, groups)
     smallest = _smallest(classes, len(groups))
-    if n > smallest * len(groups):
+    per_class = n // len(groups)
+    skipped = per_class if skip_first else 0
+    if per_class + skipped > smallest:
         counts = ", ".join(str((classes == index).sum()) for index in range(len(groups)))
+        after = f" after the first {skipped}" if skipped else ""
+        largest = smallest // 2 if skip_first else smallest
         raise UserError(
-            f"{raw.name}: n = {n} needs {n // len(groups)} training images of each class, but classes 0 to "
-            f"{len(groups) - 1} have {counts}; the largest possible n is {smallest * len(groups)}"
+            f"{raw.name}: n = {n} needs {per_class} training images of each class{after}, but classes 0 to "
+            f"{len(groups) - 1} have {counts}; the largest possible n is {largest * len(groups)}"
         )
-    indices = _first(classes, len(groups), n // len(groups))
+    indices = _first(classes, len(groups), per_class, skipped)
     mean = raw.train_images[indices].mean(axis=0, dtype=np.float64).astype(np.float32)
 
     if len(raw.test_labels):
@@ -92,8 +99,8 @@ def select(raw: RawDataset, n: int, groups: Groups | None = None, test_n: int = 
     else:
         test_images, test_classes = raw.train_images, classes.copy()
         test_classes[indices] = -1
-    per_class = min(test_n // len(groups), _smallest(test_classes, len(groups)))
-    test = _first(test_classes, len(groups), per_class)
+    test_per_class = min(test_n // len(groups), _smallest(test_classes, len(groups)))
+    test = _first(test_classes, len(groups), test_per_class)
     return Split(
         inputs=raw.train_images[indices] - mean,
         labels=classes[indices],
@@ -142,7 +149,7 @@ def _smallest(classes: np.ndarray, n_classes: int) -> int:
     return int(np.bincount(classes[classes >= 0], minlength=n_classes).min())
 
 
-def _first(classes: np.ndarray, n_classes: int, per_class: int) -> np.ndarray:
-    """Ascending positions of the first `per_class` images of each class."""
-    positions = [np.flatnonzero(classes == index)[:per_class] for index in range(n_classes)]
-    return np.sort(np.concatenate(positions))
+def _first(classes: np.ndarray, n_classes: int, per_class: int, skipped: int = 0) -> np.ndarray:
+    """Ascending positions of the first `per_class` images of each class, after those skipped."""
+    chosen = slice(skipped, skipped + per_class)
+    return np.sort(np.concatenate([np.flatnonzero(classes == index)[chosen] for index in range(n_classes)]))

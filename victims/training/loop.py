@@ -50,7 +50,7 @@ def train(
     checkpoint: Path,
     report: Callable[[TrainProgress], None],
 ) -> MLP:
-    """Train a victim, from its last checkpoint if there is one.
+    """Train a victim, from its last checkpoint if there is one; an untrained twin stays as it starts.
 
     Args:
         spec: what to train.
@@ -65,6 +65,8 @@ def train(
     """
     dtype = getattr(torch, spec.training.dtype)
     initial = build(spec.architecture, inputs[0].numel(), torch.Generator().manual_seed(spec.seed), dtype)
+    if spec.twin == "untrained":
+        return initial
     span = Span.of(inputs.flatten(1))
     reduced, outside = span.reduce(initial)
     state = TrainState(
