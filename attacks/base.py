@@ -120,6 +120,7 @@ class Reconstruction:
         coefficients: (m,) Lagrange multipliers or whatever weighs a candidate, or None.
         confidence: (m,) how sure the attack is of each candidate, higher is surer, from nothing but what it was told;
             None if it cannot tell its hits from its misses.
+        resolved: parameters that were left to the attack and what it chose, for a null control to be given the same.
         loss: the attack's own final objective, comparable between runs of that attack on one victim.
         grad_evals: evaluations of the objective's gradient.
     """
@@ -128,6 +129,7 @@ class Reconstruction:
     labels: Tensor | None = None
     coefficients: Tensor | None = None
     confidence: Tensor | None = None
+    resolved: dict[str, Any] = field(default_factory=dict)
     loss: float = float("nan")
     grad_evals: int = 0
 

@@ -27,8 +27,8 @@ class FirstLayer(Attack[FirstLayerParams]):
     Params = FirstLayerParams
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Return the rows of W1, (h_1, C, H, W)."""
+        """Return the rows of W1, (h_1, C, H, W), surest of the longest: those have learnt most."""
         rows = view.weights["layers.0.weight"].float()
         largest = rows.abs().amax(1, keepdim=True).clamp_min(1e-30)
         images = (rows / largest * self.params.contrast).reshape(-1, *view.architecture.input_shape)
-        return Reconstruction(candidates=images)
+        return Reconstruction(candidates=images, confidence=rows.norm(dim=1))

@@ -82,6 +82,7 @@ class KKT(Attack[KKTParams]):
         """Search from `restarts` random starts and pool the candidates."""
         import torch
 
+        from attacks.stationarity.confidence import confidence
         from attacks.stationarity.network import Network
         from attacks.stationarity.row_space import row_space
 
@@ -102,10 +103,14 @@ class KKT(Attack[KKTParams]):
 
             found.append(self._search(network, space, signs, ctx, report))
         candidates = torch.cat([candidates for candidates, _, _ in found])
+        multipliers = torch.cat([multipliers for _, multipliers, _ in found])
+        signs = signs.repeat(params.restarts)
         return Reconstruction(
             candidates=candidates.reshape(-1, *view.architecture.input_shape).float(),
-            labels=((signs + 1) / 2).long().repeat(params.restarts),
-            coefficients=torch.cat([multipliers for _, multipliers, _ in found]).float(),
+            labels=((signs + 1) / 2).long(),
+            coefficients=multipliers.float(),
+            confidence=confidence(candidates, multipliers, signs, params.restarts, space, params.coordinate_power),
+            resolved={"candidates": m},
             loss=min(loss for _, _, loss in found),
             grad_evals=params.restarts * params.steps,
         )

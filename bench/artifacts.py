@@ -1,64 +1,116 @@
-"""The files of one run, beside its record: reconstruction, per-image scores, trace, picture."""
+"""The files of one run, beside its record: reconstruction and trace from the attack, all else from its scoring."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from attacks.base import Reconstruction
+from bench.evaluation import Evaluation, Reference
 from bench.picture import grid
-from bench.scored import COUNTS, Scored
+from bench.scoring.matching import nearest_neighbours
 from victims.base import Victim
+from victims.errors import UserError
 
-PICTURED = "haim2022-min"
-"""The protocol of the picture: one candidate a training image, as in the figures of Haim et al. 2022."""
+PICTURED = "n_good_haim_min"
+"""The count whose protocol the picture shows: one candidate an image, as in the figures of Haim et al. 2022."""
+EXAMPLES = 6
+"""Best, median and worst reconstructions that are kept for the report, of each."""
 
 
-def write(
-    folder: Path,
-    reconstruction: Reconstruction,
-    victim: Victim,
-    scored: Scored,
-    trace: list[dict[str, float]],
-    title: str,
-) -> None:
-    """Write reconstruction.safetensors, per_sample.csv, trace.csv and grid.png into a run's folder."""
+def write_reconstruction(folder: Path, reconstruction: Reconstruction) -> None:
+    """Write what an attack returned, reconstruction.safetensors."""
     tensors = {
         "candidates": reconstruction.candidates.float(),
         "labels": reconstruction.labels,
         "coefficients": reconstruction.coefficients,
+        "confidence": reconstruction.confidence,
     }
     present = {name: value.detach().cpu().contiguous() for name, value in tensors.items() if value is not None}
-    save_file(present, folder / "reconstruction.safetensors")
-    _csv(_per_sample(victim, scored), folder / "per_sample.csv")
+    save_file(present, folder / "reconstruction.safetensors", {"resolved": json.dumps(reconstruction.resolved)})
+
+
+def read_reconstruction(folder: Path) -> Reconstruction:
+    """Read what an attack returned.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    path = folder / "reconstruction.safetensors"
+    try:
+        with safe_open(path, framework="pt") as stored:
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+            resolved = json.loads((stored.metadata() or {}).get("resolved", "{}"))
+        return Reconstruction(tensors.pop("candidates"), resolved=resolved, **tensors)
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path} cannot be read ({reason}); `run --force` makes it again") from None
+
+
+def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
+    """Write an attack's figures over time, trace.csv."""
     _csv(pd.DataFrame(trace) if trace else pd.DataFrame(columns=["step", "wall_s"]), folder / "trace.csv")
-    shown = scored.by_protocol[PICTURED]
+
+
+def write_scores(folder: Path, victim: Victim, reference: Reference, evaluation: Evaluation, title: str) -> None:
+    """Write per_sample.csv, held_out.csv, confidence.csv, examples.safetensors and grid.png."""
+    _csv(_per_sample(victim, evaluation), folder / "per_sample.csv")
+    _csv(pd.DataFrame({"ssim": evaluation.held_out.numpy()}), folder / "held_out.csv")
+    if (curve := evaluation.confidence) is not None:
+        columns = {name: getattr(curve, name).numpy() for name in ("confidence", "hit", "precision", "recall")}
+        _csv(pd.DataFrame(columns), folder / "confidence.csv")
+    save_file(_examples(reference, evaluation), folder / "examples.safetensors")
+    shown = evaluation.by_column[PICTURED]
     grid(
         folder / "grid.png",
-        torch.from_numpy(victim.split.images),
+        reference.truth.images,
         shown.reconstruction,
         shown.ssim,
-        title=f"{title}: {shown.n_good} of {len(shown.ssim)} good ({PICTURED})",
+        title=f"{title}: {shown.n_good} of {len(shown.ssim)} good ({shown.protocol.name})",
     )
 
 
-def _per_sample(victim: Victim, scored: Scored) -> pd.DataFrame:
-    """Return one row a training image: where it is, its margin, and its scores under each protocol."""
+def _per_sample(victim: Victim, evaluation: Evaluation) -> pd.DataFrame:
+    """Return one row a training image: where it is, the model's output and margin, and its scores."""
     split = victim.split
     with torch.no_grad():
         outputs = victim.model(torch.from_numpy(split.inputs)).numpy()
-    table = pd.DataFrame({"index": split.indices, "label": split.labels, "margin": (2 * split.labels - 1) * outputs})
-    for name in COUNTS.values():
-        table[f"ssim_{name}"] = scored.by_protocol[name].ssim.numpy()
-    row = scored.row
-    table["mse"], table["psnr"] = row.mse.numpy(), row.psnr.numpy()
+    table = pd.DataFrame({"index": split.indices, "label": split.labels, "output": outputs})
+    table["margin"] = (2 * split.labels - 1) * outputs
+    row = evaluation.row
+    table["good"], table["ssim"] = row.good.numpy(), row.ssim.numpy()
+    for scores in evaluation.by_column.values():
+        table[f"ssim_{scores.protocol.name}"] = scores.ssim.numpy()
+    for name, value in evaluation.values.items():
+        table[name] = value.numpy()
     table["candidate"], table["voters"] = row.candidate.numpy(), row.voters.numpy()
-    if len(scored.oracle):
-        table["oracle_mse"] = scored.oracle.numpy()
+    table["oracle_mse"] = evaluation.oracle.numpy()
     return table
+
+
+def _examples(reference: Reference, evaluation: Evaluation) -> dict[str, Tensor]:
+    """Return the best, median and worst reconstructions beside their training and nearest held-out images, as bytes.
+
+    `group` is 0 for the best, 1 for the median, 2 for the worst; `ssim` that of the row's protocol.
+    """
+    row, images = evaluation.row, reference.truth.images
+    order = row.ssim.argsort(descending=True, stable=True)
+    size = min(EXAMPLES, len(order) // 3) or 1
+    middle = (len(order) - size) // 2
+    groups = [order[:size], order[middle : middle + size], order[len(order) - size :]]
+    chosen = torch.cat(groups)
+    tensors = {"reconstruction": row.reconstruction[chosen], "truth": images[chosen]}
+    if len(reference.held_out):
+        tensors["nearest_held_out"] = reference.held_out[nearest_neighbours(images[chosen], reference.held_out)[1]]
+    pixels = {name: value.mul(255).round().byte().contiguous() for name, value in tensors.items()}
+    group = torch.arange(len(groups)).repeat_interleave(size)
+    return pixels | {"image": chosen.contiguous(), "ssim": row.ssim[chosen].contiguous(), "group": group}
 
 
 def _csv(table: pd.DataFrame, path: Path) -> None:

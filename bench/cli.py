@@ -1,14 +1,15 @@
-"""The verbs: run, list, show, compare. torch is imported by the verbs that compute, not by this module."""
+"""The verbs: run, score, list, show, compare, report. torch is imported by the verbs that compute, not by this module."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
+from bench.options import ControlSet
 from victims.errors import UserError
 
 app = typer.Typer(
@@ -20,9 +21,12 @@ app = typer.Typer(
 DEFAULT_ATTACK = "kkt"
 DEFAULT_VICTIM = "faces-mlp-100"
 INTERRUPTED = 130
+LOG_WIDTH = 200
+"""Columns of a table that is not printed on a terminal, where nobody widens the window."""
 
 PluginDir = Annotated[Path | None, typer.Option(help="Folder of .py files with more attacks and victims.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of NAME.npz files; BENCH_DATA_DIR if not given.")]
+Controls = Annotated[ControlSet, typer.Option(help="Null controls: all, or quick ones that attack nothing.")]
 ResultsDir = Annotated[Path, typer.Option(help="Where runs and tables go.")]
 
 
@@ -37,6 +41,7 @@ def run(
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
+    controls: Controls = ControlSet.ALL,
     force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
 ) -> None:
     """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
@@ -70,7 +75,44 @@ def run(
         for seed in seed_list
     ]
     control = next((kind for kind in attacks.items.values() if kind.control), None)
-    raise typer.Exit(run_plan(plan, store, control, data, chosen_device, force))
+    twins = controls is ControlSet.ALL
+    raise typer.Exit(run_plan(plan, store, control, data, chosen_device, twins=twins, force=force))
+
+
+@app.command()
+def score(
+    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
+    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="Score under this protocol, as rows of their own.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+    controls: Controls = ControlSet.ALL,
+) -> None:
+    """Score stored reconstructions again without attacking again, and write the tables.
+
+    Without options: all stored runs, each under its own protocol.
+    """
+    from bench import registry
+    from bench.commands import score_stored
+    from bench.options import choose_data_dir, choose_device, matches
+    from bench.scoring.protocols import protocol_named
+    from bench.store import Store
+
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    if protocol is not None:
+        protocol_named(protocol)
+    store = Store(results_dir)
+    store.require_writable()
+    records = [
+        record for record in store.attacked() if matches(record.attack, attack) and matches(record.victim, victim)
+    ]
+    if not records:
+        raise UserError(f"no stored run in {store.runs} is meant; `run` makes some, -a and -v choose among them")
+    data, chosen = choose_data_dir(data_dir), choose_device(device)
+    twins = controls is ControlSet.ALL
+    raise typer.Exit(score_stored(records, store, attacks, victims, data, chosen, protocol=protocol, twins=twins))
 
 
 @app.command("list")
@@ -117,19 +159,55 @@ def show(
 def compare(
     old: Annotated[Path, typer.Argument(help="The runs.csv to compare against.")],
     new: Annotated[Path, typer.Argument(help="The runs.csv to compare.")],
+    fail_on_regression: Annotated[
+        bool, typer.Option("--fail-on-regression", help="Exit status 1 if a cell got worse; for CI.")
+    ] = False,
 ) -> None:
-    """Print what changed between two runs.csv, cell by cell, averaged over seeds."""
+    """Print what changed between two runs.csv, cell by cell, averaged over seeds, how surely and why.
+
+    A cell got worse if the 95% interval of the change of n_good lies below 0 (without an interval: if n_good fell), or
+    if every run of it fails now. A change under other metrics is no regression.
+    """
     from bench import tables
     from bench.compare import compare as compare_files
     from bench.ui import plural
 
     console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, LOG_WIDTH)
     comparison = compare_files(old, new)
     console.print(tables.comparison_table(comparison))
     console.print(f"{plural(comparison.same, 'cell')} unchanged.")
-    for title, names in (("only in the old file", comparison.only_old), ("only in the new file", comparison.only_new)):
+    for title, names in (
+        ("got worse", comparison.regressions),
+        ("only in the old file", comparison.only_old),
+        ("only in the new file", comparison.only_new),
+    ):
         for cell in names:
             console.print(f"{title}: {cell}", highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(1 if fail_on_regression and comparison.regressions else 0)
+
+
+@app.command()
+def report(
+    format_: Annotated[
+        Literal["html", "markdown", "latex", "csv"],
+        typer.Option("--format", help="A page to look at, or the boards as tables."),
+    ] = "html",
+    across_knowledge: Annotated[
+        bool, typer.Option("--across-knowledge", help="One board a victim, whatever its attacks were told.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(help="File to write; report.html in the results folder.")] = None,
+    results_dir: ResultsDir = Path("results"),
+) -> None:
+    """Write a report of a results folder: boards, figures, pictures, failures, in one file that loads nothing.
+
+    It reads runs.csv and what is there of the run folders; it needs no data set, no training and no network.
+    """
+    from bench.report import write_report
+
+    path = write_report(results_dir, output, format_, across_knowledge=across_knowledge)
+    Console().print(str(path), highlight=False, markup=False, soft_wrap=True)
 
 
 def main() -> None:

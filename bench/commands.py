@@ -1,4 +1,4 @@
-"""The verb `run`: execute a plan, tell the user, and write the tables whatever happens."""
+"""The verbs `run` and `score`: execute a plan or score what is stored, tell the user, and write the tables."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from rich.console import Console
 from bench.plan import Run
 from bench.records import RunRecord, Status
 from bench.runner import Outcome, Runner
+from bench.scorer import Scorer
 from bench.store import Store
 from bench.ui import TerminalReporter, plural
+from bench.workshop import Workshop
+from victims.errors import UserError
 
 if TYPE_CHECKING:
     import torch
 
     from attacks.base import Attack
+    from bench.registry import Registry
+    from victims.spec import VictimSpec
 
 
 def run_plan(
@@ -26,6 +31,8 @@ def run_plan(
     control: type[Attack[Any]] | None,
     data_dir: Path | None,
     device: torch.device,
+    *,
+    twins: bool,
     force: bool,
 ) -> int:
     """Execute a plan and return the exit status: 0 if all runs ended well, 1 if one failed.
@@ -38,7 +45,8 @@ def run_plan(
     write_tables(store.root, store.records())  # a table of another schema is refused before any work is done
     failures = 0
     with TerminalReporter(console) as reporter:
-        runner = Runner(store, control, data_dir, device, reporter, force)
+        workshop = Workshop(data_dir, device, reporter)
+        runner = Runner(store, workshop, _scorer(store, workshop, control, twins), force)
         for outcome in runner.execute(plan):
             record = outcome.record
             failures += record.status in (Status.ERROR, Status.DIVERGED)
@@ -51,15 +59,60 @@ def run_plan(
     return 1 if failures else 0
 
 
+def score_stored(
+    records: Sequence[RunRecord],
+    store: Store,
+    attacks: Registry[type[Attack[Any]]],
+    victims: Registry[VictimSpec],
+    data_dir: Path | None,
+    device: torch.device,
+    *,
+    protocol: str | None,
+    twins: bool,
+) -> int:
+    """Score stored reconstructions again, write the tables, and return 0, or 1 if one could not be scored."""
+    from bench.leaderboard import write_tables
+
+    console = Console()
+    failures = 0
+    control = next((kind for kind in attacks.items.values() if kind.control), None)
+    with TerminalReporter(console) as reporter:
+        workshop = Workshop(data_dir, device, reporter)
+        scorer = _scorer(store, workshop, control, twins)
+        for record in records:
+            try:
+                run = Run.of(record, attacks, victims)
+                victim = workshop.victim(run.victim)
+                if victim.card.weights_sha256 != record.victim_sha:
+                    raise UserError(f"{record.run_id}: {run.victim.name} has other weights now; run the attack again")
+                scored = scorer.score(record, run, victim, protocol)
+            except UserError as error:
+                failures += 1
+                console.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
+                continue
+            console.print(_line(Outcome(run, scored, cached=False)), highlight=False, markup=False, soft_wrap=True)
+    write_tables(store.root, store.records())
+    if failures:
+        console.print(f"{plural(failures, 'run')} of {len(records)} could not be scored", style="red")
+    return 1 if failures else 0
+
+
+def _scorer(store: Store, workshop: Workshop, control: type[Attack[Any]] | None, twins: bool) -> Scorer:
+    from bench.controls import NullControls
+
+    return Scorer(store, workshop, NullControls(workshop, control, twins))
+
+
 def _line(outcome: Outcome) -> str:
     record = outcome.record
     if record.status is not Status.OK:
         return f"{outcome.run.title}: {record.status} ({record.reason})"
     parts = [
-        f"good {_against(record.n_good, record.null_n_good)}",
+        f"good {_against(record.n_good, record.null_n_good)} under {record.protocol}",
         f"unique {_against(record.n_good_unique, record.null_n_good_unique)}",
         f"haim min {_against(record.n_good_haim_min, record.null_n_good_haim_min)}",
         f"haim mean {_against(record.n_good_haim_mean, record.null_n_good_haim_mean)}",
+        f"at 1% false positives {record.n_good_at_1pct}",
         f"attack {record.wall_s:.0f} s, training {record.train_s:.0f} s",
     ]
     stored = " (stored; --force runs it again)" if outcome.cached else ""

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from bench.records import CELL, COLUMNS, SCHEMA_VERSION, SCORES, RunRecord, Status
+from bench.masks import decode
+from bench.ranking import Board, boards, count_interval, samples
+from bench.records import CELL, COLUMNS, COUNTS, SCHEMA_VERSION, SCORES, RunRecord, Status
 from victims.errors import UserError
 from victims.files import write_text
 
 RUN_KEY = [*CELL, "seed", "cpu", "gpu"]
-SORT = ["victim", "protocol", "attack", "variant", "params_hash", "seed"]
+SORT = ["victim", "protocol", "metric_suite", "attack", "variant", "params_hash", "seed"]
 TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status)]
-COUNTS = ("n_good", "n_good_haim_min", "n_good_haim_mean", "n_good_unique")
-NUMBERS = [name for name in COLUMNS if name not in TEXT]
-DESCRIPTION = ["victim", "dataset", "n", "attack", "variant", "params_hash", "params_json", "knowledge", "tuned_by"]
-BOARD_COLUMNS = (*DESCRIPTION, "protocol", "metric_suite", "seeds", "failed", "n_good", "n_good_std", *SCORES[1:])
+FLAGS = [name for name, field in RunRecord.model_fields.items() if field.annotation is bool]
+NUMBERS = [name for name in COLUMNS if name not in (*TEXT, *FLAGS)]
+REQUIRED = ["schema_version", *(name for name, field in RunRecord.model_fields.items() if field.is_required())]
+DESCRIPTION = ["victim", "dataset", "n", "attack", "variant", "params_hash", "params_json"]
+DESCRIPTION += ["knowledge", "control", "tuned_by"]
+COUNTED = ["rank", "seeds", "failed", "n_good", "n_good_low", "n_good_high"]
+BOARD_COLUMNS = (*DESCRIPTION, "protocol", "metric_suite", *COUNTED, *SCORES[1:])
 """The columns of leaderboard.csv; SCORES begins with n_good."""
+LEGEND = """\
+Training images reconstructed well enough under the protocol, averaged over seeds; in (brackets) the most that a null
+control gets, in [brackets] the 95% interval over training images and seeds. A board holds the attacks that need no
+more than what it says they are told. Attacks share a rank where their counts cannot be told apart at 95% confidence
+for the whole board; the rank is empty where it is not recorded which images are good. With one seed, interval and rank
+speak of that run alone. README.md explains."""
 
 
 def read_runs(path: Path) -> pd.DataFrame:
@@ -32,29 +44,41 @@ def read_runs(path: Path) -> pd.DataFrame:
         raise UserError(f"{path} does not exist; name a runs.csv of a results folder") from None
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise UserError(f"{path} is no CSV file that can be read ({str(error).splitlines()[0]})") from None
-    missing = [name for name in COLUMNS if name not in table.columns]
+    versions = set(table.get("schema_version", []))
+    missing = [name for name in (COLUMNS if str(SCHEMA_VERSION) in versions else REQUIRED) if name not in table.columns]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise UserError(
             f"{path} is no runs.csv of schema {SCHEMA_VERSION}: it lacks the column {', '.join(missing[:3])}{more}"
         )
-    versions = sorted(set(table["schema_version"]) - {str(SCHEMA_VERSION)})
-    if versions:
-        raise UserError(f"{path} has schema {versions[0]}, this program reads {SCHEMA_VERSION}; update the program")
+    strange = sorted(versions - {str(version) for version in range(1, SCHEMA_VERSION + 1)})
+    if strange:
+        raise UserError(f"{path} has schema {strange[0]}, this program reads {SCHEMA_VERSION}; update the program")
     try:
-        return _typed(table)
+        runs = _typed(table)
     except ValueError as error:
         raise UserError(f"{path} holds text in a column of numbers ({error})") from None
+    for row in runs.loc[runs["good_images"] != "", ["run_id", "n", "good_images"]].to_dict("records"):
+        try:
+            decode(row["good_images"], int(row["n"]))
+        except ValueError as error:
+            raise UserError(f"{path}: good_images of the run {row['run_id']}: {error}") from None
+    return runs
 
 
 def _typed(table: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of runs.csv in their order, numbers as numbers, an empty cell being none.
 
+    A column that the table lacks holds the default of the run record.
+
     Raises:
         ValueError: a column of numbers holds something else.
     """
+    fields = {name: RunRecord.model_fields[name].default for name in COLUMNS if name not in table.columns}
+    table = table.assign(**{name: "" if default is None else default for name, default in fields.items()})
     numbers = {name: pd.to_numeric(table[name].replace("", None)) for name in NUMBERS}
-    return table.assign(**numbers).loc[:, list(COLUMNS)]
+    flags = {name: table[name].astype(str).str.lower() == "true" for name in FLAGS}
+    return table.assign(**numbers, **flags).loc[:, list(COLUMNS)]
 
 
 def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
@@ -73,48 +97,75 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
     board = leaderboard(runs)
     write_text(root / "runs.csv", _csv(runs))
     write_text(root / "leaderboard.csv", _csv(board))
-    write_text(root / "leaderboard.md", _markdown(board))
+    write_text(root / "leaderboard.md", _markdown(boards(board, samples(runs))))
     return board
 
 
 def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row a cell: its description, seeds and failures, and scores averaged over seeds.
 
-    A failed run counts as its null control's score, or 0 where none was computed, in every count of good images; its
-    other scores do not enter the means. A skipped run is not in the table. Rows are ordered by victim and `n_good`.
+    A failed run counts as its null control's score, or 0 where none was computed, in every count of good images, and
+    gains nothing over the null; its other scores do not enter the means. A skipped run is not in the table. `rank` is
+    that among the attacks that need no more knowledge than the row's, and is empty, like the interval of `n_good`,
+    where runs.csv does not tell which images are good. Rows are ordered by victim and `n_good`.
     """
     runs = runs[runs["status"] != Status.SKIPPED]
     if runs.empty:
         return pd.DataFrame(columns=list(BOARD_COLUMNS))
-    runs = runs.copy()
-    failed = runs["status"] != Status.OK
-    for name in COUNTS:
-        runs[name] = runs[name].where(~failed, runs[f"null_{name}"].fillna(0))
-    runs["failed"] = failed
-    groups = runs.groupby(list(CELL), sort=False)
-    board = groups[list(SCORES)].mean()
-    board.insert(0, "seeds", groups.size())
-    board.insert(1, "failed", groups["failed"].sum())
-    board["n_good_std"] = groups["n_good"].std(ddof=1)
-    described = groups[[name for name in DESCRIPTION if name not in CELL]].first()
-    board = described.join(board).reset_index()
+    groups = _failures_counted(runs).groupby(list(CELL), sort=False)
+    known = samples(runs)
+    intervals = {cell: count_interval(sample) for cell, sample in known.items()}
+    board = groups[[name for name in DESCRIPTION if name not in CELL]].first().join(groups[list(SCORES)].mean())
+    board["seeds"], board["failed"] = groups.size(), groups["failed"].sum()
+    ends = np.array([intervals.get(cell, (np.nan, np.nan)) for cell in board.index])
+    board["n_good_low"], board["n_good_high"] = ends.T
+    board = board.reset_index()
+    own = [found.rows.loc[found.rows["knowledge"] == found.knowledge, "rank"] for found in boards(board, known)]
+    board["rank"] = pd.concat(own)
     return board[list(BOARD_COLUMNS)].sort_values(
-        ["victim", "protocol", "n_good", "attack"], ascending=[True, True, False, True], kind="stable"
+        ["victim", "protocol", "metric_suite", "n_good", "attack"],
+        ascending=[True, True, True, False, True],
+        kind="stable",
     )
 
 
-def _markdown(board: pd.DataFrame) -> str:
-    """Return the leaderboard's main columns for people: counts with their null in brackets."""
-    shown = board[["victim", "n", "attack", "variant", "params_hash", "seeds"]].copy()
+def _failures_counted(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs with a column `failed`, and what a failed one counts as."""
+    failed = runs["status"] != Status.OK
+    counts = {name: runs[name].where(~failed, runs[f"null_{name}"].fillna(0)) for name in COUNTS}
+    gain = runs["gain_over_null"].where(~failed, runs["null_n_good"] * 0)
+    return runs.assign(failed=failed, gain_over_null=gain, **counts)
+
+
+def _markdown(found: list[Board]) -> str:
+    """Return the boards for people, the main columns only."""
+    sections = [f"{LEGEND}\n"]
+    for board in found:
+        told = ", ".join(board.knowledge.split("+")) or "nothing"
+        title = f"## {board.victim}, told {told}"
+        scoring = f"{board.n} images, protocol {board.protocol}, metric suite {board.metric_suite}"
+        table = _shown(board.rows).to_markdown(index=False, disable_numparse=True)
+        sections.append(f"{title}\n\n{scoring}\n\n{table}\n")
+    return "\n".join(sections)
+
+
+def _shown(rows: pd.DataFrame) -> pd.DataFrame:
+    names = rows["attack"] + rows["variant"].map(lambda variant: f":{variant}" if variant else "")
+    shown = pd.DataFrame({"rank": rows["rank"], "attack": names + rows["control"].map({True: " (control)", False: ""})})
+    shown[["params", "seeds", "failed"]] = rows[["params_hash", "seeds", "failed"]]
     for name in COUNTS:
-        counts, nulls = board[name], board[f"null_{name}"]
-        shown[name] = [f"{count:.4g} ({null:.4g})" for count, null in zip(counts, nulls, strict=True)]
+        counts = rows[[name, f"null_{name}"]].to_numpy()
+        shown[name] = [_number("{:.4g} ", count) + _number("({:.4g})", null) for count, null in counts]
+    ends = rows[["n_good_low", "n_good_high"]].to_numpy()
+    shown["n_good"] += [_number(" [{:.4g}, {:.4g}]", *span) for span in ends]
     for name in ("ssim_top10", "beats_oracle", "wall_s"):
-        shown[name] = board[name].map("{:.3g}".format)
-    legend = (
-        "Training images reconstructed with SSIM > 0.4; in brackets what the null control gets. README.md explains."
-    )
-    return f"{legend}\n\n{shown.to_markdown(index=False, disable_numparse=True)}\n"
+        shown[name] = [_number("{:.3g}", value) for value in rows[name]]
+    return shown
+
+
+def _number(form: str, *values: float) -> str:
+    """Return numbers as text, empty if they are unknown."""
+    return "" if any(pd.isna(value) for value in values) else form.format(*values)
 
 
 def _csv(table: pd.DataFrame) -> str:

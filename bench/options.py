@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import json
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,14 @@ from victims.errors import UserError
 
 if TYPE_CHECKING:
     import torch
+
+
+class ControlSet(StrEnum):
+    """Which null controls a row gets."""
+
+    ALL = "all"
+    QUICK = "quick"
+
 
 LARGEST_SEED = 2**32
 MOST_SEEDS = 10_000
@@ -39,6 +49,11 @@ def parse_seeds(text: str) -> list[int]:
     if not seeds:
         raise UserError(f"--seeds {text!r} is no list of seeds; write 3, 0,2,5 or 0-4")
     return list(dict.fromkeys(seeds))
+
+
+def matches(name: str, patterns: list[str] | None) -> bool:
+    """Say whether a name is meant by some of the patterns; without patterns every name is."""
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def parse_settings(settings: list[str]) -> dict[str, Any]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.registry import ROOT
+from pydantic import ValidationError
+
+from bench.registry import ROOT, Registry
+from victims.errors import UserError
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
     from attacks.base import Attack, AttackParams
+    from bench.records import RunRecord
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,23 @@ class Run:
     tuned_by: str
     victim: VictimSpec
     seed: int
+
+    @classmethod
+    def of(cls, record: RunRecord, attacks: Registry[type[Attack[Any]]], victims: Registry[VictimSpec]) -> Run:
+        """Return the run that a record is of.
+
+        Raises:
+            UserError: its attack or victim is not known here, or its parameters are none of that attack.
+        """
+        for registry, name in ((attacks, record.attack), (victims, record.victim)):
+            if name not in registry.items:
+                raise UserError(f"{record.run_id}: no {registry.kind} is called {name!r} here; give its --plugin-dir")
+        attack = attacks.items[record.attack]
+        try:
+            params = attack.Params.model_validate(json.loads(record.params_json))
+        except (ValueError, ValidationError):
+            raise UserError(f"{record.run_id}: {record.attack} has other parameters now; run it again") from None
+        return cls(attack, params, record.variant, record.tuned_by, victims.items[record.victim], record.seed)
 
     @property
     def title(self) -> str:

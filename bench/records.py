@@ -140,6 +140,11 @@ class RunRecord(BaseModel):
     started_utc: str
     flags: str = ""
 
+    @property
+    def pending(self) -> bool:
+        """The attack is done, its scores are not."""
+        return self.status is Status.OK and self.n_good is None
+
 
 COLUMNS: tuple[str, ...] = tuple(RunRecord.model_fields)
 CELL: tuple[str, ...] = ("attack", "variant", "params_hash", "victim", "protocol", "metric_suite")

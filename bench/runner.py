@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-import time
 import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from bench import __version__
 from bench.plan import Run, attack_sources
-from bench.provenance import git_commit, now_utc, peak_memory
+from bench.provenance import git_commit, now_utc
 from bench.records import RunRecord, Status
-from bench.store import Store
+from bench.scorer import Scorer
+from bench.store import Store, write_record
+from bench.workshop import Attacked, DivergedError, Workshop
+from victims.errors import UserError
 from victims.files import sha256_json, sha256_sources
 
 if TYPE_CHECKING:
-    import torch
-
-    from attacks.base import Attack, Reconstruction
     from victims.base import Victim
-    from victims.spec import VictimSpec
-
-
-class Reporter(Protocol):
-    """Who tells the user how things go; bench/ui.py on a terminal, nothing at all in a library."""
-
-    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None:
-        """Show where a task is."""
-
-    def notice(self, text: str) -> None:
-        """Say something in one line."""
 
 
 @dataclass(frozen=True)
@@ -46,176 +33,116 @@ class Outcome:
 
 
 class Runner:
-    """Executes runs on one device and stores them.
+    """Executes runs, stores them and has them scored.
 
     Args:
         store: where results go.
-        control: the null control, run beside every run with as many candidates; None if no attack is one.
-        data_dir: the data folder, None for the default.
-        device: where to train and attack.
-        reporter: who tells the user.
+        workshop: trains victims and runs attacks.
+        scorer: scores what is stored.
         force: run again what is stored.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        control: type[Attack[Any]] | None,
-        data_dir: Path | None,
-        device: torch.device,
-        reporter: Reporter,
-        force: bool = False,
-    ) -> None:
-        self.store, self.control, self.data_dir = store, control, data_dir
-        self.device, self.reporter, self.force = device, reporter, force
-        self._victims: dict[str, Victim] = {}
-        self._data: dict[str, str] = {}
+    def __init__(self, store: Store, workshop: Workshop, scorer: Scorer, force: bool = False) -> None:
+        self.store, self.workshop, self.scorer, self.force = store, workshop, scorer, force
 
     def execute(self, plan: Sequence[Run]) -> Iterable[Outcome]:
-        """Run the plan; each run is stored before the next one starts."""
+        """Run the plan; each run is stored before the next one starts.
+
+        A stored run whose scores are of another metric suite, or lack a control that is asked for, is scored again.
+        """
         for run in plan:
             run_id = self.run_id(run)
             stored = None if self.force else self.store.find(run_id)
-            yield Outcome(run, stored or self._execute(run, run_id), cached=stored is not None)
+            if stored is None:
+                yield Outcome(run, self._execute(run, run_id), cached=False)
+            elif self.scorer.complete(stored):
+                yield Outcome(run, stored, cached=True)
+            else:
+                yield Outcome(run, self._rescored(run, stored), cached=False)
+
+    def _rescored(self, run: Run, stored: RunRecord) -> RunRecord:
+        """Score a stored run again; attack again if what it stored cannot be read any more."""
+        try:
+            return self.scorer.score(stored, run, self.workshop.victim(run.victim))
+        except UserError as error:
+            self.workshop.reporter.notice(str(error))
+            return self._execute(run, stored.run_id)
 
     def run_id(self, run: Run) -> str:
-        """Return what names a run: its attack, victim and seed, and a hash of all that determines its result."""
-        from bench.scoring import METRIC_SUITE
-        from victims.cache import victim_key
+        """Return what names a run: its attack, victim and seed, and a hash of all that determines its candidates.
 
+        How they are scored is no part of it: a new metric suite scores stored candidates again.
+        """
         identity = [
             run.attack.name,
             sha256_sources(attack_sources(run.attack)),
             run.params.model_dump(mode="json"),
-            victim_key(run.victim, self._data_sha256(run.victim.dataset)),
+            self.workshop.victim_key(run.victim),
             run.seed,
-            self.device.type,
-            METRIC_SUITE,
+            self.workshop.device.type,
         ]
         return f"{run.attack.name}-{run.victim.name}-s{run.seed}-{sha256_json(identity)[:10]}"
-
-    def _data_sha256(self, dataset: str) -> str:
-        """Return the hash of a dataset's file, downloaded first if need be: a run is named by the data it saw."""
-        from victims.datasets import fingerprint, load
-
-        if dataset not in self._data:
-            if fingerprint(dataset, self.data_dir) == "absent":
-                load(dataset, self.data_dir)
-            self._data[dataset] = fingerprint(dataset, self.data_dir)
-        return self._data[dataset]
-
-    def victim(self, spec: VictimSpec) -> Victim:
-        """Return a trained victim, training it if need be; the last one is kept in memory."""
-        from victims.cache import obtain
-        from victims.training.loop import TrainProgress
-
-        if spec.name not in self._victims:
-
-            def report(at: TrainProgress) -> None:
-                figures = {"loss": at.loss, "accuracy": at.accuracy, "margin": at.margin}
-                self.reporter.progress(f"train {spec.name}", at.step, at.steps, figures)
-
-            self._victims = {spec.name: obtain(spec, self.data_dir, self.device, report, self.reporter.notice)}
-        return self._victims[spec.name]
 
     def _execute(self, run: Run, run_id: str) -> RunRecord:
         record = self._blank(run, run_id)
         try:
             reason = run.attack.supports(run.victim)
         except Exception as error:
-            return self._failed(record, error)
+            return self._failed(run, record, error, None)
         if reason is not None:
             record = record.model_copy(update={"status": Status.SKIPPED, "reason": reason})
             with self.store.writing(run_id) as folder:
-                _write_record(folder, record)
+                write_record(folder, record)
             return record
-        victim = self.victim(run.victim)
+        victim = self.workshop.victim(run.victim)
         try:
-            reconstruction, trace, seconds = self._attack(run, victim)
-            _check(reconstruction, victim)
-            return self._score(run, record, victim, reconstruction, trace, seconds)
+            record = self._stored(record, self.workshop.attack(run, victim), victim)
+            return self.scorer.score(record, run, victim)
         except (Exception, SystemExit) as error:  # one attack's failure is a row, not the end of the sweep
-            return self._failed(record, error)
+            return self._failed(run, record, error, victim)
 
-    def _failed(self, record: RunRecord, error: BaseException) -> RunRecord:
-        status = Status.DIVERGED if isinstance(error, DivergedError) else Status.ERROR
-        reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-        record = record.model_copy(update={"status": status, "reason": reason})
-        with self.store.writing(record.run_id) as folder:
-            (folder / "log.txt").write_text("".join(traceback.format_exception(error)))
-            _write_record(folder, record)
-        return record
-
-    def _attack(self, run: Run, victim: Victim) -> tuple[Reconstruction, list[dict[str, float]], float]:
-        import torch
-
-        from attacks.base import AttackContext
-        from bench.view import view_of
-
-        def progress(step: int, steps: int, **figures: float) -> None:
-            self.reporter.progress(run.title, step, steps, figures)
-
-        ctx = AttackContext(self.device, torch.Generator().manual_seed(run.seed), progress)
-        start = time.monotonic()
-        reconstruction = run.attack(run.params).reconstruct(view_of(victim, run.attack.needs, self.device), ctx)
-        return reconstruction, ctx.trace, time.monotonic() - start
-
-    def _score(
-        self,
-        run: Run,
-        record: RunRecord,
-        victim: Victim,
-        reconstruction: Reconstruction,
-        trace: list[dict[str, float]],
-        seconds: float,
-    ) -> RunRecord:
+    def _stored(self, record: RunRecord, attacked: Attacked, victim: Victim) -> RunRecord:
+        """Store what an attack returned, not scored yet, so that a kill while it is scored loses no attack."""
         from bench import artifacts
-        from bench.scored import null_counts, score_all
 
-        candidates = reconstruction.candidates.detach().float().cpu()
-        scored = score_all(candidates, victim)
-        columns = scored.columns()
-        if self.control is not None:
-            control = run if run.attack.control else self._control(run, len(candidates))
-            null = scored if run.attack.control else score_all(self._attack(control, victim)[0].candidates, victim)
-            columns |= null_counts(null)
+        reconstruction = attacked.reconstruction
         record = record.model_copy(
             update={
-                **columns,
-                "n_candidates": len(candidates),
-                "attack_loss": _finite(reconstruction.loss),
+                "n_candidates": len(reconstruction.candidates),
+                "attack_loss": float(reconstruction.loss) if math.isfinite(reconstruction.loss) else None,
                 "grad_evals": int(reconstruction.grad_evals),
-                "wall_s": seconds,
+                "wall_s": attacked.seconds,
                 "victim_sha": victim.card.weights_sha256,
                 "train_s": victim.card.train_s,
                 "test_accuracy": victim.card.test_accuracy,
-                "peak_mem_mb": peak_memory(self.device),
+                "peak_mem_mb": attacked.peak_mem_mb,
                 "flags": ";".join(_flags(victim)),
             }
         )
         with self.store.writing(record.run_id) as folder:
-            artifacts.write(folder, reconstruction, victim, scored, trace, run.title)
-            _write_record(folder, record)
+            artifacts.write_reconstruction(folder, reconstruction)
+            artifacts.write_trace(folder, attacked.trace)
+            write_record(folder, record)
         return record
 
-    def _control(self, run: Run, candidates: int) -> Run:
-        assert self.control is not None
-        return Run(
-            self.control,
-            self.control.Params.model_validate({"candidates": candidates}),
-            "",
-            "default",
-            run.victim,
-            run.seed,
-        )
+    def _failed(self, run: Run, record: RunRecord, error: BaseException, victim: Victim | None) -> RunRecord:
+        """Record a failure, with what the null controls of its victim get: that is what it counts as."""
+        status = Status.DIVERGED if isinstance(error, DivergedError) else Status.ERROR
+        reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        columns = {} if victim is None else self.scorer.null_columns(run, victim)
+        record = record.model_copy(update={**columns, "status": status, "reason": reason})
+        with self.store.writing(record.run_id) as folder:
+            (folder / "log.txt").write_text("".join(traceback.format_exception(error)))
+            write_record(folder, record)
+        return record
 
     def _blank(self, run: Run, run_id: str) -> RunRecord:
         import torch
 
-        from bench.scored import ROW_PROTOCOL
         from bench.scoring import METRIC_SUITE
         from victims.hardware import cpu_name, gpu_name
 
+        device = self.workshop.device
         params = run.params.model_dump(mode="json")
         return RunRecord(
             run_id=run_id,
@@ -224,41 +151,24 @@ class Runner:
             variant=run.variant,
             params_hash=sha256_json(params)[:10],
             params_json=json.dumps(params, sort_keys=True),
+            attack_sha=sha256_sources(attack_sources(run.attack))[:16],
             knowledge="+".join(sorted(run.attack.needs)),
+            control=run.attack.control,
             tuned_by=run.tuned_by,
             victim=run.victim.name,
             dataset=run.victim.dataset,
             n=run.victim.n,
             seed=run.seed,
-            protocol=ROW_PROTOCOL,
+            protocol=run.attack.protocol,
             metric_suite=METRIC_SUITE,
-            device=self.device.type,
+            device=device.type,
             cpu=cpu_name(),
-            gpu=gpu_name(self.device),
+            gpu=gpu_name(device),
             torch=torch.__version__,
             bench_version=__version__,
             git_commit=git_commit(),
             started_utc=now_utc(),
         )
-
-
-class DivergedError(RuntimeError):
-    """The attack returned candidates that are not finite."""
-
-
-def _check(reconstruction: Reconstruction, victim: Victim) -> None:
-    shape = tuple(reconstruction.candidates.shape)
-    expected = victim.split.inputs.shape[1:]
-    if len(shape) != 4 or shape[0] == 0 or shape[1:] != expected:
-        raise ValueError(f"candidates have shape {shape}, expected (m, {', '.join(map(str, expected))}) with m > 0")
-    finite = reconstruction.candidates.isfinite().flatten(1).all(1)
-    if not bool(finite.any()):
-        raise DivergedError("no candidate is finite")
-
-
-def _finite(value: float) -> float | None:
-    """Return a number, or None for what no column of runs.csv can hold."""
-    return float(value) if math.isfinite(value) else None
 
 
 def _flags(victim: Victim) -> list[str]:
@@ -268,7 +178,3 @@ def _flags(victim: Victim) -> list[str]:
     if victim.spec.architecture.biases == "all":
         flags.append("not_homogeneous")
     return flags
-
-
-def _write_record(folder: Path, record: RunRecord) -> None:
-    (folder / "run.json").write_text(record.model_dump_json(indent=1))

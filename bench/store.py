@@ -16,6 +16,8 @@ from victims.files import umask
 
 RECORDS = "[!.]*/run.json"
 """Folders that begin with a dot belong to a run that is being written, or was killed while it was."""
+ALL_RECORDS = "[!.]*/run*.json"
+"""A run's own record, and one more for every other protocol that it was scored under."""
 
 
 class Store:
@@ -45,9 +47,18 @@ class Store:
         return record if record is not None and record.status in (Status.OK, Status.SKIPPED) else None
 
     def records(self) -> list[RunRecord]:
-        """Return the records of all stored runs."""
+        """Return the records of all stored runs that failed, were skipped or are scored, one per protocol."""
+        found = (self._read(path) for path in sorted(self.runs.glob(ALL_RECORDS)))
+        return [record for record in found if record is not None and not record.pending]
+
+    def attacked(self) -> list[RunRecord]:
+        """Return the own records of all stored runs whose reconstruction can be scored, scored or not."""
         found = (self._read(path) for path in sorted(self.runs.glob(RECORDS)))
-        return [record for record in found if record is not None]
+        return [record for record in found if record is not None and record.status is Status.OK]
+
+    def folder(self, run_id: str) -> Path:
+        """Return the folder of a run, stored or not."""
+        return self.runs / run_id
 
     def resolve(self, prefix: str) -> Path | None:
         """Return the folder of the one run whose id starts with `prefix`, or None if there is none.
@@ -65,11 +76,24 @@ class Store:
     @contextmanager
     def writing(self, run_id: str) -> Iterator[Path]:
         """Yield a folder for a run's files that takes its place under `run_id` when the block ends without error."""
+        with self._replacing(run_id, copied=False) as folder:
+            yield folder
+
+    @contextmanager
+    def rewriting(self, run_id: str) -> Iterator[Path]:
+        """Yield a copy of a run's folder that takes its place when the block ends without error."""
+        with self._replacing(run_id, copied=True) as folder:
+            yield folder
+
+    @contextmanager
+    def _replacing(self, run_id: str, copied: bool) -> Iterator[Path]:
         self.runs.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=self.runs, prefix=f".{run_id}."))
         temporary.chmod(0o777 & ~umask())
         final, replaced = self.runs / run_id, temporary.with_name(f"{temporary.name}.replaced")
         try:
+            if copied:
+                shutil.copytree(final, temporary, dirs_exist_ok=True)
             yield temporary
             if final.exists():
                 final.replace(replaced)
@@ -85,3 +109,9 @@ class Store:
             return RunRecord.model_validate_json(path.read_text())
         except (OSError, UnicodeDecodeError, ValidationError):
             return None
+
+
+def write_record(folder: Path, record: RunRecord, protocol: str = "") -> None:
+    """Write a run's record into its folder: its own, or that of another protocol."""
+    name = f"run-{protocol}.json" if protocol else "run.json"
+    (folder / name).write_text(record.model_dump_json(indent=1))

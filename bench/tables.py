@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,13 +91,22 @@ def run_card(folder: Path) -> Table:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Return the scores that changed: old, new and their difference."""
-    table = _table("attack", "victim", "score", "old", "new", "change")
+    """Return the scores that changed: old, new, their difference with its 95% interval, and the cause, once a cell."""
+    table = _table("cell", "score", "old", "new", "change", "95% interval", "cause")
+    last = ""
     for row in comparison.changed.to_dict("records"):
-        name = f"{row['attack']}:{row['variant']}" if row["variant"] else row["attack"]
-        old, new = row["old"], row["new"]
-        table.add_row(name, row["victim"], row["score"], f"{old:.6g}", f"{new:.6g}", f"{new - old:+.4g}")
+        name, cause = ("", "") if row["cell"] == last else (row["cell"], row["cause"])
+        old, new = (_figure("{:.6g}", row[side]) for side in ("old", "new"))
+        change = _figure("{:+.4g}", row["new"] - row["old"])
+        interval = _figure("[{:+.4g}, {:+.4g}]", row["low"], row["high"])
+        table.add_row(escape(name), row["score"], old, new, change, escape(interval), escape(cause))
+        last = row["cell"]
     return table
+
+
+def _figure(form: str, *values: float) -> str:
+    """Return numbers as text, empty if they are unknown."""
+    return "" if any(math.isnan(value) for value in values) else form.format(*values)
 
 
 def _trained(spec: VictimSpec, data_dir: Path | None) -> bool:

@@ -180,6 +180,19 @@ def isolated(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("COLUMNS", "250")
 
 
+@pytest.fixture(autouse=True)
+def no_instruments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is downloaded and no judge is trained while a run is scored; both have tests of their own."""
+    from bench.workshop import Workshop
+
+    def instruments(self: Workshop, dataset: str) -> Any:
+        from bench.evaluation import Instruments
+
+        return Instruments(perceptual_status="not in tests", judge_status="not in tests")
+
+    monkeypatch.setattr(Workshop, "instruments", instruments)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     import torch

@@ -22,9 +22,9 @@ class RowSpace:
     """The subspace in which candidates are searched.
 
     Attributes:
-        basis: (d, r) orthonormal; the identity when no gap was found.
+        basis: (d, r) orthonormal; the whole row space of W1 when no gap was found.
         singular: (r,) singular values of W1 along it, falling; ones when no gap was found.
-        gap: whether the spectrum of W1 shows a gap, so that r < min(h, d) directions belong to the data.
+        gap: whether the spectrum of W1 shows a gap, so that 0 < r < min(h, d) directions belong to the data.
     """
 
     basis: Tensor
@@ -38,13 +38,17 @@ class RowSpace:
 
 
 def row_space(first_weight: Tensor) -> RowSpace:
-    """Return the data's part of the row space of W1 (h, d), or the whole pixel space where no gap shows it."""
+    """Return the data's part of the row space of W1 (h, d), or all of it where no gap shows one.
+
+    What lies outside the row space changes neither the network's output nor lowers the residual of layer 1. A network
+    that has learnt nothing shows no direction at all, and is searched like one that shows all.
+    """
     _, singular, directions = torch.linalg.svd(first_weight.double(), full_matrices=False)
     rank = signal_rank(singular, *first_weight.shape)
-    if rank == len(singular):
-        d = first_weight.shape[1]
-        return RowSpace(torch.eye(d).to(first_weight), torch.ones(d).to(first_weight), gap=False)
-    return RowSpace(directions[:rank].T.to(first_weight).contiguous(), singular[:rank].to(first_weight), gap=True)
+    gap = 0 < rank < len(singular)
+    if not gap:
+        rank, singular = len(singular), torch.ones_like(singular)
+    return RowSpace(directions[:rank].T.to(first_weight).contiguous(), singular[:rank].to(first_weight), gap)
 
 
 def signal_rank(singular: Tensor, h: int, d: int) -> int:

@@ -1,25 +1,22 @@
 """How well candidates reconstruct the training set: metrics of pairs, matching, and the protocols that join them."""
 
-from bench.scoring.matching import assign, ncc_distance, nearest_neighbour_distance, one_to_one, stretch, vote
-from bench.scoring.metrics import METRIC_SUITE, METRICS, Metric, mse, psnr, ssim_wang, ssim_window3
-from bench.scoring.protocols import PROTOCOLS, Protocol, Scores, score
+from bench.scoring.confidence import ConfidenceCurve, confidence_curve
+from bench.scoring.metrics import METRIC_SUITE, METRICS, Evidence, Metric, measure
+from bench.scoring.protocols import PROTOCOLS, Matcher, Protocol, Scores, Truth, judge, score
 
 __all__ = [
     "METRICS",
     "METRIC_SUITE",
     "PROTOCOLS",
+    "ConfidenceCurve",
+    "Evidence",
+    "Matcher",
     "Metric",
     "Protocol",
     "Scores",
-    "assign",
-    "mse",
-    "ncc_distance",
-    "nearest_neighbour_distance",
-    "one_to_one",
-    "psnr",
+    "Truth",
+    "confidence_curve",
+    "judge",
+    "measure",
     "score",
-    "ssim_wang",
-    "ssim_window3",
-    "stretch",
-    "vote",
 ]

@@ -162,15 +162,15 @@ def stretch(images: Tensor) -> Tensor:
     return (images - low) / torch.where(span > 0, span, 1)
 
 
-def nearest_neighbour_distance(images: Tensor, pool: Tensor) -> Tensor:
-    """Mean squared pixel error from each image to the nearest of a pool: what an oracle without the model attains.
+def nearest_neighbours(images: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
+    """Find the nearest image of a pool by mean squared pixel error: what an oracle without the model would return.
 
     Args:
         images: (n, C, H, W) in [0, 1].
         pool: (p, C, H, W) in [0, 1], p at least 1, none of them among the images.
 
     Returns:
-        (n,) float32 in [0, 1].
+        The error (n,), float32 in [0, 1], and the index in the pool (n,), int64.
 
     Raises:
         ValueError: The pool is empty.
@@ -181,5 +181,6 @@ def nearest_neighbour_distance(images: Tensor, pool: Tensor) -> Tensor:
     if len(pool) == 0:
         raise ValueError("the nearest-neighbour oracle needs a pool of at least one image")
     rows = images.flatten(1).double()
-    chunks = [_squared_distances(rows, part.flatten(1).double()).amin(1) for part in pool.split(_CHUNK)]
-    return torch.stack(chunks).amin(0).float()
+    distance = torch.cat([_squared_distances(rows, part.flatten(1).double()) for part in pool.split(_CHUNK)], dim=1)
+    nearest, index = distance.min(1)
+    return nearest.float(), index

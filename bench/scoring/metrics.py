@@ -1,10 +1,7 @@
 """Metrics of one reconstruction against one training image.
 
-Every metric takes two batches of images (k, C, H, W) in [0, 1] and gives a tensor (k,): how alike, or how far apart,
-each pair is. It has a name, a direction, a range and a version; numbers of different versions are not to be compared.
-
-There are two SSIMs because a threshold on "the" SSIM means nothing until window and border are pinned: on the same 30
-published MNIST pairs the number above 0.4 is 0 with the authors' 3 x 3 window and 27 with Wang's own.
+Every metric has a name, a direction, a range and a version, and gives a tensor (n,): a number per training image.
+Numbers of different versions are not to be compared. The two SSIMs are in `bench.scoring.ssim`.
 """
 
 from __future__ import annotations
@@ -12,101 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
-import torch.nn.functional as F
-from skimage.metrics import structural_similarity
 from torch import Tensor
 
-METRIC_SUITE = "1"
-"""Version of all metrics and protocols together: it changes whenever any published number could."""
+from bench.scoring.matching import ncc_distance, nearest_neighbours
+from bench.scoring.ssim import check_pairs, ssim_wang, ssim_window3
 
-WANG_WINDOW = 11
-"""Side of Wang's Gaussian window in pixels: smaller images have no such SSIM."""
+if TYPE_CHECKING:
+    from bench.judges import Judge
+    from bench.scoring.perceptual import Perceptual
+
+METRIC_SUITE = "2"
+"""Version of all metrics and protocols together: it changes whenever any published number could."""
 
 PSNR_CAP = 100.0
 """Identical images have an infinite PSNR, which no table or average can hold: they get this many dB."""
-
-_SIGMA = 1.5
-_C1, _C2 = 0.01**2, 0.03**2
-
-
-def _check_pairs(images: Tensor, references: Tensor) -> None:
-    if images.ndim != 4 or images.shape != references.shape:
-        raise ValueError(f"expected two (k, C, H, W) batches of one shape, got {images.shape} and {references.shape}")
-
-
-def ssim_wang(images: Tensor, references: Tensor) -> Tensor:
-    """SSIM with Wang's 11 x 11 Gaussian window, by scikit-image.
-
-    Population covariances, data range 1, mean over channels and over the pixels whose window lies inside the image.
-
-    Args:
-        images: (k, C, H, W) in [0, 1].
-        references: (k, C, H, W) in [0, 1].
-
-    Returns:
-        (k,) float32 in [-1, 1], 1 for identical images; NaN for images with a side under 11 pixels.
-
-    Raises:
-        ValueError: The batches differ in shape or are not four-dimensional.
-
-    Source:
-        Wang, Bovik, Sheikh, Simoncelli 2004, eq. 13, with the settings that scikit-image names for it.
-    """
-    _check_pairs(images, references)
-    if min(images.shape[2:]) < WANG_WINDOW:
-        return torch.full((len(images),), math.nan, device=images.device)
-    pairs = zip(images.detach().double().cpu().numpy(), references.detach().double().cpu().numpy(), strict=True)
-    values = [
-        structural_similarity(
-            image,
-            reference,
-            channel_axis=0,
-            data_range=1.0,
-            gaussian_weights=True,
-            sigma=_SIGMA,
-            use_sample_covariance=False,
-        )
-        for image, reference in pairs
-    ]
-    return torch.tensor(values, dtype=torch.float32, device=images.device)
-
-
-def ssim_window3(images: Tensor, references: Tensor) -> Tensor:
-    """SSIM with a 3 x 3 Gaussian window and reflected borders, as the KKT papers' code has it.
-
-    Args:
-        images: (k, C, H, W) in [0, 1], sides of at least 2 pixels.
-        references: (k, C, H, W) in [0, 1].
-
-    Returns:
-        (k,) float32 in [-1, 1], 1 for identical images.
-
-    Raises:
-        ValueError: The batches differ in shape or are not four-dimensional.
-
-    Source:
-        Haim et al. 2022, published code: kornia.metrics.ssim(window_size=3), sigma 1.5, "same" padding by reflection,
-        C1 = 1e-4, C2 = 9e-4, mean over channels and pixels.
-    """
-    _check_pairs(images, references)
-    x, y = images.double(), references.double()
-    ratio = math.exp(-1 / (2 * _SIGMA**2))
-    edge, centre = ratio / (1 + 2 * ratio), 1 / (1 + 2 * ratio)
-
-    def blur(values: Tensor) -> Tensor:
-        padded = F.pad(values, (1, 1, 1, 1), mode="reflect")
-        across = centre * padded[..., 1:-1] + edge * (padded[..., :-2] + padded[..., 2:])
-        return centre * across[..., 1:-1, :] + edge * (across[..., :-2, :] + across[..., 2:, :])
-
-    mean_x, mean_y = blur(x), blur(y)
-    var_x, var_y = blur(x * x) - mean_x**2, blur(y * y) - mean_y**2
-    covariance = blur(x * y) - mean_x * mean_y
-    luminance = (2 * mean_x * mean_y + _C1) / (mean_x**2 + mean_y**2 + _C1)
-    structure = (2 * covariance + _C2) / (var_x + var_y + _C2)
-    return (luminance * structure).mean((1, 2, 3)).float()
 
 
 def mse(images: Tensor, references: Tensor) -> Tensor:
@@ -125,7 +44,7 @@ def mse(images: Tensor, references: Tensor) -> Tensor:
     Source:
         Balle et al. 2022, section 5 (the informed adversary's reconstruction error).
     """
-    _check_pairs(images, references)
+    check_pairs(images, references)
     return (images.double() - references.double()).square().mean((1, 2, 3)).float()
 
 
@@ -148,12 +67,112 @@ def psnr(images: Tensor, references: Tensor) -> Tensor:
     return (-10 * mse(images, references).log10()).clamp(max=PSNR_CAP)
 
 
+def pearson(images: Tensor, references: Tensor) -> Tensor:
+    """Correlation over all channels and pixels: how alike the images are after the best affine fit a x + b.
+
+    A negative value is an image that fits best upside down (a < 0). An image without variation has none: 0.
+
+    Args:
+        images: (k, C, H, W).
+        references: (k, C, H, W).
+
+    Returns:
+        (k,) float32 in [-1, 1].
+
+    Raises:
+        ValueError: The batches differ in shape or are not four-dimensional.
+
+    Source:
+        Pearson's product-moment correlation; 1 - r^2 is the share of variance that the fit leaves.
+    """
+    check_pairs(images, references)
+    x, y = images.flatten(1).double(), references.flatten(1).double()
+    x, y = x - x.mean(1, keepdim=True), y - y.mean(1, keepdim=True)
+    size = x.norm(dim=1) * y.norm(dim=1)
+    flat = size < 1e-9 * x.shape[1]
+    return torch.where(flat, 0.0, (x * y).sum(1) / size.where(~flat, 1)).clamp(-1, 1).float()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Reconstructions beside the images they stand for, and what else a metric may look at.
+
+    Attributes:
+        images: (n, C, H, W) in [0, 1], one reconstruction per training image.
+        references: (n, C, H, W) in [0, 1], the training images.
+        pool: (p, C, H, W) in [0, 1], other images of the distribution that an attacker may have; p may be 0.
+        perceptual: what measures LPIPS, None if there are no weights to be had.
+        judge: the classifier that measures KL, None if there is none.
+    """
+
+    images: Tensor
+    references: Tensor
+    pool: Tensor
+    perceptual: Perceptual | None = None
+    judge: Judge | None = None
+
+
+def oracle(evidence: Evidence) -> Tensor:
+    """MSE of each training image to the nearest of the pool, (n,): what no reconstruction needs a victim for.
+
+    Source:
+        Balle et al. 2022, section 5: the nearest-neighbour oracle. Without a pool nothing can be guessed: inf.
+    """
+    if len(evidence.pool) == 0:
+        return torch.full((len(evidence.references),), math.inf)
+    return nearest_neighbours(evidence.references, evidence.pool)[0]
+
+
+def identified(evidence: Evidence) -> Tensor:
+    """Whether each reconstruction is nearer to its own image than to any other of the dataset, (n,) in {0, 1}.
+
+    Retrieval at rank 1 among training images and pool, by the normalised distance of `ncc_distance`; a reconstruction
+    without variation is near to nothing.
+
+    Source:
+        The identifiability of gradient-inversion benchmarks (IIP of Yin et al. 2021), with a distance that needs no
+        network.
+    """
+    dataset = torch.cat([evidence.references, evidence.pool])
+    distance = ncc_distance(dataset, evidence.images)
+    own = distance.diagonal()
+    others = distance.clone()
+    others.fill_diagonal_(torch.inf)
+    return (own < others.amin(0)).float()
+
+
+def lpips(evidence: Evidence) -> Tensor:
+    """Learned perceptual distance, (n,) >= 0; NaN without weights.
+
+    Source:
+        Zhang, Isola, Efros, Shechtman, Wang 2018; see `bench.scoring.perceptual`.
+    """
+    if evidence.perceptual is None:
+        return torch.full((len(evidence.images),), math.nan)
+    return evidence.perceptual(evidence.images, evidence.references)
+
+
+def kl(evidence: Evidence) -> Tensor:
+    """Divergence of a judge's outputs, KL(p(training image) || p(reconstruction)), (n,) nats; NaN without a judge.
+
+    Source:
+        Balle et al. 2022, section 5; the direction, which the paper leaves open, takes the training image first.
+    """
+    if evidence.judge is None:
+        return torch.full((len(evidence.images),), math.nan)
+    return evidence.judge.kl(evidence.images, evidence.references)
+
+
+def _of_pairs(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Evidence], Tensor]:
+    return lambda evidence: function(evidence.images, evidence.references)
+
+
 @dataclass(frozen=True)
 class Metric:
-    """A per-pair metric and what a table must know to rank by it."""
+    """A metric and what a table must know to rank by it."""
 
     name: str
-    function: Callable[[Tensor, Tensor], Tensor]
+    function: Callable[[Evidence], Tensor]
     direction: Literal["higher", "lower"]
     """Which values are better for the attacker."""
     range: tuple[float, float]
@@ -164,9 +183,37 @@ class Metric:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("ssim_wang", ssim_wang, "higher", (-1.0, 1.0), "1", "Wang et al. 2004, by scikit-image"),
-        Metric("ssim_window3", ssim_window3, "higher", (-1.0, 1.0), "1", "Haim et al. 2022, published code"),
-        Metric("mse", mse, "lower", (0.0, 1.0), "1", "Balle et al. 2022"),
-        Metric("psnr", psnr, "higher", (0.0, PSNR_CAP), "1", "-10 log10(MSE), capped"),
+        Metric("ssim_wang", _of_pairs(ssim_wang), "higher", (-1, 1), "1", "Wang et al. 2004"),
+        Metric("ssim_window3", _of_pairs(ssim_window3), "higher", (-1, 1), "1", "Haim et al. 2022, published code"),
+        Metric("mse", _of_pairs(mse), "lower", (0, 1), "1", "Balle et al. 2022"),
+        Metric("psnr", _of_pairs(psnr), "higher", (0, PSNR_CAP), "1", "-10 log10(MSE), capped"),
+        Metric("pearson", _of_pairs(pearson), "higher", (-1, 1), "1", "product-moment correlation"),
+        Metric("lpips", lpips, "lower", (0, math.inf), "1", "Zhang et al. 2018, lpips 0.1 AlexNet, sides >= 64"),
+        Metric("kl", kl, "lower", (0, math.inf), "1", "Balle et al. 2022, judges of bench.judges"),
+        Metric("oracle_mse", oracle, "lower", (0, 1), "1", "Balle et al. 2022, pool: held-out images"),
+        Metric("identified", identified, "higher", (0, 1), "1", "retrieval at rank 1, after Yin et al. 2021"),
     )
 }
+
+
+def measure(evidence: Evidence, names: tuple[str, ...]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Measure by several metrics; one that fails costs its own cell and nothing else.
+
+    Returns:
+        The values (n,) by name, and for each metric that raised, has the wrong shape or left NaN, why it has none.
+    """
+    values: dict[str, Tensor] = {}
+    failed: dict[str, str] = {}
+    for name in names:
+        try:
+            value = METRICS[name].function(evidence).detach().float().cpu()
+        except Exception as error:  # a metric must not cost an attack its run
+            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+            continue
+        if value.shape != evidence.references.shape[:1]:
+            failed[name] = f"it gave {tuple(value.shape)} numbers for {len(evidence.references)} images"
+        elif value.isnan().any():
+            failed[name] = f"it is not a number for {int(value.isnan().sum())} of {len(value)} images"
+        else:
+            values[name] = value
+    return values, failed

@@ -5,14 +5,17 @@ Matching, voting and rescaling are part of a published number, so each recipe ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import difflib
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from bench.scoring.matching import assign, ncc_distance, stretch, vote
-from bench.scoring.metrics import WANG_WINDOW, mse, psnr, ssim_wang, ssim_window3
+from bench.scoring.metrics import mse
+from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
+from victims.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -21,36 +24,120 @@ class Protocol:
 
     Attributes:
         name: As in tables.
+        matching: "nearest" by normalised distance, a candidate may serve many images; "one to one" at the smallest
+            total distance; "aligned" when candidate i was made for image i, as the informed adversary's are.
         downscale: Factor by which colour images are shrunk before matching. Grey images (one channel) are always
             matched at full resolution, as in the authors' MNIST notebook.
         vote_ratio: None for the nearest candidate alone, else the ratio of `vote`.
-        one_to_one: Whether a candidate may serve only one training image; there is no voting then.
         stretch: Whether candidate + mean is stretched to fill [0, 1] (else clipped to it).
         ssim: The SSIM that `threshold` judges; "wang" falls back to "window3" for images under 11 pixels.
-        threshold: An image is good when its SSIM is above this.
+        good: "ssim": an image is good when its SSIM is above `threshold`; "oracle": when its MSE is below that of the
+            nearest image the attacker has.
         source: Where the recipe comes from.
     """
 
     name: str
-    downscale: float
-    vote_ratio: float | None
-    one_to_one: bool
-    stretch: bool
-    ssim: Literal["window3", "wang"]
+    matching: Literal["nearest", "one to one", "aligned"]
     source: str
+    downscale: float = 1.0
+    vote_ratio: float | None = None
+    stretch: bool = True
+    ssim: Literal["window3", "wang"] = "wang"
+    good: Literal["ssim", "oracle"] = "ssim"
     threshold: float = 0.4
 
 
 PROTOCOLS: dict[str, Protocol] = {
     protocol.name: protocol
     for protocol in (
-        Protocol("haim2022-min", 0.5, None, False, True, "window3", "Haim et al. 2022, notebooks (ncc2, vote min)"),
-        Protocol("haim2022-mean", 0.5, 1.1, False, True, "window3", "Haim et al. 2022, code (ncc2, vote mean, 1.1)"),
-        Protocol("buzaglo2023", 1.0, 1.1, False, True, "wang", "Buzaglo et al. 2023, eq. 16, B = 1.1"),
-        Protocol("buzaglo2023-unique", 1.0, None, True, True, "wang", "buzaglo2023, a candidate counts once"),
-        Protocol("assigned", 1.0, None, True, False, "wang", "one to one, nothing rescaled"),
+        Protocol(
+            "haim2022-min",
+            "nearest",
+            "Haim et al. 2022, notebooks (ncc2, vote min)",
+            downscale=0.5,
+            ssim="window3",
+        ),
+        Protocol(
+            "haim2022-mean",
+            "nearest",
+            "Haim et al. 2022, code (ncc2, vote mean, 1.1)",
+            downscale=0.5,
+            vote_ratio=1.1,
+            ssim="window3",
+        ),
+        Protocol("buzaglo2023", "nearest", "Buzaglo et al. 2023, eq. 16, B = 1.1", vote_ratio=1.1),
+        Protocol("buzaglo2023-conv", "nearest", "Buzaglo et al. 2023, eq. 16, B = 1.5 (convolutions)", vote_ratio=1.5),
+        Protocol("buzaglo2023-unique", "one to one", "buzaglo2023, a candidate counts once"),
+        Protocol("assigned", "one to one", "one to one, nothing rescaled", stretch=False),
+        Protocol("balle2022", "aligned", "Balle et al. 2022, section 5", stretch=False, good="oracle"),
     )
 }
+
+
+def protocol_named(name: str) -> Protocol:
+    """Return the protocol of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in PROTOCOLS:
+        near = difflib.get_close_matches(name, PROTOCOLS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(PROTOCOLS)}"
+        raise UserError(f"no scoring protocol is called {name!r}; {hint}")
+    return PROTOCOLS[name]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What candidates are scored against.
+
+    Attributes:
+        images: (n, C, H, W) in [0, 1], the training images.
+        mean: (C, H, W), what the victim subtracts from an image in [0, 1] (zeros if nothing).
+        oracle: (n,) MSE of each image to the nearest one that the attacker has; inf where it has none.
+
+    Raises:
+        ValueError: Shapes do not fit, there is no image, or one leaves [0, 1].
+    """
+
+    images: Tensor
+    mean: Tensor
+    oracle: Tensor
+
+    def __post_init__(self) -> None:
+        if self.images.ndim != 4 or len(self.images) == 0:
+            raise ValueError(f"images must be (n, C, H, W) with n > 0, got {tuple(self.images.shape)}")
+        if self.mean.shape != self.images.shape[1:] or self.oracle.shape != self.images.shape[:1]:
+            shapes = f"{tuple(self.mean.shape)}, oracle {tuple(self.oracle.shape)}"
+            raise ValueError(f"images are {tuple(self.images.shape)}, mean {shapes}")
+        if not (self.images.min() >= 0 and self.images.max() <= 1):
+            raise ValueError("images must lie in [0, 1]")
+
+
+@dataclass
+class Matcher:
+    """Candidates beside the images they may reconstruct; distances are computed once for all protocols.
+
+    Attributes:
+        candidates: (m, C, H, W) in the victim's input space, any scale, m may be 0; NaN and infinite ones never serve.
+        truth: what they are scored against.
+    """
+
+    candidates: Tensor
+    truth: Truth
+    _distances: dict[float, Tensor] = field(default_factory=dict)
+
+    def distance(self, protocol: Protocol) -> Tensor:
+        """Return the protocol's distances (n, m) in [0, 4], inf for what must not serve.
+
+        Raises:
+            ValueError: The candidates' shape is not the images'.
+        """
+        truth = self.truth
+        downscale = protocol.downscale if truth.mean.shape[0] > 1 else 1.0
+        if downscale not in self._distances:
+            self._distances[downscale] = ncc_distance(truth.images - truth.mean, self.candidates, downscale)
+        return self._distances[downscale]
 
 
 @dataclass(frozen=True)
@@ -63,9 +150,7 @@ class Scores:
     Attributes:
         protocol: The protocol that was followed.
         ssim: (n,) the protocol's SSIM.
-        ssim_window3: (n,) the authors' SSIM, whatever the protocol.
-        mse: (n,) of the reconstruction as rescaled by the protocol.
-        psnr: (n,) dB, likewise.
+        good: (n,) bool: a candidate serves the image, and well enough.
         candidate: (n,) int64, the nearest or assigned candidate; -1 if none.
         voters: (n,) int64, how many candidates the reconstruction averages.
         reconstruction: (n, C, H, W) in [0, 1].
@@ -73,9 +158,7 @@ class Scores:
 
     protocol: Protocol
     ssim: Tensor
-    ssim_window3: Tensor
-    mse: Tensor
-    psnr: Tensor
+    good: Tensor
     candidate: Tensor
     voters: Tensor
     reconstruction: Tensor
@@ -84,11 +167,6 @@ class Scores:
     def found(self) -> Tensor:
         """(n,) bool: a candidate serves the image."""
         return self.candidate >= 0
-
-    @property
-    def good(self) -> Tensor:
-        """(n,) bool: a candidate serves the image and the SSIM is above the protocol's threshold."""
-        return self.found & (self.ssim > self.protocol.threshold)
 
     @property
     def n_good(self) -> int:
@@ -110,64 +188,64 @@ class Scores:
         """Best SSIM of a found image; NaN if none was found."""
         return max(self.ssim[self.found].tolist(), default=float("nan"))
 
-    @property
-    def mse_mean(self) -> float:
-        """Mean MSE over all training images."""
-        return float(self.mse.mean())
-
-    @property
-    def mse_best(self) -> float:
-        """Least MSE of a found image; NaN if none was found."""
-        return min(self.mse[self.found].tolist(), default=float("nan"))
-
-
-def _check(candidates: Tensor, truth_images: Tensor, mean: Tensor) -> None:
-    shape = tuple(truth_images.shape[1:])
-    if truth_images.ndim != 4 or len(truth_images) == 0:
-        raise ValueError(f"truth_images must be (n, C, H, W) with n > 0, got {tuple(truth_images.shape)}")
-    if tuple(candidates.shape[1:]) != shape or tuple(mean.shape) != shape:
-        raise ValueError(
-            f"images are {shape}, candidates (m, C, H, W) {tuple(candidates.shape)}, mean {tuple(mean.shape)}"
-        )
-    if not (truth_images.min() >= 0 and truth_images.max() <= 1):
-        raise ValueError("truth_images must lie in [0, 1]")
-
 
 @torch.no_grad()
-def score(protocol: Protocol, candidates: Tensor, truth_images: Tensor, mean: Tensor) -> Scores:
-    """Score an attack's candidates against the training set.
+def score(protocol: Protocol, matcher: Matcher) -> Scores:
+    """Score candidates under a protocol.
 
     Args:
         protocol: One of `PROTOCOLS`, or another.
-        candidates: (m, C, H, W) in the victim's input space, any scale, m may be 0; NaN and infinite ones never serve.
-        truth_images: (n, C, H, W) training images in [0, 1].
-        mean: (C, H, W), what the victim subtracts from an image in [0, 1] (zeros if nothing).
+        matcher: The candidates and the truth.
 
     Returns:
         The scores, on the device of the tensors given.
 
     Raises:
-        ValueError: Shapes do not fit, there is no training image, or one leaves [0, 1].
+        ValueError: The candidates' shape is not the images'.
     """
-    _check(candidates, truth_images, mean)
-    colour, height, width = mean.shape[0] > 1, *mean.shape[1:]
-    distance = ncc_distance(truth_images - mean, candidates, protocol.downscale if colour else 1.0)
-    if protocol.one_to_one:
-        served, candidate, voters = assign(candidates, distance)
-    else:
-        served, candidate, voters = vote(candidates, distance, protocol.vote_ratio)
-    shown = stretch(served + mean) if protocol.stretch else served + mean
-    reconstruction = torch.where((candidate >= 0)[:, None, None, None], shown, mean).clamp(0, 1)
+    candidates, truth = matcher.candidates, matcher.truth
+    if protocol.matching == "aligned":
+        served, candidate = _aligned(candidates, len(truth.images))
+        return judge(protocol, served, candidate, (candidate >= 0).long(), truth)
+    distance = matcher.distance(protocol)
+    if protocol.matching == "one to one":
+        return judge(protocol, *assign(candidates, distance), truth)
+    return judge(protocol, *vote(candidates, distance, protocol.vote_ratio), truth)
 
-    window3 = ssim_window3(reconstruction, truth_images)
-    wang = protocol.ssim == "wang" and min(height, width) >= WANG_WINDOW
-    return Scores(
-        protocol=protocol,
-        ssim=ssim_wang(reconstruction, truth_images) if wang else window3,
-        ssim_window3=window3,
-        mse=mse(reconstruction, truth_images),
-        psnr=psnr(reconstruction, truth_images),
-        candidate=candidate,
-        voters=voters,
-        reconstruction=reconstruction,
-    )
+
+@torch.no_grad()
+def judge(protocol: Protocol, served: Tensor, candidate: Tensor, voters: Tensor, truth: Truth) -> Scores:
+    """Score one image per training image, however it was found.
+
+    Args:
+        protocol: Says how it is rescaled and when it is good.
+        served: (n, C, H, W) in the victim's input space.
+        candidate: (n,) int64, which candidate it is; -1 if none.
+        voters: (n,) int64, how many candidates it averages.
+        truth: The training images.
+    """
+    mean = truth.mean
+    reconstruction = torch.where((candidate >= 0)[:, None, None, None], rescaled(protocol, served, mean), mean)
+    ssim = protocol_ssim(protocol, reconstruction, truth.images)
+    good = ssim > protocol.threshold if protocol.good == "ssim" else mse(reconstruction, truth.images) < truth.oracle
+    return Scores(protocol, ssim, good & (candidate >= 0), candidate, voters, reconstruction)
+
+
+def rescaled(protocol: Protocol, images: Tensor, mean: Tensor) -> Tensor:
+    """Return images (k, C, H, W) of the victim's input space as the protocol shows them, in [0, 1]."""
+    return (stretch(images + mean) if protocol.stretch else images + mean).clamp(0, 1)
+
+
+def protocol_ssim(protocol: Protocol, images: Tensor, references: Tensor) -> Tensor:
+    """Return the SSIM (k,) that the protocol judges, of two batches (k, C, H, W) in [0, 1]."""
+    wang = protocol.ssim == "wang" and min(images.shape[2:]) >= WANG_WINDOW
+    return ssim_wang(images, references) if wang else ssim_window3(images, references)
+
+
+def _aligned(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The first n candidates and their indices; zeros and -1 where there is none or it is not finite."""
+    served = candidates.new_zeros(n, *candidates.shape[1:])
+    index = torch.full((n,), -1, dtype=torch.long, device=candidates.device)
+    usable = candidates[:n].isfinite().flatten(1).all(1).nonzero().flatten()
+    served[usable], index[usable] = candidates[usable], usable
+    return served, index

@@ -229,6 +229,7 @@ IDENTITY: dict[str, dict[str, Any]] = {
     "dataset": {"dataset": "digits"},
     "n": {"n": 6},
     "seed": {"seed": 2},
+    "twin": {"twin": "disjoint"},
     "architecture.hidden": {"architecture": MLPSpec(hidden=(16,))},
     "architecture.biases": {"architecture": MLPSpec(biases="all")},
     "architecture.first_layer_scale": {"architecture": MLPSpec(first_layer_scale=None)},

@@ -19,13 +19,21 @@ def test_rank_of_a_planted_signal(h: int, d: int, rank: int) -> None:
     assert signal_rank(singular, h, d) == rank
 
 
-def test_no_gap_means_pixels() -> None:
-    """A spectrum that falls slowly to its end shows no noise floor: the search falls back to pixels."""
-    u, _ = torch.linalg.qr(torch.randn(60, 40, generator=torch.Generator().manual_seed(0)))
-    v, _ = torch.linalg.qr(torch.randn(40, 40, generator=torch.Generator().manual_seed(1)))
-    space = row_space(u @ torch.diag(torch.logspace(0, -6, 40)) @ v)
+def test_no_gap_means_the_whole_row_space() -> None:
+    """A spectrum that falls slowly to its end shows no noise floor: every direction may hold data."""
+    u, _ = torch.linalg.qr(torch.randn(60, 30, generator=torch.Generator().manual_seed(0)))
+    v, _ = torch.linalg.qr(torch.randn(40, 30, generator=torch.Generator().manual_seed(1)))
+    weight = u @ torch.diag(torch.logspace(0, -2, 30)) @ v.T
+    space = row_space(weight[:30])
     assert not space.gap
-    torch.testing.assert_close(space.basis, torch.eye(40))
+    assert space.singular.tolist() == [1] * 30
+    torch.testing.assert_close(weight[:30] @ space.basis @ space.basis.T, weight[:30], atol=1e-5, rtol=0)
+
+
+def test_a_network_that_has_learnt_nothing_shows_no_direction() -> None:
+    space = row_space(1e-4 * torch.randn(60, 100, generator=torch.Generator().manual_seed(0)))
+    assert not space.gap
+    assert space.rank == 60
 
 
 def test_candidates_of_the_row_space_span_the_data() -> None:

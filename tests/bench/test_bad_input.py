@@ -266,7 +266,7 @@ def results_is_a_file(scene: Scene) -> Words:
     return scene.run("--results-dir", scene.file("file", ""))
 
 
-@case("is no runs.csv of schema 1")
+@case("is no runs.csv of schema 2")
 def results_of_another_schema(scene: Scene) -> Words:
     scene.file("results/runs.csv", "attack,victim\nkkt,faces\n")
     return scene.run()
@@ -314,9 +314,9 @@ def compare_leaderboard(scene: Scene) -> Words:
     return scene.compare(scene.runs_csv("new").with_name("leaderboard.csv"))
 
 
-@case("has schema 2, this program reads 1; update the program")
+@case("has schema 3, this program reads 2; update the program")
 def compare_newer_schema(scene: Scene) -> Words:
-    return scene.compare(scene.runs_csv("new", replace=("\n1,", "\n2,")))
+    return scene.compare(scene.runs_csv("new", replace=("\n2,", "\n3,")))
 
 
 @case("holds text in a column of numbers")

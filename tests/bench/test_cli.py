@@ -14,9 +14,10 @@ from safetensors.torch import load_file
 
 from bench import registry
 from bench.leaderboard import BOARD_COLUMNS, write_tables
-from bench.records import COLUMNS, RunRecord
+from bench.records import COLUMNS, NULLS, RunRecord
 
-ARTIFACTS = {"run.json", "per_sample.csv", "reconstruction.safetensors", "trace.csv", "grid.png"}
+ATTACKED = {"reconstruction.safetensors", "trace.csv"}
+SCORED = {"run.json", "per_sample.csv", "held_out.csv", "examples.safetensors", "grid.png"}
 LIGHT_KKT = ("-a", "kkt", "--set", "steps=20", "--set", "restarts=1", "--set", "candidates=12")
 Bench = Callable[..., Any]
 
@@ -44,17 +45,25 @@ def test_run_stores_all_that_a_run_is(run: Bench, results: Path, attack: tuple[s
 
     assert (ended.status, ended.err) == (0, "")
     folder = only_run(results)
-    assert {path.name for path in folder.iterdir()} == ARTIFACTS
+    names = {path.name for path in folder.iterdir()}
+    assert names - {"confidence.csv"} == ATTACKED | SCORED
     assert str(folder / "grid.png") in ended.out
     record = RunRecord.model_validate_json((folder / "run.json").read_text())
     candidates = load_file(folder / "reconstruction.safetensors")["candidates"]
     assert candidates.shape == (record.n_candidates, 1, 25, 25)
     assert str(candidates.dtype) == "torch.float32"
     assert len(pd.read_csv(folder / "per_sample.csv")) == 4
+    assert len(pd.read_csv(folder / "held_out.csv")) == 196
+    ranked = "confidence" in load_file(folder / "reconstruction.safetensors")
+    assert ranked == ("confidence.csv" in names) == (record.confidence_ap is not None)
+    assert not ranked or len(pd.read_csv(folder / "confidence.csv")) == record.n_candidates
     assert {"step", "wall_s"} <= set(pd.read_csv(folder / "trace.csv").columns)
     assert (folder / "grid.png").read_bytes().startswith(b"\x89PNG")
     assert record.run_id == folder.name
-    assert record.null_n_good is not None
+    nulls = [getattr(record, name) for name in NULLS]
+    assert None not in nulls
+    assert record.null_n_good == max(nulls) == getattr(record, record.null_control)
+    assert record.gain_over_null == record.n_good - record.null_n_good
 
 
 def test_tables_hold_the_columns_of_the_record(run: Bench, results: Path) -> None:
@@ -68,17 +77,17 @@ def test_tables_hold_the_columns_of_the_record(run: Bench, results: Path) -> Non
 
 def test_a_stored_run_is_not_run_again_unless_forced(run: Bench, results: Path, plugins: Path) -> None:
     before = len(calls(plugins))
-    run("-a", "tiny")
+    run("-a", "tiny", "--controls", "quick")
     files = {path: path.stat().st_mtime_ns for path in only_run(results).iterdir()}
     tables = [(results / name).read_bytes() for name in ("runs.csv", "leaderboard.csv")]
 
-    again = run("-a", "tiny")
+    again = run("-a", "tiny", "--controls", "quick")
     assert (again.status, len(calls(plugins))) == (0, before + 1)
     assert "--force" in again.out
     assert {path: path.stat().st_mtime_ns for path in only_run(results).iterdir()} == files
     assert [(results / name).read_bytes() for name in ("runs.csv", "leaderboard.csv")] == tables
 
-    forced = run("-a", "tiny", "--force")
+    forced = run("-a", "tiny", "--controls", "quick", "--force")
     assert (forced.status, len(calls(plugins))) == (0, before + 2)
     changed = {path: path.stat().st_mtime_ns for path in only_run(results).iterdir()}
     assert all(changed[path] > files[path] for path in files)
@@ -132,7 +141,8 @@ def test_a_failed_attack_is_a_row_and_the_rest_of_the_plan_runs(
     assert "Traceback" in (folder / "log.txt").read_text()
     assert not list(results.rglob(".*"))
     board = pd.read_csv(results / "leaderboard.csv", keep_default_na=False).set_index("attack")
-    assert board.loc[attack, ["seeds", "failed", "n_good"]].astype(float).tolist() == [1, 1, 0]
+    null = 0 if attack == "confused" else table.loc[attack, "null_n_good"]  # no victim was trained for that one
+    assert board.loc[attack, ["seeds", "failed", "n_good"]].astype(float).tolist() == [1, 1, null]
 
 
 def test_a_failure_is_tried_again(run: Bench, plugins: Path) -> None:
@@ -317,10 +327,33 @@ def test_compare_tells_changed_same_and_missing(bench: Bench, record: Callable[.
 
     assert (ended.status, ended.err) == (0, "")
     (changed,) = (line for line in ended.out.splitlines() if "n_good" in line)
-    assert changed.replace("│", " ").split() == ["kkt", "faces-mlp-4", "n_good", "3", "3.5", "+0.5"]
+    assert [cell.strip() for cell in changed.split("│")] == [
+        *("kkt on faces-mlp-4 (buzaglo2023)", "n_good", "3", "3.5", "+0.5", "", "none of the recorded causes")
+    ]
     assert "1 cell unchanged." in ended.out
     assert "only in the old file: gone on faces-mlp-4 (buzaglo2023)" in ended.out
     assert "only in the new file: fresh:paper on faces-mlp-4 (buzaglo2023)" in ended.out
+
+
+def test_compare_fails_on_a_regression_when_asked(
+    bench: Bench, record: Callable[..., RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")  # as in the log of a CI job
+    for name, images, torch in (("old", "ffff", "2.9"), ("new", "f000", "3.0")):
+        write_tables(
+            tmp_path / name, [record(n=16, n_good=4 * images.count("f"), good_images=images, torch=torch, wall_s=9)]
+        )
+    paths = [tmp_path / name / "runs.csv" for name in ("old", "new")]
+    plain, failed, fine = (
+        bench("compare", *words)
+        for words in (paths, [*paths, "--fail-on-regression"], [*paths[::-1], "--fail-on-regression"])
+    )
+
+    assert (plain.status, failed.status, fine.status) == (0, 1, 0)
+    assert plain.out == failed.out
+    assert "got worse: kkt on faces-mlp-4 (buzaglo2023): n_good fell from 16 to 4" in failed.out
+    (changed,) = (line for line in failed.out.splitlines() if "torch 2.9 -> 3.0" in line)
+    assert changed.replace("│", " ").split()[4:10] == ["n_good", "16", "4", "-12", "[-16.77,", "-7.234]"]
 
 
 def test_compare_with_an_empty_table(bench: Bench, record: Callable[..., RunRecord], tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""How sure an attack of the KKT family may be of each candidate, judged without a training image."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attacks.stationarity.row_space import RowSpace
+
+
+def confidence(
+    candidates: Tensor, multipliers: Tensor, signs: Tensor, restarts: int, space: RowSpace, power: float
+) -> Tensor:
+    """Return the size of each candidate's term in the stationarity sum, times the agreement of the other restarts.
+
+    A candidate that stands for a training image carries a part of theta, so lambda_i ||z_i|| is large, and other
+    restarts find it too: their most similar candidates of the same label have a large cosine with z_i on average. z are
+    the coordinates of the search, in which fine directions weigh as much as coarse ones; in pixels, blurred images that
+    any restart makes would agree best.
+
+    Args:
+        candidates: (m, d), the restarts one after another, equally many each.
+        multipliers: (m,) lambda.
+        signs: (m,) labels in {-1, +1}.
+        restarts: how many searches they come from; with one alone there is nothing to agree with.
+        space: where they were searched.
+        power: coordinates along direction k are divided by S_k to this power.
+
+    Returns:
+        (m,) float32 >= 0.
+    """
+    coordinates = candidates @ space.basis / space.singular**power
+    size: Tensor = multipliers * coordinates.norm(dim=1)
+    if restarts == 1:
+        return size.float()
+    directions = F.normalize(coordinates, dim=1)
+    best = []
+    for found, labels in zip(directions.chunk(restarts), signs.chunk(restarts), strict=True):
+        cosine = (directions @ found.T).masked_fill(signs[:, None] != labels, 0)
+        best.append(cosine.amax(1).clamp(min=0))
+    agreement = torch.stack(best, 1)
+    own = torch.arange(restarts, device=agreement.device).repeat_interleave(len(candidates) // restarts)
+    agreement[torch.arange(len(candidates), device=agreement.device), own] = 0
+    agreed: Tensor = size * agreement.sum(1) / (restarts - 1)
+    return agreed.float()

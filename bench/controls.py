@@ -1,0 +1,160 @@
+"""Null controls: what the scoring says of candidates that cannot have seen what the victim has learnt.
+
+A count of good images means something only beside what these get. Two of them attack a twin of the victim, which takes
+as long as the attack itself: their candidates are kept in the cache, one set for all seeds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bench.evaluation import Reference, counts, mean_image_counts
+from bench.plan import Run, attack_sources
+from bench.records import COUNTS, NULLS
+from bench.scoring import Protocol
+from bench.workshop import Workshop
+from victims.base import Victim
+from victims.cache import cache_dir
+from victims.files import atomic, sha256_json, sha256_sources
+
+if TYPE_CHECKING:
+    from attacks.base import Attack, Reconstruction
+
+TWINS: dict[str, Literal["untrained", "disjoint"]] = {"null_untrained": "untrained", "null_disjoint": "disjoint"}
+TWIN_SEED = 0
+
+
+@dataclass(frozen=True)
+class NullCounts:
+    """What the null controls got.
+
+    Attributes:
+        by_control: good images by count column, for each control that could be had.
+        missing: why the others could not, by control.
+    """
+
+    by_control: dict[str, dict[str, int]]
+    missing: dict[str, str]
+
+    def columns(self, n_good: int | None) -> dict[str, Any]:
+        """Return the columns of runs.csv: each control's count, and the strictest null of every count."""
+        values: dict[str, Any] = {name: found["n_good"] for name, found in self.by_control.items()}
+        if self.by_control:
+            for column in COUNTS:
+                values[f"null_{column}"] = max(found[column] for found in self.by_control.values())
+            values["null_control"] = max(self.by_control, key=lambda name: self.by_control[name]["n_good"])
+            if n_good is not None:
+                values["gain_over_null"] = n_good - values["null_n_good"]
+        return values
+
+
+class NullControls:
+    """Runs the null controls of a victim.
+
+    Args:
+        workshop: trains twins and attacks them.
+        control: the attack that draws random candidates, None if there is none.
+        twins: attack twins too; without, only what takes seconds.
+    """
+
+    def __init__(self, workshop: Workshop, control: type[Attack[Any]] | None, twins: bool) -> None:
+        self.workshop, self.control, self.twins = workshop, control, twins
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The columns that a complete row has."""
+        return tuple(name for name in NULLS if self.twins or name not in TWINS)
+
+    def count(
+        self, run: Run, protocol: Protocol, found: Reconstruction | None, victim: Victim, reference: Reference
+    ) -> NullCounts:
+        """Count what each control gets under the protocols of a row.
+
+        Args:
+            run: the attack, which the twins suffer in the victim's place.
+            protocol: the row's.
+            found: what the attack found; None if it failed, and then the twins are left alone.
+            victim: the victim.
+            reference: its data.
+        """
+        by_control: dict[str, dict[str, int]] = {}
+        missing: dict[str, str] = {}
+        for name in self.wanted:
+            try:
+                if name == "null_mean_image":
+                    by_control[name] = mean_image_counts(protocol, reference.truth)
+                else:
+                    null = self._candidates(name, run, found, victim)
+                    by_control[name] = counts(protocol, null, reference.truth)
+            except (Exception, SystemExit) as error:  # a control that cannot be had must not cost the run
+                missing[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+        return NullCounts(by_control, missing)
+
+    def _candidates(self, name: str, run: Run, found: Reconstruction | None, victim: Victim) -> Tensor:
+        """Return a control's candidates.
+
+        Raises:
+            LookupError: this victim or attack has no such control.
+        """
+        if name == "null_random":
+            if self.control is None:
+                raise LookupError("no attack is a null control")
+            return self._random(self.control, run, found, victim)
+        if name == "null_held_out":
+            held_out = torch.from_numpy(victim.split.test_inputs)
+            if len(held_out) == 0:
+                raise LookupError("there are no held-out images")
+            return held_out
+        if found is None:
+            raise LookupError("the attack failed")
+        return self._twin(TWINS[name], run, found.resolved)
+
+    def _random(self, control: type[Attack[Any]], run: Run, found: Reconstruction | None, victim: Victim) -> Tensor:
+        """Draw as many random candidates as the attack returned, with the contrast of its median candidate."""
+        settings: dict[str, Any] = {}
+        if found is not None:
+            settings["candidates"] = len(found.candidates)
+            contrast = float(found.candidates.float().flatten(1).std(1).nanmedian())
+            if 0 < contrast < torch.inf:
+                settings["contrast"] = contrast
+        drawn = replace(run, attack=control, params=control.Params.model_validate(settings), variant="")
+        return self.workshop.attack(drawn, victim).reconstruction.candidates.float().cpu()
+
+    def _twin(self, kind: Literal["untrained", "disjoint"], run: Run, resolved: dict[str, Any]) -> Tensor:
+        """Return what the attack makes of a twin of the victim, from the cache if it has been there.
+
+        It is given the parameters that it chose itself on the victim, so that it has as many tries.
+        """
+        params = run.params.model_copy(update=resolved)
+        attacked = replace(run, params=params, victim=run.victim.as_twin(kind), seed=TWIN_SEED)
+        path = self._cached(attacked)
+        try:
+            return load_file(path)["candidates"]
+        except (OSError, SafetensorError, KeyError):  # never made, or torn
+            pass
+        victim = self.workshop.victim(attacked.victim)
+        candidates = self.workshop.attack(attacked, victim).reconstruction.candidates.float().cpu().contiguous()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(path) as temporary:
+            save_file({"candidates": candidates}, temporary)
+        return candidates
+
+    def _cached(self, run: Run) -> Path:
+        identity = [
+            run.attack.name,
+            sha256_sources(attack_sources(run.attack)),
+            run.params.model_dump(mode="json"),
+            self.workshop.victim_key(run.victim),
+            run.seed,
+            self.workshop.device.type,
+        ]
+        return (
+            cache_dir() / "controls" / f"{run.attack.name}-{run.victim.name}-{sha256_json(identity)[:10]}.safetensors"
+        )

@@ -1,0 +1,203 @@
+"""One set of candidates under every protocol and metric that a row of runs.csv reports."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from bench.masks import encode
+from bench.scoring import (
+    PROTOCOLS,
+    ConfidenceCurve,
+    Evidence,
+    Matcher,
+    Protocol,
+    Scores,
+    Truth,
+    confidence_curve,
+    judge,
+    measure,
+    score,
+)
+from bench.scoring.metrics import oracle
+from victims.base import Victim
+
+if TYPE_CHECKING:
+    from bench.judges import Judge
+    from bench.scoring.perceptual import Perceptual
+
+COUNT_PROTOCOLS = {
+    "n_good_haim_min": "haim2022-min",
+    "n_good_haim_mean": "haim2022-mean",
+    "n_good_unique": "buzaglo2023-unique",
+    "n_good_assigned": "assigned",
+}
+"""Column of runs.csv: the protocol whose good images it counts; `n_good` is that of the row's own protocol."""
+
+MEASURED = ("mse", "psnr", "pearson", "identified", "lpips", "kl")
+"""The metrics of the row's reconstructions, beside the SSIM that the protocol judges."""
+
+FALSE_POSITIVES = 0.01
+
+
+@dataclass(frozen=True)
+class Instruments:
+    """What measures with a network of its own, and a word on it: which one, or why there is none."""
+
+    perceptual: Perceptual | None = None
+    perceptual_status: str = "not measured"
+    judge: Judge | None = None
+    judge_status: str = "not measured"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A victim's data as the scoring sees them.
+
+    Attributes:
+        truth: the training images.
+        held_out: (p, C, H, W) in [0, 1], test images, none of them among the training images; p may be 0.
+    """
+
+    truth: Truth
+    held_out: Tensor
+
+    @classmethod
+    def of(cls, victim: Victim) -> Reference:
+        """Return a victim's training and held-out images."""
+        split = victim.split
+        images, mean = torch.from_numpy(split.images), torch.from_numpy(split.mean)
+        held_out = (torch.from_numpy(split.test_inputs) + mean).clamp(0, 1)
+        return cls(Truth(images, mean, oracle(Evidence(images, images, held_out))), held_out)
+
+    def swapped(self) -> Truth:
+        """Return the held-out images in the place of the training images, to count false positives."""
+        return Truth(self.held_out, self.truth.mean, torch.full((len(self.held_out),), math.inf))
+
+
+def counts(protocol: Protocol, candidates: Tensor, truth: Truth) -> dict[str, int]:
+    """Return the good images under the row's protocol and those of `COUNT_PROTOCOLS`, by column."""
+    matcher = Matcher(candidates, truth)
+    return {column: score(named, matcher).n_good for column, named in _protocols(protocol).items()}
+
+
+def mean_image_counts(protocol: Protocol, truth: Truth) -> dict[str, int]:
+    """Return what `counts` would be if the mean image stood in the place of every reconstruction."""
+    n = len(truth.images)
+    served, candidate = torch.zeros_like(truth.images), torch.zeros(n, dtype=torch.long)
+    return {
+        column: judge(named, served, candidate, torch.ones(n, dtype=torch.long), truth).n_good
+        for column, named in _protocols(protocol).items()
+    }
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of one set of candidates.
+
+    Attributes:
+        by_column: for `n_good` and every column of `COUNT_PROTOCOLS`.
+        values: (n,) by metric, for the row's reconstructions.
+        failed: the metrics that could not be measured, and why.
+        oracle: (n,) MSE of each training image to the nearest held-out one.
+        held_out: (p,) SSIM that the same scoring call gives each held-out image; 0 for one that no candidate serves.
+        confidence: the attack's ranking of its candidates, None if it gave none.
+        instruments: what measured LPIPS and KL.
+    """
+
+    by_column: dict[str, Scores]
+    values: dict[str, Tensor]
+    failed: dict[str, str]
+    oracle: Tensor
+    held_out: Tensor
+    confidence: ConfidenceCurve | None
+    instruments: Instruments
+
+    @property
+    def row(self) -> Scores:
+        """The scores under the row's own protocol."""
+        return self.by_column["n_good"]
+
+    def counts(self) -> dict[str, int]:
+        """Return the good images by column."""
+        return {column: scores.n_good for column, scores in self.by_column.items()}
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of runs.csv that come from the scores."""
+        row = self.row
+        numbers = {
+            "ssim_mean": row.ssim_mean,
+            "ssim_top10": row.ssim_top10,
+            "ssim_best": row.ssim_best,
+            "identified": math.nan,
+        }
+        for name, value in self.values.items():
+            numbers[name if name == "identified" else f"{name}_mean"] = float(value.double().mean())
+        if "mse" in self.values:
+            best = self.values["mse"][row.found]
+            numbers["mse_best"] = float(best.min()) if len(best) else math.nan
+        if bool(self.oracle.isfinite().all()) and "mse" in self.values:
+            numbers["oracle_mse"] = float(self.oracle.double().mean())
+            numbers["beats_oracle"] = float((self.values["mse"] < self.oracle).double().mean())
+        if self.confidence is not None:
+            numbers |= {"confidence_ap": self.confidence.average_precision, "hit_rate": self.confidence.hit_rate}
+        finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+        statuses = {
+            "lpips_status": self.failed.get("lpips", self.instruments.perceptual_status),
+            "kl_status": self.failed.get("kl", self.instruments.judge_status),
+            "good_images": encode(row.good.numpy()),
+        }
+        return {**self.counts(), **finite, **self._false_positives(), **statuses}
+
+    def _false_positives(self) -> dict[str, Any]:
+        if len(self.held_out) == 0:
+            return {}
+        threshold = self.row.protocol.threshold
+        allowed = int(FALSE_POSITIVES * len(self.held_out))
+        at_1pct = float(self.held_out.sort(descending=True).values[allowed])
+        return {
+            "false_positive_rate": float((self.held_out > threshold).double().mean()),
+            "ssim_at_1pct": at_1pct,
+            "n_good_at_1pct": int((self.row.found & (self.row.ssim > at_1pct)).sum()),
+        }
+
+
+def evaluate(
+    protocol: Protocol, candidates: Tensor, confidence: Tensor | None, reference: Reference, instruments: Instruments
+) -> Evaluation:
+    """Score candidates (m, C, H, W) in the victim's input space against its training images.
+
+    Args:
+        protocol: the row's.
+        candidates: the attack's.
+        confidence: (m,) the attack's own, or None.
+        reference: the victim's data.
+        instruments: what measures LPIPS and KL.
+    """
+    matcher = Matcher(candidates.detach().float().cpu(), reference.truth)
+    by_column = {column: score(named, matcher) for column, named in _protocols(protocol).items()}
+    evidence = Evidence(
+        images=by_column["n_good"].reconstruction,
+        references=reference.truth.images,
+        pool=reference.held_out,
+        perceptual=instruments.perceptual,
+        judge=instruments.judge,
+    )
+    absent = {"lpips": instruments.perceptual is None, "kl": instruments.judge is None}
+    values, failed = measure(evidence, tuple(name for name in MEASURED if not absent.get(name, False)))
+    curve = None
+    if confidence is not None and protocol.matching != "aligned":
+        curve = confidence_curve(protocol, matcher, confidence)
+    held_out = torch.empty(0)
+    if len(reference.held_out) and protocol.matching != "aligned":
+        swapped = score(protocol, Matcher(matcher.candidates, reference.swapped()))
+        held_out = torch.where(swapped.found, swapped.ssim, 0)
+    return Evaluation(by_column, values, failed, reference.truth.oracle, held_out, curve, instruments)
+
+
+def _protocols(row: Protocol) -> dict[str, Protocol]:
+    return {"n_good": row} | {column: PROTOCOLS[name] for column, name in COUNT_PROTOCOLS.items()}

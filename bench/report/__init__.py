@@ -1,0 +1,47 @@
+"""The verb `report`: what a results folder holds, as one page to look at or as tables for a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from bench.report.collect import collect
+from victims.errors import UserError
+from victims.files import write_text
+
+Format = Literal["html", "markdown", "latex", "csv"]
+SUFFIXES: dict[Format, str] = {"html": "html", "markdown": "md", "latex": "tex", "csv": "csv"}
+
+
+def write_report(
+    root: Path, output: Path | None = None, form: Format = "html", *, across_knowledge: bool = False
+) -> Path:
+    """Write the report of a results folder, without data sets, training or network.
+
+    Args:
+        root: the results folder; runs.csv is needed, run folders add figures and pictures.
+        output: the file to write; `report.html` (.md, .tex, .csv) in the results folder if None.
+        form: a page, or the boards as Markdown, LaTeX or CSV.
+        across_knowledge: one board a victim, whatever its attacks were told.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: there are no runs, runs.csv is damaged, or the file cannot be written.
+    """
+    report = collect(root, across_knowledge)
+    if form == "html":
+        from bench.report.html import render
+
+        text = render(report)
+    else:
+        from bench.report.export import EXPORTS
+
+        text = EXPORTS[form](report)
+    path = output or root / f"report.{SUFFIXES[form]}"
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise UserError(f"cannot write {path} ({error.strerror}); name another file with --output") from None
+    return path

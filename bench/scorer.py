@@ -1,0 +1,96 @@
+"""The scoring of stored reconstructions: after an attack, and again whenever a metric or a protocol changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bench.records import RunRecord, Status
+from bench.store import Store, write_record
+from bench.workshop import Workshop
+
+if TYPE_CHECKING:
+    from bench.controls import NullControls
+    from bench.plan import Run
+    from victims.base import Victim
+
+FAILED = "failed_"
+"""What begins the flag of a metric or a null control that could not be had; its name and the reason follow."""
+
+
+class Scorer:
+    """Scores stored runs.
+
+    Args:
+        store: where they are.
+        workshop: fetches what measures LPIPS and KL.
+        controls: runs the null controls.
+    """
+
+    def __init__(self, store: Store, workshop: Workshop, controls: NullControls) -> None:
+        self.store, self.workshop, self.controls = store, workshop, controls
+
+    def complete(self, record: RunRecord) -> bool:
+        """Say whether a stored run needs no more scoring: its metrics are of today, and no control is missing."""
+        from bench.scoring import METRIC_SUITE
+
+        if record.status is not Status.OK:
+            return True
+        if record.n_good is None or record.metric_suite != METRIC_SUITE:
+            return False
+        failed = [flag.partition(":")[0].removeprefix(FAILED) for flag in record.flags.split(";")]
+        return all(getattr(record, name) is not None or name in failed for name in self.controls.wanted)
+
+    def score(self, record: RunRecord, run: Run, victim: Victim, protocol: str | None = None) -> RunRecord:
+        """Score a stored run and store its record.
+
+        Args:
+            record: the run's, of this or an older metric suite, or not scored yet.
+            run: what it is a record of, for the null controls.
+            victim: the victim that was attacked.
+            protocol: score under this protocol instead of the record's, as a row of its own.
+
+        Raises:
+            UserError: there is no such protocol, or the stored reconstruction is missing or damaged.
+        """
+        from bench import artifacts
+        from bench.evaluation import Reference, evaluate
+        from bench.scoring import METRIC_SUITE
+        from bench.scoring.protocols import protocol_named
+
+        chosen = protocol_named(protocol or record.protocol)
+        reconstruction = artifacts.read_reconstruction(self.store.folder(record.run_id))
+        reference = Reference.of(victim)
+        instruments = self.workshop.instruments(run.victim.dataset)
+        evaluation = evaluate(chosen, reconstruction.candidates, reconstruction.confidence, reference, instruments)
+        self.workshop.reporter.notice(
+            f"{run.title}: {evaluation.row.n_good} of {record.n} good ({chosen.name}); now its null controls"
+        )
+        nulls = self.controls.count(run, chosen, reconstruction, victim, reference)
+        failed = evaluation.failed | nulls.missing
+        flags = [flag for flag in record.flags.split(";") if flag and not flag.startswith(FAILED)]
+        flags += [f"{FAILED}{name}: {reason.replace(';', ',')}" for name, reason in failed.items()]
+        scored = record.model_copy(
+            update={
+                **dict.fromkeys(self.controls.wanted),
+                **evaluation.columns(),
+                **nulls.columns(evaluation.row.n_good),
+                "protocol": chosen.name,
+                "metric_suite": METRIC_SUITE,
+                "flags": ";".join(flags),
+            }
+        )
+        with self.store.rewriting(record.run_id) as folder:
+            if chosen.name == record.protocol:
+                artifacts.write_scores(folder, victim, reference, evaluation, run.title)
+                write_record(folder, scored)
+            else:
+                write_record(folder, scored, chosen.name)
+        return scored
+
+    def null_columns(self, run: Run, victim: Victim) -> dict[str, Any]:
+        """Return the columns of the null controls for a run that failed: those that need no attack."""
+        from bench.evaluation import Reference
+        from bench.scoring.protocols import protocol_named
+
+        protocol = protocol_named(run.attack.protocol)
+        return self.controls.count(run, protocol, None, victim, Reference.of(victim)).columns(None)

@@ -1,0 +1,80 @@
+"""Whether an attack can tell its hits from its misses.
+
+Matching uses the training set; the attacker has only the candidates, and what it believes of them. An attack that finds
+an image among a thousand candidates and cannot say which one it is has given away less (Runkel et al. 2024).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score
+from torch import Tensor
+
+from bench.scoring.protocols import Matcher, Protocol, protocol_ssim, rescaled
+
+
+@dataclass(frozen=True)
+class ConfidenceCurve:
+    """Precision and recall of an attack's ranking of its candidates; tensors are in the order of that ranking.
+
+    Attributes:
+        confidence: (m,) falling.
+        hit: (m,) bool: the candidate alone reconstructs the training image nearest to it.
+        precision: (m,) share of hits among the candidates up to this one.
+        recall: (m,) share of the training images that any candidate reconstructs alone, up to this one.
+        average_precision: in [0, 1], of the hits over all candidates; ties count as their mean order would.
+    """
+
+    confidence: Tensor
+    hit: Tensor
+    precision: Tensor
+    recall: Tensor
+    average_precision: float
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the candidates that are hits: the average precision of a random order."""
+        return float(self.hit.double().mean())
+
+
+@torch.no_grad()
+def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -> ConfidenceCurve:
+    """Judge an attack's own ranking of its candidates.
+
+    Args:
+        protocol: Says how a candidate is matched, rescaled and judged, each alone and without a vote; its threshold on
+            SSIM makes the hit.
+        matcher: The candidates (m, C, H, W), m at least 1, and the truth.
+        confidence: (m,) the attack's; NaN counts as the least.
+
+    Raises:
+        ValueError: There is not one number per candidate.
+    """
+    candidates, truth = matcher.candidates, matcher.truth
+    if confidence.shape != candidates.shape[:1] or len(candidates) == 0:
+        raise ValueError(f"confidence has shape {tuple(confidence.shape)} for {len(candidates)} candidates")
+    distance, image = matcher.distance(protocol).min(0)
+    usable = distance.isfinite()
+    shown = rescaled(protocol, torch.where(usable[:, None, None, None], candidates, 0), truth.mean)
+    hit = usable & (protocol_ssim(protocol, shown, truth.images[image]) > protocol.threshold)
+
+    confidence = confidence.detach().double().cpu()
+    confidence = confidence.nan_to_num(nan=-torch.inf).clamp(min=torch.finfo(torch.float64).min)
+    order = confidence.argsort(descending=True, stable=True)
+    hit, image = hit[order], image[order]
+    position = hit.nonzero().flatten()
+    _, first = np.unique(image[hit].numpy(), return_index=True)
+    discovered = torch.zeros_like(hit)
+    discovered[position[first]] = True
+    rank = torch.arange(1, len(hit) + 1, dtype=torch.float64)
+    average = average_precision_score(hit.numpy(), confidence[order].numpy()) if bool(hit.any()) else 0.0
+    return ConfidenceCurve(
+        confidence=confidence[order],
+        hit=hit,
+        precision=hit.cumsum(0) / rank,
+        recall=discovered.cumsum(0) / max(1, len(first)),
+        average_precision=float(average),
+    )

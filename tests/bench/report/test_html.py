@@ -1,0 +1,176 @@
+"""The page, read as a browser would: what it says, what it shows, that it loads nothing and runs no one's script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from safetensors.numpy import load_file
+
+from bench.leaderboard import write_tables
+from bench.records import RunRecord, Status
+from bench.report import write_report
+
+Scored = Callable[..., RunRecord]
+EVIL = "<script>alert(1)</script>"
+NASTY = [EVIL, '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "</style>", "a & b", "$x$", "'", "-->", "é\u202e☃"]
+
+
+class Parsed(HTMLParser):
+    """Elements, attributes and text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "script" and self.cdata_elem == "script":
+            self.scripts[-1] += data
+        else:
+            self.text += data
+
+    def all(self, tag: str, **attributes: str) -> list[dict[str, str | None]]:
+        return [found for name, found in self.elements if name == tag and attributes.items() <= found.items()]
+
+
+def test_it_says_what_is_in_the_folder(page: str) -> None:
+    text = " ".join(Parsed(page).text.split())
+
+    assert "8 runs 5 attacks 2 victims 1 failed 1 skipped" in text
+    assert "20 training images of faces · test accuracy 75.0%" in text
+    assert "python -m bench run -a kkt -v faces-mlp-20 --seeds 0-2" in text
+    assert "OutOfMemoryError: no <more> memory" in text
+    assert "runs/slow-faces-mlp-20-s0-0123456789/log.txt" in text
+    assert "Difference Engine" in text
+    assert "14 good of 20, seed 2, the median of 3 runs" in text
+    assert "told less: not class balance" in text
+    assert "1 failed" in text
+
+
+def test_it_shows_figures_and_pictures(page: str) -> None:
+    parsed = Parsed(page)
+
+    assert len(parsed.all("table", **{"class": "board"})) == 3
+    assert len(parsed.all("svg")) == 2 + 4 * 3, "time for each victim, three figures for each cell that ended well"
+    assert len(parsed.all("img")) == 4 * 6
+
+
+def test_pictures_are_the_stored_pixels(folder: Path, page: str) -> None:
+    tensors = load_file(next((folder / "runs").glob("kkt-faces-mlp-20-s2-*")) / "examples.safetensors")
+    best = np.stack([tensors[name][0] for name in ("reconstruction", "truth", "nearest_held_out")])
+    uris = [str(image["src"]) for image in Parsed(page).all("img")]
+    shown = [imread(io.BytesIO(base64.b64decode(uri.partition(",")[2])), format="webp") for uri in uris]
+
+    expected = np.zeros((3 * 8 + 2, 8, 4), np.uint8)
+    for place, image in enumerate(best.transpose(0, 2, 3, 1)):
+        expected[9 * place : 9 * place + 8] = np.dstack([image, np.full((8, 8), 255)])
+    assert any(np.array_equal(image, expected) for image in shown)
+
+
+def test_it_loads_nothing(page: str) -> None:
+    links = [
+        value
+        for _, attributes in Parsed(page).elements
+        for name in ("src", "href", "xlink:href", "data", "srcset")
+        if (value := attributes.get(name))
+    ]
+
+    assert links
+    assert all(link.startswith(("data:", "#")) for link in links)
+    assert not re.search(r"@import|url\((?!#)", page)
+
+
+def test_its_policy_admits_its_own_script_alone(page: str) -> None:
+    parsed = Parsed(page)
+    (policy,) = [str(meta["content"]) for meta in parsed.all("meta") if meta.get("http-equiv")]
+    (script,) = parsed.scripts
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert not any(name.startswith("on") for _, attributes in parsed.elements for name in attributes)
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_every_name_is_text(results: Path, scored: Scored, name: str) -> None:
+    fields = ("victim", "dataset", "knowledge", "variant", "protocol", "flags", "cpu", "gpu", "torch", "git_commit")
+    told = dict.fromkeys((*fields, "metric_suite", "device", "bench_version", "lpips_status", "kl_status"), name)
+    good = scored(name, run_id="a", params_json=f'{{"{name.encode("unicode_escape").hex()}": 1}}', **told)
+    bad = scored(name, seed=1, run_id="b", status=Status.ERROR, reason=name, **told)
+    write_tables(results, [good, bad])
+    plain = write_tables_of(results.with_name("plain"), [good, bad])
+    page = Parsed(write_report(results).read_text())
+
+    assert page.text.count(name) >= len(told)
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in Parsed(plain).elements]
+    assert len(page.scripts) == 1
+
+
+def write_tables_of(root: Path, records: list[RunRecord]) -> str:
+    """Return the page of the same runs with harmless names."""
+    harmless = {name: "x" for name, value in records[0] if isinstance(value, str) and value == records[0].attack}
+    names = [one.model_copy(update=harmless | ({"reason": "x"} if one.reason else {})) for one in records]
+    write_tables(root, names)
+    return write_report(root).read_text()
+
+
+def test_tables_alone_make_a_page_without_pictures(folder: Path) -> None:
+    shutil.rmtree(folder / "runs")
+    parsed = Parsed(write_report(folder).read_text())
+
+    assert len(parsed.all("table", **{"class": "board"})) == 3
+    assert parsed.all("img") == []
+    assert len(parsed.all("svg")) == 2
+
+
+def test_a_folder_gives_the_same_page_again(folder: Path, page: str) -> None:
+    assert write_report(folder).read_text() == page
+
+
+def test_two_protocols_do_not_share_a_map_or_a_board(results: Path, scored: Scored) -> None:
+    write_tables(results, [scored(), scored(protocol="balle2022", n_good=3), scored(metric_suite="9", n_good=4)])
+    parsed = Parsed(write_report(results).read_text())
+
+    assert len(parsed.all("table", **{"class": "heat"})) == len(parsed.all("table", **{"class": "board"})) == 3
+
+
+def test_across_knowledge_says_so(folder: Path) -> None:
+    text = Parsed(write_report(folder, across_knowledge=True).read_text()).text
+    assert text.count("All attacks, whatever they were told") == 2
+    assert "Told at most" not in text
+
+
+def test_an_attack_that_needs_nothing_has_its_board(results: Path, scored: Scored) -> None:
+    write_tables(results, [scored(knowledge="")])
+    assert re.search(r"Told at most\s+nothing", Parsed(write_report(results).read_text()).text)
+
+
+def test_a_sweep_of_many_cells_stays_small(folder: Path, records: list[RunRecord]) -> None:
+    one = next((folder / "runs").glob("first-layer-*"))
+    more = []
+    for number in range(60):
+        record = records[3].model_copy(update={"run_id": f"copy-{number}", "params_hash": f"{number:010}"})
+        shutil.copytree(one, folder / "runs" / record.run_id)
+        more.append(record)
+    write_tables(folder, more)
+    parsed = Parsed(write_report(folder).read_text())
+
+    assert len(parsed.all("img")) <= 400
+    assert len(parsed.all("img")) >= 64 * 3

@@ -1,0 +1,54 @@
+"""Precision and recall of an attack's ranking of its own candidates."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from pictures import random_images
+
+from bench.scoring import PROTOCOLS, ConfidenceCurve, Matcher, Truth, confidence_curve
+
+TRUTH = random_images(4, 3, 16, 16)
+JUNK = random_images(4, 3, 16, 16, seed=1)
+CANDIDATES = torch.cat([TRUTH[:3], TRUTH[:1], JUNK])
+"""Four hits, two of them of one image, and four misses."""
+
+
+def curve(confidence: list[float], protocol: str = "buzaglo2023") -> ConfidenceCurve:
+    matcher = Matcher(CANDIDATES, Truth(TRUTH, torch.zeros(3, 16, 16), torch.ones(4)))
+    return confidence_curve(PROTOCOLS[protocol], matcher, torch.tensor(confidence))
+
+
+def test_a_ranking_that_knows_its_hits_is_perfect() -> None:
+    found = curve([9, 7, 6, 8, 1, 2, 3, 4])
+    assert found.hit.tolist() == [True] * 4 + [False] * 4
+    assert found.average_precision == pytest.approx(1)
+    assert found.precision.tolist() == pytest.approx([1, 1, 1, 1, 4 / 5, 4 / 6, 4 / 7, 4 / 8])
+    assert found.recall.tolist() == pytest.approx([1 / 3, 1 / 3, 2 / 3, 1, 1, 1, 1, 1])
+    assert found.confidence.tolist() == sorted(found.confidence.tolist(), reverse=True)
+
+
+def test_a_ranking_upside_down_and_one_that_says_nothing() -> None:
+    assert curve([1, 2, 3, 4, 5, 6, 7, 8]).average_precision == pytest.approx((1 / 5 + 2 / 6 + 3 / 7 + 4 / 8) / 4)
+    silent = curve([0.5] * 8)
+    assert silent.average_precision == silent.hit_rate == 0.5
+
+
+def test_an_undefined_confidence_comes_last() -> None:
+    found = curve([math.nan, 7, 6, 8, 1, 2, 3, -math.inf])
+    assert found.hit.tolist()[:3] == [True] * 3
+    assert found.average_precision < 1
+
+
+def test_useless_candidates_are_no_hits() -> None:
+    matcher = Matcher(torch.full((2, 3, 16, 16), math.nan), Truth(TRUTH, torch.zeros(3, 16, 16), torch.ones(4)))
+    found = confidence_curve(PROTOCOLS["buzaglo2023"], matcher, torch.tensor([1.0, 2.0]))
+    assert (found.hit_rate, found.average_precision) == (0, 0)
+    assert found.recall.tolist() == [0, 0]
+
+
+def test_there_is_one_number_a_candidate() -> None:
+    with pytest.raises(ValueError, match="8 candidates"):
+        curve([1.0])

@@ -1,0 +1,117 @@
+"""Which candidate reconstructs which training image."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pictures import random_images
+from torch import Tensor
+
+from bench.scoring.matching import assign, ncc_distance, nearest_neighbours, one_to_one, stretch, vote
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    scale=st.floats(1e-2, 1e2),
+    shift=st.floats(-10, 10),
+    downscale=st.sampled_from([1.0, 0.5]),
+    channels=st.sampled_from([1, 3]),
+    seed=st.integers(0, 1000),
+)
+def test_ncc_distance_ignores_scale_and_offset(
+    scale: float, shift: float, downscale: float, channels: int, seed: int
+) -> None:
+    truth = random_images(3, channels, 8, 8).double()
+    candidates = random_images(4, channels, 8, 8, seed=seed).double()
+    before = ncc_distance(truth, candidates, downscale)
+    torch.testing.assert_close(ncc_distance(truth, scale * candidates + shift, downscale), before, atol=1e-7, rtol=1e-7)
+
+
+def test_ncc_distance_is_the_authors() -> None:
+    truth, candidates = random_images(3, 3, 8, 8), random_images(5, 3, 8, 8, seed=1)
+
+    def normalised(images: Tensor) -> Tensor:
+        return (images - images.mean((2, 3), keepdim=True)) / images.std((2, 3), keepdim=True)
+
+    expected = (normalised(truth)[:, None] - normalised(candidates)[None]).square().mean((2, 3, 4))
+    torch.testing.assert_close(ncc_distance(truth, candidates), expected.double(), atol=1e-5, rtol=0)
+
+
+def test_ncc_distance_does_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth, candidates = random_images(3, 3, 8, 8), random_images(11, 3, 8, 8, seed=1)
+    whole, nearest = ncc_distance(truth, candidates), nearest_neighbours(truth, candidates)
+    monkeypatch.setattr("bench.scoring.matching._CHUNK", 4)
+    torch.testing.assert_close(ncc_distance(truth, candidates), whole)
+    torch.testing.assert_close(nearest_neighbours(truth, candidates), nearest)
+
+
+def test_useless_candidates_are_infinitely_far() -> None:
+    truth = random_images(2, 3, 8, 8)
+    useless = truth[:1].repeat(6, 1, 1, 1)
+    useless[0], useless[1] = 0, 0.1
+    useless[2, 0, 0, 0], useless[3, 1, 2, 3], useless[4, 0, 0, 0] = math.nan, math.inf, 1e30
+    useless[5] = torch.tensor([0.1, 0.2, 0.3])[:, None, None]
+    for downscale in (1.0, 0.5):
+        assert (ncc_distance(truth, useless, downscale) == math.inf).all()
+    one_flat_channel = truth[:1].clone()
+    one_flat_channel[:, 0] = 0.3
+    assert ncc_distance(truth, one_flat_channel)[0].item() == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_vote_mean_is_the_average_of_the_near_ones() -> None:
+    candidates = random_images(4, 3, 8, 8)
+    distance = torch.tensor([[0.109, 0.5, 0.1, 0.111], [math.inf, 0.3, 0.2, 0.21], [math.inf] * 4])
+    voted, index, voters = vote(candidates, distance, 1.1)
+    torch.testing.assert_close(voted[0], (candidates[0] + candidates[2]) / 2)
+    torch.testing.assert_close(voted[1], (candidates[2] + candidates[3]) / 2)
+    assert not voted[2].any()
+    assert (index.tolist(), voters.tolist()) == ([2, 2, -1], [2, 2, 0])
+    nearest, index, voters = vote(candidates, distance, None)
+    torch.testing.assert_close(nearest[:2], candidates[[2, 2]])
+    assert (index.tolist(), voters.tolist()) == ([2, 2, -1], [1, 1, 0])
+    with pytest.raises(ValueError, match="above 1"):
+        vote(candidates, distance, 1.0)
+
+
+def test_copies_vote_even_when_they_are_perfect() -> None:
+    truth = random_images(3, 3, 16, 16)
+    candidates = torch.cat([truth, 3 * truth[:1] + 1, truth[:1], random_images(2, 3, 16, 16, seed=1)])
+    _, _, voters = vote(candidates, ncc_distance(truth, candidates), 1.1)
+    assert voters.tolist() == [3, 1, 1]
+
+
+def test_one_to_one_takes_the_least_total_and_no_forbidden_pair() -> None:
+    inf = math.inf
+    rows, columns = one_to_one(torch.tensor([[1.0, 2.0, inf], [1.0, 9.0, inf], [inf, inf, inf]]))
+    assert (rows.tolist(), columns.tolist()) == ([0, 1], [1, 0])
+    assert [len(part) for part in one_to_one(torch.full((2, 3), inf))] == [0, 0]
+    assert [len(part) for part in one_to_one(torch.zeros(2, 0))] == [0, 0]
+
+
+def test_one_to_one_prefers_more_pairs_to_cheaper_ones() -> None:
+    rows, columns = one_to_one(torch.tensor([[0.0, 4.0], [4.0, math.inf]]))
+    assert (rows.tolist(), columns.tolist()) == ([0, 1], [1, 0])
+    candidates = random_images(2, 1, 8, 8)
+    assigned, index, voters = assign(candidates, torch.tensor([[0.0, 4.0], [4.0, math.inf]]))
+    torch.testing.assert_close(assigned, candidates[[1, 0]])
+    assert (index.tolist(), voters.tolist()) == ([1, 0], [1, 1])
+
+
+def test_stretch() -> None:
+    images = torch.tensor([-1.0, 0.0, 1.0, 3.0]).view(1, 2, 1, 2)
+    torch.testing.assert_close(stretch(images).flatten(), torch.tensor([0, 0.25, 0.5, 1]))
+    assert not stretch(torch.full((1, 3, 4, 4), 0.7)).any()
+
+
+def test_nearest_neighbours() -> None:
+    images, pool = random_images(3, 3, 8, 8), random_images(6, 3, 8, 8, seed=1)
+    expected = (images[:, None] - pool[None]).square().mean((2, 3, 4)).min(1)
+    distance, index = nearest_neighbours(images, pool)
+    torch.testing.assert_close(distance, expected.values)
+    assert torch.equal(index, expected.indices)
+    with pytest.raises(ValueError, match="at least one"):
+        nearest_neighbours(images, pool[:0])
