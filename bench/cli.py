@@ -131,12 +131,12 @@ def list_(data_dir: DataDir = None, plugin_dir: PluginDir = None) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="An attack, a victim, or the start of a run id.")],
+    name: Annotated[str, typer.Argument(help="An attack, victim, metric, protocol, or the start of a run id.")],
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
 ) -> None:
-    """Print one attack's parameters, one victim's card, or one run."""
+    """Print one attack's parameters, one victim's card, one metric, one scoring protocol, or one run."""
     from bench import registry, tables
     from bench.options import choose_data_dir
     from bench.store import Store
@@ -149,9 +149,12 @@ def show(
         console.print(tables.victim_card(victims.items[name], victims.origins[name], choose_data_dir(data_dir)))
     elif (folder := Store(results_dir).resolve(name)) is not None:
         console.print(tables.run_card(folder))
+    elif (card := tables.scoring_card(name)) is not None:
+        console.print(card)
     else:
         raise UserError(
-            f"{name!r} is no attack, no victim and no run in {results_dir}; `python -m bench list` names them"
+            f"{name!r} is no attack, victim, metric or protocol, and no run in {results_dir}; `python -m bench list` "
+            "names attacks and victims"
         )
 
 
@@ -176,7 +179,8 @@ def compare(
     if not console.is_terminal:
         console.width = max(console.width, LOG_WIDTH)
     comparison = compare_files(old, new)
-    console.print(tables.comparison_table(comparison))
+    if len(comparison.changed):
+        console.print(tables.comparison_table(comparison))
     console.print(f"{plural(comparison.same, 'cell')} unchanged.")
     for title, names in (
         ("got worse", comparison.regressions),

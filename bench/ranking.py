@@ -5,9 +5,10 @@ every attack, and so are each attack's seeds. A count is a sum over images, ther
 such draws has a closed form. Nothing is drawn, and no published rank depends on a random number. Two corrections make
 the intervals hold what they promise (`tests/bench/test_ranking.py` measures them):
 
-* Drawing seeds and images counts the chance of a single image in a single run more than once (Owen 2007, "The
-  pigeonhole bootstrap"). It is counted once here: only what the counts of the seeds vary by beyond it is
-  added for them. With one seed nothing is known of that, and an interval speaks of that seed's run alone.
+* Drawing both seeds and images counts the luck of a single image in a single run three times (Owen 2007, "The
+  pigeonhole bootstrap"). It is counted once here: only what the seeds' counts vary by beyond it is added for them.
+  With one seed nothing is known of that, and an interval speaks of that run alone; with two or three, where seeds
+  matter more than images, a 95% interval holds the truth in about 85% of cases.
 * Where few images are good or all are, the bootstrap is too sure of itself; a few images are added for the variance,
   as Agresti & Coull 1998 do for one count and Bonett & Price 2012 for the difference of two.
 """
@@ -112,7 +113,7 @@ def count_interval(sample: Sample, confidence: float = CONFIDENCE) -> tuple[floa
     """Return the interval of the mean count of good images, within [0, n]."""
     n = len(sample.share)
     shares = np.concatenate([sample.share, COUNT_EXTRA])
-    centre, images = n * shares.mean(), n**2 * shares.var() / len(shares)
+    centre, images = n * float(shares.mean()), n**2 * shares.var() / len(shares)
     seeds, wobble = _seed_terms([sample])[:, 0]
     width = float(_half_width(images, seeds, wobble, n, confidence))
     return max(0.0, centre - width), min(float(n), centre + width)
@@ -202,5 +203,4 @@ def _half_width(images: Floats, seeds: Floats, wobble: Floats, n: int, confidenc
     """Return half the width of an interval, from Student's t with Satterthwaite's degrees of freedom."""
     variance = images + seeds
     freedom = variance**2 / (images**2 / max(n - 1, 1) + wobble)
-    width: Floats = stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variance)
-    return width
+    return np.asarray(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variance), dtype=np.float64)

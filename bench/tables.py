@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import math
@@ -87,6 +88,21 @@ def run_card(folder: Path) -> Table:
         table.add_row(name, escape(str("" if value is None else value)))
     for path in sorted(folder.iterdir()):
         table.add_row("file", escape(str(path)))
+    return table
+
+
+def scoring_card(name: str) -> Table | None:
+    """Return what defines a metric or a scoring protocol, or None if there is none of that name."""
+    from bench.scoring import METRIC_SUITE, METRICS, PROTOCOLS
+
+    found = METRICS.get(name) or PROTOCOLS.get(name)
+    if found is None:
+        return None
+    table = _table("item", "value")
+    for field in dataclasses.fields(found):
+        value = getattr(found, field.name)
+        table.add_row(field.name, escape((inspect.getdoc(value) or "") if callable(value) else str(value)))
+    table.add_row("metric suite", METRIC_SUITE)
     return table
 
 

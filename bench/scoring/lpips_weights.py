@@ -107,27 +107,32 @@ def read(path: Path) -> Trunk:
     """
     if not path.is_file():
         raise ValueError("there is no such file")
-    metadata: dict[str, str] = {}
-    if path.suffix == ".safetensors":
-        try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
-        except (OSError, SafetensorError):
-            raise ValueError("it is not whole, or not safetensors") from None
-    else:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch.load wonders aloud at files that it did not write
-                state = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception:  # what a broken file makes torch.load raise is not documented
-            raise ValueError("it is no checkpoint of tensors alone") from None
-        if not isinstance(state, dict):
-            raise ValueError("it is no state dict")
-    sha256 = (trunk := Trunk.of(state, path.name)).sha256()
+    state, metadata = _read_safetensors(path) if path.suffix == ".safetensors" else (_read_checkpoint(path), {})
+    trunk = Trunk.of(state, path.name)
+    sha256 = trunk.sha256()
     if metadata.get("sha256", sha256) != sha256:
         raise ValueError("its values do not match their hash")
     return replace(trunk, source=metadata.get("source", f"{path.name} (sha256 {sha256[:12]})"))
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (no dict)
+    except (OSError, SafetensorError):
+        raise ValueError("it is not whole, or not safetensors") from None
+
+
+def _read_checkpoint(path: Path) -> dict[str, Tensor]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch.load wonders aloud at files that it did not write
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # what a broken file makes torch.load raise is not documented
+        raise ValueError("it is no checkpoint of tensors alone") from None
+    if not isinstance(state, dict):
+        raise ValueError("it is no state dict")
+    return state
 
 
 def _cached(stored: Path) -> Trunk | None:

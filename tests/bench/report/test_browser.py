@@ -74,8 +74,8 @@ def values(page: Page, heading: str, board: int = 0) -> list[str]:
     ]
 
 
-def test_it_renders(view: Callable[..., Page], folder: Path, page: str) -> None:
-    shown = view(folder / "report.html")
+def test_it_renders(view: Callable[..., Page], built: Path) -> None:
+    shown = view(built / "report.html")
 
     assert shown.title() == "What trained networks give away"
     assert shown.locator("table.board:visible").count() == 3
@@ -86,8 +86,8 @@ def test_it_renders(view: Callable[..., Page], folder: Path, page: str) -> None:
     assert all(natural == 8 and width % natural == 0 for natural, width in widths), "pixels are whole numbers of pixels"
 
 
-def test_tables_sort(view: Callable[..., Page], folder: Path, page: str) -> None:
-    shown = view(folder / "report.html")
+def test_tables_sort(view: Callable[..., Page], built: Path) -> None:
+    shown = view(built / "report.html")
     board = next(i for i in range(3) if shown.locator("table.board").nth(i).locator("tbody tr").count() == 4)
 
     assert column(shown, "time", board) == ["0.02 s", "1 s", "1.5 min", "–"]
@@ -101,8 +101,8 @@ def test_tables_sort(view: Callable[..., Page], folder: Path, page: str) -> None
     assert ranks[0] == "1"
 
 
-def test_sorting_one_table_leaves_the_others(view: Callable[..., Page], folder: Path, page: str) -> None:
-    shown = view(folder / "report.html")
+def test_sorting_one_table_leaves_the_others(view: Callable[..., Page], built: Path) -> None:
+    shown = view(built / "report.html")
     before = [values(shown, "attack", board) for board in range(3)]
     column(shown, "time", 1)
     column(shown, "time", 1)
@@ -110,8 +110,8 @@ def test_sorting_one_table_leaves_the_others(view: Callable[..., Page], folder: 
     assert [values(shown, "attack", board) for board in (0, 2)] == [before[0], before[2]]
 
 
-def test_a_command_is_copied(view: Callable[..., Page], folder: Path, page: str) -> None:
-    shown = view(folder / "report.html", permissions=["clipboard-read", "clipboard-write"])
+def test_a_command_is_copied(view: Callable[..., Page], built: Path) -> None:
+    shown = view(built / "report.html", permissions=["clipboard-read", "clipboard-write"])
     shown.locator("details.commands summary").first.click()
     shown.locator("button.copy").first.click()
     shown.locator("button.copy", has_text="copied").wait_for()
@@ -129,25 +129,23 @@ def test_names_run_no_script(view: Callable[..., Page], results: Path, scored: C
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_legible_by_day_and_by_night(view: Callable[..., Page], folder: Path, page: str, scheme: str) -> None:
-    shown = view(folder / "report.html", color_scheme=scheme)
-    luminance = """element => {
-        const style = getComputedStyle(element);
-        const colour = element instanceof SVGElement ? style.fill : style.color;
-        return colour.match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 765;
+def test_it_is_legible_by_day_and_by_night(view: Callable[..., Page], built: Path, scheme: str) -> None:
+    shown = view(built / "report.html", color_scheme=scheme)
+    luminance = r"""(element, property) => {
+        const parts = getComputedStyle(element)[property].match(/\d+/g).slice(0, 3);
+        return parts.reduce((sum, part) => sum + Number(part), 0) / 765;
     }"""
-    background = shown.locator("body").evaluate(
-        "element => getComputedStyle(element).backgroundColor.match(/\\\\d+/g).reduce((a, b) => a + Number(b), 0) / 765"
-    )
-    inks = [shown.locator(name).first.evaluate(luminance) for name in ("h1", "td.number", "figure svg text", ".note")]
+    background = shown.locator("body").evaluate(luminance, "backgroundColor")
+    inks = [shown.locator(name).first.evaluate(luminance, "color") for name in ("h1", "td.number", ".note")]
+    inks.append(shown.locator("figure svg text").first.evaluate(luminance, "fill"))
 
     assert (background > 0.5) == (scheme == "light")
     assert all(abs(ink - background) > 0.4 for ink in inks)
 
 
 @pytest.mark.parametrize("width", [360, 800, 1440])
-def test_it_fits_any_screen(view: Callable[..., Page], folder: Path, page: str, width: int) -> None:
-    shown = view(folder / "report.html", viewport={"width": width, "height": 800})
+def test_it_fits_any_screen(view: Callable[..., Page], built: Path, width: int) -> None:
+    shown = view(built / "report.html", viewport={"width": width, "height": 800})
     assert shown.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -159,5 +157,5 @@ def test_headings_stay_in_sight(view: Callable[..., Page], results: Path, scored
     assert shown.locator("table.board thead th").first.bounding_box()["y"] == pytest.approx(0, abs=1)  # type: ignore[index]
 
 
-def test_it_prints(view: Callable[..., Page], folder: Path, page: str, tmp_path: Path) -> None:
-    assert view(folder / "report.html").pdf(path=tmp_path / "page.pdf").startswith(b"%PDF")
+def test_it_prints(view: Callable[..., Page], built: Path, tmp_path: Path) -> None:
+    assert view(built / "report.html").pdf(path=tmp_path / "page.pdf").startswith(b"%PDF")
