@@ -1,4 +1,4 @@
-"""The verbs: run, score, list, show, compare, report. torch is imported by the verbs that compute, not by this module."""
+"""The verbs of the command line. torch is imported by those that compute, not by this module."""
 
 from __future__ import annotations
 

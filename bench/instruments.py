@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
 from bench.evaluation import Instruments
 from bench.judges import Judge, JudgeUnavailableError, obtain_judge
 from bench.scoring.perceptual import Perceptual, PerceptualUnavailableError, load_perceptual
+from bench.ui import Reporter
 from victims.cache import cache_dir
 from victims.errors import UserError
-
-if TYPE_CHECKING:
-    from bench.workshop import Reporter
 
 
 def obtain_instruments(dataset: str, data_dir: Path | None, device: torch.device, reporter: Reporter) -> Instruments:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 LINE_SECONDS = 15.0
+
+
+class Reporter(Protocol):
+    """Who tells the user how things go: the terminal here, nothing at all in a library."""
+
+    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None:
+        """Show where a task is."""
+
+    def notice(self, text: str) -> None:
+        """Say something in one line."""
 
 
 class TerminalReporter:

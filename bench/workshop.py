@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from bench.plan import Run
 from bench.provenance import peak_memory
+from bench.ui import Reporter
 
 if TYPE_CHECKING:
     import torch
@@ -17,16 +18,6 @@ if TYPE_CHECKING:
     from bench.evaluation import Instruments
     from victims.base import Victim
     from victims.spec import VictimSpec
-
-
-class Reporter(Protocol):
-    """Who tells the user how things go; bench/ui.py on a terminal, nothing at all in a library."""
-
-    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None:
-        """Show where a task is."""
-
-    def notice(self, text: str) -> None:
-        """Say something in one line."""
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ class Recipe:
 
 
 RECIPES: dict[Network, Recipe] = {
-    "lenet": Recipe(15, (300, 4000), 128, 0.05, rotation=10, scale=0.1, shift=0.07, flip=False),
-    "resnet": Recipe(30, (300, 4000), 64, 0.1, rotation=10, scale=0.15, shift=0.1, flip=True),
+    "lenet": Recipe(15, (150, 4000), 128, 0.05, rotation=10, scale=0.1, shift=0.07, flip=False),
+    "resnet": Recipe(30, (150, 4000), 64, 0.1, rotation=10, scale=0.15, shift=0.1, flip=True),
 }
 
 
@@ -98,7 +98,7 @@ def train(
         if (now := time.monotonic()) - reported > REPORT_SECONDS or step == steps:
             reported = now
             accuracy = (logits.argmax(1) == targets).float().mean()
-            report(step, steps, {"loss": float(loss), "accuracy": float(accuracy)})
+            report(step, steps, {"loss": loss.item(), "accuracy": accuracy.item()})
     model.eval()
     return steps
 

@@ -23,12 +23,46 @@ VICTIMS = (
 """
 
 
+SLOW = """
+import os
+import time
+from pathlib import Path
+
+import torch
+
+from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
+
+
+class Slow(Attack):
+    name = "slow"
+    summary = "hangs on the victim's twin, and counts its calls"
+    needs = frozenset({Knowledge.ARCHITECTURE})
+    Params = AttackParams
+
+    def reconstruct(self, view, ctx):
+        with Path(os.environ["CALLS"]).open("a") as calls:
+            calls.write("called\\n")
+        if Path(os.environ["CALLS"]).read_text().count("called") == 2:
+            time.sleep(600)
+        return Reconstruction(candidates=torch.rand(4, *view.architecture.input_shape, generator=ctx.generator))
+"""
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """A cache of its own, one thread, and no download."""
+    return os.environ | {
+        "BENCH_CACHE_DIR": str(folder / "cache"),
+        "BENCH_LPIPS_WEIGHTS": str(folder / "absent"),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
 def test_kill_in_the_middle_of_a_plan(tmp_path: Path) -> None:
     plugins, results = tmp_path / "plugins", tmp_path / "results"
     plugins.mkdir()
     plugin = plugins / "small.py"
     plugin.write_text(PLUGIN.replace("LONG", "100_000_000"))
-    environment = os.environ | {"BENCH_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    environment = environment_of(tmp_path)
     command = [sys.executable, "-m", "bench", "run", "-a", "first-layer", "-v", "faces-quick-4", "-v", "faces-long-4"]
     command += ["--results-dir", str(results), "--plugin-dir", str(plugins)]
     running = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
@@ -48,3 +82,32 @@ def test_kill_in_the_middle_of_a_plan(tmp_path: Path) -> None:
     assert "stored" in again.stdout  # the finished run was not run again
     assert set(pd.read_csv(results / "runs.csv")["victim"]) == {"faces-quick-4", "faces-long-4"}
     assert not list((results / "runs").glob(".*"))
+
+
+def test_kill_while_a_run_is_scored_loses_no_attack(tmp_path: Path) -> None:
+    plugins, results, calls = tmp_path / "plugins", tmp_path / "results", tmp_path / "calls"
+    plugins.mkdir()
+    (plugins / "small.py").write_text(PLUGIN.replace("LONG", "50"))
+    (plugins / "slow.py").write_text(SLOW)
+    environment = environment_of(tmp_path) | {"CALLS": str(calls)}
+    command = [sys.executable, "-m", "bench", "run", "-a", "slow", "-v", "faces-quick-4"]
+    command += ["--results-dir", str(results), "--plugin-dir", str(plugins)]
+    running = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (calls.exists() and calls.read_text().count("called") == 2):  # until the attack on the untrained twin
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    running.kill()
+    running.wait()
+    assert pd.read_csv(results / "runs.csv").empty  # nothing is scored yet
+
+    again = subprocess.run(
+        [*command, "--controls", "quick"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    assert calls.read_text().count("called") == 2
+    (row,) = pd.read_csv(results / "runs.csv").to_dict("records")
+    assert row["status"] == "ok"
+    assert row["n_candidates"] == 4
+    assert "unavailable" in row["lpips_status"]
+    assert row["kl_mean"] >= 0

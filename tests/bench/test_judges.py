@@ -1,0 +1,331 @@
+"""Judges: what they learn, the divergence that they measure, and the cache that keeps them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bench.judges import Judge, JudgeCard, JudgeUnavailableError, obtain_judge
+from bench.judges.cache import judge_folder
+from bench.judges.examples import examples
+from bench.judges.networks import build, network_for
+from bench.judges.training import RECIPES, augment, train
+from victims import datasets
+from victims.datasets import RawDataset
+from victims.errors import UserError
+from victims.files import sha256_file
+
+CPU = torch.device("cpu")
+SHAPE = (1, 8, 8)
+DATA = os.environ.get("BENCH_DATA_DIR")
+"""Read before the tests' own fixture hides it."""
+
+Obtain = Callable[[str], tuple[Judge, int, list[str]]]
+
+
+def ask(dataset: str, data_dir: Path | None = None) -> tuple[Judge, int, list[str]]:
+    """Return the judge of a dataset, and how many progress reports and which notices it caused."""
+    reports: list[tuple[int, int, dict[str, float]]] = []
+    notices: list[str] = []
+    judge = obtain_judge(dataset, data_dir, CPU, lambda *report: reports.append(report), notices.append)
+    if reports:
+        assert reports[-1][0] == reports[-1][1] == judge.card.steps
+        assert set(reports[-1][2]) == {"loss", "accuracy"}
+    return judge, len(reports), notices
+
+
+def two_colours(n: int = 60) -> dict[str, np.ndarray]:
+    """A dataset of reddish and bluish noise, labels 3 and 7, whose last test image is of a label never seen."""
+    rng = np.random.default_rng(0)
+
+    def part(size: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = np.where(np.arange(size) % 2, 7, 3)
+        images = rng.integers(0, 128, (size, 8, 8, 3), dtype=np.uint8)
+        images[..., 0] += np.where(labels == 3, 100, 0).astype(np.uint8)[:, None, None]
+        images[..., 2] += np.where(labels == 7, 100, 0).astype(np.uint8)[:, None, None]
+        return images, labels
+
+    (train_images, train_labels), (test_images, test_labels) = part(n), part(21)
+    test_labels[-1] = 9
+    return {
+        "train_images": train_images,
+        "train_labels": train_labels,
+        "test_images": test_images,
+        "test_labels": test_labels,
+    }
+
+
+def by_hand(logits: Callable[[Tensor], Tensor]) -> Judge:
+    """A judge of 1 x 8 x 8 images whose network is a given function."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.anchor = nn.Parameter(torch.zeros(()))
+
+        def forward(self, images: Tensor) -> Tensor:
+            return logits(images)
+
+    card = JudgeCard.model_construct(dataset="none", network="lenet", shape=SHAPE, accuracy=1.0)
+    return Judge(card, Model())
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Judge, Tensor]:
+    """A judge of digits trained for a moment only, and some digits: enough to measure with."""
+    images = torch.from_numpy(datasets.load("digits", None).train_images[:40])
+    judge = by_hand(build("lenet", 1, 10, torch.Generator().manual_seed(0)).eval())
+    return judge, images
+
+
+# What a judge learns.
+
+
+def test_a_judge_of_digits_knows_digits_it_has_not_seen() -> None:
+    judge, reports, notices = ask("digits")
+    assert reports > 0 and notices == []
+    card = judge.card
+    assert (card.network, card.shape, card.n_classes, card.held_out) == ("lenet", SHAPE, 10, True)
+    assert (card.n_train, card.n_test) == (1438, 359)
+    assert card.accuracy >= 0.95
+    assert judge.label == f"judge lenet on digits, accuracy {card.accuracy:.3f}"
+
+    known = examples(datasets.load("digits", None))
+    logits = judge.model(known.test_images).detach()
+    assert card.accuracy == pytest.approx(float((logits.argmax(1) == known.test_labels).double().mean()))
+    assert card.loss == pytest.approx(float(F.cross_entropy(logits, known.test_labels)), rel=1e-4)
+
+    scrambled = known.test_images.flatten(2)[..., torch.randperm(64, generator=torch.Generator().manual_seed(0))]
+    noisy = known.test_images + 0.05 * torch.randn(known.test_images.shape, generator=torch.Generator().manual_seed(0))
+    near, far = (judge.kl(images, known.test_images) for images in (noisy, scrambled.view_as(noisy)))
+    assert near.mean() < 0.1 < 1 < far.mean()
+
+
+def test_colour_images_and_labels_of_any_number(tmp_path: Path) -> None:
+    np.savez(tmp_path / "colours.npz", **two_colours())
+    judge, _, _ = ask("colours", tmp_path)
+    card = judge.card
+    assert (card.network, card.shape, card.n_classes, card.held_out) == ("resnet", (3, 8, 8), 2, False)
+    assert (card.n_train, card.n_test, card.accuracy) == (60, 20, 1.0)
+
+
+def test_the_held_out_fifth_is_of_every_class_and_not_learnt() -> None:
+    raw = datasets.load("faces", None)
+    known = examples(raw)
+    assert known.held_out and known.test_labels.bincount().tolist() == [20, 20]
+    assert known.labels.bincount().tolist() == [80, 80]
+    together = torch.cat([known.images, known.test_images]).flatten(1).numpy()
+    everything = raw.train_images.reshape(200, -1)
+    assert np.array_equal(np.unique(together, axis=0), np.unique(everything, axis=0))
+
+
+def test_labels_become_classes_and_unknown_ones_are_left_out() -> None:
+    raw = datasets.raw.validate("colours", two_colours(), "here")
+    known = examples(raw)
+    assert known.labels[:4].tolist() == [0, 1, 0, 1]
+    assert len(known.images) == 60 and known.test_labels.tolist() == [0, 1] * 10
+
+
+@pytest.mark.parametrize(
+    ("n", "n_classes", "side", "reason"),
+    [
+        (0, 1, 8, "0 training images"),
+        (50, 1, 8, "of 1 classes"),
+        (40, 5, 8, "40 training images of 5 classes"),
+        (100, 2, 7, "7 x 7 pixels"),
+        (100, 2, 65, "65 x 65 pixels"),
+    ],
+)
+def test_a_dataset_that_teaches_nothing_has_no_judge(n: int, n_classes: int, side: int, reason: str) -> None:
+    images, labels = np.zeros((n, 1, side, side), np.float32), np.arange(n) % n_classes
+    raw = RawDataset("little", images, labels, images[:3], labels[:3])
+    with pytest.raises(JudgeUnavailableError, match=reason) as raised:
+        examples(raw)
+    assert "little" in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 8, 8), (1, 25, 25), (1, 28, 20), (1, 64, 64), (3, 8, 8), (3, 32, 32), (3, 64, 50)]
+)
+def test_networks_take_every_size(shape: tuple[int, int, int]) -> None:
+    model = build(network_for(shape[0]), shape[0], 100, torch.Generator()).eval()
+    assert model(torch.rand(2, *shape)).shape == (2, 100)
+
+
+def test_one_seed_gives_one_set_of_weights_whatever_the_global_generator() -> None:
+    known = examples(datasets.raw.validate("colours", two_colours(), "here"))
+    states = []
+    for seed, disturbance in ((0, 1), (0, 2), (1, 2)):
+        torch.manual_seed(disturbance)
+        generator = torch.Generator().manual_seed(seed)
+        model = build("resnet", 3, 2, generator)
+        train(model, known.images, known.labels, RECIPES["resnet"], generator, lambda *_: None)
+        states.append(model.state_dict())
+    first, again, other = states
+    assert all(torch.equal(value, again[name]) for name, value in first.items())
+    assert not torch.equal(first["1.weight"], other["1.weight"])
+
+
+def test_augmentation_moves_images_a_little_and_each_by_its_own_draw() -> None:
+    generator = torch.Generator().manual_seed(0)
+    image = torch.zeros(1, 1, 28, 28)
+    image[..., 12:16, 12:16] = 1  # stays inside, whatever is done
+    moved = augment(image.expand(64, -1, -1, -1), RECIPES["lenet"], generator)
+    assert moved.min() >= 0 and moved.max() <= 1 + 1e-6
+    assert moved.sum((1, 2, 3)) == pytest.approx(torch.full((64,), 16.0), rel=0.35)
+    places = torch.arange(28.0)
+    centres = (moved.sum((1, 2)) * places).sum(1) / moved.sum((1, 2, 3))
+    assert (centres - 13.5).abs().max() < 0.07 * 28 * 1.2 + 0.5
+    assert centres.std() > 0.5
+
+
+def test_flips_mirror_half_of_the_images_where_the_recipe_says_so() -> None:
+    half = torch.zeros(400, 3, 16, 16)
+    half[..., :8] = 1
+    bright_left = [
+        augment(half, RECIPES[name], torch.Generator().manual_seed(0))[..., :8].mean((1, 2, 3)) > 0.5
+        for name in ("lenet", "resnet")
+    ]
+    assert bright_left[0].all()
+    assert 150 < int(bright_left[1].sum()) < 250
+
+
+# The divergence.
+
+
+def test_kl_is_torchs(digits: tuple[Judge, Tensor]) -> None:
+    judge, images = digits
+    references = images.flip(0)
+    with torch.no_grad():
+        log_image, log_reference = (judge.model(x).double().log_softmax(1) for x in (images, references))
+    expected = F.kl_div(log_image, log_reference, reduction="none", log_target=True).sum(1)
+    value = judge.kl(images, references)
+    assert value.dtype == torch.float32 and value.shape == (40,)
+    torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_kl_of_an_image_from_itself_is_zero(digits: tuple[Judge, Tensor]) -> None:
+    judge, images = digits
+    assert torch.equal(judge.kl(images, images), torch.zeros(40))
+
+
+def test_the_reference_comes_first() -> None:
+    def logits(images: Tensor) -> Tensor:
+        """The brightness of an image is the probability of its second class."""
+        second = images.mean((1, 2, 3))
+        return torch.stack([1 - second, second], 1).log()
+
+    reference, image = torch.full((1, *SHAPE), 0.5), torch.full((1, *SHAPE), 0.9)
+    forward = 0.5 * np.log(0.5 / 0.9) + 0.5 * np.log(0.5 / 0.1)
+    backward = 0.9 * np.log(0.9 / 0.5) + 0.1 * np.log(0.1 / 0.5)
+    judge = by_hand(logits)
+    assert float(judge.kl(images=image, references=reference)) == pytest.approx(forward, rel=1e-5)
+    assert float(judge.kl(images=reference, references=image)) == pytest.approx(backward, rel=1e-5)
+
+
+def test_kl_stays_finite_where_probabilities_underflow() -> None:
+    judge = by_hand(lambda images: images.flatten(1)[:, :2] * 1e4)
+    image, reference = torch.zeros(1, *SHAPE), torch.zeros(1, *SHAPE)
+    image[..., 0, 0], reference[..., 0, 1] = 1, 1
+    assert float(judge.kl(image, reference)) == pytest.approx(1e4, rel=1e-6)
+
+
+def test_spoilt_images_spoil_only_themselves(digits: tuple[Judge, Tensor]) -> None:
+    judge, images = digits
+    spoilt, references = images.clone(), images.flip(0).clone()
+    spoilt[1, 0, 3, 3], spoilt[2] = torch.nan, torch.inf
+    references[4, 0, 0, 0] = torch.nan
+    value = judge.kl(spoilt, references)
+    assert value.isnan().nonzero().flatten().tolist() == [1, 2, 4]
+    others = ~value.isnan()
+    torch.testing.assert_close(value[others], judge.kl(images, images.flip(0))[others])
+    assert judge.kl(torch.zeros(3, *SHAPE), torch.ones(3, *SHAPE)).isfinite().all()
+
+
+def test_kl_of_many_images_is_that_of_each(digits: tuple[Judge, Tensor]) -> None:
+    judge, images = digits
+    many, references = images.repeat(30, 1, 1, 1), images.roll(1, 0).repeat(30, 1, 1, 1)
+    torch.testing.assert_close(judge.kl(many, references), judge.kl(images, images.roll(1, 0)).repeat(30))
+    assert judge.kl(images[:0], images[:0]).shape == (0,)
+
+
+def test_kl_refuses_images_of_another_shape(digits: tuple[Judge, Tensor]) -> None:
+    judge, images = digits
+    for wrong, reference in ((images[:3], images), (images[..., 1:], images[..., 1:]), (images[0], images[0])):
+        with pytest.raises(ValueError, match="1, 8, 8"):
+            judge.kl(wrong, reference)
+
+
+# The cache.
+
+
+@pytest.fixture
+def colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Obtain:
+    """Return `ask` for a dataset of its own, with a cache of its own."""
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(tmp_path / "cache"))
+    np.savez(tmp_path / "colours.npz", **two_colours())
+    return lambda name: ask(name, tmp_path)
+
+
+def folder(tmp_path: Path) -> Path:
+    return judge_folder(datasets.fingerprint("colours", tmp_path))
+
+
+def test_trained_once(colours: Obtain, tmp_path: Path) -> None:
+    first, reports, _ = colours("colours")
+    assert reports > 0
+    again, reports, notices = colours("colours")
+    assert reports == 0 and notices == []
+    assert again.card == first.card
+    assert first.card.weights_sha256 == sha256_file(folder(tmp_path) / "weights.safetensors")
+    images = torch.rand(8, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(first.kl(images, images.flip(0)), again.kl(images, images.flip(0)))
+    assert {path.name for path in folder(tmp_path).iterdir()} <= {"card.json", "weights.safetensors", "lock"}
+
+
+@pytest.mark.parametrize("damage", ["altered weights", "missing weights", "broken card"])
+def test_damaged_files_are_found_named_and_replaced(colours: Obtain, tmp_path: Path, damage: str) -> None:
+    first, _, _ = colours("colours")
+    weights, card = folder(tmp_path) / "weights.safetensors", folder(tmp_path) / "card.json"
+    if damage == "altered weights":
+        content = bytearray(weights.read_bytes())
+        content[-1] ^= 1
+        weights.write_bytes(content)
+    elif damage == "missing weights":
+        weights.unlink()
+    else:
+        card.write_text("{")
+    again, reports, notices = colours("colours")
+    assert reports > 0
+    assert len(notices) == 1 and "colours" in notices[0] and str(folder(tmp_path)) in notices[0]
+    assert again.card.weights_sha256 == first.card.weights_sha256 == sha256_file(weights)
+
+
+def test_other_data_have_another_judge(colours: Obtain, tmp_path: Path) -> None:
+    colours("colours")
+    before = folder(tmp_path)
+    np.savez(tmp_path / "colours.npz", **two_colours(80))
+    assert folder(tmp_path) != before
+    judge, reports, notices = colours("colours")
+    assert judge.card.n_train == 80 and reports > 0 and notices == []
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="BENCH_CACHE_DIR"):
+        ask("digits")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (DATA and (Path(DATA) / "mnist.npz").exists()), reason="BENCH_DATA_DIR holds no mnist.npz")
+def test_a_judge_of_mnist_errs_on_fewer_than_one_digit_in_a_hundred() -> None:
+    judge, _, _ = ask("mnist", Path(str(DATA)))
+    assert judge.card.accuracy >= 0.99
