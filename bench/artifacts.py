@@ -17,6 +17,7 @@ from bench.picture import grid
 from bench.scoring.matching import nearest_neighbours
 from victims.base import Victim
 from victims.errors import UserError
+from victims.files import atomic
 
 PICTURED = "n_good_haim_min"
 """The count whose protocol the picture shows: one candidate an image, as in the figures of Haim et al. 2022."""
@@ -33,7 +34,7 @@ def write_reconstruction(folder: Path, reconstruction: Reconstruction) -> None:
         "confidence": reconstruction.confidence,
     }
     present = {name: value.detach().cpu().contiguous() for name, value in tensors.items() if value is not None}
-    save_file(present, folder / "reconstruction.safetensors", {"resolved": json.dumps(reconstruction.resolved)})
+    _tensors(present, folder / "reconstruction.safetensors", {"resolved": json.dumps(reconstruction.resolved)})
 
 
 def read_reconstruction(folder: Path) -> Reconstruction:
@@ -65,7 +66,7 @@ def write_scores(folder: Path, victim: Victim, reference: Reference, evaluation:
     if (curve := evaluation.confidence) is not None:
         columns = {name: getattr(curve, name).numpy() for name in ("confidence", "hit", "precision", "recall")}
         _csv(pd.DataFrame(columns), folder / "confidence.csv")
-    save_file(_examples(reference, evaluation), folder / "examples.safetensors")
+    _tensors(_examples(reference, evaluation), folder / "examples.safetensors")
     shown = evaluation.by_column[PICTURED]
     grid(
         folder / "grid.png",
@@ -115,3 +116,8 @@ def _examples(reference: Reference, evaluation: Evaluation) -> dict[str, Tensor]
 
 def _csv(table: pd.DataFrame, path: Path) -> None:
     table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+
+
+def _tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    with atomic(path) as temporary:  # safetensors writes files that are their owner's alone
+        save_file(tensors, temporary, metadata)

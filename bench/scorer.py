@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.records import RunRecord, Status
+from bench.records import NULLS, SCHEMA_VERSION, RunRecord, Status
 from bench.store import Store, write_record
 from bench.workshop import Workshop
 
@@ -71,9 +71,10 @@ class Scorer:
         flags += [f"{FAILED}{name}: {reason.replace(';', ',')}" for name, reason in failed.items()]
         scored = record.model_copy(
             update={
-                **dict.fromkeys(self.controls.wanted),
+                **dict.fromkeys(NULLS),
                 **evaluation.columns(),
                 **nulls.columns(evaluation.row.n_good),
+                "schema_version": SCHEMA_VERSION,
                 "protocol": chosen.name,
                 "metric_suite": METRIC_SUITE,
                 "flags": ";".join(flags),

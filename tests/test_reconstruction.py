@@ -9,9 +9,13 @@ import pytest
 import torch
 
 from bench import registry
+from bench.controls import NullControls
 from bench.plan import Run
+from bench.records import RunRecord
 from bench.runner import Runner
+from bench.scorer import Scorer
 from bench.store import Store
+from bench.workshop import Workshop
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
 DATA = Path(os.environ.get("BENCH_DATA_DIR") or "../shared/data")
@@ -28,14 +32,17 @@ class Silent:
     def notice(self, text: str) -> None: ...
 
 
-def attack(victim: VictimSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: object):  # type: ignore[no-untyped-def]
+def attack(
+    victim: VictimSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, twins: bool = False, **settings: object
+) -> RunRecord:
     monkeypatch.setenv("BENCH_CACHE_DIR", str(tmp_path / "cache"))
     attacks = registry.attacks().items
     control = next(kind for kind in attacks.values() if kind.control)
     kkt = attacks["kkt"]
     store = Store(tmp_path / "results")
     store.require_writable()
-    runner = Runner(store, control, DATA, torch.device("cpu"), Silent())
+    workshop = Workshop(DATA, torch.device("cpu"), Silent())
+    runner = Runner(store, workshop, Scorer(store, workshop, NullControls(workshop, control, twins=twins)))
     plan = [Run(kkt, kkt.Params(**settings), "", "user", victim, 0)]
     (outcome,) = runner.execute(plan)
     return outcome.record
@@ -51,7 +58,7 @@ def test_kkt_reconstructs_cifar_images_that_chance_does_not(tmp_path: Path, monk
         architecture=MLPSpec(hidden=(400, 100)),
         training=NormalizedDescent(steps=1500),
     )
-    record = attack(victim, tmp_path, monkeypatch, restarts=2)
+    record = attack(victim, tmp_path, monkeypatch, twins=True, restarts=2)
     assert record.status == "ok", record.reason
     assert record.n_good_unique is not None
     assert record.null_n_good_unique is not None
@@ -59,6 +66,15 @@ def test_kkt_reconstructs_cifar_images_that_chance_does_not(tmp_path: Path, monk
     assert record.n_good_unique >= 2 * record.null_n_good_unique
     assert record.beats_oracle is not None
     assert record.beats_oracle > 0.3
+    assert record.false_positive_rate is not None
+    assert record.false_positive_rate < 0.05
+    assert record.null_untrained is not None
+    assert record.null_disjoint is not None
+    assert record.gain_over_null is not None
+    assert record.gain_over_null >= 5
+    assert record.confidence_ap is not None
+    assert record.hit_rate is not None
+    assert record.confidence_ap > record.hit_rate
 
 
 @needs_cifar

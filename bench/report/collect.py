@@ -17,7 +17,7 @@ from bench.records import CELL, Status
 from bench.report import files
 from bench.report.columns import number
 from bench.report.files import RunFiles
-from bench.report.reproduce import assignments, command, settings
+from bench.report.reproduce import command, settings, summary
 from victims.errors import UserError
 
 Row = dict[Hashable, Any]
@@ -31,7 +31,7 @@ class Entry:
     Attributes:
         row: its row of the leaderboard.
         name: the attack and its variant.
-        settings: parameters that differ from the variant's, "" if none does.
+        settings: parameters that differ from the variant's, in short; "" if none does.
         command: runs it again.
         flags: reasons to read it with care.
         run: the run that stands for it: that of median `n_good` among those that ended well, None if none did.
@@ -142,8 +142,8 @@ def _entry(root: Path, row: Row, runs: pd.DataFrame, problems: list[str]) -> Ent
     return Entry(
         row=row,
         name=_name(row),
-        settings=assignments(changed),
-        command=command(row["attack"], row["variant"], row["victim"], runs["seed"].astype(int), changed),
+        settings=summary(row, changed),
+        command=command(row, runs["seed"].astype(int), changed),
         flags=tuple(sorted({flag for flags in runs["flags"] for flag in flags.split(";") if flag})),
         run=run,
         files=found,

@@ -106,14 +106,22 @@ SHOWN: tuple[Column, ...] = (
 )
 """What boards show, of all that leaderboard.csv holds."""
 
-LEGEND = (
-    "good: training images that are reconstructed well enough under the board's protocol, averaged over seeds, with "
-    "the 95% interval in square brackets and the most that a null control gets in round ones; gain: good less null; "
-    "unique: a candidate may serve one image only; assigned: one to one, nothing rescaled; at 1% FP: images above the "
-    "SSIM that 1% of held-out images pass; conf. AP: average precision of the attack's own confidence, in brackets "
-    "what a random order would get; ↑ higher is better, ↓ lower is better. Attacks share a rank where they cannot be "
-    "told apart; with one seed, interval and rank speak of that run alone."
-)
+LEGEND = {
+    "rank": "attacks share one where they cannot be told apart; with one seed it speaks of that run alone",
+    "good": (
+        "training images that are reconstructed well enough under the board's protocol, averaged over seeds; in square "
+        "brackets the 95% interval, in round ones the most that a null control gets"
+    ),
+    "gain": "good less the null control's",
+    "unique": "good when a candidate may serve one training image only",
+    "assigned": "unique, and nothing is rescaled",
+    "at 1% FP": "training images above the SSIM that 1% of held-out images pass",
+    "SSIM top 10": "mean of the ten best",
+    "LPIPS, KL": "means over all training images",
+    "conf. AP": "average precision of the attack's own confidence; in brackets what a random order would get",
+    "time": "wall time of the attack, training excluded",
+}
+"""What the headings mean; the page shows it once, above all boards."""
 
 
 def glossary() -> dict[str, str]:

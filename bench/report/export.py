@@ -15,7 +15,7 @@ from bench.report.columns import ARROWS, LEGEND, MISSING, SHOWN
 
 def markdown(report: Report) -> str:
     """Return a table a board, numbers with intervals and null controls as on the page."""
-    parts = ["# What trained networks give away", LEGEND]
+    parts = ["# What trained networks give away", "\n".join(f"- **{name}**: {text}" for name, text in LEGEND.items())]
     for board in report.boards:
         table = _table(report, board).map(_markdown_text)
         parts += [f"## {_markdown_text(_title(report, board))}", table.to_markdown(index=False, disable_numparse=True)]
@@ -24,7 +24,9 @@ def markdown(report: Report) -> str:
 
 def latex(report: Report) -> str:
     """Return a table environment a board, for a paper that loads booktabs and graphicx."""
-    parts = [f"% {LEGEND}\n% Needs \\usepackage{{booktabs,graphicx}}."]
+    parts = [
+        "\n".join(["% Needs \\usepackage{booktabs,graphicx}.", *(f"% {name}: {text}" for name, text in LEGEND.items())])
+    ]
     for board in report.boards:
         table = _table(report, board).map(_latex_text)
         table.columns = [_latex_text(name) for name in table.columns]

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from numpy.typing import NDArray
 
 from bench.report.columns import duration
-from bench.report.labels import Box, heights
+from bench.report.labels import Box, place
 
 INK, MUTED, LINE, ACCENT = "#010101", "#020202", "#030303", "#040404"
 _THEME = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", ACCENT: "var(--accent)"}
@@ -46,6 +46,9 @@ _PANEL = (3.3, 2.2)
 _DOTS_DPI = 200
 THRESHOLDS = np.linspace(0, 1, 101)
 """The values of SSIM at which shares are drawn."""
+_WIDTH = 7.2
+_TICKS = (1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000)
+"""Of the figure of quality against time: its width in inches; seconds that are written below it."""
 _DOT, _LETTER, _LEADING, _LONGEST = 0.045, 0.058, 0.14, 40
 """Of names in a figure: half a point's size, a letter's width and a line's height, in inches; letters at most."""
 
@@ -77,7 +80,7 @@ def quality_against_time(cells: Sequence[Timed], n: int) -> str:
         return ""
     with mpl.rc_context(_STYLE):
         height = 2.5 if len(cells) < 10 else 3.5
-        figure = Figure(figsize=(7.2, height))
+        figure = Figure(figsize=(_WIDTH, height))
         axes = figure.add_axes((0.07, 0.42 / height, 0.79, 1 - 0.55 / height))
         axes.set_xscale("log")
         for cell in cells:
@@ -85,10 +88,12 @@ def quality_against_time(cells: Sequence[Timed], n: int) -> str:
             axes.plot([cell.seconds] * 2, [cell.low, cell.high], color=colour, linewidth=1.4, alpha=0.55)
             axes.plot(cell.seconds, cell.good, "o", color=colour, markersize=4.5)
             axes.plot(cell.seconds, cell.null, "_", color=MUTED, markersize=8)
-        top = max(max(cell.high, cell.good) for cell in cells)
+        top = np.nanmax([(cell.high, cell.good, cell.null) for cell in cells])
         axes.set_ylim(0, min(n, max(top * 1.12, 1)) if top < n else n * 1.02)
         shortest, longest = min(cell.seconds for cell in cells), max(cell.seconds for cell in cells)
         axes.set_xlim(shortest / 1.6, longest * 1.6)
+        ticks = [tick for tick in _TICKS if shortest / 1.6 <= tick <= longest * 1.6]
+        axes.set_xticks(ticks if len(ticks) > 1 else sorted({shortest, longest}))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration(seconds)))
         axes.minorticks_off()
         axes.set_xlabel("wall time of the attack")
@@ -201,16 +206,17 @@ def _name(axes: Axes, cells: Sequence[Timed]) -> None:
         low, high = (_inches(axes, cell.seconds, end)[1] for end in (cell.low, cell.high))
         bars.append(Box(x - _DOT, min(low, y - _DOT), x + _DOT, max(high, y + _DOT)))
     names = [cell.label if len(cell.label) <= _LONGEST else f"{cell.label[: _LONGEST - 1]}…" for cell in ordered]
-    starts = [(x + 2.5 * _DOT, y) for x, y in points]
-    room = axes.get_window_extent().transformed(axes.figure.dpi_scale_trans.inverted())
-    inside = Box(room.x0, room.y0, room.x1, room.y1)
-    found = heights(starts, [_LETTER * len(name) for name in names], _LEADING, inside, bars)
-    for cell, name, (x, y), (left, _), height in zip(ordered, names, points, starts, found, strict=True):
-        colour, moved = MUTED if cell.control else INK, abs(height - y) > _LEADING / 2
-        inches = axes.figure.dpi_scale_trans
-        axes.text(left, height, name, transform=inches, color=colour, va="center_baseline", parse_math=False)
-        if moved:
-            axes.plot([x, left], [y, height], color=LINE, linewidth=0.7, transform=inches, zorder=0)
+    inside = axes.bbox.transformed(axes.figure.dpi_scale_trans.inverted())
+    room = Box(inside.x0, inside.y0, _WIDTH, inside.y1)
+    boxes = place(points, [_LETTER * len(name) for name in names], _LEADING, 2.5 * _DOT, room, bars)
+    inches = axes.figure.dpi_scale_trans
+    for cell, name, (x, y), box in zip(ordered, names, points, boxes, strict=True):
+        height, on_the_left = (box.bottom + box.top) / 2, box.right < x
+        edge = box.right if on_the_left else box.left
+        colour, side = MUTED if cell.control else INK, "right" if on_the_left else "left"
+        axes.text(edge, height, name, transform=inches, color=colour, va="center_baseline", ha=side, parse_math=False)
+        if abs(height - y) > _LEADING / 2:
+            axes.plot([x, edge], [y, height], color=LINE, linewidth=0.7, transform=inches, zorder=0)
 
 
 def _inches(axes: Axes, x: float, y: float) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bench.ranking import Board
-from bench.records import Status
+from bench.records import NULLS, Status
 from bench.report import figures
 from bench.report.collect import Entry, Report, Row, cell_of, gain_share
 from bench.report.columns import ARROWS, LEGEND, MISSING, SHOWN, glossary, number
@@ -98,6 +99,7 @@ def render(report: Report) -> str:
         legend=LEGEND,
         glossary=glossary(),
         missing=MISSING,
+        nulls=NULLS,
         open=OPEN,
         style=Markup(style),
         script=Markup(script),
@@ -116,7 +118,7 @@ def _heat_maps(report: Report) -> list[HeatMap]:
         grouped.setdefault((entry.row["protocol"], entry.row["metric_suite"]), []).append(entry)
     maps = []
     for (protocol, suite), entries in sorted(grouped.items()):
-        victims = list(dict.fromkeys(str(entry.row["victim"]) for entry in entries))
+        victims = sorted({str(entry.row["victim"]) for entry in entries}, key=_natural)
         rows: dict[tuple[str, str], dict[str, Entry]] = {}
         for entry in entries:
             rows.setdefault((entry.label, entry.row["params_hash"]), {})[str(entry.row["victim"])] = entry
@@ -141,11 +143,16 @@ def _any(row: dict[str, Entry]) -> Entry:
     return next(iter(row.values()))
 
 
+def _natural(name: str) -> list[str | int]:
+    """Return what sorts names as people do: cifar-mlp-50 before cifar-mlp-100."""
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", name))]
+
+
 def _sections(report: Report) -> list[Section]:
     pictured = sum(entry.files.examples is not None for entry in report.entries.values())
     most = min(MOST_A_GROUP, max(1, MOST_PICTURES // (len(GROUPS) * max(pictured, 1))))
     sections = []
-    for place, victim in enumerate(dict.fromkeys(board.victim for board in report.boards), start=1):
+    for place, victim in enumerate(sorted({board.victim for board in report.boards}, key=_natural), start=1):
         entries = [entry for entry in report.entries.values() if entry.row["victim"] == victim]
         runs = [entry.run for entry in entries if entry.run is not None]
         sections.append(

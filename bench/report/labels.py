@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 _STEPS = sorted(range(-60, 61), key=abs)
-"""How many half lines a name may be moved, the least first."""
+"""How many half lines a name may be moved up, the least first."""
 
 
 @dataclass(frozen=True)
@@ -23,32 +24,43 @@ class Box:
         beside = self.right <= other.left or other.right <= self.left
         return not (beside or self.top <= other.bottom or other.top <= self.bottom)
 
+    def holds(self, other: Box) -> bool:
+        """Return whether the other is no larger in any direction."""
+        across = self.left <= other.left and other.right <= self.right
+        return across and self.bottom <= other.bottom and other.top <= self.top
 
-def heights(
-    starts: Sequence[tuple[float, float]], widths: Sequence[float], line: float, room: Box, taken: Sequence[Box]
-) -> list[float]:
-    """Return how high the middle of each name stands.
+
+def place(
+    points: Sequence[tuple[float, float]],
+    widths: Sequence[float],
+    line: float,
+    gap: float,
+    room: Box,
+    taken: Sequence[Box],
+) -> list[Box]:
+    """Return where the name of each point stands.
 
     Args:
-        starts: where each name would start: its left end, the middle of its height.
+        points: (x, y).
         widths: of the names, in the same unit.
         line: height of a name.
-        room: names stay within its bottom and top.
-        taken: what names must not cover.
+        gap: between a point and its name.
+        room: where names may stand.
+        taken: what they must not cover.
 
     Returns:
-        The nearest free height of each name, the first names choosing first; that of its start if none is free.
+        The nearest free place to the right or the left of each point, the first names choosing first; right beside the
+        point if none is free.
     """
     occupied, found = list(taken), []
-    for (left, middle), width in zip(starts, widths, strict=True):
-        for step in _STEPS:
-            height = middle + step * line / 2
-            box = Box(left, height - line / 2, left + width, height + line / 2)
-            inside = room.bottom <= box.bottom and box.top <= room.top
-            if inside and not any(box.overlaps(other) for other in occupied):
-                break
-        else:
-            height = middle
-        occupied.append(Box(left, height - line / 2, left + width, height + line / 2))
-        found.append(height)
+    for (x, y), width in zip(points, widths, strict=True):
+        lefts = (x + gap, x - gap - width)
+        tried = (
+            Box(left, y + (step - 1) * line / 2, left + width, y + (step + 1) * line / 2)
+            for step, left in product(_STEPS, lefts)
+        )
+        free = (box for box in tried if room.holds(box) and not any(box.overlaps(other) for other in occupied))
+        box = next(free, Box(x + gap, y - line / 2, x + gap + width, y + line / 2))
+        occupied.append(box)
+        found.append(box)
     return found

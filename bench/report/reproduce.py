@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
 from attacks.base import Attack
 from bench import registry
+
+LONGEST = 44
+"""Letters of parameters that a table has room for."""
 
 
 def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
@@ -27,26 +30,48 @@ def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
         return {}
     if not isinstance(params, dict):
         return {}
-    kind = _attacks().get(attack)
-    if kind is None or (variant and variant not in kind.variants):
+    usual = _usual(attack, variant)
+    if usual is None:
         return params
-    usual = kind.Params(**kind.variants.get(variant, {})).model_dump(mode="json")
     return {key: value for key, value in params.items() if key not in usual or usual[key] != value}
 
 
-def assignments(changed: Mapping[str, Any]) -> str:
-    """Return parameters as one reads them: `restarts=12 steps=300`."""
-    return " ".join(f"{key}={_text(value)}" for key, value in changed.items())
+def summary(row: Mapping[Hashable, Any], changed: Mapping[str, Any]) -> str:
+    """Return what to write behind a row's attack: `restarts=12 steps=300`, or the parameters' hash if that is too long.
+
+    Args:
+        row: of a table.
+        changed: its `settings`. Of an attack that the registry does not know they are all parameters there are, of
+            which nothing is written unless somebody set one.
+    """
+    if not changed or (row["tuned_by"] != "user" and _usual(row["attack"], row["variant"]) is None):
+        return ""
+    text = " ".join(f"{key}={_text(value)}" for key, value in changed.items())
+    return text if len(text) <= LONGEST else f"parameters {row['params_hash']}"
 
 
-def command(attack: str, variant: str, victim: str, seeds: Iterable[int], changed: Mapping[str, Any]) -> str:
-    """Return the command that runs a row's runs again, quoted for a shell: names may come from anybody's CSV."""
-    words = ["python", "-m", "bench", "run", "-a", attack, "-v", victim, "--seeds", seed_list(seeds)]
-    if variant:
-        words += ["--variant", variant]
+def command(row: Mapping[Hashable, Any], seeds: Iterable[int], changed: Mapping[str, Any]) -> str:
+    """Return what runs a row's runs again, quoted for a shell: names may come from anybody's CSV.
+
+    Args:
+        row: of a table.
+        seeds: of its runs.
+        changed: its `settings`.
+
+    Returns:
+        One command, or two joined by `&&` where the row was scored under another protocol than the attack's own.
+    """
+    cell = ["-a", row["attack"], "-v", row["victim"]]
+    run = ["python", "-m", "bench", "run", *cell, "--seeds", seed_list(seeds)]
+    if row["variant"]:
+        run += ["--variant", row["variant"]]
     for key, value in changed.items():
-        words += ["--set", f"{key}={_text(value)}"]
-    return shlex.join(words)
+        run += ["--set", f"{key}={_text(value)}"]
+    kind = _attacks().get(row["attack"])
+    if kind is None or kind.protocol == row["protocol"]:
+        return shlex.join(run)
+    score = ["python", "-m", "bench", "score", *cell, "--protocol", row["protocol"]]
+    return f"{shlex.join(run)} && {shlex.join(score)}"
 
 
 def seed_list(seeds: Iterable[int]) -> str:
@@ -65,6 +90,14 @@ def _text(value: Any) -> str:
         except ValueError:
             return value
     return json.dumps(value)
+
+
+def _usual(attack: str, variant: str) -> dict[str, Any] | None:
+    """Return the parameters of an attack's variant, None if the registry does not know it."""
+    kind = _attacks().get(attack)
+    if kind is None or (variant and variant not in kind.variants):
+        return None
+    return kind.Params(**kind.variants.get(variant, {})).model_dump(mode="json")
 
 
 @cache

@@ -324,7 +324,7 @@ def compare_words_for_numbers(scene: Scene) -> Words:
     return scene.compare(scene.runs_csv("new", replace=(",0.123457,", ",splendid,")))
 
 
-@case("is no attack, no victim and no run")
+@case("is no attack, victim, metric or protocol, and no run")
 def show_unknown(scene: Scene) -> Words:
     return ["show", "xyzzy", "--results-dir", scene.root]
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import torch
-from conftest import Bench
 from safetensors.torch import load_file, save_file
 
 from bench.records import COUNTS, NULLS, RunRecord
+
+Bench = Callable[..., Any]
 
 
 def calls(plugins: Path) -> list[int]:

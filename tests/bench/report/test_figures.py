@@ -95,3 +95,18 @@ def test_any_number_of_cells_with_any_interval(count: int) -> None:
 
     assert all(cell.label in svg for cell in cells)
     assert svg == quality_against_time(cells, 20)
+
+
+@pytest.mark.parametrize(("seconds", "words"), [((100, 250), {"1.67 min", "4.17 min"}), ((0.5, 90), {"1 s", "1 min"})])
+def test_there_are_always_times_below(seconds: tuple[float, float], words: set[str]) -> None:
+    svg = quality_against_time([timed(f"attack-{value}", value) for value in seconds], 20)
+    texts = {"".join(element.itertext()).strip() for element in ElementTree.fromstring(svg).iter(f"{SVG}text")}
+
+    assert words <= texts
+
+
+def test_a_null_control_above_all_is_in_sight() -> None:
+    svg = quality_against_time([timed(good=2, null=16)], 20)
+    texts = {"".join(element.itertext()).strip() for element in ElementTree.fromstring(svg).iter(f"{SVG}text")}
+
+    assert "16" in texts

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.report.labels import Box, heights
+from bench.report.labels import Box, place
 
 ROOM = Box(0, 0, 10, 10)
 PLACE = st.floats(0, 10, allow_subnormal=False)
 
 
-def boxes(starts: list[tuple[float, float]], found: list[float], line: float) -> list[Box]:
-    return [Box(x, y - line / 2, x + 3, y + line / 2) for (x, _), y in zip(starts, found, strict=True)]
+def placed(points: list[tuple[float, float]], taken: list[Box], width: float = 3) -> list[Box]:
+    return place(points, [width] * len(points), 0.5, 0.2, ROOM, taken)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(PLACE, PLACE), max_size=8))
-def test_names_and_points_keep_apart(starts: list[tuple[float, float]]) -> None:
-    points = [Box(x - 0.1, y - 0.1, x - 0.01, y + 0.1) for x, y in starts]
-    found = boxes(starts, heights(starts, [3] * len(starts), 0.5, ROOM, points), 0.5)
+def test_names_and_points_keep_apart(points: list[tuple[float, float]]) -> None:
+    dots = [Box(x - 0.1, y - 0.1, x + 0.1, y + 0.1) for x, y in points]
+    names = placed(points, dots)
 
-    assert not any(one.overlaps(other) for one, other in combinations(found, 2))
-    assert not any(name.overlaps(point) for name in found for point in points)
-    assert all(box.bottom >= 0 and box.top <= 10 for box in found)
+    assert not any(one.overlaps(other) for one, other in combinations(names, 2))
+    assert not any(name.overlaps(dot) for name in names for dot in dots)
+    assert all(ROOM.holds(name) for name in names)
 
 
-def test_a_name_with_room_stays_where_it_is() -> None:
-    assert heights([(0, 5), (0, 7)], [3, 3], 0.5, ROOM, []) == [5, 7]
+def test_a_name_stands_right_of_its_point() -> None:
+    assert placed([(1, 5)], []) == [Box(1.2, 4.75, 4.2, 5.25)]
+
+
+def test_a_name_without_room_on_the_right_stands_left() -> None:
+    (name,) = placed([(8, 5)], [])
+    assert (name.right, name.bottom) == (7.8, 4.75)
 
 
 def test_without_room_a_name_is_still_written() -> None:
-    assert heights([(1, 5)], [3], 0.5, ROOM, [Box(0, 0, 10, 10)]) == [5]
+    assert placed([(1, 5)], [ROOM]) == [Box(1.2, 4.75, 4.2, 5.25)]
