@@ -75,6 +75,7 @@ class Scorer:
                 **evaluation.columns(),
                 **nulls.columns(evaluation.row.n_good),
                 "schema_version": SCHEMA_VERSION,
+                "control": run.attack.control,
                 "protocol": chosen.name,
                 "metric_suite": METRIC_SUITE,
                 "flags": ";".join(flags),
