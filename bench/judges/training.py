@@ -52,8 +52,8 @@ class Recipe:
 
 
 RECIPES: dict[Network, Recipe] = {
-    "lenet": Recipe(15, (150, 4000), 128, 0.05, rotation=10, scale=0.1, shift=0.07, flip=False),
-    "resnet": Recipe(30, (150, 4000), 64, 0.1, rotation=10, scale=0.15, shift=0.1, flip=True),
+    "lenet": Recipe(15, (150, 8000), 64, 0.03, rotation=10, scale=0.1, shift=0.07, flip=False),
+    "resnet": Recipe(30, (150, 8000), 64, 0.1, rotation=10, scale=0.15, shift=0.1, flip=True),
 }
 
 
