@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from victims.architectures import MLP, build
+from victims.losses import margins, sample_losses
 from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
 from victims.stationarity import stationarity_residuals
 from victims.training import loop
 from victims.training.loop import train
 from victims.training.span import Span
-from victims.training.state import TrainState, logistic_loss
+from victims.training.state import TrainState
 
 CPU = torch.device("cpu")
 
@@ -25,18 +26,18 @@ def spec(training: GradientDescent | NormalizedDescent, **architecture: object) 
 
 def problem() -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return torch.randn(12, 1, 6, 5, generator=generator), torch.tensor([1.0, -1.0]).repeat(6)
+    return torch.randn(12, 1, 6, 5, generator=generator), torch.tensor([1, 0]).repeat(6)
 
 
 def train_on_pixels(victim: VictimSpec, inputs: torch.Tensor, labels: torch.Tensor) -> MLP:
     """The same algorithm without the span: every step on pixels."""
     dtype = getattr(torch, victim.training.dtype)
-    model = build(victim.architecture, inputs[0].numel(), torch.Generator().manual_seed(victim.seed), dtype)
+    model = build(victim.architecture, inputs.shape[1:], torch.Generator().manual_seed(victim.seed), dtype)
     state = TrainState(model, outside_norm=0.0, outside_scale=torch.ones((), dtype=dtype))
     method = loop.algorithm(victim)
     method.start(state)
     while state.step < method.steps:
-        method.step(state, inputs.flatten(1).to(dtype), labels.to(dtype))
+        method.step(state, inputs.flatten(1).to(dtype), labels)
         state.step += 1
     return model
 
@@ -66,8 +67,8 @@ def test_gradient_descent_is_the_papers_recipe(tmp_path: Path) -> None:
     """One epoch is theta - lr * grad of torch's own BCE on labels {0, 1}."""
     victim = spec(GradientDescent(lr=0.01, epochs=1))
     inputs, labels = problem()
-    model = build(victim.architecture, 30, torch.Generator().manual_seed(1), torch.float64)
-    torch.nn.functional.binary_cross_entropy_with_logits(model(inputs.double()), (labels.double() + 1) / 2).backward()
+    model = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
+    torch.nn.functional.binary_cross_entropy_with_logits(model(inputs.double()), labels.double()).backward()
     trained = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
@@ -75,19 +76,19 @@ def test_gradient_descent_is_the_papers_recipe(tmp_path: Path) -> None:
 
 
 def test_initialisation_is_the_papers() -> None:
-    model = build(MLPSpec(hidden=(400, 300)), 500, torch.Generator().manual_seed(0), torch.float64)
+    model = build(MLPSpec(hidden=(400, 300)), (500,), torch.Generator().manual_seed(0), torch.float64)
     state = model.state_dict()
     assert set(state) == {"layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.2.weight"}
     assert float(state["layers.0.weight"].std()) == pytest.approx(1e-4, rel=0.01)
     assert float(state["layers.1.weight"].abs().max()) <= 1 / 20
     assert float(state["layers.1.weight"].var()) == pytest.approx(1 / (3 * 400), rel=0.02)
-    everywhere = build(MLPSpec(hidden=(8, 7), biases="all"), 5, torch.Generator(), torch.float32).state_dict()
+    everywhere = build(MLPSpec(hidden=(8, 7), biases="all"), (5,), torch.Generator(), torch.float32).state_dict()
     assert "layers.1.bias" in everywhere and "layers.2.bias" not in everywhere
 
 
 @pytest.mark.parametrize("biases", ["first", "all"])
 def test_rescaling_by_degrees_scales_the_function(biases: str) -> None:
-    model = build(MLPSpec(hidden=(9, 8, 7), biases=biases), 6, torch.Generator().manual_seed(2), torch.float64)  # type: ignore[arg-type]
+    model = build(MLPSpec(hidden=(9, 8, 7), biases=biases), (6,), torch.Generator().manual_seed(2), torch.float64)  # type: ignore[arg-type]
     inputs = torch.randn(5, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     before = model(inputs)
     with torch.no_grad():
@@ -100,11 +101,11 @@ def test_normalized_descent_reaches_the_kkt_direction(tmp_path: Path) -> None:
     victim = spec(NormalizedDescent(steps=4000, dtype="float64"))
     inputs, labels = problem()
     model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
-    margins = labels * model(inputs.double()).detach()
-    assert float(margins.min()) == pytest.approx(10, abs=0.1)
-    assert float(logistic_loss(margins)) < 1e-4
-    start = build(victim.architecture, 30, torch.Generator().manual_seed(1), torch.float64)
-    trained, untrained = (max(stationarity_residuals(m, inputs, labels)) for m in (model, start))
+    outputs = model(inputs.double()).detach()
+    assert float(margins(outputs, labels).min()) == pytest.approx(10, abs=0.1)
+    assert float(sample_losses("cross-entropy", outputs, labels).mean()) < 1e-4
+    start = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
+    trained, untrained = (max(stationarity_residuals(victim, m.float(), inputs, labels)) for m in (model, start))
     assert trained < 0.2
     assert untrained > 0.9
 
@@ -152,7 +153,7 @@ def test_a_torn_checkpoint_is_set_aside(tmp_path: Path) -> None:
 
 def test_span_reduces_and_restores() -> None:
     inputs, _ = problem()
-    model = build(MLPSpec(hidden=(9, 8)), 30, torch.Generator().manual_seed(4), torch.float64)
+    model = build(MLPSpec(hidden=(9, 8)), (30,), torch.Generator().manual_seed(4), torch.float64)
     span = Span.of(inputs.flatten(1))
     assert span.basis.shape == (30, 12)
     reduced, outside = span.reduce(model)

@@ -1,0 +1,44 @@
+"""The parameters that all attacks of the family share; imports no torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from attacks.base import AttackParams
+
+
+class SearchParams(AttackParams):
+    """Parameters of an attack that searches for a stationary point.
+
+    Attributes:
+        method: "row-space" is the fast solver (attacks/stationarity/search.py), "published" the authors' loop.
+        candidates: how many candidates a restart has; None for twice the number of directions that W1 shows, or 1000.
+        restarts: independent searches whose candidates are pooled.
+        steps: optimiser steps a restart.
+        lr: learning rate of the candidates (Adam's for the fast solver, SGD's for the published one).
+        lambda_lr: learning rate of the coefficients.
+        init_scale: standard deviation sigma_x of the random start.
+        alpha: sharpness of the sigmoid gates.
+        layer_weights: fast solver only: weight of each layer's residual, the last one repeated for deeper layers.
+            Layer 1 alone by default: the others keep their initial values, a floor that no candidate can reach.
+        coordinate_power: fast solver only: p of `search`.
+        residual_power: fast solver only: q of `search`.
+        neuron_power: fast solver only: s of `search`.
+        dtype: precision of the search.
+    """
+
+    method: Literal["row-space", "published"] = "row-space"
+    candidates: PositiveInt | None = None
+    restarts: PositiveInt = 8
+    steps: PositiveInt = 300
+    lr: PositiveFloat = 0.2
+    lambda_lr: PositiveFloat = 0.01
+    init_scale: PositiveFloat = 0.01
+    alpha: PositiveFloat = 100.0
+    layer_weights: tuple[NonNegativeFloat, ...] = Field((1.0, 0.0), min_length=1)
+    coordinate_power: NonNegativeFloat = 0.5
+    residual_power: NonNegativeFloat = 0.3
+    neuron_power: NonNegativeFloat = 1.0
+    dtype: Literal["float32", "float64"] = "float32"
