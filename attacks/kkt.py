@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class KKTParams(SearchParams):
-    __doc__ = f"""{SearchParams.__doc__}
+    """Parameters of `kkt`.
+
+    Attributes:
         lambda_min: published solver only: multipliers are pushed above it.
     """
 

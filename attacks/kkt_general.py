@@ -46,9 +46,7 @@ class KKTGeneral(StationarityAttack[SearchParams]):
     def labels(self, view: VictimView, m: int) -> None:
         """Return None: the sign of a coefficient stands for the label."""
 
-    def coefficients(
-        self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
-    ) -> Coefficients:
+    def coefficients(self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator) -> Coefficients:
         """Return Gaussian coefficients, of the published size or such that their sum is of order one."""
         import torch
 

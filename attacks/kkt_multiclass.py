@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 class KKTMulticlassParams(SearchParams):
-    __doc__ = f"""{SearchParams.__doc__}
-        rivals: "runner-up" puts a candidate's multiplier on Phi_y - max_{{j != y}} Phi_j, as published; "all" shares it
+    """Parameters of `kkt-multiclass`.
+
+    Attributes:
+        rivals: "runner-up" puts a candidate's multiplier on Phi_y - max_{j != y} Phi_j, as published; "all" shares it
             between the rival classes by the softmax of the candidate's own outputs.
         lambda_min: published solver only: multipliers are pushed above it.
     """

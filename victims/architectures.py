@@ -90,12 +90,12 @@ def build(
     """
     model = _empty(spec, shape).to(torch.float64)
     for index, layer in enumerate(model.layers):
-        for parameter in layer.parameters():
+        for parameter in layer.parameters():  # the weight, then the bias
             with torch.no_grad():
                 if index == 0 and spec.first_layer_scale is not None:
                     parameter.normal_(0, spec.first_layer_scale, generator=generator)
                 else:
-                    bound = 1 / math.sqrt(layer.weight[0].numel())
+                    bound = 1 / math.sqrt(next(layer.parameters())[0].numel())
                     parameter.uniform_(-bound, bound, generator=generator)
     return model.to(dtype)
 

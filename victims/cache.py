@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from victims.training.loop import TrainProgress
 
 HERE = Path(__file__).parent
-SOURCES = [HERE / "architectures.py", HERE / "losses.py", HERE / "datasets" / "selection.py", *(HERE / "training").glob("*.py")]
+SOURCES = [
+    HERE / "architectures.py",
+    HERE / "losses.py",
+    HERE / "datasets" / "selection.py",
+    *(HERE / "training").glob("*.py"),
+]
 
 
 def cache_dir() -> Path:

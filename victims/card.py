@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import torch
 from pydantic import BaseModel
-from torch import Tensor
 
 from victims.architectures import ReLUNetwork
 from victims.datasets import Split
@@ -19,8 +18,8 @@ from victims.stationarity import stationarity_residuals
 class VictimCard(BaseModel):
     """What is known of a trained victim; stored beside its weights.
 
-    Losses are means of the victim's own loss, accuracies lie in [0, 1], margins are y Phi(x), or Phi_y - max Phi_j, on the
-    training set (the smallest, the quartiles and the largest), stationarity residuals are relative, one a layer.
+    Losses are means of the victim's own loss, accuracies lie in [0, 1], margins are y Phi(x), or Phi_y - max Phi_j, on
+    the training set (the smallest, the quartiles and the largest), stationarity residuals are relative, one a layer.
     """
 
     name: str

@@ -121,26 +121,29 @@ class NormalizedDescent(Frozen):
 
 
 class DecayedDescent(Frozen):
-    """The accelerated recipe for weight decay: full-batch Adam to a stationary point of mean loss + (wd/2) ||theta||^2.
+    """The accelerated recipe for weight decay: normalised descent to a stationary point of the whole objective.
 
-    There theta = sum_i l_i grad Phi(x_i) with l_i = -L'(Phi(x_i), y_i) / (n wd) (Buzaglo et al. 2023, Section 3).
+    The objective is mean loss + (wd / 2) ||theta||^2, and there theta = sum_i l_i grad Phi(x_i) with
+    l_i = -L'(Phi(x_i), y_i) / (n wd) (Buzaglo et al. 2023, Section 3).
 
     Attributes:
         weight_decay: wd, on weights and biases, coupled.
         steps: number of steps.
-        rate: Adam's learning rate at the start and at the end, interpolated geometrically.
+        rate: step relative to ||theta|| at the start and at the end, interpolated geometrically.
+        momentum: weight of the old direction in the running average.
     """
 
     kind: Literal["decayed"] = "decayed"
     weight_decay: PositiveFloat = 1e-3
-    steps: PositiveInt = 3000
-    rate: tuple[PositiveFloat, PositiveFloat] = (1e-3, 1e-6)
+    steps: PositiveInt = 1500
+    rate: tuple[PositiveFloat, PositiveFloat] = (3e-2, 1e-4)
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     dtype: Literal["float32", "float64"] = "float32"
 
     @property
     def label(self) -> str:
         """Short text for tables."""
-        return f"Adam, {self.steps} steps, decay {self.weight_decay:g}"
+        return f"normalised GD, {self.steps} steps, decay {self.weight_decay:g}"
 
 
 class VictimSpec(Frozen):
@@ -175,6 +178,8 @@ class VictimSpec(Frozen):
             raise ValueError(f"the loss {self.loss} is a regression of one output, not of {self.architecture.outputs}")
         if self.loss != "cross-entropy" and self.training.kind == "normalized":
             raise ValueError(f"normalised descent follows the cross-entropy, not {self.loss}")
+        if self.architecture.biases == "all" and self.training.kind == "decayed":
+            raise ValueError("decayed descent needs a homogeneous network: a bias in layer 1 alone")
         return self
 
     @property

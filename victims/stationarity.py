@@ -82,7 +82,7 @@ def margin_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[float]:
             product = ((signal @ weight) * activation).sum(1)
             products.append(product if bias is None else product + signal @ bias)
             norms.append(float(weight.square().sum() + (0 if bias is None else bias.square().sum())))
-    gram, product_np = sum(grams).numpy(), sum(products).numpy()  # type: ignore[union-attr]
+    gram, product_np = sum(grams).numpy(), sum(products).numpy()
     scale = 1 / max(gram.diagonal().max(), np.finfo(float).tiny)
 
     def objective(coefficients: np.ndarray) -> tuple[float, np.ndarray]:

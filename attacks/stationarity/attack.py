@@ -38,9 +38,7 @@ class StationarityAttack(Attack[ParamsT]):
         """Return the classes (m,) that the candidates are given, None if they get none."""
 
     @abstractmethod
-    def coefficients(
-        self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
-    ) -> Coefficients:
+    def coefficients(self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator) -> Coefficients:
         """Return the coefficients of one restart, at their start."""
 
     @property
@@ -138,9 +136,7 @@ class MarginAttack(StationarityAttack[ParamsT]):
         counts = torch.diff(ends, prepend=torch.zeros(1, dtype=torch.long))
         return torch.repeat_interleave(torch.arange(len(balance)), counts)
 
-    def coefficients(
-        self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
-    ) -> Coefficients:
+    def coefficients(self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator) -> Coefficients:
         """Return multipliers that start at random and alike."""
         import torch
 

@@ -1,4 +1,4 @@
-"""The coefficients c (m, C) of the stationarity equation theta = sum_ij c_ij grad Phi_j(x_i), by what is assumed of them.
+"""The coefficients c (m, C) of theta = sum_ij c_ij grad Phi_j(x_i), by what is assumed of them.
 
 Each kind is a map from the candidates' outputs to the coefficients, with variables of its own that the search moves.
 """

@@ -1,4 +1,4 @@
-"""The attack as published: automatic double differentiation in pixel space (Haim et al. 2022, eqs. 6-9; Buzaglo et al. 2023).
+"""The attack as published: automatic double differentiation in pixel space (Haim et al. 2022, eqs. 6-9).
 
 The constants are those of the authors' code: the loss averages over candidates where the paper sums, the box is
 [-1, 1] in mean-subtracted space, and the hinge on lambda is squared.
@@ -20,10 +20,8 @@ LAMBDA_WEIGHT = 5.0
 MOMENTUM = 0.9
 
 
-def published_loss(
-    network: Network, inputs: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float
-) -> Tensor:
-    """Return sum_p ||theta_p - (1/m) grad_p sum_ij c_ij Phi_j(theta; x_i)||^2, differentiable in x and the coefficients.
+def published_loss(network: Network, inputs: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float) -> Tensor:
+    """Return sum_p ||theta_p - (1/m) grad_p sum_ij c_ij Phi_j(theta; x_i)||^2, differentiable in x and c.
 
     Args:
         network: the victim.

@@ -73,9 +73,7 @@ class StationarityResidual:
         return self.weighting.bias if layer == 0 else 1.0
 
     @torch.no_grad()
-    def __call__(
-        self, inputs: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, inputs: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float) -> tuple[Tensor, Tensor]:
         """Return the residual (a scalar tensor) and its gradient with respect to the inputs.
 
         The gradients with respect to the variables of `coefficients` are added to their `.grad`, as by `backward`.

@@ -2,20 +2,19 @@
 
 After the data are fitted, gradient descent on the logistic loss only crawls along the direction that it has: the
 KKT direction of the margin problem (Lyu & Li 2020). A normalised step along
-g = sum_i softmax(-margin)_i y_i grad Phi(x_i), over pairs of sample and rival class where there are several, gets there in thousands of steps instead of a million, and a scaling of
-theta that leaves the classifier as it is keeps the loss where the papers' training ends.
+g = sum_i softmax(-margin)_i y_i grad Phi(x_i), over pairs of a sample and a rival class where there are several, gets
+there in thousands of steps instead of a million, and a scaling of theta that leaves the classifier as it is keeps the
+loss where the papers' training ends.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from victims.losses import rival_margins
 from victims.spec import NormalizedDescent
-from victims.training.state import Figures, TrainState
+from victims.training.state import Figures, TrainState, geometric, norm
 
 
 class NormalizedDescentAlgorithm:
@@ -47,8 +46,8 @@ class NormalizedDescentAlgorithm:
                 gradient.mul_(scale ** (depth - degree))  # the gradient at the rescaled point
             state.outside_scale = state.outside_scale * scale
             outside = state.outside_norm * state.outside_scale
-            norm = torch.sqrt(_norm(parameters) ** 2 + outside**2)
-            size = self._rate(state.step) * norm / _norm(gradients)
+            whole = torch.sqrt(norm(parameters) ** 2 + outside**2)
+            size = geometric(self.spec.rate, state.step, self.steps) * whole / norm(gradients)
             momentum = self.spec.momentum
             for parameter, gradient, velocity in zip(parameters, gradients, state.velocity, strict=True):
                 velocity.mul_(momentum).add_(gradient * size, alpha=1 - momentum)
@@ -56,14 +55,3 @@ class NormalizedDescentAlgorithm:
         # log(1 + sum_j exp(-margin_j)) is the cross-entropy; with one rival, the logistic loss
         loss = torch.nn.functional.softplus(torch.logsumexp(-pairs, 1)).mean()
         return Figures(loss, pairs.amin(1))
-
-    def _rate(self, step: int) -> float:
-        start, end = self.spec.rate
-        rate: float = start * (end / start) ** (step / self.steps)
-        return rate
-
-
-def _norm(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the Euclidean norm of several tensors taken together, a scalar tensor."""
-    norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors]))
-    return norm

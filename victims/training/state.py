@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -19,7 +20,7 @@ class TrainState:
         model: the network.
         outside_norm: Frobenius norm of the initial W1 outside the span, at its initial scale.
         outside_scale: scalar tensor by which rescaling has multiplied that part.
-        velocity: running averages, one tensor a parameter (two for Adam); empty for algorithms without momentum.
+        velocity: running averages, one tensor a parameter; empty for algorithms without momentum.
         step: steps done.
     """
 
@@ -48,6 +49,19 @@ class Figures(NamedTuple):
 
     loss: Tensor
     margins: Tensor
+
+
+def norm(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the Euclidean norm of several tensors taken together, a scalar tensor."""
+    total: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors]))
+    return total
+
+
+def geometric(ends: tuple[float, float], step: int, steps: int) -> float:
+    """Return the value at `step` of `steps` on the geometric way from one end to the other."""
+    start, end = ends
+    value: float = start * (end / start) ** (step / steps)
+    return value
 
 
 class Algorithm(Protocol):
