@@ -38,7 +38,8 @@ class DecayedDescentAlgorithm:
         parameters = list(state.model.parameters())
         outputs = state.model(inputs)
         depth = len(state.model.layers)
-        scale = self._best_scale(outputs.detach().double(), labels, float(norm(parameters)) ** 2, depth)
+        square_norm = float(norm(parameters).detach()) ** 2
+        scale = self._best_scale(outputs.detach().double(), labels, square_norm, depth)
         scaled = (outputs.detach() * scale**depth).requires_grad_()
         loss = sample_losses(self.loss, scaled, labels).mean()
         (slope,) = torch.autograd.grad(loss, scaled)
