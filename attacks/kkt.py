@@ -55,7 +55,7 @@ class KKT(MarginAttack[KKTParams]):
             return f"it has {victim.architecture.outputs} outputs, and kkt takes one: use kkt-multiclass"
         if victim.loss != "cross-entropy":
             return f"it is a regression ({victim.loss}), which has no margin: use kkt-general"
-        return super().supports(victim)
+        return None
 
     @property
     def lambda_min(self) -> float:

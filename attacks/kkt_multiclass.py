@@ -59,7 +59,7 @@ class KKTMulticlass(MarginAttack[KKTMulticlassParams]):
         """Return why not: it takes a softmax of several outputs."""
         if victim.architecture.outputs == 1:
             return "it has one output, and no rival classes: use kkt or kkt-general"
-        return super().supports(victim)
+        return None
 
     @property
     def lambda_min(self) -> float:

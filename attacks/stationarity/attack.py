@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from attacks.stationarity.coefficients import Coefficients, Rivals
     from attacks.stationarity.network import Network
     from attacks.stationarity.row_space import RowSpace
-    from victims.spec import VictimSpec
 
 ParamsT = TypeVar("ParamsT", bound=SearchParams)
 
@@ -25,13 +24,6 @@ class StationarityAttack(Attack[ParamsT]):
     """Finds candidates x_i and coefficients c_ij with theta = sum_ij c_ij grad Phi_j(x_i) at the released weights."""
 
     helpers = ("attacks.stationarity",)
-
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
-        """Return why not, where the equation does not hold or is not written down."""
-        if victim.architecture.kind != "mlp":
-            return f"its analytic gradient is that of fully connected networks, not of a {victim.architecture.kind}"
-        return None
 
     @abstractmethod
     def labels(self, view: VictimView, m: int) -> Tensor | None:
@@ -51,11 +43,12 @@ class StationarityAttack(Attack[ParamsT]):
         import torch
 
         from attacks.stationarity.network import Network
-        from attacks.stationarity.row_space import row_space
+        from attacks.stationarity.row_space import pixel_space, row_space
 
         params = self.params
-        network = Network.of(view.weights, ctx.device, getattr(torch, params.dtype))
-        space = row_space(network.weights[0])
+        network = Network.of(view.weights, view.architecture.input_shape, ctx.device, getattr(torch, params.dtype))
+        first = network.weights[0]
+        space = pixel_space(network.inputs, first) if network.convolutional else row_space(first)
         m = params.candidates or (2 * space.rank if space.gap else 1000)
         labels = self.labels(view, m)
         if labels is not None:
@@ -108,7 +101,8 @@ class StationarityAttack(Attack[ParamsT]):
                 generator=ctx.generator,
                 report=report,
             )
-        layers = (params.layer_weights + params.layer_weights[-1:] * network.depth)[: network.depth]
+        given = params.layer_weights or ((1.0, 1.0, 0.0) if network.convolutional else (1.0, 0.0))
+        layers = (given + given[-1:] * network.depth)[: network.depth]
         settings = SearchSettings(
             steps=params.steps,
             lr=params.lr,

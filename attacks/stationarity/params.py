@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -22,7 +22,8 @@ class SearchParams(AttackParams):
         init_scale: standard deviation sigma_x of the random start.
         alpha: sharpness of the sigmoid gates.
         layer_weights: fast solver only: weight of each layer's residual, the last one repeated for deeper layers.
-            Layer 1 alone by default: the others keep their initial values, a floor that no candidate can reach.
+            None for layer 1 alone, as the others may keep their initial values, a floor that no candidate can reach;
+            for a convolution, also the layer after it, where most of the weights are.
         coordinate_power: fast solver only: p of `search`.
         residual_power: fast solver only: q of `search`.
         neuron_power: fast solver only: s of `search`.
@@ -37,7 +38,7 @@ class SearchParams(AttackParams):
     lambda_lr: PositiveFloat = 0.01
     init_scale: PositiveFloat = 0.01
     alpha: PositiveFloat = 100.0
-    layer_weights: tuple[NonNegativeFloat, ...] = Field((1.0, 0.0), min_length=1)
+    layer_weights: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] | None = None
     coordinate_power: NonNegativeFloat = 0.5
     residual_power: NonNegativeFloat = 0.3
     neuron_power: NonNegativeFloat = 1.0

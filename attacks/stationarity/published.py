@@ -11,8 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from attacks.stationarity.autodiff import layer_residuals
 from attacks.stationarity.coefficients import Coefficients
-from attacks.stationarity.gates import smooth_gate_relu
 from attacks.stationarity.network import Network
 
 BOX_WEIGHT = 1.0
@@ -29,16 +29,9 @@ def published_loss(network: Network, inputs: Tensor, coefficients: Callable[[Ten
         coefficients: maps the outputs (m, C) to c (m, C); the gradient with respect to theta takes c as constant.
         alpha: sharpness of the gates.
     """
-    weights = [weight.detach().requires_grad_() for weight in network.weights]
-    biases = [None if bias is None else bias.detach().requires_grad_() for bias in network.biases]
-    hidden = inputs
-    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        hidden = torch.nn.functional.linear(hidden, weight, bias)
-        if layer < network.depth - 1:
-            hidden = smooth_gate_relu(hidden, alpha)
-    parameters = [*weights, *(bias for bias in biases if bias is not None)]
-    gradients = torch.autograd.grad(hidden, parameters, coefficients(hidden) / len(inputs), create_graph=True)
-    return torch.stack([(p.detach() - g).square().sum() for p, g in zip(parameters, gradients, strict=True)]).sum()
+    return torch.stack(
+        layer_residuals(network, inputs, lambda outputs: coefficients(outputs) / len(inputs), alpha)
+    ).sum()
 
 
 def published_penalties(inputs: Tensor, multipliers: Tensor, lambda_min: float | None) -> Tensor:
@@ -71,7 +64,7 @@ def published_search(
         Candidates (m, d), how much each weighs (m,) and the final published loss.
     """
     reference = network.weights[0]
-    inputs = (torch.randn(m, reference.shape[1], generator=generator) * init_scale).to(reference).requires_grad_()
+    inputs = (torch.randn(m, network.inputs, generator=generator) * init_scale).to(reference).requires_grad_()
     optimizer = torch.optim.SGD(
         [{"params": [inputs], "lr": lr}, {"params": coefficients.variables, "lr": lambda_lr}], momentum=MOMENTUM
     )

@@ -42,9 +42,13 @@ def row_space(first_weight: Tensor) -> RowSpace:
     _, singular, directions = torch.linalg.svd(first_weight.double(), full_matrices=False)
     rank = signal_rank(singular, *first_weight.shape)
     if rank == len(singular):
-        d = first_weight.shape[1]
-        return RowSpace(torch.eye(d).to(first_weight), torch.ones(d).to(first_weight), gap=False)
+        return pixel_space(first_weight.shape[1], first_weight)
     return RowSpace(directions[:rank].T.to(first_weight).contiguous(), singular[:rank].to(first_weight), gap=True)
+
+
+def pixel_space(d: int, like: Tensor) -> RowSpace:
+    """Return the whole space of d pixels, of the precision and on the device of a tensor."""
+    return RowSpace(torch.eye(d).to(like), torch.ones(d).to(like), gap=False)
 
 
 def signal_rank(singular: Tensor, h: int, d: int) -> int:

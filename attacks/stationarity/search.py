@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attacks.stationarity.autodiff import AutodiffResidual
 from attacks.stationarity.coefficients import Coefficients
 from attacks.stationarity.network import Network
 from attacks.stationarity.residual import StationarityResidual, Weighting
@@ -69,11 +70,9 @@ def search(
         generator: CPU generator of the start.
         report: called every few steps with the step and the residual.
     """
-    reduced = network.on_coordinates(space.basis)
     relative = space.singular / space.singular.square().mean().sqrt()
     scaling = relative**settings.coordinate_power
-    residual = StationarityResidual(reduced, _weighting(reduced, relative, space, settings))
-
+    residual = _residual(network, space, relative, settings)
     draw = torch.randn(m, space.rank, generator=generator) * settings.init_scale
     coordinates = draw.to(scaling).requires_grad_()
     groups = [
@@ -97,6 +96,16 @@ def search(
     with torch.no_grad():
         candidates = (coordinates * scaling) @ space.basis.T
         return Found(candidates, coefficients.sizes(), float(value) ** 0.5)
+
+
+def _residual(
+    network: Network, space: RowSpace, relative: Tensor, settings: SearchSettings
+) -> StationarityResidual | AutodiffResidual:
+    """Return the residual on the coordinates of the search; a convolution is searched in pixels, unweighted."""
+    if network.convolutional:
+        return AutodiffResidual(network, settings.layer_weights)
+    reduced = network.on_coordinates(space.basis)
+    return StationarityResidual(reduced, _weighting(reduced, relative, space, settings))
 
 
 def _weighting(network: Network, relative: Tensor, space: RowSpace, settings: SearchSettings) -> Weighting:

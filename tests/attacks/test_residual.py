@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from attacks.stationarity.autodiff import AutodiffResidual, layer_residuals
 from attacks.stationarity.coefficients import (
     Coefficients,
     free_coefficients,
@@ -20,7 +21,9 @@ from attacks.stationarity.gates import smooth_gate_relu
 from attacks.stationarity.network import Network
 from attacks.stationarity.published import published_loss
 from attacks.stationarity.residual import StationarityResidual, Weighting
+from victims.architectures import build
 from victims.losses import rival_margins, sample_losses
+from victims.spec import ConvSpec
 
 ARCHITECTURES = {
     "one hidden layer": ((7, 9), (True, False)),
@@ -161,6 +164,37 @@ def test_published_loss_is_the_unweighted_residual() -> None:
         # the published loss averages over candidates
         value, _ = residual(x, lambda values: coefficients.rows(values) / M, 3.0)  # noqa: B023
         torch.testing.assert_close(value, published_loss(net, x, coefficients.rows, 3.0).detach())
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_both_residuals_agree(outputs: int) -> None:
+    generator = torch.Generator().manual_seed(2)
+    net, layers = network("two hidden layers", generator, outputs), (1.0, 0.5, 0.2)
+    x = torch.randn(M, 7, generator=generator, dtype=torch.float64)
+    labels, start = torch.arange(M) % max(outputs, 2), torch.rand(M, generator=generator, dtype=torch.float64)
+    found = []
+    for residual in (StationarityResidual(net, Weighting.uniform(net, layers)), AutodiffResidual(net, layers)):
+        coefficients = margin_coefficients(labels, start)
+        value, gradient = residual(x, coefficients.rows, 2.3)
+        found.append([value, gradient, coefficients.variables[0].grad])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_the_residual_of_a_convolution_is_that_of_the_victim(outputs: int) -> None:
+    """With gates as sharp as the ReLU's, theta - sum_ij c_ij grad Phi_j(x_i) of the network that is attacked."""
+    generator = torch.Generator().manual_seed(4)
+    spec = ConvSpec(kernel=2, channels=3, hidden=(5,), outputs=outputs, first_layer_scale=None)
+    model = build(spec, (2, 4, 5), generator, torch.float64)
+    net = Network.of(model.state_dict(), (2, 4, 5), torch.device("cpu"), torch.float64)
+    x = torch.randn(M, 40, generator=generator, dtype=torch.float64)
+    c = torch.randn(M, outputs, generator=generator, dtype=torch.float64)
+    values = model(x.view(M, 2, 4, 5)).view(M, outputs)
+    for layer, square in zip(model.layers, layer_residuals(net, x, lambda out: c, 1e6), strict=True):
+        parameters = list(layer.parameters())
+        gradients = torch.autograd.grad(values, parameters, c, retain_graph=True)
+        expected = sum((p.detach() - g).square().sum() for p, g in zip(parameters, gradients, strict=True))
+        torch.testing.assert_close(square.detach(), expected)
 
 
 def test_smooth_gate_is_relu_forward_and_sigmoid_backward_twice() -> None:
