@@ -9,7 +9,7 @@ import torch
 
 from victims.architectures import MLP, build
 from victims.losses import margins, sample_losses
-from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
+from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
 from victims.stationarity import stationarity_residuals
 from victims.training import loop
 from victims.training.loop import train
@@ -19,7 +19,7 @@ from victims.training.state import TrainState
 CPU = torch.device("cpu")
 
 
-def spec(training: GradientDescent | NormalizedDescent, **architecture: object) -> VictimSpec:
+def spec(training: GradientDescent | NormalizedDescent | DecayedDescent, **architecture: object) -> VictimSpec:
     options = {"hidden": (24, 16), "first_layer_scale": 1e-2} | architecture
     return VictimSpec(name="test-mlp-12", dataset="test", n=12, architecture=MLPSpec(**options), training=training)  # type: ignore[arg-type]
 
@@ -110,10 +110,60 @@ def test_normalized_descent_reaches_the_kkt_direction(tmp_path: Path) -> None:
     assert untrained > 0.9
 
 
+@pytest.mark.parametrize("outputs", [2, 3])
+def test_normalized_descent_takes_several_classes(outputs: int, tmp_path: Path) -> None:
+    victim = spec(NormalizedDescent(steps=2000, dtype="float64"), outputs=outputs)
+    inputs, _ = problem()
+    labels = torch.arange(12) % outputs
+    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    assert float(margins(model(inputs.double()).detach(), labels).min()) == pytest.approx(10, abs=0.1)
+    start = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
+    trained, untrained = (max(stationarity_residuals(victim, m.float(), inputs, labels)) for m in (model, start))
+    assert trained < 0.5 * untrained
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "l2", "l2.5", "huber"])
+def test_decayed_descent_reaches_the_scale_of_a_stationary_point(loss: str, tmp_path: Path) -> None:
+    """theta = sum_i l_i grad Phi(x_i), tied to the loss, along theta itself: L sum_i l_i Phi(x_i) = ||theta||^2."""
+    victim = spec(DecayedDescent(steps=800, rate=(3e-2, 1e-6), dtype="float64")).model_copy(update={"loss": loss})
+    inputs, labels = problem()
+    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    outputs = model(inputs.double()).detach().requires_grad_()
+    (slope,) = torch.autograd.grad(sample_losses(victim.loss, outputs, labels).mean(), outputs)
+    square_norm = sum(float(parameter.detach().square().sum()) for parameter in model.parameters())
+    product = -3 * float((slope * outputs.detach()).sum()) / victim.weight_decay
+    assert product == pytest.approx(square_norm, rel=1e-2)
+
+
+def test_weight_decay_is_torchs(tmp_path: Path) -> None:
+    """Coupled, on all parameters, and outside the data's span too."""
+    victim = spec(GradientDescent(lr=0.1, epochs=5, weight_decay=0.01))
+    inputs, labels = problem()
+    model = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.01)
+    for _ in range(5):
+        optimizer.zero_grad()
+        sample_losses("cross-entropy", model(inputs.double()), labels).mean().backward()
+        optimizer.step()
+    trained = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(trained.state_dict()[name], parameter.detach())
+
+
+def test_a_convolution_learns(tmp_path: Path) -> None:
+    inputs, labels = problem()
+    architecture = ConvSpec(kernel=2, channels=4, hidden=(16,), first_layer_scale=0.1)
+    victim = VictimSpec(
+        name="test-conv-12", dataset="test", n=12, architecture=architecture, training=DecayedDescent(steps=300)
+    )
+    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    assert bool((margins(model(inputs), labels) > 0).all())
+
+
 @pytest.mark.parametrize(
     "training",
-    [GradientDescent(lr=0.1, epochs=60, batch_size=5), NormalizedDescent(steps=120)],
-    ids=["sgd", "normalized"],
+    [GradientDescent(lr=0.1, epochs=60, batch_size=5), NormalizedDescent(steps=120), DecayedDescent(steps=120)],
+    ids=["sgd", "normalized", "decayed"],
 )
 def test_a_killed_training_resumes_to_the_same_weights(
     training: GradientDescent | NormalizedDescent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
