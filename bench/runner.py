@@ -229,6 +229,7 @@ class Runner:
             victim=run.victim.name,
             dataset=run.victim.dataset,
             n=run.victim.n,
+            n_classes=run.victim.n_classes,
             seed=run.seed,
             protocol=ROW_PROTOCOL,
             metric_suite=METRIC_SUITE,
