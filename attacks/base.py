@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from victims.spec import MLPSpec, VictimSpec
+    from victims.spec import ConvSpec, MLPSpec, VictimSpec
 
 
 class Knowledge(StrEnum):
@@ -37,7 +37,7 @@ class UndeclaredKnowledgeError(RuntimeError):
 class Architecture:
     """What is public about a network: its specification and the shape (C, H, W) of one input."""
 
-    spec: MLPSpec
+    spec: MLPSpec | ConvSpec
     input_shape: tuple[int, int, int]
 
 

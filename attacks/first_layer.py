@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import PositiveFloat
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+
+if TYPE_CHECKING:
+    from victims.spec import VictimSpec
 
 
 class FirstLayerParams(AttackParams):
@@ -25,6 +30,13 @@ class FirstLayer(Attack[FirstLayerParams]):
     paper = "Haim et al. 2022, Appendix, Figs. 14-15"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
     Params = FirstLayerParams
+
+    @classmethod
+    def supports(cls, victim: VictimSpec) -> str | None:
+        """Return why not: the weights of a convolution are patches."""
+        if victim.architecture.kind != "mlp":
+            return f"the first layer of a {victim.architecture.kind} holds no images"
+        return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Return the rows of W1, (h_1, C, H, W), surest of the longest: those have learnt most."""

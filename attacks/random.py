@@ -21,8 +21,12 @@ class Random(Attack[ControlParams]):
 
         from attacks.stationarity.row_space import row_space
 
-        space = row_space(view.weights["layers.0.weight"].float())
+        first, shape = view.weights["layers.0.weight"].float(), view.architecture.input_shape
+        if first.ndim > 2:  # a convolution shows no subspace of images
+            noise = torch.randn(self.params.candidates, *shape, generator=ctx.generator)
+            return Reconstruction(candidates=noise.to(first) * self.params.contrast)
+        space = row_space(first)
         draw = torch.randn(self.params.candidates, space.rank, generator=ctx.generator).to(space.basis)
         pixels = (draw * space.singular) @ space.basis.T
         pixels = pixels / pixels.std(1, keepdim=True) * self.params.contrast
-        return Reconstruction(candidates=pixels.reshape(-1, *view.architecture.input_shape))
+        return Reconstruction(candidates=pixels.reshape(-1, *shape))

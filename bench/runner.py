@@ -158,6 +158,7 @@ class Runner:
             victim=run.victim.name,
             dataset=run.victim.dataset,
             n=run.victim.n,
+            n_classes=run.victim.n_classes,
             seed=run.seed,
             protocol=run.attack.protocol,
             metric_suite=METRIC_SUITE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from victims.architectures import MLP
+from victims.architectures import ReLUNetwork
 from victims.card import VictimCard
 from victims.datasets import Split
 from victims.spec import VictimSpec
@@ -21,7 +21,7 @@ class Victim:
     """
 
     card: VictimCard
-    model: MLP
+    model: ReLUNetwork
     split: Split
 
     @property

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from victims.training.loop import TrainProgress
 
 HERE = Path(__file__).parent
-SOURCES = [HERE / "architectures.py", HERE / "datasets" / "selection.py", *(HERE / "training").glob("*.py")]
+SOURCES = [
+    HERE / "architectures.py",
+    HERE / "losses.py",
+    HERE / "datasets" / "selection.py",
+    *(HERE / "training").glob("*.py"),
+]
 
 
 def cache_dir() -> Path:
@@ -78,7 +83,9 @@ def obtain(
 
     from victims import datasets
 
-    split = datasets.select(datasets.load(spec.dataset, data_dir), spec.n, skip_first=spec.twin == "disjoint")
+    split = datasets.select(
+        datasets.load(spec.dataset, data_dir), spec.n, spec.groups, skip_first=spec.twin == "disjoint"
+    )
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     folder = victim_folder(spec, dataset_sha256)
     try:
@@ -110,7 +117,7 @@ def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], 
         notice(f"victim {spec.name}: the cached files in {folder} do not match their hash; training it again")
         card_file.unlink()
         return None
-    model = build(spec.architecture, split.inputs[0].size, torch.Generator(), torch.float32)
+    model = build(spec.architecture, split.inputs.shape[1:], torch.Generator(), torch.float32)
     model.load_state_dict(load_file(weights_file))
     return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, split)
 
@@ -127,12 +134,12 @@ def _train(
     from safetensors.torch import save_file
 
     from victims.base import Victim
-    from victims.card import describe, signs
+    from victims.card import describe
     from victims.training.loop import train
 
     start = time.monotonic()
     checkpoint, weights_file = folder / "checkpoint.safetensors", folder / "weights.safetensors"
-    inputs, labels = torch.from_numpy(split.inputs), signs(torch.from_numpy(split.labels))
+    inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
     model = train(spec, inputs, labels, device, checkpoint, report).float()
     seconds = time.monotonic() - start
     with atomic(weights_file) as path:

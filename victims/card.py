@@ -6,21 +6,20 @@ from datetime import UTC, datetime
 
 import torch
 from pydantic import BaseModel
-from torch import Tensor
 
-from victims.architectures import MLP
+from victims.architectures import ReLUNetwork
 from victims.datasets import Split
 from victims.hardware import cpu_name, gpu_name
+from victims.losses import margins, sample_losses
 from victims.spec import VictimSpec
 from victims.stationarity import stationarity_residuals
-from victims.training.state import logistic_loss
 
 
 class VictimCard(BaseModel):
     """What is known of a trained victim; stored beside its weights.
 
-    Losses are mean logistic losses, accuracies lie in [0, 1], margins are y Phi(x) on the training set (the smallest,
-    the quartiles and the largest), stationarity residuals are relative, one a layer.
+    Losses are means of the victim's own loss, accuracies lie in [0, 1], margins are y Phi(x), or Phi_y - max Phi_j, on
+    the training set (the smallest, the quartiles and the largest), stationarity residuals are relative, one a layer.
     """
 
     name: str
@@ -40,14 +39,9 @@ class VictimCard(BaseModel):
     created_utc: str
 
 
-def signs(labels: Tensor) -> Tensor:
-    """Return labels (n,) in {-1, +1} for class indices in {0, 1}."""
-    return 2.0 * labels - 1.0
-
-
 def describe(
     spec: VictimSpec,
-    model: MLP,
+    model: ReLUNetwork,
     split: Split,
     *,
     weights_sha256: str,
@@ -56,22 +50,23 @@ def describe(
     train_s: float,
 ) -> VictimCard:
     """Measure a trained victim and return its card."""
-    inputs, labels = torch.from_numpy(split.inputs), signs(torch.from_numpy(split.labels))
+    inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
+    test_labels = torch.from_numpy(split.test_labels)
     with torch.no_grad():
-        train = labels * model(inputs)
-        test = signs(torch.from_numpy(split.test_labels)) * model(torch.from_numpy(split.test_inputs))
-    quantiles = torch.quantile(train, torch.tensor([0, 0.25, 0.5, 0.75, 1.0]))
+        train, test = model(inputs), model(torch.from_numpy(split.test_inputs))
+    train_margins, test_margins = margins(train, labels), margins(test, test_labels)
+    quantiles = torch.quantile(train_margins, torch.tensor([0, 0.25, 0.5, 0.75, 1.0]))
     return VictimCard(
         name=spec.name,
         spec=spec,
         weights_sha256=weights_sha256,
         dataset_sha256=dataset_sha256,
-        train_loss=float(logistic_loss(train)),
-        train_accuracy=float((train > 0).float().mean()),
-        test_loss=float(logistic_loss(test)),
-        test_accuracy=float((test > 0).float().mean()),
+        train_loss=float(sample_losses(spec.loss, train, labels).mean()),
+        train_accuracy=float((train_margins > 0).float().mean()),
+        test_loss=float(sample_losses(spec.loss, test, test_labels).mean()),
+        test_accuracy=float((test_margins > 0).float().mean()),
         margins=quantiles.tolist(),
-        stationarity_residual=stationarity_residuals(model, inputs, labels),
+        stationarity_residual=stationarity_residuals(spec, model, inputs, labels),
         train_s=train_s,
         device=device.type,
         hardware=gpu_name(device) or cpu_name(),

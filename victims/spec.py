@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+Loss = Literal["cross-entropy", "l2", "l2.5", "huber"]
 
 
 class Frozen(BaseModel):
@@ -14,10 +16,11 @@ class Frozen(BaseModel):
 
 
 class MLPSpec(Frozen):
-    """A fully connected ReLU network d-h1-...-1 (Haim et al. 2022, Section 5).
+    """A fully connected ReLU network d-h1-...-C (Haim et al. 2022, Section 5; Buzaglo et al. 2023, Section 4).
 
     Attributes:
         hidden: widths of the hidden layers.
+        outputs: C; one output is a binary classifier or a regression.
         biases: "first" keeps the network positively homogeneous (a bias in layer 1 only); "all" is the paper's
             non-homogeneous variant, with biases in every hidden layer.
         first_layer_scale: standard deviation of layer 1's initial weights and biases (the paper's 1e-4);
@@ -26,35 +29,65 @@ class MLPSpec(Frozen):
 
     kind: Literal["mlp"] = "mlp"
     hidden: tuple[PositiveInt, ...] = (1000, 1000)
+    outputs: PositiveInt = 1
     biases: Literal["first", "all"] = "first"
     first_layer_scale: PositiveFloat | None = 1e-4
 
     @property
     def label(self) -> str:
         """Short text for tables, e.g. `mlp 1000-1000-1`."""
-        return f"mlp {'-'.join(map(str, self.hidden))}-1{' +biases' if self.biases == 'all' else ''}"
+        widths = "-".join(map(str, (*self.hidden, self.outputs)))
+        return f"mlp {widths}{' +biases' if self.biases == 'all' else ''}"
+
+
+class ConvSpec(Frozen):
+    """A convolution, then fully connected layers, all ReLU: conv(k, C_out)-h1-...-C (Buzaglo et al. 2023, Section 5).
+
+    Attributes:
+        kernel: k, side of the square kernel; stride 1, no padding.
+        channels: C_out.
+        hidden: widths of the fully connected hidden layers.
+        outputs: C; one output is a binary classifier or a regression.
+        first_layer_scale: as for `MLPSpec`; the bias is the convolution's alone.
+    """
+
+    kind: Literal["conv"] = "conv"
+    kernel: PositiveInt = 3
+    channels: PositiveInt = 32
+    hidden: tuple[PositiveInt, ...] = (1000,)
+    outputs: PositiveInt = 1
+    biases: Literal["first"] = "first"
+    first_layer_scale: PositiveFloat | None = 1e-4
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `conv(3, 32)-1000-1`."""
+        return f"conv({self.kernel}, {self.channels})-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
 
 
 class GradientDescent(Frozen):
-    """The papers' recipe to the letter: plain (mini-batch) gradient descent on the mean logistic loss.
+    """The papers' recipe to the letter: plain (mini-batch) gradient descent on the mean loss.
 
     Attributes:
-        lr: learning rate; no momentum, no schedule, no weight decay.
+        lr: learning rate; no momentum, no schedule.
         epochs: passes over the training set.
         batch_size: None for full-batch descent.
+        weight_decay: wd of the objective mean loss + (wd / 2) ||theta||^2, biases included, as torch's SGD has it.
     """
 
     kind: Literal["gd"] = "gd"
     lr: PositiveFloat = 0.01
     epochs: PositiveInt = 1_000_000
     batch_size: PositiveInt | None = None
+    weight_decay: NonNegativeFloat = 0.0
     dtype: Literal["float32", "float64"] = "float64"
 
     @property
     def label(self) -> str:
         """Short text for tables."""
         batch = "full batch" if self.batch_size is None else f"batch {self.batch_size}"
-        return f"GD lr {self.lr:g}, {self.epochs:g} epochs, {batch}"
+        decay = f", decay {self.weight_decay:g}" if self.weight_decay else ""
+        return f"GD lr {self.lr:g}, {self.epochs:g} epochs, {batch}{decay}"
 
 
 class NormalizedDescent(Frozen):
@@ -63,7 +96,8 @@ class NormalizedDescent(Frozen):
     Each step is `rate * ||theta|| / ||g||` along g = sum_i softmax(-margin)_i y_i grad Phi(x_i), averaged over steps by
     `momentum`; theta is rescaled so that the smallest margin never exceeds `margin`. A fixed point satisfies the
     stationarity condition theta = sum_i lambda_i y_i grad Phi(x_i) with lambda_i proportional to exp(-margin_i)
-    (Lyu & Li 2020; Haim et al. 2022, eqs. 2-5).
+    (Lyu & Li 2020; Haim et al. 2022, eqs. 2-5). With several classes the sums run over pairs of a sample and a rival
+    class j, with margins Phi_y - Phi_j.
 
     Attributes:
         steps: number of steps.
@@ -86,13 +120,40 @@ class NormalizedDescent(Frozen):
         return f"normalised GD, {self.steps} steps"
 
 
+class DecayedDescent(Frozen):
+    """The accelerated recipe for weight decay: normalised descent to a stationary point of the whole objective.
+
+    The objective is mean loss + (wd / 2) ||theta||^2, and there theta = sum_i l_i grad Phi(x_i) with
+    l_i = -L'(Phi(x_i), y_i) / (n wd) (Buzaglo et al. 2023, Section 3).
+
+    Attributes:
+        weight_decay: wd, on weights and biases, coupled.
+        steps: number of steps.
+        rate: step relative to ||theta|| at the start and at the end, interpolated geometrically.
+        momentum: weight of the old direction in the running average.
+    """
+
+    kind: Literal["decayed"] = "decayed"
+    weight_decay: PositiveFloat = 1e-3
+    steps: PositiveInt = 1000
+    rate: tuple[PositiveFloat, PositiveFloat] = (3e-2, 1e-5)
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    dtype: Literal["float32", "float64"] = "float32"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        return f"normalised GD, {self.steps} steps, decay {self.weight_decay:g}"
+
+
 class VictimSpec(Frozen):
     """Everything that determines a victim's weights, and what its paper reports of it.
 
     Attributes:
         name: `<dataset>-<architecture>-<n>[-<variant>]`.
         dataset: a name that `victims.datasets.load` knows.
-        n: number of training images, balanced over two classes.
+        n: number of training images, balanced over the classes.
+        loss: cross-entropy (with one output the logistic loss), or a regression of one output to targets of -1 and +1.
         seed: seed of the initialisation and of the mini-batches.
         twin: "untrained" is the network before training, "disjoint" the same recipe on the n images after the first n;
             a null control attacks them in the victim's place.
@@ -102,11 +163,40 @@ class VictimSpec(Frozen):
     name: str
     dataset: str
     n: PositiveInt
-    architecture: MLPSpec = MLPSpec()
-    training: Annotated[GradientDescent | NormalizedDescent, Field(discriminator="kind")] = NormalizedDescent()
+    architecture: Annotated[MLPSpec | ConvSpec, Field(discriminator="kind")] = MLPSpec()
+    loss: Loss = "cross-entropy"
+    training: Annotated[GradientDescent | NormalizedDescent | DecayedDescent, Field(discriminator="kind")] = (
+        NormalizedDescent()
+    )
     seed: int = 1
     twin: Literal["", "untrained", "disjoint"] = ""
     reported_test_accuracy: float | None = None
+
+    @model_validator(mode="after")
+    def _is_trainable(self) -> VictimSpec:
+        if self.loss != "cross-entropy" and self.architecture.outputs > 1:
+            raise ValueError(f"the loss {self.loss} is a regression of one output, not of {self.architecture.outputs}")
+        if self.loss != "cross-entropy" and self.training.kind == "normalized":
+            raise ValueError(f"normalised descent follows the cross-entropy, not {self.loss}")
+        if self.architecture.biases == "all" and self.training.kind == "decayed":
+            raise ValueError("decayed descent needs a homogeneous network: a bias in layer 1 alone")
+        return self
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes: one output tells two apart."""
+        return max(self.architecture.outputs, 2)
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...] | None:
+        """The labels that make up each class: the first C labels, or None for the papers' binary problem."""
+        outputs = self.architecture.outputs
+        return None if outputs == 1 else tuple((label,) for label in range(outputs))
+
+    @property
+    def weight_decay(self) -> float:
+        """The decay that the recipe has, 0 if none."""
+        return 0.0 if isinstance(self.training, NormalizedDescent) else self.training.weight_decay
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine the weights, for the cache key."""

@@ -1,27 +1,66 @@
-"""How close a trained victim is to the KKT point that the reconstruction attacks assume."""
+"""How close a trained victim is to the stationary point that the reconstruction attacks assume."""
 
 from __future__ import annotations
+
+from copy import deepcopy
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from victims.architectures import MLP
+from victims.architectures import MLP, ReLUNetwork
+from victims.losses import rival_margins, sample_losses
+from victims.spec import VictimSpec
 
 
-def stationarity_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[float]:
-    """Return, per layer, ||theta_l - sum_i lambda_i y_i grad_l Phi(x_i)|| / ||theta_l|| at the true data.
+def stationarity_residuals(spec: VictimSpec, model: ReLUNetwork, inputs: Tensor, labels: Tensor) -> list[float]:
+    """Return the relative residual of the victim's stationarity condition at the true data, one a layer.
 
-    lambda >= 0 is the minimiser over all layers together (Haim et al. 2022, eq. 3), by L-BFGS-B on the n x n Gram
-    matrix. At a converged ReLU victim the rest is mostly pre-activations that sit on the kink, where the true gate is
-    a fraction and autograd's is 0 or 1.
+    With weight decay that is `decay_residuals`; without, `margin_residuals`, which is known for fully connected
+    networks only (else NaN).
 
     Args:
+        spec: what the victim is.
         model: the victim.
         inputs: (n, C, H, W), mean-subtracted.
-        labels: (n,) in {-1, +1}.
+        labels: (n,) class indices.
     """
+    if spec.weight_decay:
+        return decay_residuals(spec, model, inputs, labels)
+    if isinstance(model, MLP):
+        return margin_residuals(model, inputs, labels)
+    return [float("nan")] * len(model.layers)
+
+
+def decay_residuals(spec: VictimSpec, model: ReLUNetwork, inputs: Tensor, labels: Tensor) -> list[float]:
+    """Return ||theta_l - sum_i l_i grad_l Phi(x_i)|| / ||theta_l||, l_i = -L'(Phi(x_i), y_i) / (n wd), per layer.
+
+    Nothing is fitted: the coefficients are tied to the loss (Buzaglo et al. 2023, Section 3).
+    """
+    model = deepcopy(model).double()
+    loss = sample_losses(spec.loss, model(inputs.double()), labels).mean()
+    residuals = []
+    for layer in model.layers:
+        parameters = list(layer.parameters())
+        gradients = torch.autograd.grad(loss, parameters, retain_graph=True)
+        pairs = list(zip(parameters, gradients, strict=True))
+        square = sum(float((p.detach() + g / spec.weight_decay).square().sum()) for p, g in pairs)
+        residuals.append((square / max(sum(float(p.detach().square().sum()) for p in parameters), 1e-300)) ** 0.5)
+    return residuals
+
+
+def margin_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[float]:
+    """Return, per layer, ||theta_l - sum_i lambda_i grad_l m_i|| / ||theta_l|| at the true data.
+
+    m_i is y_i Phi(x_i), or with several classes -log sum_j exp(Phi_j - Phi_y): its gradient shares a sample's
+    multiplier between its rivals as the cross-entropy does. lambda >= 0 is the minimiser over all layers together
+    (Haim et al. 2022, eq. 3), by L-BFGS-B on the n x n Gram matrix. At a converged ReLU victim the rest is mostly
+    pre-activations that sit on the kink, where the true gate is a fraction and autograd's is 0 or 1.
+    """
+    outputs = model(inputs).detach().requires_grad_()
+    soft_margins = -torch.logsumexp(-rival_margins(outputs, labels), 1)
+    (shares,) = torch.autograd.grad(soft_margins.sum(), outputs)
     with torch.no_grad():
         layers = model.linears()
         weights = [layer.weight.double() for layer in layers]
@@ -31,7 +70,7 @@ def stationarity_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[f
             pre = activations[-1] @ weight.T + bias
             gates.append((pre > 0).double())
             activations.append(pre.relu())
-        signals = [labels.double()[:, None]]
+        signals = [shares.double().view(len(labels), -1)]
         for weight, gate in zip(reversed(weights[1:]), reversed(gates), strict=True):
             signals.insert(0, (signals[0] @ weight) * gate)
 
@@ -43,7 +82,7 @@ def stationarity_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[f
             product = ((signal @ weight) * activation).sum(1)
             products.append(product if bias is None else product + signal @ bias)
             norms.append(float(weight.square().sum() + (0 if bias is None else bias.square().sum())))
-    gram, product_np = sum(grams).numpy(), sum(products).numpy()  # type: ignore[union-attr]
+    gram, product_np = sum(grams).numpy(), sum(products).numpy()
     scale = 1 / max(gram.diagonal().max(), np.finfo(float).tiny)
 
     def objective(coefficients: np.ndarray) -> tuple[float, np.ndarray]:

@@ -10,7 +10,7 @@ from attacks.stationarity.row_space import RowSpace
 
 
 def confidence(
-    candidates: Tensor, multipliers: Tensor, signs: Tensor, restarts: int, space: RowSpace, power: float
+    candidates: Tensor, sizes: Tensor, labels: Tensor | None, restarts: int, space: RowSpace, power: float
 ) -> Tensor:
     """Return the size of each candidate's term in the stationarity sum, times the agreement of the other restarts.
 
@@ -21,8 +21,8 @@ def confidence(
 
     Args:
         candidates: (m, d), the restarts one after another, equally many each.
-        multipliers: (m,) lambda.
-        signs: (m,) labels in {-1, +1}.
+        sizes: (m,) how much each weighs, |lambda|.
+        labels: (m,) the classes they were given, None if they have none.
         restarts: how many searches they come from; with one alone there is nothing to agree with.
         space: where they were searched.
         power: coordinates along direction k are divided by S_k to this power.
@@ -31,13 +31,14 @@ def confidence(
         (m,) float32 >= 0.
     """
     coordinates = candidates @ space.basis / space.singular**power
-    size: Tensor = multipliers * coordinates.norm(dim=1)
+    size: Tensor = sizes * coordinates.norm(dim=1)
     if restarts == 1:
         return size.float()
     directions = F.normalize(coordinates, dim=1)
+    classes = torch.zeros(len(candidates), device=candidates.device) if labels is None else labels
     best = []
-    for found, labels in zip(directions.chunk(restarts), signs.chunk(restarts), strict=True):
-        cosine = (directions @ found.T).masked_fill(signs[:, None] != labels, 0)
+    for found, given in zip(directions.chunk(restarts), classes.chunk(restarts), strict=True):
+        cosine = (directions @ found.T).masked_fill(classes[:, None] != given, 0)
         best.append(cosine.amax(1).clamp(min=0))
     agreement = torch.stack(best, 1)
     own = torch.arange(restarts, device=agreement.device).repeat_interleave(len(candidates) // restarts)

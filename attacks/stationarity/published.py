@@ -11,7 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attacks.stationarity.gates import smooth_gate_relu
+from attacks.stationarity.autodiff import layer_residuals
+from attacks.stationarity.coefficients import Coefficients
 from attacks.stationarity.network import Network
 
 BOX_WEIGHT = 1.0
@@ -19,69 +20,61 @@ LAMBDA_WEIGHT = 5.0
 MOMENTUM = 0.9
 
 
-def published_loss(network: Network, inputs: Tensor, multipliers: Tensor, signs: Tensor, alpha: float) -> Tensor:
-    """Return sum_p ||theta_p - (1/m) grad_p sum_i lambda_i y_i Phi(theta; x_i)||^2, differentiable in x and lambda.
+def published_loss(network: Network, inputs: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float) -> Tensor:
+    """Return sum_p ||theta_p - (1/m) grad_p sum_ij c_ij Phi_j(theta; x_i)||^2, differentiable in x and c.
 
     Args:
         network: the victim.
         inputs: (m, d) candidates x.
-        multipliers: (m,) lambda.
-        signs: (m,) labels in {-1, +1}.
+        coefficients: maps the outputs (m, C) to c (m, C); the gradient with respect to theta takes c as constant.
         alpha: sharpness of the gates.
     """
-    weights = [weight.detach().requires_grad_() for weight in network.weights]
-    biases = [None if bias is None else bias.detach().requires_grad_() for bias in network.biases]
-    hidden = inputs
-    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        hidden = torch.nn.functional.linear(hidden, weight, bias)
-        if layer < network.depth - 1:
-            hidden = smooth_gate_relu(hidden, alpha)
-    output = (multipliers * signs * hidden[:, 0]).mean()
-    parameters = [*weights, *(bias for bias in biases if bias is not None)]
-    gradients = torch.autograd.grad(output, parameters, create_graph=True)
-    return torch.stack([(p.detach() - g).square().sum() for p, g in zip(parameters, gradients, strict=True)]).sum()
+    return torch.stack(
+        layer_residuals(network, inputs, lambda outputs: coefficients(outputs) / len(inputs), alpha)
+    ).sum()
 
 
-def published_penalties(inputs: Tensor, multipliers: Tensor, lambda_min: float) -> Tensor:
-    """Return the box penalty on pixels outside [-1, 1] and the hinge that keeps lambda above lambda_min."""
+def published_penalties(inputs: Tensor, multipliers: Tensor, lambda_min: float | None) -> Tensor:
+    """Return the box penalty on pixels outside [-1, 1] and the hinge, if any, that keeps lambda above lambda_min."""
     box = (inputs.abs() - 1).relu().square().sum()
+    if lambda_min is None:
+        return BOX_WEIGHT * box
     hinge = (lambda_min - multipliers).relu().square().sum()
     return BOX_WEIGHT * box + LAMBDA_WEIGHT * hinge
 
 
 def published_search(
     network: Network,
-    signs: Tensor,
+    coefficients: Coefficients,
+    m: int,
     *,
     steps: int,
     lr: float,
     lambda_lr: float,
     init_scale: float,
-    lambda_min: float,
+    lambda_min: float | None,
     alpha: float,
     generator: torch.Generator,
     report: Callable[[int, float], None],
     report_steps: int = 10,
 ) -> tuple[Tensor, Tensor, float]:
-    """Run the authors' loop: SGD with momentum on candidates and multipliers.
+    """Run the authors' loop: SGD with momentum on candidates and coefficients.
 
     Returns:
-        Candidates (m, d), lambda (m,) and the final published loss.
+        Candidates (m, d), how much each weighs (m,) and the final published loss.
     """
     reference = network.weights[0]
-    m = len(signs)
-    inputs = (torch.randn(m, reference.shape[1], generator=generator) * init_scale).to(reference).requires_grad_()
-    multipliers = torch.rand(m, generator=generator).to(reference).requires_grad_()
+    inputs = (torch.randn(m, network.inputs, generator=generator) * init_scale).to(reference).requires_grad_()
     optimizer = torch.optim.SGD(
-        [{"params": [inputs], "lr": lr}, {"params": [multipliers], "lr": lambda_lr}], momentum=MOMENTUM
+        [{"params": [inputs], "lr": lr}, {"params": coefficients.variables, "lr": lambda_lr}], momentum=MOMENTUM
     )
     loss = torch.zeros(())
     for step in range(steps):
-        loss = published_loss(network, inputs, multipliers, signs, alpha)
-        objective = loss + published_penalties(inputs, multipliers, lambda_min)
+        loss = published_loss(network, inputs, coefficients.rows, alpha)
+        objective = loss + published_penalties(inputs, coefficients.variables[0], lambda_min)
         optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(objective, inputs=[inputs, multipliers])
+        torch.autograd.backward(objective, inputs=[inputs, *coefficients.variables])
         optimizer.step()
         if step % report_steps == 0 or step == steps - 1:
             report(step + 1, float(loss.detach()))
-    return inputs.detach(), multipliers.detach(), float(loss.detach())
+    return inputs.detach(), coefficients.sizes(), float(loss.detach())

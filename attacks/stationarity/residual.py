@@ -1,18 +1,21 @@
-"""The stationarity residual of a binary network and its gradient, written down.
+"""The stationarity residual of a fully connected network and its gradient, written down.
 
-For candidates x_i with signed coefficients c_i = lambda_i y_i, the gradient of sum_i c_i Phi(theta; x_i) with respect
-to W_l is D_l' A_{l-1} (and its column sums 1'D_l for b_l), where
+For candidates x_i with coefficients c_ij on the outputs, the gradient of sum_ij c_ij Phi_j(theta; x_i) with respect to
+W_l is D_l' A_{l-1} (and its column sums 1'D_l for b_l), where
 
     A_0 = X,   Z_l = A_{l-1} W_l' + b_l,   A_l = relu(Z_l),   G_l = sigmoid(alpha Z_l)       (forward)
     D_L = c,   D_l = (D_{l+1} W_{l+1}) * G_l                                                  (back-propagated signal)
 
 and the residual of eq. (3) of Haim et al. 2022 is R_l = W_l - D_l' A_{l-1}. Its own gradient needs one more pass up
 through the D recursion and one down through the forward pass, with the smooth gate as the derivative of the ReLU
-throughout, as in the authors' code. That is five matrix products a layer, and no graph is kept.
+throughout, as in the authors' code. That is five matrix products a layer, and no graph is kept. The coefficients may
+depend on the outputs Z_L and on variables of their own: that map is small, (m, C) numbers, and autograd differentiates
+it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -69,12 +72,15 @@ class StationarityResidual:
     def _bias_weight(self, layer: int) -> float:
         return self.weighting.bias if layer == 0 else 1.0
 
-    def __call__(self, inputs: Tensor, coefficients: Tensor, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the residual (a scalar tensor) and its gradients with respect to inputs and coefficients.
+    @torch.no_grad()
+    def __call__(self, inputs: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float) -> tuple[Tensor, Tensor]:
+        """Return the residual (a scalar tensor) and its gradient with respect to the inputs.
+
+        The gradients with respect to the variables of `coefficients` are added to their `.grad`, as by `backward`.
 
         Args:
             inputs: (m, r) candidates, on the coordinates that the network takes.
-            coefficients: (m,) signed coefficients lambda_i y_i.
+            coefficients: maps the outputs (m, C) to the coefficients c (m, C), differentiably.
             alpha: sharpness of the gates.
         """
         weights, biases, depth = self.network.weights, self.network.biases, self.network.depth
@@ -83,7 +89,10 @@ class StationarityResidual:
             pre = activations[-1] @ weight.T if bias is None else torch.addmm(bias, activations[-1], weight.T)
             gates.append(torch.sigmoid(alpha * pre))
             activations.append(pre.relu_())
-        signals = [coefficients[:, None]]
+        outputs = torch.nn.functional.linear(activations[-1], weights[-1], biases[-1]).requires_grad_()
+        with torch.enable_grad():
+            chosen = coefficients(outputs)
+        signals = [chosen.detach()]
         ungated: list[Tensor] = []
         for layer in range(depth - 2, -1, -1):
             ungated.insert(0, signals[0] @ weights[layer + 1])
@@ -109,9 +118,12 @@ class StationarityResidual:
                     gate_gradients.append(torch.zeros_like(ungated[layer - 1]))
             signal_gradient = direct
         assert signal_gradient is not None, "at least one layer must have a weight"
-        coefficient_gradient = signal_gradient[:, 0]
-
-        carried: Tensor | None = activation_gradients[depth - 1]
+        if chosen.requires_grad:
+            torch.autograd.backward(chosen, signal_gradient)
+        carried = activation_gradients[depth - 1]
+        if outputs.grad is not None:
+            through = outputs.grad @ weights[-1]
+            carried = through if carried is None else carried.add_(through)
         for layer in range(depth - 2, -1, -1):
             gate = gates[layer]
             slope = gate_gradients[layer].mul_(gate).mul_(1 - gate).mul_(alpha)
@@ -120,7 +132,7 @@ class StationarityResidual:
             here = activation_gradients[layer]
             carried = down if here is None else down.add_(here)
         assert carried is not None
-        return total, carried, coefficient_gradient
+        return total, carried
 
     def _layer(self, layer: int, signal: Tensor, activation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return w_l ||R_l||^2 / ||theta_l||^2 and its gradients with respect to D_l and A_{l-1}."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attacks.stationarity.autodiff import AutodiffResidual
+from attacks.stationarity.coefficients import Coefficients
 from attacks.stationarity.network import Network
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import RowSpace
@@ -20,7 +22,7 @@ SMALLEST_NEURON = 0.02
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Hyperparameters of `search`; see the fields of the same names in `attacks.kkt.KKTParams`."""
+    """Hyperparameters of `search`; see the fields of the same names in `SearchParams`."""
 
     steps: int
     lr: float
@@ -35,68 +37,75 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class Found:
-    """The end of one search: candidates (m, d), lambda (m,) and the relative residual ||R|| / ||theta||."""
+    """The end of one search: candidates (m, d), their weights (m,) and the relative residual ||R|| / ||theta||."""
 
     candidates: Tensor
-    multipliers: Tensor
+    sizes: Tensor
     residual: float
 
 
 def search(
     network: Network,
     space: RowSpace,
-    signs: Tensor,
+    coefficients: Coefficients,
+    m: int,
     settings: SearchSettings,
     generator: torch.Generator,
     report: Callable[[int, float], None],
 ) -> Found:
-    """Minimise the stationarity residual over candidates and multipliers from one random start.
+    """Minimise the stationarity residual over candidates and coefficients from one random start.
 
     Candidate i is x_i = sum_k (S_k / rms S)^p c_ik v_k with S_k, v_k the singular values and directions of W1: with
     p > 0 all coordinates c start and move alike although images have most of their energy in few directions. The
     residual's columns are weighted by S_k^-q, so that the fine directions, where one image differs from another, are
     not drowned by the coarse ones, and its rows by ||w_j||^-s, so that every neuron's relative error counts: what no
     candidate can explain, the fractional gates of pre-activations on the ReLU's kink, grows with both sizes.
-    lambda_i = exp(u_i) keeps the multipliers positive.
 
     Args:
         network: the victim, on pixels.
         space: where to search.
-        signs: (m,) labels in {-1, +1} given to the candidates.
+        coefficients: what the coefficients are and how they move.
+        m: the number of candidates.
         settings: hyperparameters.
         generator: CPU generator of the start.
         report: called every few steps with the step and the residual.
     """
-    reduced = network.on_coordinates(space.basis)
     relative = space.singular / space.singular.square().mean().sqrt()
     scaling = relative**settings.coordinate_power
-    residual = StationarityResidual(reduced, _weighting(reduced, relative, space, settings))
-
-    m = len(signs)
+    residual = _residual(network, space, relative, settings)
     draw = torch.randn(m, space.rank, generator=generator) * settings.init_scale
     coordinates = draw.to(scaling).requires_grad_()
-    uniform = (0.5 + torch.rand(m, generator=generator)) / m
-    logarithms = uniform.log().to(scaling).requires_grad_()
-    groups = [{"params": [coordinates], "lr": settings.lr}, {"params": [logarithms], "lr": settings.lambda_lr}]
+    groups = [
+        {"params": [coordinates], "lr": settings.lr},
+        {"params": coefficients.variables, "lr": settings.lambda_lr},
+    ]
     optimizer = torch.optim.Adam(groups, betas=(0.9, 0.99))
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, [settings.lr, settings.lambda_lr], total_steps=settings.steps, pct_start=WARM_UP
     )
     value = torch.zeros(())
     for step in range(settings.steps):
+        optimizer.zero_grad()
         with torch.no_grad():
-            multipliers = logarithms.exp()
-            coefficients = multipliers * signs
-            value, inputs_gradient, coefficient_gradient = residual(coordinates * scaling, coefficients, settings.alpha)
-            coordinates.grad = inputs_gradient * scaling
-            logarithms.grad = coefficient_gradient * coefficients
+            value, gradient = residual(coordinates * scaling, coefficients.rows, settings.alpha)
+            coordinates.grad = gradient * scaling
         optimizer.step()
         schedule.step()
         if step % REPORT_STEPS == 0 or step == settings.steps - 1:
             report(step + 1, float(value) ** 0.5)
     with torch.no_grad():
         candidates = (coordinates * scaling) @ space.basis.T
-        return Found(candidates, logarithms.exp(), float(value) ** 0.5)
+        return Found(candidates, coefficients.sizes(), float(value) ** 0.5)
+
+
+def _residual(
+    network: Network, space: RowSpace, relative: Tensor, settings: SearchSettings
+) -> StationarityResidual | AutodiffResidual:
+    """Return the residual on the coordinates of the search; a convolution is searched in pixels, unweighted."""
+    if network.convolutional:
+        return AutodiffResidual(network, settings.layer_weights)
+    reduced = network.on_coordinates(space.basis)
+    return StationarityResidual(reduced, _weighting(reduced, relative, space, settings))
 
 
 def _weighting(network: Network, relative: Tensor, space: RowSpace, settings: SearchSettings) -> Weighting:

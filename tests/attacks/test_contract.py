@@ -17,7 +17,7 @@ from bench import registry
 from bench.view import view_of
 from victims.base import Victim
 from victims.cache import obtain
-from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
+from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
 
 ATTACKS = registry.attacks().items
 VICTIMS = registry.victims().items
@@ -41,8 +41,33 @@ SPECS = {
             architecture=MLPSpec(hidden=(12, 10), biases="all"),
             training=NormalizedDescent(steps=60),
         ),
+        VictimSpec(
+            name="digits-mlp-6-c3",
+            dataset="digits",
+            n=6,
+            architecture=MLPSpec(hidden=(12, 10), outputs=3),
+            training=NormalizedDescent(steps=60),
+        ),
+        VictimSpec(
+            name="faces-mlp-4-l2",
+            dataset="faces",
+            n=4,
+            architecture=MLPSpec(hidden=(16, 16)),
+            loss="l2",
+            training=DecayedDescent(steps=60),
+        ),
+        VictimSpec(
+            name="digits-conv-6-tiny",
+            dataset="digits",
+            n=6,
+            architecture=ConvSpec(channels=4, hidden=(10,)),
+            training=DecayedDescent(steps=20),
+        ),
     )
 }
+
+DEFAULTS = ((MLPSpec(), NormalizedDescent()), (ConvSpec(), DecayedDescent()))
+"""Architecture and recipe of the victims that are named without a variant."""
 
 every_attack = pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 every_victim = pytest.mark.parametrize("spec", VICTIMS.values(), ids=VICTIMS)
@@ -90,7 +115,7 @@ def test_an_attack_returns_images_and_leaves_no_trace(
     assert not candidates.requires_grad
     for value in (found.labels, found.coefficients):
         assert value is None or (len(value) == len(candidates) and bool(value.isfinite().all()))
-    assert found.labels is None or set(found.labels.tolist()) <= {0, 1}
+    assert found.labels is None or set(found.labels.tolist()) <= set(range(victim.spec.n_classes))
     assert isinstance(found.loss, float)
     assert found.grad_evals >= 0
 
@@ -211,7 +236,7 @@ def test_the_view_tells_the_truth() -> None:
 def test_a_victim_is_named_by_what_it_is(spec: VictimSpec) -> None:
     start = f"{spec.dataset}-{spec.architecture.kind}-{spec.n}"
     assert re.fullmatch(rf"{re.escape(start)}(-[a-z0-9]+)*", spec.name)
-    plain = spec.architecture == MLPSpec() and spec.training == NormalizedDescent()
+    plain = (spec.architecture, spec.training) in DEFAULTS and spec.loss == "cross-entropy"
     assert plain == (spec.name == start)
 
 
@@ -232,6 +257,11 @@ IDENTITY: dict[str, dict[str, Any]] = {
     "twin": {"twin": "disjoint"},
     "architecture.hidden": {"architecture": MLPSpec(hidden=(16,))},
     "architecture.biases": {"architecture": MLPSpec(biases="all")},
+    "architecture.outputs": {"architecture": MLPSpec(outputs=2)},
+    "architecture.kind": {"architecture": ConvSpec()},
+    "architecture.kernel": {"architecture": ConvSpec(kernel=5)},
+    "architecture.channels": {"architecture": ConvSpec(channels=4)},
+    "loss": {"loss": "l2"},
     "architecture.first_layer_scale": {"architecture": MLPSpec(first_layer_scale=None)},
     "training.steps": {"training": NormalizedDescent(steps=61)},
     "training.rate": {"training": NormalizedDescent(rate=(1e-2, 1e-3))},
@@ -243,6 +273,9 @@ IDENTITY: dict[str, dict[str, Any]] = {
     "training.epochs": {"training": GradientDescent(epochs=7)},
     "training.batch_size": {"training": GradientDescent(batch_size=2)},
     "training.dtype (gd)": {"training": GradientDescent(dtype="float32")},
+    "training.weight_decay (gd)": {"training": GradientDescent(weight_decay=1e-3)},
+    "training.kind (decayed)": {"training": DecayedDescent()},
+    "training.weight_decay": {"training": DecayedDescent(weight_decay=2e-3)},
 }
 
 
@@ -257,8 +290,8 @@ def test_the_identity_is_all_that_determines_the_weights() -> None:
 
 
 def test_every_field_of_a_spec_is_tried() -> None:
-    fields = {"name", "reported_test_accuracy", *(name.partition(".")[0] for name in IDENTITY)}
+    fields = {"name", "reported_test_accuracy", "twin", *(name.partition(".")[0] for name in IDENTITY)}
     assert fields == set(VictimSpec.model_fields)
     tried = {name.partition(".")[2].partition(" ")[0] for name in IDENTITY}
-    for model in (MLPSpec, NormalizedDescent, GradientDescent):
+    for model in (MLPSpec, ConvSpec, NormalizedDescent, GradientDescent, DecayedDescent):
         assert set(model.model_fields) - {"kind"} <= tried

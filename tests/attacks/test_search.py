@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from attacks.stationarity.coefficients import Coefficients, margin_coefficients
 from attacks.stationarity.network import Network
 from attacks.stationarity.published import published_search
 from attacks.stationarity.row_space import RowSpace
@@ -43,6 +44,12 @@ def two_point_problem() -> tuple[Network, Tensor, Tensor]:
     return Network((weight, output[None]), (multipliers[owner] * output, None)), points, multipliers
 
 
+def positive_coefficients(generator: torch.Generator) -> Coefficients:
+    """Multipliers of two candidates of class 1, from a random start."""
+    start = (0.5 + torch.rand(2, generator=generator, dtype=torch.float64)) / 2
+    return margin_coefficients(torch.ones(2, dtype=torch.long), start)
+
+
 def match(candidates: Tensor, points: Tensor) -> Tensor:
     """Return the candidates' order that fits the points: which candidate finds which point is chance."""
     return torch.cdist(points, candidates).argmin(1)
@@ -63,30 +70,35 @@ def test_two_points_are_recovered_exactly() -> None:
     """Of five starts the one with the smallest residual is exact; others may put both candidates on one point."""
     network, points, multipliers = two_point_problem()
     space = RowSpace(torch.eye(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64), gap=False)
-    signs = torch.ones(2, dtype=torch.float64)
     starts = [torch.Generator().manual_seed(seed) for seed in range(5)]
     found = min(
-        (search(network, space, signs, SETTINGS, start, lambda step, residual: None) for start in starts),
+        (
+            search(network, space, positive_coefficients(start), 2, SETTINGS, start, lambda step, residual: None)
+            for start in starts
+        ),
         key=lambda one: one.residual,
     )
     assert found.residual < 1e-4
     order = match(found.candidates, points)
     torch.testing.assert_close(found.candidates[order], points, rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(found.multipliers[order], multipliers, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found.sizes[order], multipliers, rtol=1e-3, atol=1e-3)
 
 
 def test_the_published_loop_recovers_them_too() -> None:
     network, points, _ = two_point_problem()
+    generator = torch.Generator().manual_seed(0)
+    start = torch.rand(2, generator=generator, dtype=torch.float64)
     candidates, _, _ = published_search(
         network,
-        torch.ones(2, dtype=torch.float64),
+        margin_coefficients(torch.ones(2, dtype=torch.long), start, positive=False),
+        2,
         steps=3000,
         lr=0.002,
         lambda_lr=0.002,
         init_scale=0.3,
         lambda_min=0.1,
         alpha=20.0,
-        generator=torch.Generator().manual_seed(0),
+        generator=generator,
         report=lambda step, loss: None,
     )
     cosine = torch.nn.functional.cosine_similarity(candidates[match(candidates, points)], points)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
-from torch import Tensor
 
 from attacks.stationarity.network import Network
 from attacks.stationarity.published import published_loss, published_penalties
@@ -33,7 +32,7 @@ def published_step(dtype: torch.dtype) -> Callable[[], None]:
     optimizer = torch.optim.SGD([inputs, multipliers], lr=1e-6, momentum=0.9)
 
     def step() -> None:
-        loss = published_loss(net, inputs, multipliers, signs, 20.0)
+        loss = published_loss(net, inputs, lambda outputs: (multipliers * signs)[:, None], 20.0)
         objective = loss + published_penalties(inputs, multipliers, 0.5)
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(objective, inputs=[inputs, multipliers])
@@ -50,9 +49,9 @@ def default_step(layers: tuple[float, ...]) -> Callable[[], None]:
     optimizer = torch.optim.Adam([coordinates, multipliers], lr=1e-6)
 
     def step() -> None:
+        multipliers.grad = None
         with torch.no_grad():
-            gradients: tuple[Tensor, ...] = residual(coordinates, multipliers, 100.0)
-            _, coordinates.grad, multipliers.grad = gradients
+            _, coordinates.grad = residual(coordinates, lambda outputs: multipliers[:, None], 100.0)
         optimizer.step()
 
     return step

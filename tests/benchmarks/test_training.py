@@ -24,9 +24,9 @@ def test_training_step(benchmark: BenchmarkFixture, recipe: str, width: int) -> 
     generator = torch.Generator().manual_seed(0)
     inputs, labels = (
         torch.randn(N, width, generator=generator).to(dtype),
-        torch.tensor([1.0, -1.0]).repeat(N // 2).to(dtype),
+        torch.tensor([1, 0]).repeat(N // 2),
     )
-    state = TrainState(build(MLPSpec(), width, generator, dtype), 0.0, torch.ones((), dtype=dtype))
+    state = TrainState(build(MLPSpec(), (width,), generator, dtype), 0.0, torch.ones((), dtype=dtype))
     spec = VictimSpec(name="benchmark-mlp-500", dataset="none", n=N, training=training)
     method = algorithm(spec)
     method.start(state)

@@ -8,35 +8,36 @@ import pytest
 import torch
 
 from victims.architectures import MLP, build
-from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
+from victims.losses import margins, sample_losses
+from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
 from victims.stationarity import stationarity_residuals
 from victims.training import loop
 from victims.training.loop import train
 from victims.training.span import Span
-from victims.training.state import TrainState, logistic_loss
+from victims.training.state import TrainState
 
 CPU = torch.device("cpu")
 
 
-def spec(training: GradientDescent | NormalizedDescent, **architecture: object) -> VictimSpec:
+def spec(training: GradientDescent | NormalizedDescent | DecayedDescent, **architecture: object) -> VictimSpec:
     options = {"hidden": (24, 16), "first_layer_scale": 1e-2} | architecture
     return VictimSpec(name="test-mlp-12", dataset="test", n=12, architecture=MLPSpec(**options), training=training)  # type: ignore[arg-type]
 
 
 def problem() -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return torch.randn(12, 1, 6, 5, generator=generator), torch.tensor([1.0, -1.0]).repeat(6)
+    return torch.randn(12, 1, 6, 5, generator=generator), torch.tensor([1, 0]).repeat(6)
 
 
 def train_on_pixels(victim: VictimSpec, inputs: torch.Tensor, labels: torch.Tensor) -> MLP:
     """The same algorithm without the span: every step on pixels."""
     dtype = getattr(torch, victim.training.dtype)
-    model = build(victim.architecture, inputs[0].numel(), torch.Generator().manual_seed(victim.seed), dtype)
+    model = build(victim.architecture, inputs.shape[1:], torch.Generator().manual_seed(victim.seed), dtype)
     state = TrainState(model, outside_norm=0.0, outside_scale=torch.ones((), dtype=dtype))
     method = loop.algorithm(victim)
     method.start(state)
     while state.step < method.steps:
-        method.step(state, inputs.flatten(1).to(dtype), labels.to(dtype))
+        method.step(state, inputs.flatten(1).to(dtype), labels)
         state.step += 1
     return model
 
@@ -66,8 +67,8 @@ def test_gradient_descent_is_the_papers_recipe(tmp_path: Path) -> None:
     """One epoch is theta - lr * grad of torch's own BCE on labels {0, 1}."""
     victim = spec(GradientDescent(lr=0.01, epochs=1))
     inputs, labels = problem()
-    model = build(victim.architecture, 30, torch.Generator().manual_seed(1), torch.float64)
-    torch.nn.functional.binary_cross_entropy_with_logits(model(inputs.double()), (labels.double() + 1) / 2).backward()
+    model = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
+    torch.nn.functional.binary_cross_entropy_with_logits(model(inputs.double()), labels.double()).backward()
     trained = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
@@ -75,19 +76,19 @@ def test_gradient_descent_is_the_papers_recipe(tmp_path: Path) -> None:
 
 
 def test_initialisation_is_the_papers() -> None:
-    model = build(MLPSpec(hidden=(400, 300)), 500, torch.Generator().manual_seed(0), torch.float64)
+    model = build(MLPSpec(hidden=(400, 300)), (500,), torch.Generator().manual_seed(0), torch.float64)
     state = model.state_dict()
     assert set(state) == {"layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.2.weight"}
     assert float(state["layers.0.weight"].std()) == pytest.approx(1e-4, rel=0.01)
     assert float(state["layers.1.weight"].abs().max()) <= 1 / 20
     assert float(state["layers.1.weight"].var()) == pytest.approx(1 / (3 * 400), rel=0.02)
-    everywhere = build(MLPSpec(hidden=(8, 7), biases="all"), 5, torch.Generator(), torch.float32).state_dict()
+    everywhere = build(MLPSpec(hidden=(8, 7), biases="all"), (5,), torch.Generator(), torch.float32).state_dict()
     assert "layers.1.bias" in everywhere and "layers.2.bias" not in everywhere
 
 
 @pytest.mark.parametrize("biases", ["first", "all"])
 def test_rescaling_by_degrees_scales_the_function(biases: str) -> None:
-    model = build(MLPSpec(hidden=(9, 8, 7), biases=biases), 6, torch.Generator().manual_seed(2), torch.float64)  # type: ignore[arg-type]
+    model = build(MLPSpec(hidden=(9, 8, 7), biases=biases), (6,), torch.Generator().manual_seed(2), torch.float64)  # type: ignore[arg-type]
     inputs = torch.randn(5, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     before = model(inputs)
     with torch.no_grad():
@@ -100,19 +101,69 @@ def test_normalized_descent_reaches_the_kkt_direction(tmp_path: Path) -> None:
     victim = spec(NormalizedDescent(steps=4000, dtype="float64"))
     inputs, labels = problem()
     model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
-    margins = labels * model(inputs.double()).detach()
-    assert float(margins.min()) == pytest.approx(10, abs=0.1)
-    assert float(logistic_loss(margins)) < 1e-4
-    start = build(victim.architecture, 30, torch.Generator().manual_seed(1), torch.float64)
-    trained, untrained = (max(stationarity_residuals(m, inputs, labels)) for m in (model, start))
+    outputs = model(inputs.double()).detach()
+    assert float(margins(outputs, labels).min()) == pytest.approx(10, abs=0.1)
+    assert float(sample_losses("cross-entropy", outputs, labels).mean()) < 1e-4
+    start = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
+    trained, untrained = (max(stationarity_residuals(victim, m.float(), inputs, labels)) for m in (model, start))
     assert trained < 0.2
     assert untrained > 0.9
 
 
+@pytest.mark.parametrize("outputs", [2, 3])
+def test_normalized_descent_takes_several_classes(outputs: int, tmp_path: Path) -> None:
+    victim = spec(NormalizedDescent(steps=2000, dtype="float64"), outputs=outputs)
+    inputs, _ = problem()
+    labels = torch.arange(12) % outputs
+    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    assert float(margins(model(inputs.double()).detach(), labels).min()) == pytest.approx(10, abs=0.1)
+    start = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
+    trained, untrained = (max(stationarity_residuals(victim, m.float(), inputs, labels)) for m in (model, start))
+    assert trained < 0.5 * untrained
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "l2", "l2.5", "huber"])
+def test_decayed_descent_reaches_the_scale_of_a_stationary_point(loss: str, tmp_path: Path) -> None:
+    """theta = sum_i l_i grad Phi(x_i), tied to the loss, along theta itself: L sum_i l_i Phi(x_i) = ||theta||^2."""
+    victim = spec(DecayedDescent(steps=800, rate=(3e-2, 1e-6), dtype="float64")).model_copy(update={"loss": loss})
+    inputs, labels = problem()
+    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    outputs = model(inputs.double()).detach().requires_grad_()
+    (slope,) = torch.autograd.grad(sample_losses(victim.loss, outputs, labels).mean(), outputs)
+    square_norm = sum(float(parameter.detach().square().sum()) for parameter in model.parameters())
+    product = -3 * float((slope * outputs.detach()).sum()) / victim.weight_decay
+    assert product == pytest.approx(square_norm, rel=1e-2)
+
+
+def test_weight_decay_is_torchs(tmp_path: Path) -> None:
+    """Coupled, on all parameters, and outside the data's span too."""
+    victim = spec(GradientDescent(lr=0.1, epochs=5, weight_decay=0.01))
+    inputs, labels = problem()
+    model = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.01)
+    for _ in range(5):
+        optimizer.zero_grad()
+        sample_losses("cross-entropy", model(inputs.double()), labels).mean().backward()
+        optimizer.step()
+    trained = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(trained.state_dict()[name], parameter.detach())
+
+
+def test_a_convolution_learns(tmp_path: Path) -> None:
+    inputs, labels = problem()
+    architecture = ConvSpec(kernel=2, channels=4, hidden=(16,), first_layer_scale=0.1)
+    victim = VictimSpec(
+        name="test-conv-12", dataset="test", n=12, architecture=architecture, training=DecayedDescent(steps=300)
+    )
+    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    assert bool((margins(model(inputs), labels) > 0).all())
+
+
 @pytest.mark.parametrize(
     "training",
-    [GradientDescent(lr=0.1, epochs=60, batch_size=5), NormalizedDescent(steps=120)],
-    ids=["sgd", "normalized"],
+    [GradientDescent(lr=0.1, epochs=60, batch_size=5), NormalizedDescent(steps=120), DecayedDescent(steps=120)],
+    ids=["sgd", "normalized", "decayed"],
 )
 def test_a_killed_training_resumes_to_the_same_weights(
     training: GradientDescent | NormalizedDescent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -152,7 +203,7 @@ def test_a_torn_checkpoint_is_set_aside(tmp_path: Path) -> None:
 
 def test_span_reduces_and_restores() -> None:
     inputs, _ = problem()
-    model = build(MLPSpec(hidden=(9, 8)), 30, torch.Generator().manual_seed(4), torch.float64)
+    model = build(MLPSpec(hidden=(9, 8)), (30,), torch.Generator().manual_seed(4), torch.float64)
     span = Span.of(inputs.flatten(1))
     assert span.basis.shape == (30, 12)
     reduced, outside = span.reduce(model)

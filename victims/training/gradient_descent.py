@@ -1,4 +1,7 @@
-"""The papers' recipe: (mini-batch) gradient descent with a constant learning rate (Haim et al. 2022, Section 5.1)."""
+"""The papers' recipe: (mini-batch) gradient descent with a constant learning rate.
+
+Haim et al. 2022, Section 5.1; Buzaglo et al. 2023, Section 4, with other losses and coupled weight decay.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,37 @@ import math
 import torch
 from torch import Tensor
 
-from victims.spec import GradientDescent
-from victims.training.state import TrainState, logistic_loss
+from victims.losses import margins, sample_losses
+from victims.spec import GradientDescent, Loss
+from victims.training.state import Figures, TrainState
 
 
 class GradientDescentAlgorithm:
-    """Plain gradient descent on the mean logistic loss."""
+    """Plain gradient descent on the mean loss plus (wd / 2) ||theta||^2."""
 
-    def __init__(self, spec: GradientDescent, n: int, seed: int) -> None:
-        self.spec, self.n, self.seed = spec, n, seed
+    def __init__(self, spec: GradientDescent, loss: Loss, n: int, seed: int) -> None:
+        self.spec, self.loss, self.n, self.seed = spec, loss, n, seed
         self.batches = 1 if spec.batch_size is None else math.ceil(n / spec.batch_size)
         self.steps = spec.epochs * self.batches
 
     def start(self, state: TrainState) -> None:
         """Nothing to carry: no momentum."""
 
-    def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Tensor:
+    def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Figures:
         """Advance theta by -lr times the gradient of the loss on the whole set, or on this step's mini-batch."""
         if self.spec.batch_size is not None:
             chosen = self._batch(state.step, self.spec.batch_size).to(inputs.device)
             inputs, labels = inputs[chosen], labels[chosen]
         parameters = list(state.model.parameters())
-        margins: Tensor = labels * state.model(inputs)
-        gradients = torch.autograd.grad(logistic_loss(margins), parameters)
+        outputs = state.model(inputs)
+        loss = sample_losses(self.loss, outputs, labels).mean()
+        gradients = torch.autograd.grad(loss, parameters)
+        shrunk = 1 - self.spec.lr * self.spec.weight_decay
         with torch.no_grad():
             for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.add_(gradient, alpha=-self.spec.lr)
-        return margins.detach()
+                parameter.mul_(shrunk).add_(gradient, alpha=-self.spec.lr)
+        state.outside_scale = state.outside_scale * shrunk
+        return Figures(loss.detach(), margins(outputs.detach(), labels))
 
     def _batch(self, step: int, size: int) -> Tensor:
         """Return the indices of this step's mini-batch; every epoch is one permutation, drawn from its own seed."""

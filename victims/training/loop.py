@@ -12,13 +12,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from victims.architectures import MLP, build
+from victims.architectures import MLP, ReLUNetwork, build
 from victims.files import atomic
-from victims.spec import GradientDescent, VictimSpec
+from victims.spec import DecayedDescent, GradientDescent, VictimSpec
+from victims.training.decayed_descent import DecayedDescentAlgorithm
 from victims.training.gradient_descent import GradientDescentAlgorithm
 from victims.training.normalized_descent import NormalizedDescentAlgorithm
 from victims.training.span import Span
-from victims.training.state import Algorithm, TrainState, logistic_loss
+from victims.training.state import Algorithm, Figures, TrainState
 
 REPORT_SECONDS = 0.5
 CHECKPOINT_SECONDS = 30.0
@@ -26,7 +27,7 @@ CHECKPOINT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class TrainProgress:
-    """Where a training is: step of steps, mean logistic loss, training accuracy in [0, 1], smallest margin."""
+    """Where a training is: step of steps, mean loss, training accuracy in [0, 1], smallest margin."""
 
     step: int
     steps: int
@@ -38,7 +39,9 @@ class TrainProgress:
 def algorithm(spec: VictimSpec) -> Algorithm:
     """Return the training algorithm that a victim's spec asks for."""
     if isinstance(spec.training, GradientDescent):
-        return GradientDescentAlgorithm(spec.training, spec.n, spec.seed)
+        return GradientDescentAlgorithm(spec.training, spec.loss, spec.n, spec.seed)
+    if isinstance(spec.training, DecayedDescent):
+        return DecayedDescentAlgorithm(spec.training, spec.loss)
     return NormalizedDescentAlgorithm(spec.training)
 
 
@@ -49,13 +52,13 @@ def train(
     device: torch.device,
     checkpoint: Path,
     report: Callable[[TrainProgress], None],
-) -> MLP:
+) -> ReLUNetwork:
     """Train a victim, from its last checkpoint if there is one; an untrained twin stays as it starts.
 
     Args:
         spec: what to train.
         inputs: (n, C, H, W), the training mean subtracted.
-        labels: (n,) in {-1, +1}.
+        labels: (n,) int64 class indices.
         device: where to train; the result is on the CPU.
         checkpoint: file that holds the state of an unfinished training; removed by the caller once the result is safe.
         report: called about twice a second.
@@ -64,11 +67,11 @@ def train(
         The trained network, on pixels, on the CPU, in the recipe's dtype.
     """
     dtype = getattr(torch, spec.training.dtype)
-    initial = build(spec.architecture, inputs[0].numel(), torch.Generator().manual_seed(spec.seed), dtype)
+    initial = build(spec.architecture, inputs.shape[1:], torch.Generator().manual_seed(spec.seed), dtype)
     if spec.twin == "untrained":
         return initial
-    span = Span.of(inputs.flatten(1))
-    reduced, outside = span.reduce(initial)
+    span = Span.of(inputs.flatten(1)) if isinstance(initial, MLP) else None
+    reduced, outside, data = _in_span(span, initial, inputs)
     state = TrainState(
         reduced.to(device), float(outside.norm()), outside_scale=torch.ones((), dtype=dtype, device=device)
     )
@@ -76,26 +79,36 @@ def train(
     method.start(state)
     _resume(state, checkpoint)
 
-    coordinates = span.coordinates(inputs.flatten(1)).to(device, dtype)
-    signs = labels.to(device, dtype)
+    data, labels = data.to(device, dtype), labels.to(device)
     reported = saved = time.monotonic()
     while state.step < method.steps:
-        margins = method.step(state, coordinates, signs)
+        figures = method.step(state, data, labels)
         state.step += 1
         now = time.monotonic()
         if now - reported > REPORT_SECONDS or state.step == method.steps:
             reported = now
-            report(_progress(state.step, method.steps, margins))
+            report(_progress(state.step, method.steps, figures))
         if now - saved > CHECKPOINT_SECONDS:
             saved = now
             with atomic(checkpoint) as path:
                 save_file({name: value.detach().cpu().contiguous() for name, value in state.tensors().items()}, path)
-    return span.restore(state.model.cpu(), outside * float(state.outside_scale))
+    trained = state.model.cpu()
+    if span is None or not isinstance(trained, MLP):
+        return trained
+    return span.restore(trained, outside * float(state.outside_scale))
 
 
-def _progress(step: int, steps: int, margins: Tensor) -> TrainProgress:
-    accuracy = (margins > 0).to(margins.dtype).mean()
-    return TrainProgress(step, steps, float(logistic_loss(margins)), float(accuracy), float(margins.min()))
+def _in_span(span: Span | None, model: ReLUNetwork, inputs: Tensor) -> tuple[ReLUNetwork, Tensor, Tensor]:
+    """Return the network that is trained, the part of W1 that it leaves out, and the inputs that it takes."""
+    if span is None or not isinstance(model, MLP):
+        return model, torch.zeros(()), inputs
+    reduced, outside = span.reduce(model)
+    return reduced, outside, span.coordinates(inputs.flatten(1))
+
+
+def _progress(step: int, steps: int, figures: Figures) -> TrainProgress:
+    accuracy = (figures.margins > 0).to(figures.margins.dtype).mean()
+    return TrainProgress(step, steps, float(figures.loss), float(accuracy), float(figures.margins.min()))
 
 
 def _resume(state: TrainState, checkpoint: Path) -> None:

@@ -2,19 +2,19 @@
 
 After the data are fitted, gradient descent on the logistic loss only crawls along the direction that it has: the
 KKT direction of the margin problem (Lyu & Li 2020). A normalised step along
-g = sum_i softmax(-margin)_i y_i grad Phi(x_i) gets there in thousands of steps instead of a million, and a scaling of
-theta that leaves the classifier as it is keeps the loss where the papers' training ends.
+g = sum_i softmax(-margin)_i y_i grad Phi(x_i), over pairs of a sample and a rival class where there are several, gets
+there in thousands of steps instead of a million, and a scaling of theta that leaves the classifier as it is keeps the
+loss where the papers' training ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
+from victims.losses import rival_margins
 from victims.spec import NormalizedDescent
-from victims.training.state import TrainState
+from victims.training.state import Figures, TrainState, geometric, norm
 
 
 class NormalizedDescentAlgorithm:
@@ -28,39 +28,30 @@ class NormalizedDescentAlgorithm:
         """Start the running average of the steps at zero."""
         state.velocity = [torch.zeros_like(parameter) for parameter in state.model.parameters()]
 
-    def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Tensor:
+    def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Figures:
         """Rescale to the held margin, then step by rate * ||theta|| along the averaged normalised direction."""
         parameters = list(state.model.parameters())
-        outputs: Tensor = labels * state.model(inputs)
+        before = rival_margins(state.model(inputs), labels)
         depth = len(state.model.layers)
         with torch.no_grad():
-            smallest = outputs.min()
+            smallest = before.min()
             held = torch.where(smallest > self.spec.margin, self.spec.margin / smallest, torch.ones_like(smallest))
             scale = held ** (1 / depth)
-            margins: Tensor = outputs * held
-            weights = torch.softmax(-margins, 0)
-        gradients = torch.autograd.grad((weights * outputs).sum(), parameters)
+            pairs = before * held
+            weights = torch.softmax(-pairs.flatten(), 0).view_as(pairs)
+        gradients = torch.autograd.grad((weights * before).sum(), parameters)
         with torch.no_grad():
             for parameter, gradient, degree in zip(parameters, gradients, state.model.degrees(), strict=True):
                 parameter.mul_(scale**degree)
                 gradient.mul_(scale ** (depth - degree))  # the gradient at the rescaled point
             state.outside_scale = state.outside_scale * scale
             outside = state.outside_norm * state.outside_scale
-            norm = torch.sqrt(_norm(parameters) ** 2 + outside**2)
-            size = self._rate(state.step) * norm / _norm(gradients)
+            whole = torch.sqrt(norm(parameters) ** 2 + outside**2)
+            size = geometric(self.spec.rate, state.step, self.steps) * whole / norm(gradients)
             momentum = self.spec.momentum
             for parameter, gradient, velocity in zip(parameters, gradients, state.velocity, strict=True):
                 velocity.mul_(momentum).add_(gradient * size, alpha=1 - momentum)
                 parameter.add_(velocity)
-        return margins
-
-    def _rate(self, step: int) -> float:
-        start, end = self.spec.rate
-        rate: float = start * (end / start) ** (step / self.steps)
-        return rate
-
-
-def _norm(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the Euclidean norm of several tensors taken together, a scalar tensor."""
-    norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors]))
-    return norm
+        # log(1 + sum_j exp(-margin_j)) is the cross-entropy; with one rival, the logistic loss
+        loss = torch.nn.functional.softplus(torch.logsumexp(-pairs, 1)).mean()
+        return Figures(loss, pairs.amin(1))

@@ -1,9 +1,9 @@
 """Training in the span of the data.
 
-Full-batch or mini-batch gradient descent without weight decay moves W1 only within span{x_i}: its gradient is D'X.
-With an orthonormal basis V (d, r) of that span the network can be trained on the coordinates XV with W1 V, and
-W1 (I - VV'), which no gradient touches, is added back at the end. The trajectory is the same up to rounding; layer 1
-costs r <= n instead of d.
+Full-batch or mini-batch gradient descent moves W1 only within span{x_i}: its gradient is D'X. With an orthonormal basis
+V (d, r) of that span the network can be trained on the coordinates XV with W1 V, and W1 (I - VV'), which no gradient
+touches and weight decay shrinks by a known factor, is added back at the end. The trajectory is the same up to
+rounding; layer 1 costs r <= n instead of d.
 """
 
 from __future__ import annotations

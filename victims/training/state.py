@@ -1,29 +1,30 @@
-"""What a training algorithm carries from step to step, and the logistic loss that all of them minimise."""
+"""What a training algorithm carries from step to step, and what it says of each."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from victims.architectures import MLP
+from victims.architectures import ReLUNetwork
 
 
 @dataclass
 class TrainState:
-    """A network in training, on the coordinates of its data's span.
+    """A network in training, on the coordinates of its data's span if it is fully connected.
 
     Attributes:
         model: the network.
         outside_norm: Frobenius norm of the initial W1 outside the span, at its initial scale.
         outside_scale: scalar tensor by which rescaling has multiplied that part.
-        velocity: running average of the steps, one tensor a parameter; empty for algorithms without momentum.
+        velocity: running averages, one tensor a parameter; empty for algorithms without momentum.
         step: steps done.
     """
 
-    model: MLP
+    model: ReLUNetwork
     outside_norm: float
     outside_scale: Tensor
     velocity: list[Tensor] = field(default_factory=list)
@@ -43,6 +44,26 @@ class TrainState:
         self.step = int(named["step"])
 
 
+class Figures(NamedTuple):
+    """What a step saw: the mean loss (a scalar tensor) and the margins (k,) of the samples that it used."""
+
+    loss: Tensor
+    margins: Tensor
+
+
+def norm(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the Euclidean norm of several tensors taken together, a scalar tensor."""
+    total: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors]))
+    return total
+
+
+def geometric(ends: tuple[float, float], step: int, steps: int) -> float:
+    """Return the value at `step` of `steps` on the geometric way from one end to the other."""
+    start, end = ends
+    value: float = start * (end / start) ** (step / steps)
+    return value
+
+
 class Algorithm(Protocol):
     """One training algorithm: a step count and a step."""
 
@@ -51,10 +72,5 @@ class Algorithm(Protocol):
     def start(self, state: TrainState) -> None:
         """Allocate what the algorithm carries in the state."""
 
-    def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Advance by one step; inputs (n, r), labels (n,) in {-1, +1}. Return the margins y Phi (n,) before it."""
-
-
-def logistic_loss(margins: Tensor) -> Tensor:
-    """Return the mean logistic loss log(1 + exp(-margin)) of margins (n,): BCE with labels {0, 1}, stable."""
-    return torch.nn.functional.softplus(-margins).mean()
+    def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Figures:
+        """Advance by one step; inputs (n, ...), labels (n,) class indices. Return the figures before it."""

@@ -1,0 +1,72 @@
+"""KKT reconstruction from multiclass networks (Buzaglo, Haim, Yehudai, Vardi, Oz, Nikankin, Irani 2023)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import NonNegativeFloat
+
+from attacks.base import Knowledge
+from attacks.stationarity.attack import MarginAttack
+from attacks.stationarity.params import SearchParams
+
+if TYPE_CHECKING:
+    from victims.spec import VictimSpec
+
+
+class KKTMulticlassParams(SearchParams):
+    """Parameters of `kkt-multiclass`.
+
+    Attributes:
+        rivals: "runner-up" puts a candidate's multiplier on Phi_y - max_{j != y} Phi_j, as published; "all" shares it
+            between the rival classes by the softmax of the candidate's own outputs.
+        lambda_min: published solver only: multipliers are pushed above it.
+    """
+
+    rivals: Literal["all", "runner-up"] = "all"
+    lambda_min: NonNegativeFloat = 0.0
+
+
+class KKTMulticlass(MarginAttack[KKTMulticlassParams]):
+    """Candidates of every class, and one multiplier each on its margin against the rival classes."""
+
+    name = "kkt-multiclass"
+    summary = "stationarity of the multiclass margin problem: lambda_i on Phi_y against its rivals"
+    paper = "Buzaglo et al. 2023, Deconstructing Data Reconstruction"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE})
+    Params = KKTMulticlassParams
+    variants: ClassVar[dict[str, dict[str, Any]]] = {
+        # The authors' released configuration (reconstruct_multiclass_run2).
+        "paper": {
+            "method": "published",
+            "candidates": 1000,
+            "restarts": 1,
+            "steps": 50_000,
+            "lr": 1.362e-3,
+            "lambda_lr": 0.4793,
+            "init_scale": 6.23e-5,
+            "lambda_min": 0.2032,
+            "alpha": 39.5,
+            "rivals": "runner-up",
+            "dtype": "float64",
+        },
+        # The published coefficients in the fast solver.
+        "runner-up": {"rivals": "runner-up"},
+    }
+
+    @classmethod
+    def supports(cls, victim: VictimSpec) -> str | None:
+        """Return why not: it takes a softmax of several outputs."""
+        if victim.architecture.outputs == 1:
+            return "it has one output, and no rival classes: use kkt or kkt-general"
+        return None
+
+    @property
+    def lambda_min(self) -> float:
+        """The floor of the multipliers."""
+        return self.params.lambda_min
+
+    @property
+    def rivals(self) -> Literal["all", "runner-up"]:
+        """Which rival classes a margin is measured against."""
+        return self.params.rivals

@@ -1,0 +1,154 @@
+"""What the attacks of the family have in common: restarts in the row space of W1, pooled; imports no torch."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from attacks.base import Attack, AttackContext, Reconstruction, VictimView
+from attacks.stationarity.params import SearchParams
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from attacks.stationarity.coefficients import Coefficients, Rivals
+    from attacks.stationarity.network import Network
+    from attacks.stationarity.row_space import RowSpace
+
+ParamsT = TypeVar("ParamsT", bound=SearchParams)
+
+
+class StationarityAttack(Attack[ParamsT]):
+    """Finds candidates x_i and coefficients c_ij with theta = sum_ij c_ij grad Phi_j(x_i) at the released weights."""
+
+    helpers = ("attacks.stationarity",)
+
+    @abstractmethod
+    def labels(self, view: VictimView, m: int) -> Tensor | None:
+        """Return the classes (m,) that the candidates are given, None if they get none."""
+
+    @abstractmethod
+    def coefficients(self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator) -> Coefficients:
+        """Return the coefficients of one restart, at their start."""
+
+    @property
+    def lambda_min(self) -> float | None:
+        """What the published solver pushes multipliers above, None where they may have any sign."""
+        return None
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Search from `restarts` random starts and pool the candidates."""
+        import torch
+
+        from attacks.stationarity.confidence import confidence
+        from attacks.stationarity.network import Network
+        from attacks.stationarity.row_space import pixel_space, row_space
+
+        params = self.params
+        network = Network.of(view.weights, view.architecture.input_shape, ctx.device, getattr(torch, params.dtype))
+        first = network.weights[0]
+        space = pixel_space(network.inputs, first) if network.convolutional else row_space(first)
+        m = params.candidates or (2 * space.rank if space.gap else 1000)
+        labels = self.labels(view, m)
+        if labels is not None:
+            labels = labels.to(ctx.device)
+
+        found = []
+        for restart in range(params.restarts):
+
+            def report(step: int, residual: float, restart: int = restart) -> None:
+                done = restart * params.steps + step
+                ctx.progress(done, params.restarts * params.steps, residual=residual)
+                ctx.record(done, residual=residual)
+
+            found.append(self._search(network, space, labels, m, ctx, report))
+        candidates = torch.cat([candidates for candidates, _, _ in found])
+        sizes = torch.cat([sizes for _, sizes, _ in found])
+        if labels is not None:
+            labels = labels.repeat(params.restarts)
+        return Reconstruction(
+            candidates=candidates.reshape(-1, *view.architecture.input_shape).float(),
+            labels=labels,
+            coefficients=sizes.float(),
+            confidence=confidence(candidates, sizes, labels, params.restarts, space, params.coordinate_power),
+            resolved={"candidates": m},
+            loss=min(loss for _, _, loss in found),
+            grad_evals=params.restarts * params.steps,
+        )
+
+    def _search(
+        self,
+        network: Network,
+        space: RowSpace,
+        labels: Tensor | None,
+        m: int,
+        ctx: AttackContext,
+        report: Callable[[int, float], None],
+    ) -> tuple[Tensor, Tensor, float]:
+        """Return one restart's candidates (m, d), how much each weighs (m,), and the final objective."""
+        from attacks.stationarity.published import published_search
+        from attacks.stationarity.search import SearchSettings, search
+
+        params = self.params
+        coefficients = self.coefficients(network, labels, m, ctx.generator)
+        if params.method == "published":
+            return published_search(
+                network,
+                coefficients,
+                m,
+                steps=params.steps,
+                lr=params.lr,
+                lambda_lr=params.lambda_lr,
+                init_scale=params.init_scale,
+                lambda_min=self.lambda_min,
+                alpha=params.alpha,
+                generator=ctx.generator,
+                report=report,
+            )
+        given = params.layer_weights or ((1.0, 1.0, 0.0) if network.convolutional else (1.0, 0.0))
+        layers = (given + given[-1:] * network.depth)[: network.depth]
+        settings = SearchSettings(
+            steps=params.steps,
+            lr=params.lr,
+            lambda_lr=params.lambda_lr,
+            init_scale=params.init_scale,
+            alpha=params.alpha,
+            layer_weights=layers,
+            coordinate_power=params.coordinate_power,
+            residual_power=params.residual_power,
+            neuron_power=params.neuron_power,
+        )
+        found = search(network, space, coefficients, m, settings, ctx.generator, report)
+        return found.candidates, found.sizes, found.residual
+
+
+class MarginAttack(StationarityAttack[ParamsT]):
+    """A `StationarityAttack` whose coefficients are multipliers lambda_i >= 0 on the margins of labelled candidates."""
+
+    def labels(self, view: VictimView, m: int) -> Tensor:
+        """Return classes in the proportions of the training set."""
+        import torch
+
+        balance = torch.tensor(view.class_balance, dtype=torch.float64)
+        ends = (balance.cumsum(0) * m).round().long()
+        counts = torch.diff(ends, prepend=torch.zeros(1, dtype=torch.long))
+        return torch.repeat_interleave(torch.arange(len(balance)), counts)
+
+    def coefficients(self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator) -> Coefficients:
+        """Return multipliers that start at random and alike."""
+        import torch
+
+        from attacks.stationarity.coefficients import margin_coefficients
+
+        assert labels is not None
+        draw = torch.rand(m, generator=generator).to(network.weights[0])
+        published = self.params.method == "published"
+        start = draw if published else (0.5 + draw) / m
+        return margin_coefficients(labels, start, self.rivals, positive=not published)
+
+    @property
+    def rivals(self) -> Rivals:
+        """Which rival classes a margin is measured against."""
+        return "all"

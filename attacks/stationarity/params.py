@@ -1,0 +1,52 @@
+"""The parameters that all attacks of the family share; imports no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from attacks.base import AttackParams
+
+
+class SearchParams(AttackParams):
+    """Parameters of an attack that searches for a stationary point.
+
+    Attributes:
+        method: "row-space" is the fast solver (attacks/stationarity/search.py), "published" the authors' loop.
+        candidates: how many candidates a restart has; None for twice the number of directions that W1 shows, or 1000.
+        restarts: independent searches whose candidates are pooled.
+        steps: optimiser steps a restart.
+        lr: learning rate of the candidates (Adam's for the fast solver, SGD's for the published one).
+        lambda_lr: learning rate of the coefficients.
+        init_scale: standard deviation sigma_x of the random start.
+        alpha: sharpness of the sigmoid gates.
+        layer_weights: fast solver only: weight of each layer's residual, the last one repeated for deeper layers.
+            None for layer 1 alone, as the others may keep their initial values, a floor that no candidate can reach;
+            for a convolution, also the layer after it, where most of the weights are.
+        coordinate_power: fast solver only: p of `search`.
+        residual_power: fast solver only: q of `search`.
+        neuron_power: fast solver only: s of `search`.
+        dtype: precision of the search.
+    """
+
+    method: Literal["row-space", "published"] = "row-space"
+    candidates: PositiveInt | None = None
+    restarts: PositiveInt = 8
+    steps: PositiveInt = 300
+    lr: PositiveFloat = 0.2
+    lambda_lr: PositiveFloat = 0.01
+    init_scale: PositiveFloat = 0.01
+    alpha: PositiveFloat = 100.0
+    layer_weights: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] | None = None
+    coordinate_power: NonNegativeFloat = 0.5
+    residual_power: NonNegativeFloat = 0.3
+    neuron_power: NonNegativeFloat = 1.0
+    dtype: Literal["float32", "float64"] = "float32"
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **keywords: Any) -> None:
+        """Let `show` tell a subclass's own parameters and these: its docstring goes on where this one lists them."""
+        super().__pydantic_init_subclass__(**keywords)
+        inherited = (SearchParams.__doc__ or "").partition("Attributes:\n")[2]
+        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n{inherited}"
