@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import UTC, datetime
 
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor
 from victims.architectures import MLP
 from victims.datasets import Split
 from victims.hardware import cpu_name, gpu_name
-from victims.spec import VictimSpec
+from victims.spec import Regularised, VictimSpec
 from victims.stationarity import stationarity_residuals
+from victims.training.regularised import relative_gradient
 from victims.training.state import logistic_loss
 
 
@@ -20,7 +22,8 @@ class VictimCard(BaseModel):
     """What is known of a trained victim; stored beside its weights.
 
     Losses are mean logistic losses, accuracies lie in [0, 1], margins are y Phi(x) on the training set (the smallest,
-    the quartiles and the largest), stationarity residuals are relative, one a layer.
+    the quartiles and the largest), stationarity residuals are relative, one a layer. `relative_gradient` is how far a
+    victim with weight decay is from a minimum: ||gradient|| / (weight_decay ||theta||).
     """
 
     name: str
@@ -33,6 +36,7 @@ class VictimCard(BaseModel):
     test_accuracy: float
     margins: list[float]
     stationarity_residual: list[float]
+    relative_gradient: float | None = None
     train_s: float
     device: str
     hardware: str
@@ -60,6 +64,10 @@ def describe(
     with torch.no_grad():
         train = labels * model(inputs)
         test = signs(torch.from_numpy(split.test_labels)) * model(torch.from_numpy(split.test_inputs))
+    gradient = None
+    if isinstance(spec.training, Regularised):
+        exact = copy.deepcopy(model).double()
+        gradient = relative_gradient(exact, inputs.double(), labels.double(), spec.weight_decay)
     quantiles = torch.quantile(train, torch.tensor([0, 0.25, 0.5, 0.75, 1.0]))
     return VictimCard(
         name=spec.name,
@@ -72,6 +80,7 @@ def describe(
         test_accuracy=float((test > 0).float().mean()),
         margins=quantiles.tolist(),
         stationarity_residual=stationarity_residuals(model, inputs, labels),
+        relative_gradient=gradient,
         train_s=train_s,
         device=device.type,
         hardware=gpu_name(device) or cpu_name(),

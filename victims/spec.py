@@ -17,7 +17,7 @@ class MLPSpec(Frozen):
     """A fully connected ReLU network d-h1-...-1 (Haim et al. 2022, Section 5).
 
     Attributes:
-        hidden: widths of the hidden layers.
+        hidden: widths of the hidden layers; none for the affine classifier.
         biases: "first" keeps the network positively homogeneous (a bias in layer 1 only); "all" is the paper's
             non-homogeneous variant, with biases in every hidden layer.
         first_layer_scale: standard deviation of layer 1's initial weights and biases (the paper's 1e-4);
@@ -32,6 +32,8 @@ class MLPSpec(Frozen):
     @property
     def label(self) -> str:
         """Short text for tables, e.g. `mlp 1000-1000-1`."""
+        if not self.hidden:
+            return "affine"
         return f"mlp {'-'.join(map(str, self.hidden))}-1{' +biases' if self.biases == 'all' else ''}"
 
 
@@ -86,6 +88,31 @@ class NormalizedDescent(Frozen):
         return f"normalised GD, {self.steps} steps"
 
 
+class Regularised(Frozen):
+    """The minimum of a training problem: mean logistic loss + (weight_decay / 2) ||theta||^2, by L-BFGS.
+
+    All parameters are decayed, biases too. The affine classifier's minimum is unique; a ReLU network's depends on its
+    initialisation and, lying on the kinks of the ReLU, has no gradient that vanishes: it stops short of the tolerance.
+
+    Attributes:
+        weight_decay: in the convention of torch's optimisers.
+        tolerance: training ends when ||gradient|| <= tolerance * weight_decay * ||theta||, which for a convex problem
+            bounds the relative error of theta.
+        steps: the most L-BFGS iterations.
+    """
+
+    kind: Literal["regularised"] = "regularised"
+    weight_decay: PositiveFloat = 1e-2
+    tolerance: PositiveFloat = 1e-6
+    steps: PositiveInt = 2000
+    dtype: Literal["float64"] = "float64"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        return f"L-BFGS, weight decay {self.weight_decay:g}"
+
+
 class VictimSpec(Frozen):
     """Everything that determines a victim's weights, and what its paper reports of it.
 
@@ -101,9 +128,16 @@ class VictimSpec(Frozen):
     dataset: str
     n: PositiveInt
     architecture: MLPSpec = MLPSpec()
-    training: Annotated[GradientDescent | NormalizedDescent, Field(discriminator="kind")] = NormalizedDescent()
+    training: Annotated[GradientDescent | NormalizedDescent | Regularised, Field(discriminator="kind")] = (
+        NormalizedDescent()
+    )
     seed: int = 1
     reported_test_accuracy: float | None = None
+
+    @property
+    def weight_decay(self) -> float:
+        """The weight decay of the training problem, 0 where there is none."""
+        return getattr(self.training, "weight_decay", 0.0)
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine the weights, for the cache key."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from victims.architectures import MLP, build
-from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
+from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 from victims.stationarity import stationarity_residuals
 from victims.training import loop
 from victims.training.loop import train

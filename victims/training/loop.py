@@ -14,9 +14,10 @@ from torch import Tensor
 
 from victims.architectures import MLP, build
 from victims.files import atomic
-from victims.spec import GradientDescent, VictimSpec
+from victims.spec import GradientDescent, NormalizedDescent, Regularised, VictimSpec
 from victims.training.gradient_descent import GradientDescentAlgorithm
 from victims.training.normalized_descent import NormalizedDescentAlgorithm
+from victims.training.regularised import minimum
 from victims.training.span import Span
 from victims.training.state import Algorithm, TrainState, logistic_loss
 
@@ -36,9 +37,10 @@ class TrainProgress:
 
 
 def algorithm(spec: VictimSpec) -> Algorithm:
-    """Return the training algorithm that a victim's spec asks for."""
+    """Return the step-by-step algorithm that a victim's spec asks for."""
     if isinstance(spec.training, GradientDescent):
         return GradientDescentAlgorithm(spec.training, spec.n, spec.seed)
+    assert isinstance(spec.training, NormalizedDescent)
     return NormalizedDescentAlgorithm(spec.training)
 
 
@@ -67,15 +69,22 @@ def train(
     initial = build(spec.architecture, inputs[0].numel(), torch.Generator().manual_seed(spec.seed), dtype)
     span = Span.of(inputs.flatten(1))
     reduced, outside = span.reduce(initial)
+    coordinates = span.coordinates(inputs.flatten(1)).to(device, dtype)
+    signs = labels.to(device, dtype)
+    if isinstance(spec.training, Regularised):
+        last = spec.training.steps
+
+        def found(step: int, margins: Tensor) -> None:
+            report(_progress(step, last, margins))
+
+        minimiser = minimum(reduced.to(device), coordinates, signs, spec.training, found)
+        return span.restore(minimiser.cpu(), torch.zeros_like(outside))  # the minimum has no part outside the span
     state = TrainState(
         reduced.to(device), float(outside.norm()), outside_scale=torch.ones((), dtype=dtype, device=device)
     )
     method = algorithm(spec)
     method.start(state)
     _resume(state, checkpoint)
-
-    coordinates = span.coordinates(inputs.flatten(1)).to(device, dtype)
-    signs = labels.to(device, dtype)
     reported = saved = time.monotonic()
     while state.step < method.steps:
         margins = method.step(state, coordinates, signs)

@@ -1,0 +1,91 @@
+"""The lower level: train to a minimum, to a stated tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import OptimizeResult, minimize
+from torch import Tensor
+
+from attacks.implicit.inverse import Product, solve
+
+HISTORY = 20
+NEWTON_STEPS = 4
+NEWTON_TOLERANCE = 1e-3
+NEWTON_PRODUCTS = 500
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The end of a lower-level solve.
+
+    Attributes:
+        theta: (p,).
+        relative_gradient: ||gradient|| / (weight_decay ||theta||), which bounds theta's relative error where E is
+            convex.
+    """
+
+    theta: Tensor
+    relative_gradient: float
+
+
+def minimise(
+    loss: Callable[[Tensor], Tensor], start: Tensor, weight_decay: float, tolerance: float, steps: int
+) -> Minimum:
+    """Minimise a loss with weight decay by L-BFGS; where rounding stops that, Newton steps go on.
+
+    Args:
+        loss: theta (p,) to a scalar; twice differentiable.
+        start: (p,) where to start.
+        weight_decay: of the loss.
+        tolerance: relative gradient at which to stop.
+        steps: the most L-BFGS iterations.
+    """
+    relative = np.inf
+
+    def evaluate(values: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal relative
+        theta = torch.from_numpy(values).to(start).requires_grad_()
+        value = loss(theta)
+        (gradient,) = torch.autograd.grad(value, theta)
+        relative = _relative(gradient, theta.detach(), weight_decay)
+        return float(value.detach()), gradient.cpu().numpy()
+
+    def check(intermediate_result: OptimizeResult) -> None:
+        if relative <= tolerance:
+            raise StopIteration
+
+    options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": HISTORY, "ftol": 0.0, "gtol": 0.0}
+    found = minimize(
+        evaluate, start.cpu().numpy(), jac=True, method="L-BFGS-B", callback=check, options=options
+    )
+    theta = torch.from_numpy(found.x).to(start)
+    gradient, product = hessian(loss, theta)
+    for _ in range(NEWTON_STEPS):
+        if _relative(gradient, theta, weight_decay) <= tolerance:
+            break
+        step = solve("cg", product, gradient, NEWTON_TOLERANCE, NEWTON_PRODUCTS).solution
+        nearer, its_product = hessian(loss, theta - step)
+        if not nearer.norm() < gradient.norm():
+            break
+        theta, gradient, product = theta - step, nearer, its_product
+    return Minimum(theta, _relative(gradient, theta, weight_decay))
+
+
+def hessian(loss: Callable[[Tensor], Tensor], theta: Tensor) -> tuple[Tensor, Product]:
+    """Return a loss's gradient (p,) at theta (p,) and the function that multiplies by its Hessian there."""
+    theta = theta.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(theta), theta, create_graph=True)
+
+    def product(v: Tensor) -> Tensor:
+        (image,) = torch.autograd.grad(gradient, theta, v, retain_graph=True)
+        return image
+
+    return gradient.detach(), product
+
+
+def _relative(gradient: Tensor, theta: Tensor, weight_decay: float) -> float:
+    return float(gradient.norm() / (weight_decay * theta.norm()).clamp_min(torch.finfo(theta.dtype).tiny))
