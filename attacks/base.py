@@ -27,10 +27,22 @@ class Knowledge(StrEnum):
     N = "n"
     LABELS = "labels"
     DATA_MEAN = "data mean"
+    WEIGHT_DECAY = "weight decay"
+    SHADOW_POOL = "shadow pool"
+    LOGITS = "logits of chosen inputs"
+    TRAINING_IMAGES = "oracle: training images"
+
+
+ORACLE = "oracle"
+"""What the name of an item begins with that no attacker has: it serves experiments, and no row that used it is ranked."""
 
 
 class UndeclaredKnowledgeError(RuntimeError):
     """An attack read an item that it did not declare in `needs`."""
+
+
+class DivergedError(ArithmeticError):
+    """The attack ended in numbers that are not finite; its row is `diverged`."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,29 @@ class VictimView:
         mean: Tensor = self._read(Knowledge.DATA_MEAN)
         return mean
 
+    @property
+    def weight_decay(self) -> float:
+        """The weight decay of the training problem, 0 where there is none."""
+        decay: float = self._read(Knowledge.WEIGHT_DECAY)
+        return decay
+
+    @property
+    def shadow_pool(self) -> tuple[Tensor, Tensor]:
+        """Images (k, C, H, W) of the same distribution, none a member, less their own mean; and their classes (k,)."""
+        images, labels = self._read(Knowledge.SHADOW_POOL)
+        return images.clone(), labels.clone()
+
+    @property
+    def training_images(self) -> tuple[Tensor, Tensor]:
+        """The training images themselves, (n, C, H, W) in the victim's input space, and their classes (n,)."""
+        images, labels = self._read(Knowledge.TRAINING_IMAGES)
+        return images.clone(), labels.clone()
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Return what the victim answers to inputs (m, C, H, W) in its input space: Phi (m,), without a gradient."""
+        answer: Callable[[Tensor], Tensor] = self._read(Knowledge.LOGITS)
+        return answer(inputs)
+
 
 @dataclass
 class AttackContext:
@@ -122,6 +157,8 @@ class Reconstruction:
             None if it cannot tell its hits from its misses.
         loss: the attack's own final objective, comparable between runs of that attack on one victim.
         grad_evals: evaluations of the objective's gradient.
+        flags: what the reader of the row should know, such as what was done where a solve did not converge; one short
+            line each, without ";".
     """
 
     candidates: Tensor
@@ -130,6 +167,7 @@ class Reconstruction:
     confidence: Tensor | None = None
     loss: float = float("nan")
     grad_evals: int = 0
+    flags: tuple[str, ...] = ()
 
 
 class AttackParams(BaseModel):
@@ -162,13 +200,13 @@ class Attack(ABC, Generic[ParamsT]):
         name: as on the command line; the file's name with dashes.
         summary: one line for `list`.
         paper: where it was published.
-        needs: the knowledge that it declares, and gets.
+        needs: the knowledge that it declares, and gets, with its default parameters; see `knowledge`.
         Params: its parameters, with defaults that work.
         variants: named parameter sets, for `--variant`.
         control: a null control, which looks at no image and optimises nothing: the harness draws from it as many
             candidates as an attack returned, of the same contrast, and its Params are `ControlParams`.
         protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`.
-        helpers: packages of this repository whose source belongs to the attack, such as `attacks.stationarity`: a
+        helpers: packages and modules of this repository whose source belongs to the attack, such as `attacks.stationarity`: a
             change in them makes stored runs stale, as a change in the attack's own file does.
     """
 
@@ -184,6 +222,11 @@ class Attack(ABC, Generic[ParamsT]):
 
     def __init__(self, params: ParamsT) -> None:
         self.params = params
+
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """What it is told with its own parameters: `needs`, unless they ask for more or less."""
+        return self.needs
 
     @classmethod
     def supports(cls, victim: VictimSpec) -> str | None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.initialisation import InitialisedParams, initial
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from attacks.stationarity.row_space import RowSpace
 
 
-class KKTParams(AttackParams):
+class KKTParams(InitialisedParams):
     """Parameters of `kkt`.
 
     Attributes:
@@ -26,7 +27,10 @@ class KKTParams(AttackParams):
         steps: optimiser steps a restart.
         lr: learning rate of the candidates (Adam's for the fast solver, SGD's for the published one).
         lambda_lr: learning rate of the multipliers.
-        init_scale: standard deviation sigma_x of the random start.
+        init: where the candidates start; see `attacks.initialisation`. The fast solver draws normal noise on W1's row
+            space.
+        init_scale: standard deviation sigma_x of the normal start, half the width of a uniform one.
+        mixture: (l1, l2) of the start "mixture".
         alpha: sharpness of the sigmoid gates.
         lambda_min: published solver only: multipliers are pushed above it.
         layer_weights: fast solver only: weight of each layer's residual, the last one repeated for deeper layers.
@@ -61,7 +65,7 @@ class KKT(Attack[KKTParams]):
     paper = "Haim et al. 2022, Reconstructing Training Data from Trained Neural Networks"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE})
     Params = KKTParams
-    helpers = ("attacks.stationarity",)
+    helpers = ("attacks.stationarity", "attacks.initialisation")
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         # The authors' released CIFAR configuration (run b9dfyspx of their sweep) and their 50,000 steps.
         "paper": {
@@ -78,6 +82,11 @@ class KKT(Attack[KKTParams]):
         },
     }
 
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """What it needs, and what its start needs."""
+        return self.needs | self.params.start_needs()
+
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Search from `restarts` random starts and pool the candidates."""
         import torch
@@ -91,6 +100,7 @@ class KKT(Attack[KKTParams]):
         m = params.candidates or (2 * space.rank if space.gap else 1000)
         positives = round(m * view.class_balance[1])
         signs = torch.cat([-torch.ones(m - positives), torch.ones(positives)]).to(network.weights[0])
+        labels = ((signs + 1) / 2).long()
 
         found = []
         for restart in range(params.restarts):
@@ -100,18 +110,26 @@ class KKT(Attack[KKTParams]):
                 ctx.progress(done, params.restarts * params.steps, residual=residual)
                 ctx.record(done, residual=residual)
 
-            found.append(self._search(network, space, signs, ctx, report))
+            drawn = params.init == "normal"  # by the solver, where it searches
+            start = None if drawn else initial(params, view, labels, ctx.generator).flatten(1)
+            found.append(self._search(network, space, signs, start, ctx, report))
         candidates = torch.cat([candidates for candidates, _, _ in found])
         return Reconstruction(
             candidates=candidates.reshape(-1, *view.architecture.input_shape).float(),
-            labels=((signs + 1) / 2).long().repeat(params.restarts),
+            labels=labels.repeat(params.restarts),
             coefficients=torch.cat([multipliers for _, multipliers, _ in found]).float(),
             loss=min(loss for _, _, loss in found),
             grad_evals=params.restarts * params.steps,
         )
 
     def _search(
-        self, network: Network, space: RowSpace, signs: Tensor, ctx: AttackContext, report: Callable[[int, float], None]
+        self,
+        network: Network,
+        space: RowSpace,
+        signs: Tensor,
+        start: Tensor | None,
+        ctx: AttackContext,
+        report: Callable[[int, float], None],
     ) -> tuple[Tensor, Tensor, float]:
         """Return one restart's candidates (m, d), multipliers (m,) and final objective."""
         from attacks.stationarity.published import published_search
@@ -130,6 +148,7 @@ class KKT(Attack[KKTParams]):
                 alpha=params.alpha,
                 generator=ctx.generator,
                 report=report,
+                start=start,
             )
         layers = (params.layer_weights + params.layer_weights[-1:] * network.depth)[: network.depth]
         settings = SearchSettings(
@@ -143,5 +162,5 @@ class KKT(Attack[KKTParams]):
             residual_power=params.residual_power,
             neuron_power=params.neuron_power,
         )
-        found = search(network, space, signs, settings, ctx.generator, report)
+        found = search(network, space, signs, settings, ctx.generator, report, start)
         return found.candidates, found.multipliers, found.residual

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from attacks.base import ORACLE
 from bench.records import CELL, COLUMNS, SCHEMA_VERSION, SCORES, RunRecord, Status
 from victims.errors import UserError
 from victims.files import write_text
 
 RUN_KEY = [*CELL, "seed", "cpu", "gpu"]
 SORT = ["victim", "protocol", "attack", "variant", "params_hash", "seed"]
-TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status)]
+TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, bool, Status)]
 COUNTS = ("n_good", "n_good_haim_min", "n_good_haim_mean", "n_good_unique")
 NUMBERS = [name for name in COLUMNS if name not in TEXT]
 DESCRIPTION = ["victim", "dataset", "n", "attack", "variant", "params_hash", "params_json", "knowledge", "tuned_by"]
@@ -81,9 +82,10 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row a cell: its description, seeds and failures, and scores averaged over seeds.
 
     A failed run counts as its null control's score, or 0 where none was computed, in every count of good images; its
-    other scores do not enter the means. A skipped run is not in the table. Rows are ordered by victim and `n_good`.
+    other scores do not enter the means. A skipped run is not in the table, nor one that was told what no attacker
+    knows. Rows are ordered by victim and `n_good`.
     """
-    runs = runs[runs["status"] != Status.SKIPPED]
+    runs = runs[(runs["status"] != Status.SKIPPED) & ~runs["knowledge"].str.contains(ORACLE, regex=False)]
     if runs.empty:
         return pd.DataFrame(columns=list(BOARD_COLUMNS))
     runs = runs.copy()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from attacks.base import DivergedError
 from bench import __version__
 from bench.plan import Run, attack_sources
 from bench.provenance import git_commit, now_utc, peak_memory
@@ -157,7 +158,7 @@ class Runner:
 
         ctx = AttackContext(self.device, torch.Generator().manual_seed(run.seed), progress)
         start = time.monotonic()
-        reconstruction = run.attack(run.params).reconstruct(view_of(victim, run.attack.needs, self.device), ctx)
+        reconstruction = run.attack(run.params).reconstruct(view_of(victim, run.knowledge, self.device), ctx)
         return reconstruction, ctx.trace, time.monotonic() - start
 
     def _score(
@@ -190,7 +191,7 @@ class Runner:
                 "train_s": victim.card.train_s,
                 "test_accuracy": victim.card.test_accuracy,
                 "peak_mem_mb": peak_memory(self.device),
-                "flags": ";".join(_flags(victim)),
+                "flags": ";".join([*_flags(victim), *reconstruction.flags]),
             }
         )
         with self.store.writing(record.run_id) as folder:
@@ -224,7 +225,7 @@ class Runner:
             variant=run.variant,
             params_hash=sha256_json(params)[:10],
             params_json=json.dumps(params, sort_keys=True),
-            knowledge="+".join(sorted(run.attack.needs)),
+            knowledge="+".join(sorted(run.knowledge)),
             tuned_by=run.tuned_by,
             victim=run.victim.name,
             dataset=run.victim.dataset,
@@ -240,10 +241,6 @@ class Runner:
             git_commit=git_commit(),
             started_utc=now_utc(),
         )
-
-
-class DivergedError(RuntimeError):
-    """The attack returned candidates that are not finite."""
 
 
 def _check(reconstruction: Reconstruction, victim: Victim) -> None:

@@ -62,15 +62,18 @@ def published_search(
     generator: torch.Generator,
     report: Callable[[int, float], None],
     report_steps: int = 10,
+    start: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, float]:
-    """Run the authors' loop: SGD with momentum on candidates and multipliers.
+    """Run the authors' loop: SGD with momentum on candidates and multipliers, from `start` (m, d) or a normal draw.
 
     Returns:
         Candidates (m, d), lambda (m,) and the final published loss.
     """
     reference = network.weights[0]
     m = len(signs)
-    inputs = (torch.randn(m, reference.shape[1], generator=generator) * init_scale).to(reference).requires_grad_()
+    if start is None:
+        start = torch.randn(m, reference.shape[1], generator=generator) * init_scale
+    inputs = start.to(reference).requires_grad_()
     multipliers = torch.rand(m, generator=generator).to(reference).requires_grad_()
     optimizer = torch.optim.SGD(
         [{"params": [inputs], "lr": lr}, {"params": [multipliers], "lr": lambda_lr}], momentum=MOMENTUM

@@ -49,6 +49,7 @@ def search(
     settings: SearchSettings,
     generator: torch.Generator,
     report: Callable[[int, float], None],
+    start: Tensor | None = None,
 ) -> Found:
     """Minimise the stationarity residual over candidates and multipliers from one random start.
 
@@ -66,6 +67,7 @@ def search(
         settings: hyperparameters.
         generator: CPU generator of the start.
         report: called every few steps with the step and the residual.
+        start: (m, d) candidates to start from, of which the part in W1's row space counts; None to draw them.
     """
     reduced = network.on_coordinates(space.basis)
     relative = space.singular / space.singular.square().mean().sqrt()
@@ -73,7 +75,10 @@ def search(
     residual = StationarityResidual(reduced, _weighting(reduced, relative, space, settings))
 
     m = len(signs)
-    draw = torch.randn(m, space.rank, generator=generator) * settings.init_scale
+    if start is None:
+        draw = torch.randn(m, space.rank, generator=generator) * settings.init_scale
+    else:
+        draw = start.to(scaling) @ space.basis / scaling
     coordinates = draw.to(scaling).requires_grad_()
     uniform = (0.5 + torch.rand(m, generator=generator)) / m
     logarithms = uniform.log().to(scaling).requires_grad_()
