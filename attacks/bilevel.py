@@ -11,10 +11,11 @@ from attacks.base import Attack, AttackContext, DivergedError, Knowledge, Recons
 from attacks.initialisation import InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
-    from attacks.implicit.hypergradient import Hypergradient
+    from attacks.implicit.hypergradient import Hypergradient, Settings
     from victims.spec import VictimSpec
 
 MOST_HIDDEN = 1
+DAMPING = 1e-2
 
 
 class BilevelParams(InitialisedParams):
@@ -32,25 +33,25 @@ class BilevelParams(InitialisedParams):
         inverse: how H^-1 is multiplied by: "cg", "neumann" (the truncated series) or "quasi-newton" (L-BFGS).
         inverse_tolerance: relative residual at which that ends.
         inverse_steps: the most Hessian products for it.
-        lower_tolerance: theta(x) is found when ||grad E|| <= this * weight decay * ||theta||.
+        lower_tolerance: theta(x) is found when ||grad E|| <= this * (weight decay + damping) * ||theta||.
         lower_steps: the most L-BFGS iterations for it.
         sharpness: b of softplus(b z) / b, which the lower level has for the ReLU; see `attacks.implicit.problem`.
-        damping: the weight decay that is assumed of a victim that has none, without which the lower level has no
-            unique minimum and a singular Hessian.
+        damping: of the lower level, see `attacks.implicit.hypergradient`; None for none where its minimum is unique
+            (an affine victim with weight decay) and 0.01 elsewhere, which a flag of the row then says.
     """
 
     init: Literal["normal", "uniform", "truth", "partition", "mixture"] = "uniform"
     labels: Literal["balanced", "learnt"] = "balanced"
     optimizer: Literal["lbfgs", "momentum"] = "lbfgs"
     steps: PositiveInt = 100
-    lr: PositiveFloat = 10.0
+    lr: PositiveFloat = 0.5
     inverse: Literal["cg", "neumann", "quasi-newton"] = "cg"
     inverse_tolerance: PositiveFloat = 1e-5
     inverse_steps: PositiveInt = 500
     lower_tolerance: PositiveFloat = 1e-5
     lower_steps: PositiveInt = 1000
     sharpness: PositiveFloat = 50.0
-    damping: NonNegativeFloat = 1e-3
+    damping: NonNegativeFloat | None = None
 
 
 class Bilevel(Attack[BilevelParams]):
@@ -94,12 +95,19 @@ class Bilevel(Attack[BilevelParams]):
 
         params = self.params
         released = Network.of(view.weights, ctx.device, torch.float64)
-        problem = TrainingProblem(released, view.weight_decay or params.damping, params.sharpness)
+        problem = TrainingProblem(released, view.weight_decay, params.sharpness)
+        unique = view.weight_decay > 0 and released.depth == 1
+        damping = params.damping if params.damping is not None else 0.0 if unique else DAMPING
         labels = balanced_labels(view.n, view.class_balance)
         images = initial(params, view, labels, ctx.generator).flatten(1).to(released.weights[0])
         n, d = images.shape
         settings = Settings(
-            params.inverse, params.inverse_tolerance, params.inverse_steps, params.lower_tolerance, params.lower_steps
+            params.inverse,
+            params.inverse_tolerance,
+            params.inverse_steps,
+            params.lower_tolerance,
+            params.lower_steps,
+            damping,
         )
         solution, worst, evaluations = released, _Worst(), 0
         learnt = params.labels == "learnt"
@@ -128,7 +136,7 @@ class Bilevel(Attack[BilevelParams]):
         inputs = point[: n * d].view(n, d)
         targets = point[n * d :].sigmoid() if learnt else fixed
         slopes = targets - problem.outputs(problem.flat(released), inputs).sigmoid()
-        coefficients = slopes / (n * problem.weight_decay)
+        coefficients = slopes / (n * (view.weight_decay + damping))
         return Reconstruction(
             candidates=inputs.reshape(n, *view.architecture.input_shape).float(),
             labels=(targets > 0.5).long(),
@@ -136,7 +144,7 @@ class Bilevel(Attack[BilevelParams]):
             confidence=coefficients.abs().float(),
             loss=distance,
             grad_evals=evaluations,
-            flags=worst.flags(params, view.weight_decay),
+            flags=worst.flags(settings, unique),
         )
 
 
@@ -144,21 +152,21 @@ class _Worst:
     """The worst that any evaluation met, for the row's flags."""
 
     def __init__(self) -> None:
-        self.gradient = self.residual = self.damping = 0.0
+        self.gradient = self.residual = self.added = 0.0
 
     def see(self, found: Hypergradient) -> None:
         self.gradient = max(self.gradient, found.relative_gradient)
         self.residual = max(self.residual, found.residual)
-        self.damping = max(self.damping, found.damping)
+        self.added = max(self.added, found.added)
 
-    def flags(self, params: BilevelParams, weight_decay: float) -> tuple[str, ...]:
+    def flags(self, settings: Settings, unique: bool) -> tuple[str, ...]:
         flags = []
-        if not weight_decay:
-            flags.append(f"no weight decay, so no unique lower-level minimum: damped by {params.damping:g}")
-        if self.gradient > params.lower_tolerance:
+        if not unique:
+            flags.append(f"lower-level minimum not unique: damped by {settings.damping:g}")
+        if self.gradient > settings.lower_tolerance:
             flags.append(f"lower level stopped at relative gradient {self.gradient:.2g}")
-        if self.residual > params.inverse_tolerance:
+        if self.residual > settings.inverse_tolerance:
             flags.append(f"inverse-Hessian product stopped at relative residual {self.residual:.2g}")
-        if self.damping:
-            flags.append(f"Hessian not positive: damped by {self.damping:.2g}")
+        if self.added:
+            flags.append(f"Hessian not positive: {self.added:.2g} added to its diagonal")
         return tuple(flags)

@@ -1,4 +1,10 @@
-"""The distance of theta(x) from the released weights, and its gradient in the images."""
+"""The distance of theta(x) from the released weights, and its gradient in the images.
+
+The lower level may be damped: theta(x) then minimises E(x, theta) + (damping / 2) ||theta - theta*||^2. That makes the
+minimum unique where weight decay does not, as for a hidden layer, whose neurons of one direction may share their weight
+in any split, and leaves zero distance where it was, at the images at which E is stationary at theta*. As damping grows
+the distance tends to ||grad E(x, theta*)||^2 / damping^2, gradient matching.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +21,14 @@ from attacks.stationarity.network import Network
 
 @dataclass(frozen=True)
 class Settings:
-    """How exactly both levels are solved; see the fields of the same names in `attacks.bilevel.BilevelParams`."""
+    """How both levels are solved; see the fields of the same names in `attacks.bilevel.BilevelParams`."""
 
     inverse: str
     inverse_tolerance: float
     inverse_steps: int
     lower_tolerance: float
     lower_steps: int
+    damping: float
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class Hypergradient:
         solution: theta(x).
         relative_gradient: of the lower level where it stopped; see `lower.Minimum`.
         residual: relative residual of the inverse-Hessian product.
-        damping: what was added to the Hessian to make it positive.
+        added: what was added to the Hessian to make it positive.
     """
 
     distance: float
@@ -44,7 +51,7 @@ class Hypergradient:
     solution: Network
     relative_gradient: float
     residual: float
-    damping: float
+    added: float
 
 
 def hypergradient(
@@ -52,8 +59,8 @@ def hypergradient(
 ) -> Hypergradient:
     """Solve the lower level and differentiate ||theta* - theta(x)||^2 through its minimum.
 
-    Weight decay leaves W1(x) in the span of the images, and on W1's part outside of it the Hessian is wd I: both
-    levels are solved on coordinates of that span, which loses nothing and costs n where the pixels cost d.
+    On W1's part outside of the span of the images E is (wd/2) ||W1||^2 alone, and its minimum is known: both levels are
+    solved on coordinates of that span, which loses nothing and costs n where the pixels cost d.
 
     Args:
         problem: the training problem on pixels.
@@ -61,28 +68,30 @@ def hypergradient(
         start: where the lower level starts.
         inputs: (n, d) images x, float64.
         targets: (n,) in [0, 1].
-        settings: tolerances and the inverse's method.
+        settings: tolerances, damping and the inverse's method.
     """
     basis = torch.linalg.qr(inputs.T).Q
     coordinates = inputs @ basis
     reduced = replace(problem, network=problem.network.on_coordinates(basis))
 
-    def loss(theta: Tensor) -> Tensor:
-        return reduced.loss(theta, coordinates, targets)
-
-    begin = reduced.flat(start.on_coordinates(basis))
-    found = minimise(loss, begin, problem.weight_decay, settings.lower_tolerance, settings.lower_steps)
     inside = reduced.flat(released.on_coordinates(basis))
     outside = released.weights[0] - released.weights[0] @ basis @ basis.T
-    difference = found.theta - inside
-    distance = float(difference.square().sum() + outside.square().sum())
+    convexity = problem.weight_decay + settings.damping
+
+    def loss(theta: Tensor) -> Tensor:
+        return reduced.loss(theta, coordinates, targets) + settings.damping / 2 * (theta - inside).square().sum()
+
+    begin = reduced.flat(start.on_coordinates(basis))
+    found = minimise(loss, begin, convexity, settings.lower_tolerance, settings.lower_steps)
+    difference, outer = found.theta - inside, -problem.weight_decay / convexity * outside
+    distance = float(difference.square().sum() + outer.square().sum())
     _, product = hessian(loss, found.theta)
     solved = solve(settings.inverse, product, 2 * difference, settings.inverse_tolerance, settings.inverse_steps)
 
     theta, p = reduced.unflat(found.theta), reduced.unflat(solved.solution)
-    solution = replace(theta, weights=(theta.weights[0] @ basis.T, *theta.weights[1:]))
-    outer = -2 / (problem.weight_decay + solved.damping) * outside
-    direction = replace(p, weights=(p.weights[0] @ basis.T + outer, *p.weights[1:]))
+    solution = replace(theta, weights=(theta.weights[0] @ basis.T + outside + outer, *theta.weights[1:]))
+    outer_p = 2 / (convexity + solved.damping) * outer
+    direction = replace(p, weights=(p.weights[0] @ basis.T + outer_p, *p.weights[1:]))
     inputs, targets = inputs.detach().requires_grad_(), targets.detach().requires_grad_()
     slope = problem.slope(problem.flat(solution), problem.flat(direction), inputs, targets)
     by_inputs, by_targets = torch.autograd.grad(-slope, (inputs, targets))

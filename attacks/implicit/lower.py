@@ -24,7 +24,7 @@ class Minimum:
 
     Attributes:
         theta: (p,).
-        relative_gradient: ||gradient|| / (weight_decay ||theta||), which bounds theta's relative error where E is
+        relative_gradient: ||gradient|| / (convexity ||theta||), which bounds theta's relative error where E is
             convex.
     """
 
@@ -33,14 +33,14 @@ class Minimum:
 
 
 def minimise(
-    loss: Callable[[Tensor], Tensor], start: Tensor, weight_decay: float, tolerance: float, steps: int
+    loss: Callable[[Tensor], Tensor], start: Tensor, convexity: float, tolerance: float, steps: int
 ) -> Minimum:
-    """Minimise a loss with weight decay by L-BFGS; where rounding stops that, Newton steps go on.
+    """Minimise a regularised loss by L-BFGS; where rounding stops that, Newton steps go on.
 
     Args:
         loss: theta (p,) to a scalar; twice differentiable.
         start: (p,) where to start.
-        weight_decay: of the loss.
+        convexity: what its regularisation adds to its Hessian, weight decay and damping.
         tolerance: relative gradient at which to stop.
         steps: the most L-BFGS iterations.
     """
@@ -51,7 +51,7 @@ def minimise(
         theta = torch.from_numpy(values).to(start).requires_grad_()
         value = loss(theta)
         (gradient,) = torch.autograd.grad(value, theta)
-        relative = _relative(gradient, theta.detach(), weight_decay)
+        relative = _relative(gradient, theta.detach(), convexity)
         return float(value.detach()), gradient.cpu().numpy()
 
     def check(intermediate_result: OptimizeResult) -> None:
@@ -65,14 +65,14 @@ def minimise(
     theta = torch.from_numpy(found.x).to(start)
     gradient, product = hessian(loss, theta)
     for _ in range(NEWTON_STEPS):
-        if _relative(gradient, theta, weight_decay) <= tolerance:
+        if _relative(gradient, theta, convexity) <= tolerance:
             break
         step = solve("cg", product, gradient, NEWTON_TOLERANCE, NEWTON_PRODUCTS).solution
         nearer, its_product = hessian(loss, theta - step)
         if not nearer.norm() < gradient.norm():
             break
         theta, gradient, product = theta - step, nearer, its_product
-    return Minimum(theta, _relative(gradient, theta, weight_decay))
+    return Minimum(theta, _relative(gradient, theta, convexity))
 
 
 def hessian(loss: Callable[[Tensor], Tensor], theta: Tensor) -> tuple[Tensor, Product]:
@@ -87,5 +87,5 @@ def hessian(loss: Callable[[Tensor], Tensor], theta: Tensor) -> tuple[Tensor, Pr
     return gradient.detach(), product
 
 
-def _relative(gradient: Tensor, theta: Tensor, weight_decay: float) -> float:
-    return float(gradient.norm() / (weight_decay * theta.norm()).clamp_min(torch.finfo(theta.dtype).tiny))
+def _relative(gradient: Tensor, theta: Tensor, convexity: float) -> float:
+    return float(gradient.norm() / (convexity * theta.norm()).clamp_min(torch.finfo(theta.dtype).tiny))

@@ -22,7 +22,7 @@ class TrainingProblem:
 
     Attributes:
         network: gives the shapes of the parameters; its values do not matter.
-        weight_decay: wd > 0, of all parameters, biases too.
+        weight_decay: wd >= 0, of all parameters, biases too.
         sharpness: b of the softplus; None for the true ReLU.
     """
 
