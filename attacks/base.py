@@ -34,7 +34,7 @@ class Knowledge(StrEnum):
 
 
 ORACLE = "oracle"
-"""What the name of an item begins with that no attacker has: it serves experiments, and no row that used it is ranked."""
+"""What the name of an item that no attacker has begins with: it serves experiments, and its rows are not ranked."""
 
 
 class UndeclaredKnowledgeError(RuntimeError):
@@ -206,8 +206,8 @@ class Attack(ABC, Generic[ParamsT]):
         control: a null control, which looks at no image and optimises nothing: the harness draws from it as many
             candidates as an attack returned, of the same contrast, and its Params are `ControlParams`.
         protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`.
-        helpers: packages and modules of this repository whose source belongs to the attack, such as `attacks.stationarity`: a
-            change in them makes stored runs stale, as a change in the attack's own file does.
+        helpers: packages and modules of this repository whose source belongs to the attack, such as
+            `attacks.stationarity`: a change in them makes stored runs stale, as a change in the attack's own file does.
     """
 
     name: ClassVar[str]

@@ -70,7 +70,13 @@ class Bilevel(Attack[BilevelParams]):
         {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
     )
     Params = BilevelParams
-    helpers = ("attacks.implicit", "attacks.initialisation", "attacks.descent")
+    helpers = (
+        "attacks.implicit",
+        "attacks.stationarity",
+        "attacks.initialisation",
+        "attacks.descent",
+        "victims.training.lbfgs",
+    )
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-import numpy as np
 import torch
-from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
+from victims.training.lbfgs import lbfgs
+
 MOMENTUM = 0.9
-HISTORY = 10
 
 
 def descend(
@@ -26,12 +26,12 @@ def descend(
     Args:
         evaluate: point (p,) to its value and gradient (p,).
         start: (p,) float64.
-        optimizer: "lbfgs" (scipy's) or "momentum".
+        optimizer: "lbfgs" or "momentum".
         steps: iterations; "lbfgs" may evaluate twice as often, and ends early where it cannot go down.
         lr: step of "momentum".
         report: called after every iteration with its number and the best value so far.
     """
-    best, least, step = start.clone(), np.inf, 0
+    best, least, step = start.clone(), math.inf, 0
 
     def keep(point: Tensor) -> tuple[float, Tensor]:
         nonlocal best, least
@@ -50,16 +50,12 @@ def descend(
         keep(point)
         return best, least
 
-    def as_arrays(values: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = keep(torch.from_numpy(values).to(start))
-        return value, gradient.cpu().numpy()
-
-    def count(intermediate_result: OptimizeResult) -> None:
+    def done() -> bool:
         nonlocal step
         step += 1
         report(step, least)
+        return False
 
-    options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": HISTORY, "ftol": 0.0, "gtol": 0.0}
-    minimize(as_arrays, start.cpu().numpy(), jac=True, method="L-BFGS-B", callback=count, options=options)
+    lbfgs(keep, start, steps, done)
     report(steps, least)
     return best, least

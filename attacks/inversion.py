@@ -1,4 +1,4 @@
-"""Naive model inversion: inputs that the victim is surest about (Haim et al. 2022, Section 5.4; Fredrikson et al. 2015)."""
+"""Naive model inversion: inputs that the victim is surest about (Haim et al. 2022, 5.4; Fredrikson et al. 2015)."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ def write(
         "candidates": reconstruction.candidates.float(),
         "labels": reconstruction.labels,
         "coefficients": reconstruction.coefficients,
+        "confidence": reconstruction.confidence,
     }
     present = {name: value.detach().cpu().contiguous() for name, value in tensors.items() if value is not None}
     save_file(present, folder / "reconstruction.safetensors")

@@ -15,6 +15,8 @@ import torch
 from scipy.optimize import LbfgsInvHessProduct
 from torch import Tensor
 
+from attacks.base import DivergedError
+
 Product = Callable[[Tensor], Tensor]
 POWER_STEPS = 30
 SPECTRUM_SLACK = 1.1
@@ -22,7 +24,7 @@ MEMORY = 30
 LARGEST_DAMPING = 1e6
 
 
-class NotPositiveError(ArithmeticError):
+class NotPositiveError(DivergedError):
     """v' H v <= 0 for a direction v.
 
     Attributes:
@@ -58,6 +60,9 @@ def solve(method: str, product: Product, b: Tensor, tolerance: float, steps: int
         b: (p,) right-hand side.
         tolerance: relative residual at which to stop.
         steps: the most products.
+
+    Raises:
+        NotPositiveError: no damping up to `LARGEST_DAMPING` makes the Hessian positive, or it is not finite.
     """
     damping = 0.0
     while True:
@@ -69,7 +74,7 @@ def solve(method: str, product: Product, b: Tensor, tolerance: float, steps: int
             p = METHODS[method](damped, b, tolerance, steps)
         except NotPositiveError as error:
             damping = 2 * damping + 2 * abs(error.curvature) + torch.finfo(b.dtype).eps
-            if damping > LARGEST_DAMPING:
+            if not damping <= LARGEST_DAMPING:  # not a number, either
                 raise
             continue
         return Solved(p, _relative(b - damped(p), b), damping)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
 from attacks.implicit.inverse import Product, solve
+from victims.training.lbfgs import lbfgs
 
-HISTORY = 20
 NEWTON_STEPS = 4
 NEWTON_TOLERANCE = 1e-3
 NEWTON_PRODUCTS = 500
@@ -44,25 +43,17 @@ def minimise(
         tolerance: relative gradient at which to stop.
         steps: the most L-BFGS iterations.
     """
-    relative = np.inf
+    relative = math.inf
 
-    def evaluate(values: np.ndarray) -> tuple[float, np.ndarray]:
+    def evaluate(theta: Tensor) -> tuple[float, Tensor]:
         nonlocal relative
-        theta = torch.from_numpy(values).to(start).requires_grad_()
+        theta = theta.requires_grad_()
         value = loss(theta)
         (gradient,) = torch.autograd.grad(value, theta)
         relative = _relative(gradient, theta.detach(), convexity)
-        return float(value.detach()), gradient.cpu().numpy()
+        return float(value.detach()), gradient
 
-    def check(intermediate_result: OptimizeResult) -> None:
-        if relative <= tolerance:
-            raise StopIteration
-
-    options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": HISTORY, "ftol": 0.0, "gtol": 0.0}
-    found = minimize(
-        evaluate, start.cpu().numpy(), jac=True, method="L-BFGS-B", callback=check, options=options
-    )
-    theta = torch.from_numpy(found.x).to(start)
+    theta = lbfgs(evaluate, start, steps, lambda: relative <= tolerance)
     gradient, product = hessian(loss, theta)
     for _ in range(NEWTON_STEPS):
         if _relative(gradient, theta, convexity) <= tolerance:

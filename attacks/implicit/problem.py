@@ -61,5 +61,5 @@ class TrainingProblem:
 
     def slope(self, theta: Tensor, direction: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return <grad_theta E, direction>, a scalar, differentiable in inputs and targets."""
-        _, slope = torch.func.jvp(lambda at: self.loss(at, inputs, targets), (theta,), (direction,))
+        slope: Tensor = torch.func.jvp(lambda at: self.loss(at, inputs, targets), (theta,), (direction,))[1]
         return slope

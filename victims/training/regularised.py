@@ -5,21 +5,20 @@ Weight decay pulls W1 into the span of the data, so the minimum is found on span
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
-import numpy as np
 import torch
-from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from victims.architectures import MLP
 from victims.spec import Regularised
+from victims.training.lbfgs import lbfgs
 from victims.training.state import logistic_loss
 
 REPORT_SECONDS = 0.5
-HISTORY = 20
 
 
 def objective(model: MLP, inputs: Tensor, labels: Tensor, weight_decay: float) -> tuple[Tensor, Tensor]:
@@ -57,28 +56,25 @@ def minimum(
         report: called about twice a second, and at the end, with the iteration and the margins (n,).
     """
     parameters = list(model.parameters())
-    margins, relative, step, reported = labels, np.inf, 0, time.monotonic()
+    margins, relative, step, reported = labels, math.inf, 0, time.monotonic()
 
-    def evaluate(theta: np.ndarray) -> tuple[float, np.ndarray]:
+    def evaluate(theta: Tensor) -> tuple[float, Tensor]:
         nonlocal margins, relative
-        vector_to_parameters(torch.from_numpy(theta).to(inputs), parameters)
+        vector_to_parameters(theta, parameters)
         value, margins = objective(model, inputs, labels, spec.weight_decay)
-        gradient = parameters_to_vector(torch.autograd.grad(value, parameters)).cpu().numpy()
-        relative = float(np.linalg.norm(gradient) / max(spec.weight_decay * float(np.linalg.norm(theta)), 1e-30))
+        gradient = parameters_to_vector(torch.autograd.grad(value, parameters))
+        relative = float(gradient.norm() / (spec.weight_decay * theta.norm()).clamp_min(1e-30))
         return float(value.detach()), gradient
 
-    def check(intermediate_result: OptimizeResult) -> None:
+    def done() -> bool:
         nonlocal step, reported
         step += 1
         if time.monotonic() - reported > REPORT_SECONDS:
             reported = time.monotonic()
             report(step, margins)
-        if relative <= spec.tolerance:
-            raise StopIteration
+        return relative <= spec.tolerance
 
-    start = parameters_to_vector(parameters).detach().cpu().numpy()
-    options = {"maxiter": spec.steps, "maxfun": 2 * spec.steps, "maxcor": HISTORY, "ftol": 0.0, "gtol": 0.0}
-    found = minimize(evaluate, start, jac=True, method="L-BFGS-B", callback=check, options=options)
-    vector_to_parameters(torch.from_numpy(found.x).to(inputs), parameters)
+    start = parameters_to_vector(parameters).detach()
+    vector_to_parameters(lbfgs(evaluate, start, spec.steps, done), parameters)
     report(spec.steps, margins)
     return model

@@ -25,5 +25,7 @@ VICTIMS: tuple[VictimSpec, ...] = (
     VictimSpec(name="faces-mlp-20-affine-wd", dataset="faces", n=20, architecture=AFFINE, training=WEIGHT_DECAY),
     VictimSpec(name="faces-mlp-20-256-wd", dataset="faces", n=20, architecture=one_hidden(256), training=WEIGHT_DECAY),
     VictimSpec(name="digits-mlp-20-affine-wd", dataset="digits", n=20, architecture=AFFINE, training=WEIGHT_DECAY),
-    VictimSpec(name="digits-mlp-20-128-wd", dataset="digits", n=20, architecture=one_hidden(128), training=WEIGHT_DECAY),
+    VictimSpec(
+        name="digits-mlp-20-128-wd", dataset="digits", n=20, architecture=one_hidden(128), training=WEIGHT_DECAY
+    ),
 )
