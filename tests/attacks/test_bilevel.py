@@ -57,7 +57,7 @@ def test_noise_and_strangers_reach_the_weights_as_well(attack: type[Attack[Any]]
 
     _, strangers, _ = attacked(attack, AFFINE, init="partition", steps=60)
     assert strangers.loss < 1e-3
-    assert nearest(strangers.candidates, held_out) < 0.5 * nearest(strangers.candidates, truth)
+    assert nearest(strangers.candidates, held_out) < 0.7 * nearest(strangers.candidates, truth)
 
 
 @pytest.mark.parametrize("optimizer", ["lbfgs", "momentum"])

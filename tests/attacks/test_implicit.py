@@ -15,7 +15,7 @@ from attacks.implicit.lower import hessian, minimise
 from attacks.implicit.problem import TrainingProblem
 from attacks.stationarity.network import Network
 
-EXACT = Settings("cg", 1e-10, 20_000, 1e-11, 2000, 0.0)
+EXACT = Settings("cg", 1e-9, 20_000, 1e-11, 2000, 0.0)
 TARGETS = torch.tensor([0.0, 1.0, 0.3, 1.0, 0.0], dtype=torch.float64)
 
 every_method = pytest.mark.parametrize("method", METHODS)
@@ -124,7 +124,7 @@ def test_the_lower_level_reaches_its_tolerance_and_says_when_it_does_not() -> No
 @pytest.mark.parametrize("damping", [0.0, 0.05])
 def test_the_hypergradient_is_that_of_central_differences(method: str, hidden: bool, damping: float) -> None:
     """Relative error under 1e-5, in images and targets; so the sign is right, which eq. (7) as printed is not."""
-    inputs, direction, step = normal(5, 9, seed=4), normal(5, 9, seed=6), 1e-4
+    inputs, direction, step = normal(5, 9, seed=4), normal(5, 9, seed=6), 1e-5
     found = at(hidden, inputs, TARGETS, inverse=method, damping=damping)
 
     def distance(inputs: Tensor, targets: Tensor) -> float:

@@ -196,3 +196,10 @@ def test_a_score_that_vanishes_is_a_change(record: Make, tmp_path: Path) -> None
 
     assert found.changed["score"].tolist() == ["ssim_top10"]
     assert found.same == 0
+
+
+def test_what_an_oracle_started_is_in_the_runs_and_on_no_leaderboard(record: Make, tmp_path: Path) -> None:
+    told = record(attack="bilevel", knowledge="architecture+oracle: training images+weights")
+    board = write_tables(tmp_path, [record(), told])
+    assert list(board["attack"]) == ["kkt"]
+    assert sorted(read_runs(tmp_path / "runs.csv")["attack"]) == ["bilevel", "kkt"]
