@@ -74,7 +74,6 @@ class Bilevel(Attack[BilevelParams]):
         "attacks.implicit",
         "attacks.stationarity",
         "attacks.initialisation",
-        "attacks.descent",
         "victims.training.lbfgs",
     )
 
@@ -94,7 +93,7 @@ class Bilevel(Attack[BilevelParams]):
         """Minimise the distance over the images from one start."""
         import torch
 
-        from attacks.descent import descend
+        from attacks.implicit.descent import descend
         from attacks.implicit.hypergradient import Settings, hypergradient
         from attacks.implicit.problem import TrainingProblem
         from attacks.stationarity.network import Network

@@ -52,7 +52,7 @@ class Deco(Attack[DecoParams]):
         {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
     )
     Params = DecoParams
-    helpers = ("attacks.stationarity", "attacks.initialisation", "attacks.descent", "victims.training.lbfgs")
+    helpers = ("attacks.stationarity", "attacks.initialisation", "attacks.implicit.descent", "victims.training.lbfgs")
     # The paper starts from N(0, 1) "untuned"; the scale that gave the lowest residual on faces-mlp-20-256-wd is 0.01.
     variants: ClassVar[dict[str, dict[str, Any]]] = {"tuned": {"init_scale": 0.01}}
 
@@ -72,7 +72,7 @@ class Deco(Attack[DecoParams]):
         """Minimise the residual from one start."""
         import torch
 
-        from attacks.descent import descend
+        from attacks.implicit.descent import descend
         from attacks.stationarity.network import Network
         from attacks.stationarity.residual import StationarityResidual, Weighting
 

@@ -10,7 +10,7 @@ import torch
 from attacks.base import Attack, AttackContext, DivergedError, Reconstruction
 from attacks.bilevel import Bilevel
 from attacks.deco import Deco
-from attacks.descent import descend
+from attacks.implicit.descent import descend
 from bench.view import view_of
 from victims.base import Victim
 from victims.cache import obtain
