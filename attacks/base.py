@@ -27,10 +27,22 @@ class Knowledge(StrEnum):
     N = "n"
     LABELS = "labels"
     DATA_MEAN = "data mean"
+    WEIGHT_DECAY = "weight decay"
+    SHADOW_POOL = "shadow pool"
+    LOGITS = "logits of chosen inputs"
+    TRAINING_IMAGES = "oracle: training images"
+
+
+ORACLE = "oracle"
+"""What the name of an item that no attacker has begins with: it serves experiments, and its rows are not ranked."""
 
 
 class UndeclaredKnowledgeError(RuntimeError):
     """An attack read an item that it did not declare in `needs`."""
+
+
+class DivergedError(ArithmeticError):
+    """The attack ended in numbers that are not finite; its row is `diverged`."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,29 @@ class VictimView:
         mean: Tensor = self._read(Knowledge.DATA_MEAN)
         return mean
 
+    @property
+    def weight_decay(self) -> float:
+        """The weight decay of the training problem, 0 where there is none."""
+        decay: float = self._read(Knowledge.WEIGHT_DECAY)
+        return decay
+
+    @property
+    def shadow_pool(self) -> tuple[Tensor, Tensor]:
+        """Images (k, C, H, W) of the same distribution, none a member, less their own mean; and their classes (k,)."""
+        images, labels = self._read(Knowledge.SHADOW_POOL)
+        return images.clone(), labels.clone()
+
+    @property
+    def training_images(self) -> tuple[Tensor, Tensor]:
+        """The training images themselves, (n, C, H, W) in the victim's input space, and their classes (n,)."""
+        images, labels = self._read(Knowledge.TRAINING_IMAGES)
+        return images.clone(), labels.clone()
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Return what the victim answers to inputs (m, C, H, W) in its input space: Phi (m,), without a gradient."""
+        answer: Callable[[Tensor], Tensor] = self._read(Knowledge.LOGITS)
+        return answer(inputs)
+
 
 @dataclass
 class AttackContext:
@@ -123,6 +158,8 @@ class Reconstruction:
         resolved: parameters that were left to the attack and what it chose, for a null control to be given the same.
         loss: the attack's own final objective, comparable between runs of that attack on one victim.
         grad_evals: evaluations of the objective's gradient.
+        flags: what the reader of the row should know, such as what was done where a solve did not converge; one short
+            line each, without ";".
     """
 
     candidates: Tensor
@@ -132,6 +169,7 @@ class Reconstruction:
     resolved: dict[str, Any] = field(default_factory=dict)
     loss: float = float("nan")
     grad_evals: int = 0
+    flags: tuple[str, ...] = ()
 
 
 class AttackParams(BaseModel):
@@ -164,14 +202,14 @@ class Attack(ABC, Generic[ParamsT]):
         name: as on the command line; the file's name with dashes.
         summary: one line for `list`.
         paper: where it was published.
-        needs: the knowledge that it declares, and gets.
+        needs: the knowledge that it declares, and gets, with its default parameters; see `knowledge`.
         Params: its parameters, with defaults that work.
         variants: named parameter sets, for `--variant`.
         control: a null control, which looks at no image and optimises nothing: the harness draws from it as many
             candidates as an attack returned, of the same contrast, and its Params are `ControlParams`.
         protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`.
-        helpers: packages of this repository whose source belongs to the attack, such as `attacks.stationarity`: a
-            change in them makes stored runs stale, as a change in the attack's own file does.
+        helpers: packages and modules of this repository whose source belongs to the attack, such as
+            `attacks.stationarity`: a change in them makes stored runs stale, as a change in the attack's own file does.
     """
 
     name: ClassVar[str]
@@ -187,6 +225,11 @@ class Attack(ABC, Generic[ParamsT]):
     def __init__(self, params: ParamsT) -> None:
         self.params = params
 
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """What it is told with its own parameters: `needs`, unless they ask for more or less."""
+        return self.needs
+
     @classmethod
     def supports(cls, victim: VictimSpec) -> str | None:
         """Return None if the attack can run on this victim, else the reason why not."""
@@ -195,3 +238,12 @@ class Attack(ABC, Generic[ParamsT]):
     @abstractmethod
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Attack the victim that `view` shows."""
+
+
+def declined_unless_binary(victim: VictimSpec) -> str | None:
+    """Return why an attack on fully connected binary classifiers declines a victim, or None if it is one."""
+    if victim.architecture.kind != "mlp":
+        return f"its first layer is a {victim.architecture.kind}: for fully connected networks"
+    if victim.architecture.outputs > 1 or victim.loss != "cross-entropy":
+        return f"{victim.architecture.outputs} outputs, {victim.loss}: for binary classifiers"
+    return None

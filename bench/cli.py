@@ -214,6 +214,36 @@ def report(
     Console().print(str(path), highlight=False, markup=False, soft_wrap=True)
 
 
+@app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="The study; without one they are listed.")] = "",
+    smoke: Annotated[bool, typer.Option("--smoke", help="Few and cheap cells, to see that it works.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+) -> None:
+    """Run a study, several runs to be read together; its table and pictures go to RESULTS/studies/NAME."""
+    from bench import registry
+    from bench.options import choose_data_dir, choose_device
+
+    studies = registry.studies(plugin_dir)
+    if not name:
+        for known in studies.items.values():
+            text = f"{known.name}: {known.summary} ({known.paper}; {len(known.cells)} runs)"
+            Console().print(text, highlight=False, markup=False, soft_wrap=True)
+        return
+    chosen = studies.match([name])[0]
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    data, chosen_device = choose_data_dir(data_dir), choose_device(device)
+
+    from bench.study import run_study
+
+    root = results_dir / "studies" / (f"{chosen.name}-smoke" if smoke else chosen.name)
+    cells = chosen.smoke if smoke else chosen.cells
+    raise typer.Exit(run_study(chosen, cells, attacks, victims, root, data, chosen_device))
+
+
 def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit status 2, an interrupt exit status 130."""
     try:

@@ -15,7 +15,7 @@ from victims.errors import UserError
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
-    from attacks.base import Attack, AttackParams
+    from attacks.base import Attack, AttackParams, Knowledge
     from bench.records import RunRecord
 
 
@@ -48,14 +48,24 @@ class Run:
         return cls(attack, params, record.variant, record.tuned_by, victims.items[record.victim], record.seed)
 
     @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """What the attack is told with these parameters."""
+        return self.attack(self.params).knowledge
+
+    @property
     def title(self) -> str:
         """Short text for people."""
         return f"{self.attack.name}{':' + self.variant if self.variant else ''} on {self.victim.name} seed {self.seed}"
 
 
 def attack_sources(attack: type[Attack[Any]]) -> list[Path]:
-    """Return the attack's own file and those of the helper packages that it declares."""
+    """Return the attack's own file and those of the helpers that it declares."""
     module = sys.modules[attack.__module__]
     own = Path(module.__file__ or "")
-    helpers = [path for name in attack.helpers for path in (ROOT / name.replace(".", "/")).rglob("*.py")]
+    helpers = [path for name in attack.helpers for path in _sources(ROOT / name.replace(".", "/"))]
     return [own, *helpers]
+
+
+def _sources(helper: Path) -> list[Path]:
+    """Return the files of a package, or the one of a module."""
+    return list(helper.rglob("*.py")) if helper.is_dir() else [helper.with_suffix(".py")]

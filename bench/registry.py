@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from attacks.base import Attack
+from attacks.study import Study
 from victims.errors import UserError
 from victims.spec import VictimSpec
 
@@ -44,7 +45,7 @@ class Registry(Generic[T]):
     """Named objects of one kind and where each came from.
 
     Attributes:
-        kind: "attack" or "victim", for messages.
+        kind: "attack", "victim" or "study", for messages.
         items: by name.
         origins: file or entry point, by name.
         broken: what did not import.
@@ -120,6 +121,20 @@ def victims(plugin_dir: Path | None = None) -> Registry[VictimSpec]:
     return registry
 
 
+def studies(plugin_dir: Path | None = None) -> Registry[Study]:
+    """Return all studies: the `STUDIES` of the files of `attacks/studies/`, of packages, and of `plugin_dir`."""
+    registry: Registry[Study] = Registry("study")
+
+    def collect(module: ModuleType, origin: str) -> None:
+        for study in vars(module).get("STUDIES", ()):
+            if not isinstance(study, Study):
+                raise TypeError(f"STUDIES holds {study!r}, which is no Study")
+            registry.add(study.name, study, origin)
+
+    _scan(registry, "attacks.studies", collect, plugin_dir)
+    return registry
+
+
 def broken(*registries: Registry[Any]) -> list[Broken]:
     """Return what did not import, each file once."""
     return list(dict.fromkeys(entry for registry in registries for entry in registry.broken))
@@ -140,7 +155,7 @@ def _scan(
         if path.stem != "__init__":
             name = f"{package}.{path.stem}"
             _try(registry, str(path.relative_to(ROOT)), partial(importlib.import_module, name), collect)
-    for point in entry_points(group=f"bench.{registry.kind}s"):
+    for point in entry_points(group=f"bench.{'studies' if registry.kind == 'study' else registry.kind + 's'}"):
         _try(registry, f"entry point {point.name} ({point.value})", point.load, collect)
     for path in sorted(extra.glob("*.py")) if extra else ():
         _try(registry, str(path), partial(_load, path), collect)

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attacks.base import DivergedError
 from bench import __version__
 from bench.plan import Run, attack_sources
 from bench.provenance import git_commit, now_utc
 from bench.records import RunRecord, Status
 from bench.scorer import Scorer
 from bench.store import Store, write_record
-from bench.workshop import Attacked, DivergedError, Workshop
+from bench.workshop import Attacked, Workshop
 from victims.errors import UserError
 from victims.files import sha256_json, sha256_sources
 
@@ -116,7 +117,7 @@ class Runner:
                 "train_s": victim.card.train_s,
                 "test_accuracy": victim.card.test_accuracy,
                 "peak_mem_mb": attacked.peak_mem_mb,
-                "flags": ";".join(_flags(victim)),
+                "flags": ";".join([*_flags(victim), *reconstruction.flags]),
             }
         )
         with self.store.writing(record.run_id) as folder:
@@ -152,7 +153,7 @@ class Runner:
             params_hash=sha256_json(params)[:10],
             params_json=json.dumps(params, sort_keys=True),
             attack_sha=sha256_sources(attack_sources(run.attack))[:16],
-            knowledge="+".join(sorted(run.attack.needs)),
+            knowledge="+".join(sorted(run.knowledge)),
             control=run.attack.control,
             tuned_by=run.tuned_by,
             victim=run.victim.name,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import torch
 
@@ -12,6 +14,15 @@ from victims.base import Victim
 def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -> VictimView:
     """Return the view of a victim that hands out what `needs` names and nothing else: copies of it, on `device`."""
     split = victim.split
+    labels = torch.tensor(split.labels, device=device)
+    inputs, pool = (torch.tensor(images, device=device) for images in (split.inputs, split.test_inputs))
+    model = copy.deepcopy(victim.model).to(device)
+
+    @torch.no_grad()
+    def answer(queries: torch.Tensor) -> torch.Tensor:
+        answered: torch.Tensor = model(queries)
+        return answered
+
     channels, height, width = split.inputs.shape[1:]
     counts = np.bincount(split.labels, minlength=split.n_classes)
     facts = {
@@ -19,7 +30,11 @@ def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -
         Knowledge.WEIGHTS: {name: value.to(device) for name, value in victim.model.state_dict().items()},
         Knowledge.CLASS_BALANCE: tuple(float(count) / len(split.labels) for count in counts),
         Knowledge.N: len(split.labels),
-        Knowledge.LABELS: torch.tensor(split.labels, device=device),
+        Knowledge.LABELS: labels,
         Knowledge.DATA_MEAN: torch.tensor(split.mean, device=device),
+        Knowledge.WEIGHT_DECAY: victim.spec.weight_decay,
+        Knowledge.SHADOW_POOL: (pool - pool.mean(0), torch.tensor(split.test_labels, device=device)),
+        Knowledge.LOGITS: answer,
+        Knowledge.TRAINING_IMAGES: (inputs, labels),
     }
     return VictimView({item: facts[item] for item in needs}, needs)

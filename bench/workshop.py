@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attacks.base import DivergedError
 from bench.plan import Run
 from bench.provenance import peak_memory
 from bench.ui import Reporter
@@ -35,10 +36,6 @@ class Attacked:
     trace: list[dict[str, float]]
     seconds: float
     peak_mem_mb: float
-
-
-class DivergedError(RuntimeError):
-    """The attack returned candidates that are not finite."""
 
 
 class Workshop:
@@ -105,7 +102,7 @@ class Workshop:
 
         ctx = AttackContext(self.device, torch.Generator().manual_seed(run.seed), progress)
         start = time.monotonic()
-        reconstruction = run.attack(run.params).reconstruct(view_of(victim, run.attack.needs, self.device), ctx)
+        reconstruction = run.attack(run.params).reconstruct(view_of(victim, run.knowledge, self.device), ctx)
         seconds = time.monotonic() - start
         _check(reconstruction, victim)
         return Attacked(reconstruction, ctx.trace, seconds, peak_memory(self.device))

@@ -19,7 +19,7 @@ class MLPSpec(Frozen):
     """A fully connected ReLU network d-h1-...-C (Haim et al. 2022, Section 5; Buzaglo et al. 2023, Section 4).
 
     Attributes:
-        hidden: widths of the hidden layers.
+        hidden: widths of the hidden layers; none for the affine classifier.
         outputs: C; one output is a binary classifier or a regression.
         biases: "first" keeps the network positively homogeneous (a bias in layer 1 only); "all" is the paper's
             non-homogeneous variant, with biases in every hidden layer.
@@ -36,6 +36,8 @@ class MLPSpec(Frozen):
     @property
     def label(self) -> str:
         """Short text for tables, e.g. `mlp 1000-1000-1`."""
+        if not self.hidden:
+            return "affine"
         widths = "-".join(map(str, (*self.hidden, self.outputs)))
         return f"mlp {widths}{' +biases' if self.biases == 'all' else ''}"
 
@@ -146,6 +148,31 @@ class DecayedDescent(Frozen):
         return f"normalised GD, {self.steps} steps, decay {self.weight_decay:g}"
 
 
+class Regularised(Frozen):
+    """The minimum of a training problem: mean logistic loss + (weight_decay / 2) ||theta||^2, by L-BFGS.
+
+    All parameters are decayed, biases too. The affine classifier's minimum is unique; a ReLU network's depends on its
+    initialisation and, lying on the kinks of the ReLU, has no gradient that vanishes: it stops short of the tolerance.
+
+    Attributes:
+        weight_decay: in the convention of torch's optimisers.
+        tolerance: training ends when ||gradient|| <= tolerance * weight_decay * ||theta||, which for a convex problem
+            bounds the relative error of theta.
+        steps: the most L-BFGS iterations.
+    """
+
+    kind: Literal["regularised"] = "regularised"
+    weight_decay: PositiveFloat = 1e-2
+    tolerance: PositiveFloat = 1e-6
+    steps: PositiveInt = 2000
+    dtype: Literal["float64"] = "float64"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        return f"L-BFGS, weight decay {self.weight_decay:g}"
+
+
 class VictimSpec(Frozen):
     """Everything that determines a victim's weights, and what its paper reports of it.
 
@@ -165,9 +192,9 @@ class VictimSpec(Frozen):
     n: PositiveInt
     architecture: Annotated[MLPSpec | ConvSpec, Field(discriminator="kind")] = MLPSpec()
     loss: Loss = "cross-entropy"
-    training: Annotated[GradientDescent | NormalizedDescent | DecayedDescent, Field(discriminator="kind")] = (
-        NormalizedDescent()
-    )
+    training: Annotated[
+        GradientDescent | NormalizedDescent | DecayedDescent | Regularised, Field(discriminator="kind")
+    ] = NormalizedDescent()
     seed: int = 1
     twin: Literal["", "untrained", "disjoint"] = ""
     reported_test_accuracy: float | None = None
@@ -180,6 +207,9 @@ class VictimSpec(Frozen):
             raise ValueError(f"normalised descent follows the cross-entropy, not {self.loss}")
         if self.architecture.biases == "all" and self.training.kind == "decayed":
             raise ValueError("decayed descent needs a homogeneous network: a bias in layer 1 alone")
+        plain = self.loss == "cross-entropy" and self.architecture.kind == "mlp" and self.architecture.outputs == 1
+        if self.training.kind == "regularised" and not plain:
+            raise ValueError("the regularised minimum is that of a binary classifier without convolution")
         return self
 
     @property

@@ -6,7 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from attacks.base import Attack, AttackContext, Reconstruction, VictimView
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.initialisation import initial
 from attacks.stationarity.params import SearchParams
 
 if TYPE_CHECKING:
@@ -23,7 +24,12 @@ ParamsT = TypeVar("ParamsT", bound=SearchParams)
 class StationarityAttack(Attack[ParamsT]):
     """Finds candidates x_i and coefficients c_ij with theta = sum_ij c_ij grad Phi_j(x_i) at the released weights."""
 
-    helpers = ("attacks.stationarity",)
+    helpers = ("attacks.stationarity", "attacks.initialisation")
+
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """What it needs, and what its start needs."""
+        return self.needs | self.params.start_needs()
 
     @abstractmethod
     def labels(self, view: VictimView, m: int) -> Tensor | None:
@@ -63,7 +69,11 @@ class StationarityAttack(Attack[ParamsT]):
                 ctx.progress(done, params.restarts * params.steps, residual=residual)
                 ctx.record(done, residual=residual)
 
-            found.append(self._search(network, space, labels, m, ctx, report))
+            start = None  # drawn by the solver, where it searches
+            if params.init != "normal":
+                classes = torch.arange(m) % 2 if labels is None else labels
+                start = initial(params, view, classes, ctx.generator).flatten(1)
+            found.append(self._search(network, space, labels, m, start, ctx, report))
         candidates = torch.cat([candidates for candidates, _, _ in found])
         sizes = torch.cat([sizes for _, sizes, _ in found])
         if labels is not None:
@@ -84,6 +94,7 @@ class StationarityAttack(Attack[ParamsT]):
         space: RowSpace,
         labels: Tensor | None,
         m: int,
+        start: Tensor | None,
         ctx: AttackContext,
         report: Callable[[int, float], None],
     ) -> tuple[Tensor, Tensor, float]:
@@ -106,6 +117,7 @@ class StationarityAttack(Attack[ParamsT]):
                 alpha=params.alpha,
                 generator=ctx.generator,
                 report=report,
+                start=start,
             )
         given = params.layer_weights or ((1.0, 1.0, 0.0) if network.convolutional else (1.0, 0.0))
         layers = (given + given[-1:] * network.depth)[: network.depth]
@@ -120,7 +132,7 @@ class StationarityAttack(Attack[ParamsT]):
             residual_power=params.residual_power,
             neuron_power=params.neuron_power,
         )
-        found = search(network, space, coefficients, m, settings, ctx.generator, report)
+        found = search(network, space, coefficients, m, settings, ctx.generator, report, start)
         return found.candidates, found.sizes, found.residual
 
 

@@ -59,6 +59,13 @@ class Network:
         """Return the fully connected network on coordinates c of inputs x = basis c, for a basis (d, r)."""
         return replace(self, weights=(self.weights[0] @ basis, *self.weights[1:]))
 
+    def outputs(self, inputs: Tensor) -> Tensor:
+        """Return Phi (m,) of inputs (m, d)."""
+        hidden = inputs
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            hidden = torch.nn.functional.linear(hidden if layer == 0 else hidden.relu(), weight, bias)
+        return hidden[:, 0]
+
     def layer_square_norms(self) -> list[Tensor]:
         """Return ||W_l||^2 + ||b_l||^2 for every layer."""
         pairs = zip(self.weights, self.biases, strict=True)

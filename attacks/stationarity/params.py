@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from attacks.base import AttackParams
+from attacks.initialisation import InitialisedParams
 
 
-class SearchParams(AttackParams):
+class SearchParams(InitialisedParams):
     """Parameters of an attack that searches for a stationary point.
 
     Attributes:
@@ -19,7 +19,10 @@ class SearchParams(AttackParams):
         steps: optimiser steps a restart.
         lr: learning rate of the candidates (Adam's for the fast solver, SGD's for the published one).
         lambda_lr: learning rate of the coefficients.
-        init_scale: standard deviation sigma_x of the random start.
+        init: where the candidates start; see `attacks.initialisation`. The fast solver draws normal noise on W1's row
+            space.
+        init_scale: standard deviation sigma_x of the normal start, half the width of a uniform one.
+        mixture: (l1, l2) of the start "mixture".
         alpha: sharpness of the sigmoid gates.
         layer_weights: fast solver only: weight of each layer's residual, the last one repeated for deeper layers.
             None for layer 1 alone, as the others may keep their initial values, a floor that no candidate can reach;

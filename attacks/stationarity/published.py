@@ -57,14 +57,17 @@ def published_search(
     generator: torch.Generator,
     report: Callable[[int, float], None],
     report_steps: int = 10,
+    start: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, float]:
-    """Run the authors' loop: SGD with momentum on candidates and coefficients.
+    """Run the authors' loop: SGD with momentum on candidates and coefficients, from `start` (m, d) or a normal draw.
 
     Returns:
         Candidates (m, d), how much each weighs (m,) and the final published loss.
     """
     reference = network.weights[0]
-    inputs = (torch.randn(m, network.inputs, generator=generator) * init_scale).to(reference).requires_grad_()
+    if start is None:
+        start = torch.randn(m, network.inputs, generator=generator) * init_scale
+    inputs = start.to(reference).requires_grad_()
     optimizer = torch.optim.SGD(
         [{"params": [inputs], "lr": lr}, {"params": coefficients.variables, "lr": lambda_lr}], momentum=MOMENTUM
     )

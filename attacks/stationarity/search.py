@@ -52,6 +52,7 @@ def search(
     settings: SearchSettings,
     generator: torch.Generator,
     report: Callable[[int, float], None],
+    start: Tensor | None = None,
 ) -> Found:
     """Minimise the stationarity residual over candidates and coefficients from one random start.
 
@@ -69,11 +70,15 @@ def search(
         settings: hyperparameters.
         generator: CPU generator of the start.
         report: called every few steps with the step and the residual.
+        start: (m, d) candidates to start from, of which the part in W1's row space counts; None to draw them.
     """
     relative = space.singular / space.singular.square().mean().sqrt()
     scaling = relative**settings.coordinate_power
     residual = _residual(network, space, relative, settings)
-    draw = torch.randn(m, space.rank, generator=generator) * settings.init_scale
+    if start is None:
+        draw = torch.randn(m, space.rank, generator=generator) * settings.init_scale
+    else:
+        draw = start.to(scaling) @ space.basis / scaling
     coordinates = draw.to(scaling).requires_grad_()
     groups = [
         {"params": [coordinates], "lr": settings.lr},

@@ -17,13 +17,13 @@ from bench import registry
 from bench.view import view_of
 from victims.base import Victim
 from victims.cache import obtain
-from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
+from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 ATTACKS = registry.attacks().items
 VICTIMS = registry.victims().items
 CPU = torch.device("cpu")
-CHEAP = {"steps": 20, "restarts": 2, "candidates": 12}
-DETERMINISTIC = {"first-layer"}
+CHEAP = {"steps": 20, "restarts": 2, "candidates": 12, "lower_steps": 30, "inverse_steps": 20}
+DETERMINISTIC = {"first-layer", "class-mean"}
 SPECS = {
     spec.name: spec
     for spec in (
@@ -63,6 +63,16 @@ SPECS = {
             architecture=ConvSpec(channels=4, hidden=(10,)),
             training=DecayedDescent(steps=20),
         ),
+        VictimSpec(
+            name="faces-mlp-4-wd",
+            dataset="faces",
+            n=4,
+            architecture=MLPSpec(hidden=(8,)),
+            training=Regularised(steps=50),
+        ),
+        VictimSpec(
+            name="digits-mlp-6-affine", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
+        ),
     )
 }
 
@@ -85,8 +95,8 @@ def victim_of(name: str) -> Victim:
 
 def reconstruct(attack: type[Attack[Any]], victim: Victim, seed: int = 0) -> Reconstruction:
     context = AttackContext(CPU, torch.Generator().manual_seed(seed), lambda step, steps, **figures: None)
-    view = view_of(victim, attack.needs, CPU)
-    return attack(cheap(attack)).reconstruct(view, context)
+    chosen = attack(cheap(attack))
+    return chosen.reconstruct(view_of(victim, chosen.knowledge, CPU), context)
 
 
 @every_attack
@@ -113,7 +123,7 @@ def test_an_attack_returns_images_and_leaves_no_trace(
     assert len(candidates) > 0
     assert candidates.isfinite().all()
     assert not candidates.requires_grad
-    for value in (found.labels, found.coefficients):
+    for value in (found.labels, found.coefficients, found.confidence):
         assert value is None or (len(value) == len(candidates) and bool(value.isfinite().all()))
     assert found.labels is None or set(found.labels.tolist()) <= set(range(victim.spec.n_classes))
     assert isinstance(found.loss, float)
@@ -144,7 +154,8 @@ def test_an_attack_depends_on_its_seed_alone(attack: type[Attack[Any]], tiny: st
 @every_attack
 def test_an_attack_needs_what_it_declares(attack: type[Attack[Any]]) -> None:
     """Without one of its declared items it cannot run: nothing is declared that is not read."""
-    victim = victim_of("faces-mlp-4-grey")
+    victim = next(victim for victim in map(victim_of, SPECS) if attack.supports(victim.spec) is None)
+    assert attack(cheap(attack)).knowledge == attack.needs
     for item in attack.needs:
         context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
         view = view_of(victim, attack.needs - {item}, CPU)
@@ -203,6 +214,10 @@ READ: dict[Knowledge, Callable[[Any], Any]] = {
     Knowledge.N: lambda view: view.n,
     Knowledge.LABELS: lambda view: view.labels,
     Knowledge.DATA_MEAN: lambda view: view.data_mean,
+    Knowledge.WEIGHT_DECAY: lambda view: view.weight_decay,
+    Knowledge.SHADOW_POOL: lambda view: view.shadow_pool,
+    Knowledge.LOGITS: lambda view: view.logits(torch.zeros(2, 1, 8, 8)),
+    Knowledge.TRAINING_IMAGES: lambda view: view.training_images,
 }
 
 
@@ -226,6 +241,16 @@ def test_the_view_tells_the_truth() -> None:
     assert view.n == 6
     assert view.labels.tolist() == victim.split.labels.tolist()
     assert np.array_equal(view.data_mean.numpy(), victim.split.mean)
+    assert view.weight_decay == 0
+    assert view_of(victim_of("faces-mlp-4-wd"), frozenset(Knowledge), CPU).weight_decay == 1e-2
+    assert np.array_equal(view.training_images[0].numpy(), victim.split.inputs)
+    inputs = torch.from_numpy(victim.split.test_inputs[:5])
+    with torch.no_grad():
+        assert torch.equal(view.logits(inputs), victim.model(inputs))
+    pool, classes = view.shadow_pool
+    torch.testing.assert_close(pool - pool[0], torch.from_numpy(victim.split.test_inputs - victim.split.test_inputs[0]))
+    torch.testing.assert_close(pool.mean(0), torch.zeros(1, 8, 8))
+    assert np.array_equal(classes.numpy(), victim.split.test_labels)
     assert all(torch.equal(value, view.weights[name]) for name, value in victim.model.state_dict().items())
 
 
@@ -275,7 +300,10 @@ IDENTITY: dict[str, dict[str, Any]] = {
     "training.dtype (gd)": {"training": GradientDescent(dtype="float32")},
     "training.weight_decay (gd)": {"training": GradientDescent(weight_decay=1e-3)},
     "training.kind (decayed)": {"training": DecayedDescent()},
-    "training.weight_decay": {"training": DecayedDescent(weight_decay=2e-3)},
+    "training.weight_decay (decayed)": {"training": DecayedDescent(weight_decay=2e-3)},
+    "training.weight_decay": {"training": Regularised(weight_decay=1e-3)},
+    "training.tolerance": {"training": Regularised(tolerance=1e-3)},
+    "training.steps (regularised)": {"training": Regularised(steps=60)},
 }
 
 
@@ -293,5 +321,5 @@ def test_every_field_of_a_spec_is_tried() -> None:
     fields = {"name", "reported_test_accuracy", "twin", *(name.partition(".")[0] for name in IDENTITY)}
     assert fields == set(VictimSpec.model_fields)
     tried = {name.partition(".")[2].partition(" ")[0] for name in IDENTITY}
-    for model in (MLPSpec, ConvSpec, NormalizedDescent, GradientDescent, DecayedDescent):
+    for model in (MLPSpec, ConvSpec, NormalizedDescent, GradientDescent, DecayedDescent, Regularised):
         assert set(model.model_fields) - {"kind"} <= tried

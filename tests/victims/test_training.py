@@ -8,18 +8,21 @@ import pytest
 import torch
 
 from victims.architectures import MLP, build
-from victims.losses import margins, sample_losses
-from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
+from victims.losses import margins, sample_losses, signs
+from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 from victims.stationarity import stationarity_residuals
 from victims.training import loop
 from victims.training.loop import train
+from victims.training.regularised import relative_gradient
 from victims.training.span import Span
 from victims.training.state import TrainState
 
 CPU = torch.device("cpu")
 
 
-def spec(training: GradientDescent | NormalizedDescent | DecayedDescent, **architecture: object) -> VictimSpec:
+def spec(
+    training: GradientDescent | NormalizedDescent | DecayedDescent | Regularised, **architecture: object
+) -> VictimSpec:
     options = {"hidden": (24, 16), "first_layer_scale": 1e-2} | architecture
     return VictimSpec(name="test-mlp-12", dataset="test", n=12, architecture=MLPSpec(**options), training=training)  # type: ignore[arg-type]
 
@@ -210,3 +213,30 @@ def test_span_reduces_and_restores() -> None:
     torch.testing.assert_close(reduced(span.coordinates(inputs.flatten(1))), model(inputs.double()))
     for name, value in span.restore(reduced, outside).state_dict().items():
         torch.testing.assert_close(value, model.state_dict()[name])
+
+
+def test_an_affine_victim_is_at_the_one_minimum_of_its_problem(tmp_path: Path) -> None:
+    """From another start it ends at the same weights, which are scikit-learn's."""
+    from sklearn.linear_model import LogisticRegression
+
+    inputs, labels = problem()
+    training = Regularised(weight_decay=0.01, tolerance=1e-9)
+    victims = [spec(training, hidden=()).model_copy(update={"seed": seed}) for seed in (1, 2)]
+    first, second = (train(each, inputs, labels, CPU, tmp_path / "c", lambda at: None) for each in victims)
+    assert relative_gradient(first, inputs.double(), signs(labels).double(), 0.01) < 1e-8
+    torch.testing.assert_close(first.state_dict(), second.state_dict(), rtol=1e-7, atol=1e-9)
+
+    ones = torch.cat([inputs.flatten(1), torch.ones(12, 1)], 1).double().numpy()  # the bias is decayed as well
+    peer = LogisticRegression(C=1 / (12 * 0.01), fit_intercept=False, tol=1e-12, max_iter=10_000)
+    peer.fit(ones, labels.numpy())
+    theta = torch.cat([first.layers[0].weight[0], first.layers[0].bias]).detach()
+    torch.testing.assert_close(theta, torch.from_numpy(peer.coef_[0]), rtol=1e-4, atol=1e-6)
+
+
+def test_weight_decay_leaves_nothing_outside_the_span(tmp_path: Path) -> None:
+    inputs, labels = problem()
+    trained = train(spec(Regularised(steps=300)), inputs, labels, CPU, tmp_path / "c", lambda at: None)
+    first = trained.linears()[0].weight
+    basis = Span.of(inputs.flatten(1)).basis
+    assert float(first.norm()) > 0.1
+    torch.testing.assert_close(first @ basis @ basis.T, first, rtol=1e-9, atol=1e-9)

@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from victims.architectures import MLP, ReLUNetwork, build
 from victims.files import atomic
-from victims.spec import DecayedDescent, GradientDescent, VictimSpec
+from victims.losses import signs
+from victims.spec import DecayedDescent, GradientDescent, NormalizedDescent, Regularised, VictimSpec
 from victims.training.decayed_descent import DecayedDescentAlgorithm
 from victims.training.gradient_descent import GradientDescentAlgorithm
 from victims.training.normalized_descent import NormalizedDescentAlgorithm
+from victims.training.regularised import minimum
 from victims.training.span import Span
 from victims.training.state import Algorithm, Figures, TrainState
 
@@ -37,11 +40,12 @@ class TrainProgress:
 
 
 def algorithm(spec: VictimSpec) -> Algorithm:
-    """Return the training algorithm that a victim's spec asks for."""
+    """Return the step-by-step algorithm that a victim's spec asks for."""
     if isinstance(spec.training, GradientDescent):
         return GradientDescentAlgorithm(spec.training, spec.loss, spec.n, spec.seed)
     if isinstance(spec.training, DecayedDescent):
         return DecayedDescentAlgorithm(spec.training, spec.loss)
+    assert isinstance(spec.training, NormalizedDescent)
     return NormalizedDescentAlgorithm(spec.training)
 
 
@@ -72,6 +76,17 @@ def train(
         return initial
     span = Span.of(inputs.flatten(1)) if isinstance(initial, MLP) else None
     reduced, outside, data = _in_span(span, initial, inputs)
+    if isinstance(spec.training, Regularised):
+        last = spec.training.steps
+
+        def found(step: int, margins: Tensor) -> None:
+            report(_progress(step, last, Figures(F.softplus(-margins).mean(), margins)))
+
+        assert span is not None
+        assert isinstance(reduced, MLP)
+        targets = signs(labels).to(device, dtype)
+        minimiser = minimum(reduced.to(device), data.to(device, dtype), targets, spec.training, found)
+        return span.restore(minimiser.cpu(), torch.zeros_like(outside))  # the minimum has no part outside the span
     state = TrainState(
         reduced.to(device), float(outside.norm()), outside_scale=torch.ones((), dtype=dtype, device=device)
     )

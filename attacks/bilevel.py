@@ -1,0 +1,187 @@
+"""Bilevel reconstruction: images on which training would end at the released weights (Runkel et al. 2024, eq. 2)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
+from attacks.base import (
+    Attack,
+    AttackContext,
+    DivergedError,
+    Knowledge,
+    Reconstruction,
+    VictimView,
+    declined_unless_binary,
+)
+from attacks.initialisation import InitialisedParams, balanced_labels, initial
+
+if TYPE_CHECKING:
+    from attacks.implicit.hypergradient import Hypergradient, Settings
+    from victims.spec import VictimSpec
+
+MOST_HIDDEN = 1
+DAMPING = 1e-2
+
+
+class BilevelParams(InitialisedParams):
+    """Parameters of `bilevel`.
+
+    Attributes:
+        init: where the images start; see `attacks.initialisation`.
+        init_scale: standard deviation of the normal noise, half the width of the uniform one.
+        mixture: (l1, l2) of the start "mixture".
+        labels: "balanced" fixes them in the proportion of the classes, "learnt" makes each target sigmoid(u) with u
+            optimised beside the images, from the balanced labels.
+        optimizer: of the upper level, "lbfgs" or gradient descent with "momentum" 0.9.
+        steps: upper-level iterations.
+        lr: step of "momentum"; "lbfgs" finds its own.
+        inverse: how H^-1 is multiplied by: "cg", "neumann" (the truncated series) or "quasi-newton" (L-BFGS).
+        inverse_tolerance: relative residual at which that ends.
+        inverse_steps: the most Hessian products for it.
+        lower_tolerance: theta(x) is found when ||grad E|| <= this * (weight decay + damping) * ||theta||.
+        lower_steps: the most L-BFGS iterations for it.
+        sharpness: b of softplus(b z) / b, which the lower level has for the ReLU; see `attacks.implicit.problem`.
+        damping: of the lower level, see `attacks.implicit.hypergradient`; None for none where its minimum is unique
+            (an affine victim with weight decay) and 0.01 elsewhere, which a flag of the row then says.
+    """
+
+    init: Literal["normal", "uniform", "truth", "partition", "mixture"] = "uniform"
+    labels: Literal["balanced", "learnt"] = "balanced"
+    optimizer: Literal["lbfgs", "momentum"] = "lbfgs"
+    steps: PositiveInt = 100
+    lr: PositiveFloat = 0.5
+    inverse: Literal["cg", "neumann", "quasi-newton"] = "cg"
+    inverse_tolerance: PositiveFloat = 1e-5
+    inverse_steps: PositiveInt = 500
+    lower_tolerance: PositiveFloat = 1e-5
+    lower_steps: PositiveInt = 1000
+    sharpness: PositiveFloat = 50.0
+    damping: NonNegativeFloat | None = None
+
+
+class Bilevel(Attack[BilevelParams]):
+    """Moves n images until training on them ends at the released weights, differentiating through the training.
+
+    Upper level ||theta* - theta(x)||^2, lower level the victim's own training problem; see `attacks.implicit`. The
+    lower level starts at the released weights and then where it last ended, which for more than one minimum chooses
+    one near theta*. A candidate's confidence is the size of its multiplier, |t_i - sigmoid(Phi(x_i))| / (n wd): its
+    share in theta*.
+    """
+
+    name = "bilevel"
+    summary = "images on which training ends at the released weights, by implicit differentiation"
+    paper = "Runkel et al. 2024, Training Data Reconstruction: Privacy due to Uncertainty?"
+    needs = frozenset(
+        {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
+    )
+    Params = BilevelParams
+    helpers = (
+        "attacks.implicit",
+        "attacks.stationarity",
+        "attacks.initialisation",
+        "victims.training.lbfgs",
+    )
+
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """What it needs, and what its start needs."""
+        return self.needs | self.params.start_needs()
+
+    @classmethod
+    def supports(cls, victim: VictimSpec) -> str | None:
+        """Decline victims that are no binary classifiers, and deep ones: every step trains the victim again."""
+        if (reason := declined_unless_binary(victim)) is not None:
+            return reason
+        if len(victim.architecture.hidden) > MOST_HIDDEN:
+            return "solves the training problem at every step: for affine and one-hidden-layer victims"
+        return None
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Minimise the distance over the images from one start."""
+        import torch
+
+        from attacks.implicit.descent import descend
+        from attacks.implicit.hypergradient import Settings, hypergradient
+        from attacks.implicit.problem import TrainingProblem
+        from attacks.stationarity.network import Network
+
+        params = self.params
+        released = Network.of(view.weights, view.architecture.input_shape, ctx.device, torch.float64)
+        problem = TrainingProblem(released, view.weight_decay, params.sharpness)
+        unique = view.weight_decay > 0 and released.depth == 1
+        damping = params.damping if params.damping is not None else 0.0 if unique else DAMPING
+        labels = balanced_labels(view.n, view.class_balance)
+        images = initial(params, view, labels, ctx.generator).flatten(1).to(released.weights[0])
+        n, d = images.shape
+        settings = Settings(
+            params.inverse,
+            params.inverse_tolerance,
+            params.inverse_steps,
+            params.lower_tolerance,
+            params.lower_steps,
+            damping,
+        )
+        solution, worst, evaluations = released, _Worst(), 0
+        learnt = params.labels == "learnt"
+        fixed = labels.to(images)
+
+        def evaluate(point: torch.Tensor) -> tuple[float, torch.Tensor]:
+            nonlocal solution, evaluations
+            inputs, targets = point[: n * d].view(n, d), point[n * d :].sigmoid() if learnt else fixed
+            found = hypergradient(problem, released, solution, inputs, targets, settings)
+            evaluations += 1
+            gradient = found.inputs.flatten()
+            if learnt:
+                gradient = torch.cat([gradient, found.targets * targets * (1 - targets)])
+            if not (math.isfinite(found.distance) and bool(gradient.isfinite().all())):
+                raise DivergedError(f"the hypergradient is not finite after {evaluations} evaluations")
+            solution = found.solution
+            worst.see(found)
+            return found.distance, gradient
+
+        def report(step: int, distance: float) -> None:
+            ctx.progress(step, params.steps, distance=distance)
+            ctx.record(step, distance=distance)
+
+        start = torch.cat([images.flatten(), 2 * (2 * fixed - 1)]) if learnt else images.flatten()
+        point, distance = descend(evaluate, start, params.optimizer, params.steps, params.lr, report)
+        inputs = point[: n * d].view(n, d)
+        targets = point[n * d :].sigmoid() if learnt else fixed
+        slopes = targets - problem.outputs(problem.flat(released), inputs).sigmoid()
+        coefficients = slopes / (n * (view.weight_decay + damping))
+        return Reconstruction(
+            candidates=inputs.reshape(n, *view.architecture.input_shape).float(),
+            labels=(targets > 0.5).long(),
+            coefficients=coefficients.float(),
+            confidence=coefficients.abs().float(),
+            loss=distance,
+            grad_evals=evaluations,
+            flags=worst.flags(settings, unique),
+        )
+
+
+class _Worst:
+    """The worst that any evaluation met, for the row's flags."""
+
+    def __init__(self) -> None:
+        self.gradient = self.residual = self.added = 0.0
+
+    def see(self, found: Hypergradient) -> None:
+        self.gradient = max(self.gradient, found.relative_gradient)
+        self.residual = max(self.residual, found.residual)
+        self.added = max(self.added, found.added)
+
+    def flags(self, settings: Settings, unique: bool) -> tuple[str, ...]:
+        flags = []
+        if not unique:
+            flags.append(f"lower-level minimum not unique: damped by {settings.damping:g}")
+        if self.gradient > settings.lower_tolerance:
+            flags.append(f"lower level stopped at relative gradient {self.gradient:.2g}")
+        if self.residual > settings.inverse_tolerance:
+            flags.append(f"inverse-Hessian product stopped at relative residual {self.residual:.2g}")
+        if self.added:
+            flags.append(f"Hessian not positive: {self.added:.2g} added to its diagonal")
+        return tuple(flags)

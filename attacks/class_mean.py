@@ -1,0 +1,31 @@
+"""What knowing only the class would give: the mean of public images of each class."""
+
+from __future__ import annotations
+
+from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+
+
+class ClassMeanParams(AttackParams):
+    """`class-mean` has no parameters."""
+
+
+class ClassMean(Attack[ClassMeanParams]):
+    """One candidate a class, the mean of the shadow pool's images of it; the victim is not looked at.
+
+    What an attack shares with it says what a class looks like, and nothing about any member.
+    """
+
+    name = "class-mean"
+    summary = "control: the mean of public images of each class"
+    paper = "Shokri et al. 2017, Section IX, on what model inversion shows"
+    needs = frozenset({Knowledge.SHADOW_POOL})
+    Params = ClassMeanParams
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Return the class means, (C, channels, height, width)."""
+        import torch
+
+        images, labels = view.shadow_pool
+        classes = labels.unique()
+        means = torch.stack([images[labels == label].mean(0) for label in classes])
+        return Reconstruction(candidates=means.float(), labels=classes)

@@ -1,0 +1,123 @@
+"""Reconstruction by gradient matching: images at which the training problem is stationary at the released weights."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import PositiveFloat, PositiveInt
+
+from attacks.base import (
+    Attack,
+    AttackContext,
+    DivergedError,
+    Knowledge,
+    Reconstruction,
+    VictimView,
+    declined_unless_binary,
+)
+from attacks.initialisation import InitialisedParams, balanced_labels, initial
+
+if TYPE_CHECKING:
+    from victims.spec import VictimSpec
+
+
+class DecoParams(InitialisedParams):
+    """Parameters of `deco`.
+
+    Attributes:
+        init: where the images start; see `attacks.initialisation`.
+        init_scale: standard deviation of the normal noise, half the width of the uniform one.
+        mixture: (l1, l2) of the start "mixture".
+        optimizer: "lbfgs" or gradient descent with "momentum" 0.9.
+        steps: iterations.
+        lr: step of "momentum"; "lbfgs" finds its own.
+        alpha: sharpness of the gates that stand for the ReLU's derivative.
+    """
+
+    init_scale: PositiveFloat = 1.0
+    optimizer: Literal["lbfgs", "momentum"] = "lbfgs"
+    steps: PositiveInt = 200
+    lr: PositiveFloat = 1.0
+    alpha: PositiveFloat = 100.0
+
+
+class Deco(Attack[DecoParams]):
+    """Minimises ||grad_theta E(x, y; theta*)||^2 over n images with balanced labels (Runkel et al. 2024, eq. 3).
+
+    With weight decay the gradient is wd theta* - (1/n) sum_i s_i grad Phi(x_i), s_i = t_i - sigmoid(Phi(x_i)): the
+    stationarity residual of `kkt` times wd, but that the multipliers s_i / (n wd) are what the images make them, not
+    free. The loss is that residual, ||R||^2 / ||theta*||^2; a candidate's confidence is the size of its multiplier.
+    """
+
+    name = "deco"
+    summary = "images at which the training loss with weight decay has no gradient at the released weights"
+    paper = "Runkel et al. 2024, Training Data Reconstruction: Privacy due to Uncertainty?; Buzaglo et al. 2023"
+    needs = frozenset(
+        {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
+    )
+    Params = DecoParams
+    helpers = ("attacks.stationarity", "attacks.initialisation", "attacks.implicit.descent", "victims.training.lbfgs")
+    # The paper starts from N(0, 1) "untuned"; the scale that gave the lowest residual on faces-mlp-20-256-wd is 0.01.
+    variants: ClassVar[dict[str, dict[str, Any]]] = {"tuned": {"init_scale": 0.01}}
+
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """What it needs, and what its start needs."""
+        return self.needs | self.params.start_needs()
+
+    @classmethod
+    def supports(cls, victim: VictimSpec) -> str | None:
+        """Decline victims that are no binary classifiers, or without weight decay."""
+        if (reason := declined_unless_binary(victim)) is not None:
+            return reason
+        if not victim.weight_decay:
+            return "without weight decay any confidently classified images have no gradient; kkt's form is for these"
+        return None
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Minimise the residual from one start."""
+        import torch
+
+        from attacks.implicit.descent import descend
+        from attacks.stationarity.network import Network
+        from attacks.stationarity.residual import StationarityResidual, Weighting
+
+        params = self.params
+        network = Network.of(view.weights, view.architecture.input_shape, ctx.device, torch.float64)
+        squares = network.layer_square_norms()
+        shares = tuple(float(square / sum(squares)) for square in squares)
+        residual = StationarityResidual(network, Weighting.uniform(network, shares))
+        labels = balanced_labels(view.n, view.class_balance)
+        images = initial(params, view, labels, ctx.generator).flatten(1).to(network.weights[0])
+        targets, scale = labels.to(images), 1 / (len(labels) * max(view.weight_decay, torch.finfo(torch.float64).eps))
+        evaluations = 0
+
+        def tied(outputs: torch.Tensor) -> torch.Tensor:
+            """Return (t_i - sigmoid(Phi(x_i))) / (n weight_decay), (m, 1)."""
+            return ((targets - outputs[:, 0].sigmoid()) * scale)[:, None]
+
+        def evaluate(point: torch.Tensor) -> tuple[float, torch.Tensor]:
+            nonlocal evaluations
+            evaluations += 1
+            inputs = point.view_as(images)
+            value, gradient = residual(inputs, tied, params.alpha)
+            if not (math.isfinite(float(value)) and bool(gradient.isfinite().all())):
+                raise DivergedError(f"the residual is not finite after {evaluations} evaluations")
+            return float(value), gradient.flatten()
+
+        def report(step: int, value: float) -> None:
+            ctx.progress(step, params.steps, residual=value)
+            ctx.record(step, residual=value)
+
+        point, value = descend(evaluate, images.flatten(), params.optimizer, params.steps, params.lr, report)
+        inputs = point.view_as(images)
+        coefficients = tied(network.outputs(inputs)[:, None])[:, 0]
+        return Reconstruction(
+            candidates=inputs.reshape(-1, *view.architecture.input_shape).float(),
+            labels=labels,
+            coefficients=coefficients.float(),
+            confidence=coefficients.abs().float(),
+            loss=value,
+            grad_evals=evaluations,
+        )

@@ -1,0 +1,100 @@
+"""The distance of theta(x) from the released weights, and its gradient in the images.
+
+The lower level may be damped: theta(x) then minimises E(x, theta) + (damping / 2) ||theta - theta*||^2. That makes the
+minimum unique where weight decay does not, as for a hidden layer, whose neurons of one direction may share their weight
+in any split, and leaves zero distance where it was, at the images at which E is stationary at theta*. As damping grows
+the distance tends to ||grad E(x, theta*)||^2 / damping^2, gradient matching.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from attacks.implicit.inverse import solve
+from attacks.implicit.lower import hessian, minimise
+from attacks.implicit.problem import TrainingProblem
+from attacks.stationarity.network import Network
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How both levels are solved; see the fields of the same names in `attacks.bilevel.BilevelParams`."""
+
+    inverse: str
+    inverse_tolerance: float
+    inverse_steps: int
+    lower_tolerance: float
+    lower_steps: int
+    damping: float
+
+
+@dataclass(frozen=True)
+class Hypergradient:
+    """The upper level at one set of images.
+
+    Attributes:
+        distance: ||theta* - theta(x)||^2.
+        inputs: (n, d) its gradient in the images.
+        targets: (n,) its gradient in the targets.
+        solution: theta(x).
+        relative_gradient: of the lower level where it stopped; see `lower.Minimum`.
+        residual: relative residual of the inverse-Hessian product.
+        added: what was added to the Hessian to make it positive.
+    """
+
+    distance: float
+    inputs: Tensor
+    targets: Tensor
+    solution: Network
+    relative_gradient: float
+    residual: float
+    added: float
+
+
+def hypergradient(
+    problem: TrainingProblem, released: Network, start: Network, inputs: Tensor, targets: Tensor, settings: Settings
+) -> Hypergradient:
+    """Solve the lower level and differentiate ||theta* - theta(x)||^2 through its minimum.
+
+    On W1's part outside of the span of the images E is (wd/2) ||W1||^2 alone, and its minimum is known: both levels are
+    solved on coordinates of that span, which loses nothing and costs n where the pixels cost d.
+
+    Args:
+        problem: the training problem on pixels.
+        released: theta*.
+        start: where the lower level starts.
+        inputs: (n, d) images x, float64.
+        targets: (n,) in [0, 1].
+        settings: tolerances, damping and the inverse's method.
+    """
+    basis = torch.linalg.qr(inputs.T).Q
+    coordinates = inputs @ basis
+    reduced = replace(problem, network=problem.network.on_coordinates(basis))
+
+    inside = reduced.flat(released.on_coordinates(basis))
+    outside = released.weights[0] - released.weights[0] @ basis @ basis.T
+    convexity = problem.weight_decay + settings.damping
+
+    def loss(theta: Tensor) -> Tensor:
+        return reduced.loss(theta, coordinates, targets) + settings.damping / 2 * (theta - inside).square().sum()
+
+    begin = reduced.flat(start.on_coordinates(basis))
+    found = minimise(loss, begin, convexity, settings.lower_tolerance, settings.lower_steps)
+    difference, outer = found.theta - inside, -problem.weight_decay / convexity * outside
+    distance = float(difference.square().sum() + outer.square().sum())
+    _, product = hessian(loss, found.theta)
+    solved = solve(settings.inverse, product, 2 * difference, settings.inverse_tolerance, settings.inverse_steps)
+
+    theta, p = reduced.unflat(found.theta), reduced.unflat(solved.solution)
+    solution = replace(theta, weights=(theta.weights[0] @ basis.T + outside + outer, *theta.weights[1:]))
+    outer_p = 2 / (convexity + solved.damping) * outer
+    direction = replace(p, weights=(p.weights[0] @ basis.T + outer_p, *p.weights[1:]))
+    inputs, targets = inputs.detach().requires_grad_(), targets.detach().requires_grad_()
+    slope = problem.slope(problem.flat(solution), problem.flat(direction), inputs, targets)
+    by_inputs, by_targets = torch.autograd.grad(-slope, (inputs, targets))
+    return Hypergradient(
+        distance, by_inputs, by_targets, solution, found.relative_gradient, solved.residual, solved.damping
+    )

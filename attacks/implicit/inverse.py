@@ -1,0 +1,173 @@
+"""Solving H p = b for a Hessian H that is known by its products alone.
+
+scipy's cg neither tells when a product is not positive, which a Hessian away from a strict minimum may well be, nor
+stays on the device; the three methods are a few lines each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import LbfgsInvHessProduct
+from torch import Tensor
+
+from attacks.base import DivergedError
+
+Product = Callable[[Tensor], Tensor]
+POWER_STEPS = 30
+SPECTRUM_SLACK = 1.1
+MEMORY = 30
+LARGEST_DAMPING = 1e6
+
+
+class NotPositiveError(DivergedError):
+    """v' H v <= 0 for a direction v.
+
+    Attributes:
+        curvature: v' H v / v' v.
+    """
+
+    def __init__(self, curvature: float) -> None:
+        super().__init__(f"the Hessian is not positive: curvature {curvature:.3g}")
+        self.curvature = curvature
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The end of an inverse-Hessian product.
+
+    Attributes:
+        solution: (p,).
+        residual: ||b - (H + damping I) p|| / ||b||.
+        damping: what was added to the Hessian's diagonal to make it positive; 0 where it was.
+    """
+
+    solution: Tensor
+    residual: float
+    damping: float
+
+
+def solve(method: str, product: Product, b: Tensor, tolerance: float, steps: int) -> Solved:
+    """Solve H p = b, adding the least of a few dampings to a Hessian that is not positive.
+
+    Args:
+        method: a name of `METHODS`.
+        product: v (p,) to H v (p,), H symmetric.
+        b: (p,) right-hand side.
+        tolerance: relative residual at which to stop.
+        steps: the most products.
+
+    Raises:
+        NotPositiveError: no damping up to `LARGEST_DAMPING` makes the Hessian positive, or it is not finite.
+    """
+    damping = 0.0
+    while True:
+
+        def damped(v: Tensor, damping: float = damping) -> Tensor:
+            return product(v) + damping * v
+
+        try:
+            p = METHODS[method](damped, b, tolerance, steps)
+        except NotPositiveError as error:
+            damping = 2 * damping + 2 * abs(error.curvature) + torch.finfo(b.dtype).eps
+            if not damping <= LARGEST_DAMPING:  # not a number, either
+                raise
+            continue
+        return Solved(p, _relative(b - damped(p), b), damping)
+
+
+def conjugate_gradient(product: Product, b: Tensor, tolerance: float, steps: int) -> Tensor:
+    """Return H^-1 b by conjugate gradients (Hestenes & Stiefel 1952).
+
+    Raises:
+        NotPositiveError: a direction has no positive curvature.
+    """
+    p, residual = torch.zeros_like(b), b.clone()
+    direction, square = residual.clone(), residual.square().sum()
+    for _ in range(steps):
+        if _relative(residual, b) <= tolerance:
+            break
+        image = product(direction)
+        rate = square / _curvature(direction, image)
+        p += rate * direction
+        residual -= rate * image
+        previous, square = square, residual.square().sum()
+        direction = residual + square / previous * direction
+    return p
+
+
+def neumann(product: Product, b: Tensor, tolerance: float, steps: int) -> Tensor:
+    """Return the truncated series a sum_k (I - a H)^k b with a = 1 / lambda_max, of about `steps` terms.
+
+    Its error falls like (1 - lambda_min / lambda_max)^k: slow where weight decay is small. lambda_max is estimated by
+    power iteration from b.
+
+    Raises:
+        NotPositiveError: the series diverges along a direction without positive curvature.
+    """
+    largest, vector = 0.0, b / b.norm().clamp_min(torch.finfo(b.dtype).tiny)
+    for _ in range(POWER_STEPS):
+        image = product(vector)
+        largest = float(image.norm())
+        vector = image / image.norm().clamp_min(torch.finfo(b.dtype).tiny)
+    rate = 1 / max(SPECTRUM_SLACK * largest, torch.finfo(b.dtype).tiny)
+    p, residual = torch.zeros_like(b), b.clone()
+    for _ in range(steps):
+        if _relative(residual, b) <= tolerance:
+            break
+        image = product(residual)
+        _curvature(residual, image)
+        p += rate * residual
+        residual -= rate * image
+    return p
+
+
+def quasi_newton(product: Product, b: Tensor, tolerance: float, steps: int) -> Tensor:
+    """Return H^-1 b by L-BFGS on p'Hp/2 - b'p with exact line searches.
+
+    The pairs of the lower level's own L-BFGS would cost nothing, but a warm start leaves few of them, and an inverse
+    built from those is far off; here pairs are gathered until the residual is small.
+
+    Raises:
+        NotPositiveError: a direction has no positive curvature.
+    """
+    moves: deque[np.ndarray] = deque(maxlen=MEMORY)
+    images: deque[np.ndarray] = deque(maxlen=MEMORY)
+    p, residual = torch.zeros_like(b), b.clone()
+    for _ in range(steps):
+        if _relative(residual, b) <= tolerance:
+            break
+        direction = residual
+        if moves:
+            estimate = LbfgsInvHessProduct(np.array(moves), np.array(images))
+            direction = torch.from_numpy(estimate.matvec(residual.cpu().numpy())).to(b)
+        image = product(direction)
+        rate = residual @ direction / _curvature(direction, image)
+        p += rate * direction
+        residual -= rate * image
+        moves.append(direction.cpu().numpy())
+        images.append(image.cpu().numpy())
+    return p
+
+
+METHODS: dict[str, Callable[[Product, Tensor, float, int], Tensor]] = {
+    "cg": conjugate_gradient,
+    "neumann": neumann,
+    "quasi-newton": quasi_newton,
+}
+"""Ways to multiply by the inverse Hessian, by the name that a parameter gives them."""
+
+
+def _curvature(direction: Tensor, image: Tensor) -> Tensor:
+    curvature = direction @ image
+    if not float(curvature) > 0:
+        raise NotPositiveError(float(curvature / direction.square().sum()))
+    return curvature
+
+
+def _relative(residual: Tensor, b: Tensor) -> float:
+    return float(residual.norm() / b.norm().clamp_min(torch.finfo(b.dtype).tiny))

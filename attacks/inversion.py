@@ -1,0 +1,217 @@
+"""Naive model inversion: inputs that the victim is surest about (Haim et al. 2022, 5.4; Fredrikson et al. 2015)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView, declined_unless_binary
+from attacks.initialisation import InitialisedParams, balanced_labels, initial
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from victims.spec import VictimSpec
+
+Range = tuple[PositiveFloat, PositiveFloat]
+BOX = 1.0
+"""Pixels less their mean lie in [-BOX, BOX]."""
+MOMENTUM = 0.9
+BATCH = 1000
+
+
+class InversionParams(InitialisedParams):
+    """Parameters of `inversion`.
+
+    Attributes:
+        candidates: how many starts, half of them maximising the output and half minimising it, or by class balance.
+        init: where they start; see `attacks.initialisation`.
+        init_scale: standard deviation of the normal noise, or half the width of the uniform one, times a draw from
+            `scale_range`.
+        mixture: (l1, l2) of the start "mixture".
+        objective: of the class that a candidate is given, its "logit" (Haim et al.) or its "probability" (Fredrikson et
+            al., MIFace).
+        steps: optimiser steps, gradient descent with momentum 0.9.
+        lr: learning rate, times a draw from `lr_range`.
+        scale_range: each start draws the factor of its `init_scale` log-uniformly from it.
+        lr_range: likewise for `lr`; the defaults of both are the ranges of Haim et al.
+        total_variation: weight of the mean absolute difference of neighbouring pixels.
+        threshold: a candidate stops once its class has this probability; 1 for never.
+        access: "weights" differentiates the network; "logits" asks for outputs alone and estimates the gradient by
+            finite differences along random directions.
+        directions: black-box only: pairs of queries a step and candidate.
+        difference: black-box only: length of a difference, relative to the square root of the number of pixels.
+    """
+
+    candidates: PositiveInt = 4000
+    init_scale: PositiveFloat = 1.0
+    objective: Literal["logit", "probability"] = "logit"
+    steps: PositiveInt = 100
+    lr: PositiveFloat = 1.0
+    scale_range: Range = (1e-6, 1.0)
+    lr_range: Range = (1e-5, 1.0)
+    total_variation: NonNegativeFloat = 0.0
+    threshold: PositiveFloat = 1.0
+    access: Literal["weights", "logits"] = "weights"
+    directions: PositiveInt = 20
+    difference: PositiveFloat = 1e-3
+
+    @model_validator(mode="after")
+    def _ranges_rise(self) -> InversionParams:
+        if self.scale_range[0] > self.scale_range[1] or self.lr_range[0] > self.lr_range[1]:
+            raise ValueError("a range is (low, high)")
+        return self
+
+
+class Inversion(Attack[InversionParams]):
+    """Climbs the victim's own output for a class from thousands of starts, inside the box of possible pixels.
+
+    It asks what the network takes for the class, which need not be what it was trained on; the paper's baseline.
+    """
+
+    name = "inversion"
+    summary = "naive model inversion: inputs with the largest output for a class"
+    paper = "Haim et al. 2022, Section 5.4; Fredrikson et al. 2015"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE})
+    Params = InversionParams
+    helpers = ("attacks.initialisation", "attacks.stationarity")
+    variants: ClassVar[dict[str, dict[str, Any]]] = {
+        # MIFace's published rate and cost, but from noise: from its zero image all candidates of a class are one.
+        "miface": {
+            "objective": "probability",
+            "candidates": 100,
+            "steps": 1000,
+            "lr": 0.1,
+            "lr_range": (1.0, 1.0),
+            "threshold": 0.99,
+        },
+        "black-box": {"access": "logits", "candidates": 100},
+    }
+
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """What it needs, logits in the place of weights in the black box, and what its start needs."""
+        needs = self.needs | self.params.start_needs()
+        return needs if self.params.access == "weights" else needs - {Knowledge.WEIGHTS} | {Knowledge.LOGITS}
+
+    @classmethod
+    def supports(cls, victim: VictimSpec) -> str | None:
+        """Decline victims that are no binary classifiers."""
+        return declined_unless_binary(victim)
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Optimise all candidates, `BATCH` at a time."""
+        import torch
+
+        params = self.params
+        labels = balanced_labels(params.candidates, view.class_balance)
+        scales = _log_uniform(params.scale_range, len(labels), ctx.generator)
+        rates = params.lr * _log_uniform(params.lr_range, len(labels), ctx.generator)
+        starts = initial(params, view, labels, ctx.generator)
+        if params.init in ("normal", "uniform"):
+            starts = starts * scales[:, None, None, None]
+        climb = self._ascent(view, ctx)
+        batches = range(0, len(labels), BATCH)
+        climbed = []
+        for batch, first in enumerate(batches):
+
+            def report(step: int, probability: float, batch: int = batch) -> None:
+                ctx.progress(batch * params.steps + step, len(batches) * params.steps, probability=probability)
+
+            part = slice(first, first + BATCH)
+            images, given = starts[part].to(ctx.device), labels[part].to(ctx.device)
+            climbed.append(self._optimise(climb, images, given, rates[part].to(images), report))
+        found = torch.cat([images for images, _ in climbed])
+        logits = torch.cat([values for _, values in climbed])
+        per_candidate = 2 * params.directions if params.access == "logits" else 1
+        return Reconstruction(
+            candidates=found,
+            labels=labels,
+            confidence=logits.float(),
+            loss=float(-logits.mean()),
+            grad_evals=params.steps * len(batches) * per_candidate,
+        )
+
+    def _optimise(
+        self,
+        climb: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+        images: Tensor,
+        labels: Tensor,
+        rates: Tensor,
+        report: Callable[[int, float], None],
+    ) -> tuple[Tensor, Tensor]:
+        """Return the climbed images (m, C, H, W) and the logits (m,) of the classes that they were given."""
+        import torch
+
+        params = self.params
+        velocity, rates = torch.zeros_like(images), rates[:, None, None, None]
+        for step in range(params.steps):
+            logits, ascent = climb(images, labels)
+            probabilities = logits.sigmoid()
+            if params.objective == "probability":
+                ascent = ascent * (probabilities * (1 - probabilities))[:, None, None, None]
+            if params.total_variation:
+                ascent = ascent - params.total_variation * _variation_gradient(images)
+            velocity = MOMENTUM * velocity + ascent
+            going = (probabilities < params.threshold) | (params.threshold >= 1)
+            moved = (images + rates * velocity).clamp(-BOX, BOX)
+            images = torch.where(going[:, None, None, None], moved, images)
+            if step % 10 == 0 or step == params.steps - 1:
+                report(step + 1, float(probabilities.mean()))
+        return images, climb(images, labels)[0]
+
+    def _ascent(self, view: VictimView, ctx: AttackContext) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Return the function from images and classes to the classes' logits and their gradients in the images."""
+        import torch
+
+        from attacks.stationarity.network import Network
+
+        params = self.params
+        if params.access == "weights":
+            network = Network.of(view.weights, view.architecture.input_shape, ctx.device, torch.float32)
+
+            def differentiated(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+                images = images.detach().requires_grad_()
+                logits = (2 * labels - 1) * network.outputs(images.flatten(1))
+                (gradient,) = torch.autograd.grad(logits.sum(), images)
+                return logits.detach(), gradient
+
+            return differentiated
+
+        def estimated(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+            """Mean over directions u of (f(x + h u) - f(x - h u)) / 2h u, whose expectation is the gradient."""
+            signs, pixels = 2 * labels - 1, images[0].numel()
+            step = params.difference * math.sqrt(pixels)
+            gradient = torch.zeros_like(images)
+            for _ in range(params.directions):
+                direction = torch.randn(images.shape, generator=ctx.generator).to(images)
+                direction = direction / direction.flatten(1).norm(dim=1)[:, None, None, None]
+                ahead, behind = view.logits(images + step * direction), view.logits(images - step * direction)
+                rise = signs * (ahead - behind) / (2 * step)
+                gradient += rise[:, None, None, None] * direction * (pixels / params.directions)
+            return signs * view.logits(images), gradient
+
+        return estimated
+
+
+def _log_uniform(limits: tuple[float, float], count: int, generator: torch.Generator) -> Tensor:
+    """Return draws (count,) whose logarithm is uniform between the limits'."""
+    import torch
+
+    low, high = math.log(limits[0]), math.log(limits[1])
+    return (low + (high - low) * torch.rand(count, generator=generator)).exp()
+
+
+def _variation_gradient(images: Tensor) -> Tensor:
+    """Return the gradient (m, C, H, W) of each image's mean absolute difference of neighbouring pixels."""
+    import torch
+
+    images = images.detach().requires_grad_()
+    down = (images[..., 1:, :] - images[..., :-1, :]).abs().mean((1, 2, 3))
+    right = (images[..., 1:] - images[..., :-1]).abs().mean((1, 2, 3))
+    (gradient,) = torch.autograd.grad((down + right).sum(), images)
+    return gradient

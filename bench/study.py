@@ -1,0 +1,164 @@
+"""The verb `study`: run the cells of a study, measure where each ended, and write its table and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+from torch import Tensor
+
+from attacks.study import Cell, Study
+from bench.controls import NullControls
+from bench.options import attack_params
+from bench.plan import Run
+from bench.records import RunRecord, Status
+from bench.registry import Registry
+from bench.runner import Runner
+from bench.scorer import Scorer
+from bench.scoring.matching import ncc_distance, nearest_neighbours
+from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
+from bench.store import Store
+from bench.study_picture import heat_map, strips
+from bench.ui import TerminalReporter
+from bench.workshop import Workshop
+from victims.files import write_text
+
+if TYPE_CHECKING:
+    from attacks.base import Attack
+    from victims.base import Victim
+    from victims.spec import VictimSpec
+
+REALISTIC = 0.4
+"""A candidate whose SSIM with some real image is above this looks like one."""
+SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """For each candidate the training image and the held-out image that are nearest to it.
+
+    Attributes:
+        images: (m, C, H, W) candidates in [0, 1], in the order of the attack's confidence where it gives one.
+        training: (m, C, H, W) each one's nearest training image by normalised correlation.
+        held_out: (m, C, H, W) its nearest held-out image.
+        ssim_training: (m,) SSIM with the former.
+        ssim_held_out: (m,) SSIM with the latter.
+    """
+
+    images: Tensor
+    training: Tensor
+    held_out: Tensor
+    ssim_training: Tensor
+    ssim_held_out: Tensor
+
+    @property
+    def realistic(self) -> Tensor:
+        """(m,) bool: like some real image."""
+        return torch.maximum(self.ssim_training, self.ssim_held_out) > REALISTIC
+
+    @property
+    def no_member(self) -> Tensor:
+        """(m,) bool: realistic, but more like a held-out image than like any training image."""
+        return self.realistic & (self.ssim_held_out > self.ssim_training)
+
+
+def run_study(
+    study: Study,
+    cells: Sequence[Cell],
+    attacks: Registry[type[Attack[Any]]],
+    victims: Registry[VictimSpec],
+    root: Path,
+    data_dir: Path | None,
+    device: torch.device,
+) -> int:
+    """Run the cells, write NAME.csv and pictures into `root`, and return the exit status.
+
+    Runs are stored in `root` and not in the results folder: experiments whose start an oracle gives are on no board.
+    """
+    console, store = Console(), Store(root)
+    store.require_writable()
+    rows = []
+    with TerminalReporter(console) as reporter:
+        workshop = Workshop(data_dir, device, reporter)
+        runner = Runner(store, workshop, Scorer(store, workshop, NullControls(workshop, None, twins=False)))
+        for cell in cells:
+            attack, victim = attacks.match([cell.attack])[0], victims.match([cell.victim])[0]
+            run = Run(attack, attack_params(attack, "", cell.params), "", "study", victim, seed=0)
+            record = next(iter(runner.execute([run]))).record
+            row: dict[str, Any] = {"attack": cell.attack, "victim": cell.victim, **cell.labels}
+            row |= {"status": str(record.status), "reason": record.reason, "flags": record.flags}
+            if record.status is Status.OK:
+                row |= measure(store, record, workshop.victim(victim), study, cell)
+            rows.append(row)
+            described = ", ".join(f"{name} {label}" for name, label in cell.labels.items())
+            figures = ", ".join(f"{name} {row[name]:.3g}" for name in MEASURED if row.get(name) is not None)
+            text = f"{cell.attack} on {cell.victim}, {described}: {record.status} {figures}"
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
+    table = pd.DataFrame(rows)
+    write_text(root / f"{study.name}.csv", table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+    if study.heat_map is not None:
+        for name, part in table.groupby("attack"):
+            heat_map(root / f"{study.name}-{name}.png", part, *study.heat_map, ("attack_loss", "mse_to_training"))
+    console.print(f"  {root / study.name}.csv", highlight=False, markup=False, soft_wrap=True)
+    return int(any(row["status"] in (Status.ERROR, Status.DIVERGED) for row in rows))
+
+
+MEASURED = ("attack_loss", "mse_to_training", "mse_to_held_out", "realistic", "no_member_rate", "wall_s")
+
+
+def measure(store: Store, record: RunRecord, victim: Victim, study: Study, cell: Cell) -> dict[str, float | None]:
+    """Return where a run ended, and write two pictures of its candidates: alone, and beside their neighbours.
+
+    `attack_loss` is the attack's own objective (the distance in theta, of bilevel); `mse_to_training` and
+    `mse_to_held_out` are a candidate's mean squared error to the nearest of those images, averaged over candidates;
+    `realistic` is the share of candidates like some real image, `no_member_rate` the share of these that are more like
+    a held-out image than like any training image.
+    """
+    split = victim.split
+    stored = load_file(store.runs / record.run_id / "reconstruction.safetensors")
+    candidates, mean = stored["candidates"], torch.from_numpy(split.mean)
+    order = stored["confidence"].argsort(descending=True) if "confidence" in stored else torch.arange(len(candidates))
+    training = torch.from_numpy(split.images)
+    held_out = (torch.from_numpy(split.test_inputs) + mean).clamp(0, 1)
+    near = neighbours(candidates[order], training, held_out, mean)
+    realistic = int(near.realistic.sum())
+    alone = store.root / f"{study.name}-{record.run_id}.png"
+    title = f"{cell.attack} on {cell.victim}, {', '.join(map(str, cell.labels.values()))}"
+    shown = slice(0, SHOWN)
+    strips(alone, title, [("candidate", near.images[shown])])
+    told = [
+        ("candidate", near.images[shown]),
+        ("nearest training image", near.training[shown]),
+        ("nearest held-out image", near.held_out[shown]),
+    ]
+    strips(alone.with_suffix(".answer.png"), title, told)
+    return {
+        "attack_loss": record.attack_loss,
+        "mse_to_training": float(nearest_neighbours(near.images, training)[0].mean()),
+        "mse_to_held_out": float(nearest_neighbours(near.images, held_out)[0].mean()),
+        "realistic": realistic / len(candidates),
+        "no_member_rate": int(near.no_member.sum()) / realistic if realistic else None,
+        "n_good": record.n_good,
+        "wall_s": record.wall_s,
+    }
+
+
+def neighbours(candidates: Tensor, training: Tensor, held_out: Tensor, mean: Tensor) -> Neighbours:
+    """Find each candidate's nearest real images.
+
+    Args:
+        candidates: (m, C, H, W) in the victim's input space.
+        training: (n, C, H, W) in [0, 1].
+        held_out: (k, C, H, W) in [0, 1], k > 0.
+        mean: (C, H, W) that the victim subtracts.
+    """
+    images = (candidates.float() + mean).clamp(0, 1)
+    ssim = ssim_wang if min(images.shape[2:]) >= WANG_WINDOW else ssim_window3
+    chosen = [real[ncc_distance(real - mean, candidates.float()).argmin(0)] for real in (training, held_out)]
+    return Neighbours(images, *chosen, *(ssim(images, real) for real in chosen))

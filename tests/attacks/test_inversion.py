@@ -1,0 +1,81 @@
+"""Naive inversion, white box and black box, and the class-mean control."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from attacks.base import Attack, AttackContext, Reconstruction
+from attacks.class_mean import ClassMean
+from attacks.inversion import Inversion
+from bench.view import view_of
+from victims.base import Victim
+from victims.cache import obtain
+from victims.spec import MLPSpec, Regularised, VictimSpec
+
+CPU = torch.device("cpu")
+AFFINE = VictimSpec(
+    name="digits-mlp-6-affine", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
+)
+HIDDEN = AFFINE.model_copy(update={"architecture": MLPSpec(hidden=(8,), first_layer_scale=None)})
+
+
+def attacked(attack: type[Attack[Any]], spec: VictimSpec, **chosen: Any) -> tuple[Victim, Reconstruction]:
+    victim = obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
+    run = attack(attack.Params(**chosen))
+    ctx = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
+    return victim, run.reconstruct(view_of(victim, run.knowledge, CPU), ctx)
+
+
+def logits(victim: Victim, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return (2 * labels - 1) * victim.model(images)
+
+
+def test_inversion_climbs_inside_the_box() -> None:
+    victim, found = attacked(Inversion, HIDDEN, candidates=20, steps=30, lr_range=(0.1, 1.0))
+    assert found.labels is not None and found.confidence is not None
+    reached = logits(victim, found.candidates, found.labels)
+    truth = logits(victim, torch.from_numpy(victim.split.inputs), torch.from_numpy(victim.split.labels))
+    assert float(found.candidates.abs().max()) <= 1
+    assert float(reached.mean()) > float(truth.max())
+    torch.testing.assert_close(found.confidence, reached)
+
+
+def test_the_black_box_climbs_where_the_white_box_does() -> None:
+    """On an affine victim the estimated gradient is the gradient, up to its noise."""
+    chosen: dict[str, Any] = {"candidates": 6, "steps": 5, "lr": 1e-2, "lr_range": (1.0, 1.0)}
+    _, white = attacked(Inversion, AFFINE, **chosen)
+    _, black = attacked(Inversion, AFFINE, access="logits", directions=1000, **chosen)
+    _, start = attacked(Inversion, AFFINE, **chosen | {"lr": 1e-9})
+    moved = float((white.candidates - start.candidates).norm())
+    assert moved > 0.1
+    assert float((black.candidates - white.candidates).norm()) < 0.4 * moved
+
+
+def test_a_candidate_stops_at_the_threshold() -> None:
+    chosen: dict[str, Any] = {"candidates": 20, "steps": 200, "objective": "probability", "lr_range": (0.02, 0.02)}
+    victim, found = attacked(Inversion, HIDDEN, threshold=0.7, **chosen)
+    assert found.labels is not None
+    reached = logits(victim, found.candidates, found.labels).sigmoid()
+    _, onwards = attacked(Inversion, HIDDEN, **chosen)
+    assert onwards.labels is not None
+    assert float((reached >= 0.7).double().mean()) > 0.5
+    assert float(reached.max()) < float(logits(victim, onwards.candidates, onwards.labels).sigmoid().max())
+
+
+def test_total_variation_smooths() -> None:
+    def roughness(weight: float) -> float:
+        _, found = attacked(Inversion, HIDDEN, candidates=20, steps=30, total_variation=weight)
+        return float(found.candidates.diff(dim=-1).abs().mean())
+
+    assert roughness(30.0) < 0.8 * roughness(0.0)
+
+
+def test_class_means_are_those_of_images_that_are_no_members() -> None:
+    victim, found = attacked(ClassMean, AFFINE)
+    pool, labels = victim.split.test_inputs, victim.split.test_labels
+    for candidate, label in zip(found.candidates, (0, 1), strict=True):
+        expected = pool[labels == label].mean(0) - pool.mean(0)
+        torch.testing.assert_close(candidate, torch.from_numpy(expected))

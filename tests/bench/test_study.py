@@ -1,0 +1,97 @@
+"""The verb `study`: cells, their measures, the oracle's place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from bench import registry
+from bench.options import attack_params
+from bench.study import neighbours
+
+STUDY = """
+from attacks.study import Cell, Study
+
+STUDIES = (
+    Study(
+        name="tiny-starts",
+        summary="where deco ends",
+        paper="nobody, 2026",
+        cells=(),
+        smoke=tuple(
+            Cell({"a": a, "b": b}, "deco", "digits-mlp-6-wd", {"init": "mixture", "mixture": (a, b), "steps": 3})
+            for a in (0.0, 1.0)
+            for b in (0.0, 1.0)
+        ),
+        heat_map=("a", "b"),
+    ),
+)
+"""
+VICTIM = """
+from victims.spec import MLPSpec, Regularised, VictimSpec
+
+VICTIMS = (
+    VictimSpec(
+        name="digits-mlp-6-wd", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
+    ),
+)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "study.py").write_text(STUDY + VICTIM)
+    return folder
+
+
+def test_a_study_is_a_table_and_pictures(bench: Callable[..., object], folder: Path, results: Path) -> None:
+    done = bench("study", "tiny-starts", "--smoke", "--plugin-dir", folder, "--results-dir", results, "--device", "cpu")
+    assert done.status == 0, done.err  # type: ignore[attr-defined]
+    root = results / "studies" / "tiny-starts-smoke"
+    table = pd.read_csv(root / "tiny-starts.csv")
+    assert table[["a", "b"]].values.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert (table["status"] == "ok").all()
+    truth = table[(table["a"] == 1) & (table["b"] == 1)].iloc[0]
+    assert truth["mse_to_training"] < 1e-6
+    assert truth["no_member_rate"] == 0
+    partition = table[(table["a"] == 0) & (table["b"] == 1)].iloc[0]
+    assert partition["mse_to_training"] > 1e-3
+    assert partition["no_member_rate"] > 0.5
+    assert (root / "tiny-starts-deco.png").exists()
+    assert len(list(root.glob("*.answer.png"))) == 4
+    assert not (results / "leaderboard.csv").exists()
+
+
+def test_studies_are_listed_and_unknown_ones_are_one_line(bench: Callable[..., object]) -> None:
+    listed = bench("study")
+    assert "landscape: " in listed.out  # type: ignore[attr-defined]
+    wrong = bench("study", "landscapes")
+    assert wrong.status == 2  # type: ignore[attr-defined]
+    assert "did you mean landscape" in wrong.err  # type: ignore[attr-defined]
+
+
+def test_every_cell_of_every_study_can_be_planned() -> None:
+    attacks, victims = registry.attacks(), registry.victims()
+    for study in registry.studies().items.values():
+        assert study.cells
+        assert study.smoke
+        for cell in (*study.cells, *study.smoke):
+            kind = attacks.match([cell.attack])[0]
+            attack_params(kind, "", cell.params)
+            assert kind.supports(victims.match([cell.victim])[0]) is None
+
+
+def test_a_realistic_image_that_is_no_member_is_told_from_a_member() -> None:
+    generator = torch.Generator().manual_seed(0)
+    training, held_out = (torch.rand(3, 1, 12, 12, generator=generator) for _ in range(2))
+    noise = torch.rand(1, 1, 12, 12, generator=generator)
+    mean = training.mean(0)
+    near = neighbours(torch.cat([training[:1], held_out[1:2], noise]) - mean, training, held_out, mean)
+    assert near.realistic.tolist() == [True, True, False]
+    assert near.no_member.tolist() == [False, True, False]

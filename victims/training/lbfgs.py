@@ -1,0 +1,38 @@
+"""L-BFGS by scipy, on tensors; float64, as scipy computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+HISTORY = 20
+
+
+def lbfgs(
+    evaluate: Callable[[Tensor], tuple[float, Tensor]], start: Tensor, steps: int, done: Callable[[], bool]
+) -> Tensor:
+    """Return where L-BFGS ends: when `done`, after `steps` iterations, or where it can go down no further.
+
+    Args:
+        evaluate: point (p,) to its value and gradient (p,).
+        start: (p,) float64, on any device.
+        steps: the most iterations; twice as many evaluations.
+        done: asked after every iteration, of which the last evaluation is the outcome.
+    """
+
+    def as_arrays(values: Any) -> tuple[float, Any]:
+        value, gradient = evaluate(torch.from_numpy(values).to(start))
+        return value, gradient.cpu().numpy()
+
+    def check(intermediate_result: Any) -> None:
+        if done():
+            raise StopIteration
+
+    options: Any = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": HISTORY, "ftol": 0.0, "gtol": 0.0}
+    begin = start.detach().cpu().numpy()
+    found = minimize(as_arrays, begin, jac=True, method="L-BFGS-B", callback=check, options=options)
+    return torch.from_numpy(found.x).to(start)

@@ -1,0 +1,80 @@
+"""Training to the minimum of a problem with weight decay (the lower level of Runkel et al. 2024).
+
+Weight decay pulls W1 into the span of the data, so the minimum is found on span coordinates and loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from victims.architectures import MLP
+from victims.spec import Regularised
+from victims.training.lbfgs import lbfgs
+
+REPORT_SECONDS = 0.5
+
+
+def objective(model: MLP, inputs: Tensor, labels: Tensor, weight_decay: float) -> tuple[Tensor, Tensor]:
+    """Return the mean logistic loss + (weight_decay / 2) ||theta||^2, and the margins (n,).
+
+    Args:
+        model: the network.
+        inputs: (n, r).
+        labels: (n,) in {-1, +1}.
+        weight_decay: of all parameters.
+    """
+    margins: Tensor = labels * model(inputs)
+    decay = torch.stack([parameter.square().sum() for parameter in model.parameters()]).sum()
+    return F.softplus(-margins).mean() + weight_decay / 2 * decay, margins.detach()
+
+
+def relative_gradient(model: MLP, inputs: Tensor, labels: Tensor, weight_decay: float) -> float:
+    """Return ||gradient|| / (weight_decay ||theta||) of `objective`: how far from a minimum a network is."""
+    value, _ = objective(model, inputs, labels, weight_decay)
+    gradient = parameters_to_vector(torch.autograd.grad(value, list(model.parameters())))
+    theta = parameters_to_vector(model.parameters()).detach()
+    return float(gradient.norm() / (weight_decay * theta.norm()).clamp_min(1e-30))
+
+
+def minimum(
+    model: MLP, inputs: Tensor, labels: Tensor, spec: Regularised, report: Callable[[int, Tensor], None]
+) -> MLP:
+    """Minimise `objective` from where the network stands, in place, and return it.
+
+    Args:
+        model: the network on coordinates, float64.
+        inputs: (n, r) coordinates.
+        labels: (n,) in {-1, +1}.
+        spec: weight decay, tolerance and the most iterations.
+        report: called about twice a second, and at the end, with the iteration and the margins (n,).
+    """
+    parameters = list(model.parameters())
+    margins, relative, step, reported = labels, math.inf, 0, time.monotonic()
+
+    def evaluate(theta: Tensor) -> tuple[float, Tensor]:
+        nonlocal margins, relative
+        vector_to_parameters(theta, parameters)
+        value, margins = objective(model, inputs, labels, spec.weight_decay)
+        gradient = parameters_to_vector(torch.autograd.grad(value, parameters))
+        relative = float(gradient.norm() / (spec.weight_decay * theta.norm()).clamp_min(1e-30))
+        return float(value.detach()), gradient
+
+    def done() -> bool:
+        nonlocal step, reported
+        step += 1
+        if time.monotonic() - reported > REPORT_SECONDS:
+            reported = time.monotonic()
+            report(step, margins)
+        return relative <= spec.tolerance
+
+    start = parameters_to_vector(parameters).detach()
+    vector_to_parameters(lbfgs(evaluate, start, spec.steps, done), parameters)
+    report(spec.steps, margins)
+    return model
