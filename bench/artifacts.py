@@ -18,6 +18,7 @@ from bench.scoring.matching import nearest_neighbours
 from victims.base import Victim
 from victims.errors import UserError
 from victims.files import atomic
+from victims.losses import margins
 
 PICTURED = "n_good_haim_min"
 """The count whose protocol the picture shows: one candidate an image, as in the figures of Haim et al. 2022."""
@@ -78,12 +79,14 @@ def write_scores(folder: Path, victim: Victim, reference: Reference, evaluation:
 
 
 def _per_sample(victim: Victim, evaluation: Evaluation) -> pd.DataFrame:
-    """Return one row a training image: where it is, the model's output and margin, and its scores."""
+    """Return one row a training image: where it is, the model's output (for its class) and margin, and its scores."""
     split = victim.split
+    labels = torch.from_numpy(split.labels)
     with torch.no_grad():
-        outputs = victim.model(torch.from_numpy(split.inputs)).numpy()
-    table = pd.DataFrame({"index": split.indices, "label": split.labels, "output": outputs})
-    table["margin"] = (2 * split.labels - 1) * outputs
+        outputs = victim.model(torch.from_numpy(split.inputs))
+    own = outputs if outputs.ndim == 1 else outputs.gather(1, labels[:, None])[:, 0]
+    table = pd.DataFrame({"index": split.indices, "label": split.labels, "output": own.numpy()})
+    table["margin"] = margins(outputs, labels).numpy()
     row = evaluation.row
     table["good"], table["ssim"] = row.good.numpy(), row.ssim.numpy()
     for scores in evaluation.by_column.values():

@@ -31,6 +31,9 @@ VICTIMS = (
         name="digits-mlp-6-tiny", dataset="digits", n=6,
         architecture=MLPSpec(hidden=(12, 10), biases="all"), training=SMALL,
     ),
+    VictimSpec(
+        name="digits-mlp-6-c3", dataset="digits", n=6, architecture=MLPSpec(hidden=(12, 10), outputs=3), training=SMALL,
+    ),
 )
 
 

@@ -66,6 +66,20 @@ def test_run_stores_all_that_a_run_is(run: Bench, results: Path, attack: tuple[s
     assert record.gain_over_null == record.n_good - record.null_n_good
 
 
+def test_a_victim_of_several_classes_is_attacked_and_scored(run: Bench, results: Path) -> None:
+    light = ("--set", "steps=20", "--set", "restarts=2", "--set", "candidates=12")
+    ended = run("-a", "kkt-multiclass", *light, "-v", "digits-mlp-6-c3")
+    assert (ended.status, ended.err) == (0, "")
+    (row,) = stored(results).to_dict("records")
+    assert (row["status"], row["n_classes"], row["n_candidates"]) == ("ok", 3, 24)
+    table = pd.read_csv(only_run(results) / "per_sample.csv")
+    assert sorted(table["label"]) == [0, 0, 1, 1, 2, 2]
+    assert (table["margin"] > 0).all()
+
+    declined = run("-a", "kkt", "-v", "digits-mlp-6-c3")
+    assert "use kkt-multiclass" in declined.out
+
+
 def test_tables_hold_the_columns_of_the_record(run: Bench, results: Path) -> None:
     run("-a", "first-layer")
 
