@@ -7,7 +7,6 @@ as long as the attack itself: their candidates are kept in the cache, one set fo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -16,13 +15,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bench.evaluation import Reference, counts, mean_image_counts
-from bench.plan import Run, attack_sources
+from bench.plan import Run
 from bench.records import COUNTS, NULLS
 from bench.scoring import Protocol
 from bench.workshop import Workshop
 from victims.base import Victim
 from victims.cache import cache_dir
-from victims.files import atomic, sha256_json, sha256_sources
+from victims.files import atomic
 
 if TYPE_CHECKING:
     from attacks.base import Attack, Reconstruction
@@ -134,27 +133,13 @@ class NullControls:
         """
         params = run.params.model_copy(update=resolved)
         attacked = replace(run, params=params, victim=run.victim.as_twin(kind), seed=TWIN_SEED)
-        path = self._cached(attacked)
+        path = cache_dir() / "controls" / f"{self.workshop.run_id(attacked)}.safetensors"
         try:
             return load_file(path)["candidates"]
         except (OSError, SafetensorError, KeyError):  # never made, or torn
             pass
         victim = self.workshop.victim(attacked.victim)
         candidates = self.workshop.attack(attacked, victim).reconstruction.candidates.float().cpu().contiguous()
-        path.parent.mkdir(parents=True, exist_ok=True)
         with atomic(path) as temporary:
             save_file({"candidates": candidates}, temporary)
         return candidates
-
-    def _cached(self, run: Run) -> Path:
-        identity = [
-            run.attack.name,
-            sha256_sources(attack_sources(run.attack)),
-            run.params.model_dump(mode="json"),
-            self.workshop.victim_key(run.victim),
-            run.seed,
-            self.workshop.device.type,
-        ]
-        return (
-            cache_dir() / "controls" / f"{run.attack.name}-{run.victim.name}-{sha256_json(identity)[:10]}.safetensors"
-        )

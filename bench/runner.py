@@ -52,7 +52,7 @@ class Runner:
         A stored run whose scores are of another metric suite, or lack a control that is asked for, is scored again.
         """
         for run in plan:
-            run_id = self.run_id(run)
+            run_id = self.workshop.run_id(run)
             stored = None if self.force else self.store.find(run_id)
             if stored is None:
                 yield Outcome(run, self._execute(run, run_id), cached=False)
@@ -68,21 +68,6 @@ class Runner:
         except UserError as error:
             self.workshop.reporter.notice(str(error))
             return self._execute(run, stored.run_id)
-
-    def run_id(self, run: Run) -> str:
-        """Return what names a run: its attack, victim and seed, and a hash of all that determines its candidates.
-
-        How they are scored is no part of it: a new metric suite scores stored candidates again.
-        """
-        identity = [
-            run.attack.name,
-            sha256_sources(attack_sources(run.attack)),
-            run.params.model_dump(mode="json"),
-            self.workshop.victim_key(run.victim),
-            run.seed,
-            self.workshop.device.type,
-        ]
-        return f"{run.attack.name}-{run.victim.name}-s{run.seed}-{sha256_json(identity)[:10]}"
 
     def _execute(self, run: Run, run_id: str) -> RunRecord:
         record = self._blank(run, run_id)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.records import NULLS, SCHEMA_VERSION, RunRecord, Status
+from bench.records import MEASURES, SCHEMA_VERSION, RunRecord, Status
 from bench.store import Store, write_record
 from bench.workshop import Workshop
+from victims.errors import UserError
 
 if TYPE_CHECKING:
     from bench.controls import NullControls
@@ -50,7 +51,7 @@ class Scorer:
             protocol: score under this protocol instead of the record's, as a row of its own.
 
         Raises:
-            UserError: there is no such protocol, or the stored reconstruction is missing or damaged.
+            UserError: there is no such protocol, or the stored reconstruction is missing, damaged or of another shape.
         """
         from bench import artifacts
         from bench.evaluation import Reference, evaluate
@@ -59,6 +60,9 @@ class Scorer:
 
         chosen = protocol_named(protocol or record.protocol)
         reconstruction = artifacts.read_reconstruction(self.store.folder(record.run_id))
+        shape = tuple(reconstruction.candidates.shape[1:])
+        if shape != victim.split.inputs.shape[1:]:
+            raise UserError(f"{record.run_id}: its candidates are {shape}, images of another victim; run it again")
         reference = Reference.of(victim)
         instruments = self.workshop.instruments(run.victim.dataset)
         evaluation = evaluate(chosen, reconstruction.candidates, reconstruction.confidence, reference, instruments)
@@ -71,7 +75,8 @@ class Scorer:
         flags += [f"{FAILED}{name}: {reason.replace(';', ',')}" for name, reason in failed.items()]
         scored = record.model_copy(
             update={
-                **dict.fromkeys(NULLS),
+                **dict.fromkeys(MEASURES),
+                "null_control": "",
                 **evaluation.columns(),
                 **nulls.columns(evaluation.row.n_good),
                 "schema_version": SCHEMA_VERSION,

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attacks.base import DivergedError
-from bench.plan import Run
+from bench.plan import Run, attack_sources
 from bench.provenance import peak_memory
 from bench.ui import Reporter
+from victims.files import sha256_json, sha256_sources
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +59,21 @@ class Workshop:
         from victims.cache import victim_key
 
         return victim_key(spec, self._data_sha256(spec.dataset))
+
+    def run_id(self, run: Run) -> str:
+        """Return what names a run: its attack, victim and seed, and a hash of all that determines its candidates.
+
+        How they are scored is no part of it: a new metric suite scores stored candidates again.
+        """
+        identity = [
+            run.attack.name,
+            sha256_sources(attack_sources(run.attack)),
+            run.params.model_dump(mode="json"),
+            self.victim_key(run.victim),
+            run.seed,
+            self.device.type,
+        ]
+        return f"{run.attack.name}-{run.victim.name}-s{run.seed}-{sha256_json(identity)[:10]}"
 
     def _data_sha256(self, dataset: str) -> str:
         from victims.datasets import fingerprint, load

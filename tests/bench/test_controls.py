@@ -140,11 +140,28 @@ def test_what_is_scored_is_what_is_stored(run: Bench, scored: Bench, results: Pa
     assert record(results).n_good == 0
 
 
+def test_a_score_that_cannot_be_measured_any_more_does_not_stay(run: Bench, scored: Bench, results: Path) -> None:
+    """The row was measured where LPIPS and twins could be had; it is scored again where they cannot."""
+    run("-a", "first-layer")
+    (path,) = (results / "runs").glob("*/run.json")
+    measured = record(results).model_copy(update={"lpips_mean": 0.5, "lpips_status": "measured", "kl_mean": 1.5})
+    path.write_text(measured.model_dump_json())
+    scored("--controls", "quick")
+    again = record(results)
+    assert (again.lpips_mean, again.kl_mean, again.null_disjoint) == (None, None, None)
+    assert again.lpips_status == "not in tests"
+    assert (again.n_good, again.wall_s) == (measured.n_good, measured.wall_s)
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
         (lambda folder: (folder / "reconstruction.safetensors").unlink(), "cannot be read"),
         (lambda folder: (folder / "reconstruction.safetensors").write_bytes(b"junk"), "cannot be read"),
+        (
+            lambda folder: save_file({"candidates": torch.zeros(2, 1, 8, 8)}, folder / "reconstruction.safetensors"),
+            "images of another victim",
+        ),
     ],
 )
 def test_a_damaged_reconstruction_is_a_line_to_score_and_a_new_attack_to_run(
