@@ -144,6 +144,11 @@ class AttackContext:
         """Append a row to the trace, with the seconds since the start."""
         self.trace.append({"step": step, "wall_s": time.monotonic() - self.started, **figures})
 
+    def report(self, step: int, steps: int, **figures: float) -> None:
+        """Tell the user where the attack is, and append the same to the trace."""
+        self.progress(step, steps, **figures)
+        self.record(step, **figures)
+
 
 @dataclass(frozen=True)
 class Reconstruction:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import (
-    Attack,
     AttackContext,
     DivergedError,
     Knowledge,
@@ -16,7 +15,7 @@ from attacks.base import (
     VictimView,
     declined_unless_binary,
 )
-from attacks.initialisation import InitialisedParams, balanced_labels, initial
+from attacks.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
     from attacks.implicit.hypergradient import Hypergradient, Settings
@@ -62,7 +61,7 @@ class BilevelParams(InitialisedParams):
     damping: NonNegativeFloat | None = None
 
 
-class Bilevel(Attack[BilevelParams]):
+class Bilevel(InitialisedAttack[BilevelParams]):
     """Moves n images until training on them ends at the released weights, differentiating through the training.
 
     Upper level ||theta* - theta(x)||^2, lower level the victim's own training problem; see `attacks.implicit`. The
@@ -84,11 +83,6 @@ class Bilevel(Attack[BilevelParams]):
         "attacks.initialisation",
         "victims.training.lbfgs",
     )
-
-    @property
-    def knowledge(self) -> frozenset[Knowledge]:
-        """What it needs, and what its start needs."""
-        return self.needs | self.params.start_needs()
 
     @classmethod
     def supports(cls, victim: VictimSpec) -> str | None:
@@ -143,8 +137,7 @@ class Bilevel(Attack[BilevelParams]):
             return found.distance, gradient
 
         def report(step: int, distance: float) -> None:
-            ctx.progress(step, params.steps, distance=distance)
-            ctx.record(step, distance=distance)
+            ctx.report(step, params.steps, distance=distance)
 
         start = torch.cat([images.flatten(), 2 * (2 * fixed - 1)]) if learnt else images.flatten()
         point, distance = descend(evaluate, start, params.optimizer, params.steps, params.lr, report)

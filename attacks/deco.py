@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt
 
 from attacks.base import (
-    Attack,
     AttackContext,
     DivergedError,
     Knowledge,
@@ -16,7 +15,7 @@ from attacks.base import (
     VictimView,
     declined_unless_binary,
 )
-from attacks.initialisation import InitialisedParams, balanced_labels, initial
+from attacks.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -42,7 +41,7 @@ class DecoParams(InitialisedParams):
     alpha: PositiveFloat = 100.0
 
 
-class Deco(Attack[DecoParams]):
+class Deco(InitialisedAttack[DecoParams]):
     """Minimises ||grad_theta E(x, y; theta*)||^2 over n images with balanced labels (Runkel et al. 2024, eq. 3).
 
     With weight decay the gradient is wd theta* - (1/n) sum_i s_i grad Phi(x_i), s_i = t_i - sigmoid(Phi(x_i)): the
@@ -61,11 +60,6 @@ class Deco(Attack[DecoParams]):
     # The paper starts from N(0, 1) "untuned"; the scale that gave the lowest residual on faces-mlp-20-256-wd is 0.01.
     variants: ClassVar[dict[str, dict[str, Any]]] = {"tuned": {"init_scale": 0.01}}
 
-    @property
-    def knowledge(self) -> frozenset[Knowledge]:
-        """What it needs, and what its start needs."""
-        return self.needs | self.params.start_needs()
-
     @classmethod
     def supports(cls, victim: VictimSpec) -> str | None:
         """Decline victims that are no binary classifiers, or without weight decay."""
@@ -80,6 +74,7 @@ class Deco(Attack[DecoParams]):
         import torch
 
         from attacks.implicit.descent import descend
+        from attacks.stationarity.coefficients import tied_coefficients
         from attacks.stationarity.network import Network
         from attacks.stationarity.residual import StationarityResidual, Weighting
 
@@ -90,12 +85,9 @@ class Deco(Attack[DecoParams]):
         residual = StationarityResidual(network, Weighting.uniform(network, shares))
         labels = balanced_labels(view.n, view.class_balance)
         images = initial(params, view, labels, ctx.generator).flatten(1).to(network.weights[0])
-        targets, scale = labels.to(images), 1 / (len(labels) * max(view.weight_decay, torch.finfo(torch.float64).eps))
+        factors = torch.full_like(images[:, 0], 1 / (len(labels) * view.weight_decay))
+        tied = tied_coefficients("cross-entropy", labels.to(ctx.device), factors).rows
         evaluations = 0
-
-        def tied(outputs: torch.Tensor) -> torch.Tensor:
-            """Return (t_i - sigmoid(Phi(x_i))) / (n weight_decay), (m, 1)."""
-            return ((targets - outputs[:, 0].sigmoid()) * scale)[:, None]
 
         def evaluate(point: torch.Tensor) -> tuple[float, torch.Tensor]:
             nonlocal evaluations
@@ -107,12 +99,11 @@ class Deco(Attack[DecoParams]):
             return float(value), gradient.flatten()
 
         def report(step: int, value: float) -> None:
-            ctx.progress(step, params.steps, residual=value)
-            ctx.record(step, residual=value)
+            ctx.report(step, params.steps, residual=value)
 
         point, value = descend(evaluate, images.flatten(), params.optimizer, params.steps, params.lr, report)
         inputs = point.view_as(images)
-        coefficients = tied(network.outputs(inputs)[:, None])[:, 0]
+        coefficients = tied(network.outputs(inputs)[:, None].requires_grad_())[:, 0].detach()
         return Reconstruction(
             candidates=inputs.reshape(-1, *view.architecture.input_shape).float(),
             labels=labels,

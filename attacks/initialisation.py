@@ -6,11 +6,11 @@ in comes out again, member or not. Starts from the training images are an oracle
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import Field, PositiveFloat
 
-from attacks.base import AttackParams, Knowledge, VictimView
+from attacks.base import Attack, AttackParams, Knowledge, VictimView
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +47,18 @@ class InitialisedParams(AttackParams):
         truth, partition = self.shares()
         items = {Knowledge.TRAINING_IMAGES: truth, Knowledge.SHADOW_POOL: partition}
         return frozenset(item for item, share in items.items() if share)
+
+
+InitialisedT = TypeVar("InitialisedT", bound=InitialisedParams)
+
+
+class InitialisedAttack(Attack[InitialisedT]):
+    """An attack whose parameters say where it starts, and so what it has to be told."""
+
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """What it needs, and what its start needs."""
+        return self.needs | self.params.start_needs()
 
 
 def initial(params: InitialisedParams, view: VictimView, labels: Tensor, generator: torch.Generator) -> Tensor:

@@ -4,34 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import NonNegativeFloat
-
 from attacks.base import Knowledge
 from attacks.stationarity.attack import MarginAttack
-from attacks.stationarity.params import SearchParams
+from attacks.stationarity.params import MarginParams
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
 
-class KKTParams(SearchParams):
-    """Parameters of `kkt`.
-
-    Attributes:
-        lambda_min: published solver only: multipliers are pushed above it.
-    """
-
-    lambda_min: NonNegativeFloat = 0.0
-
-
-class KKT(MarginAttack[KKTParams]):
+class KKT(MarginAttack[MarginParams]):
     """Finds candidates and multipliers that satisfy the stationarity of the margin problem at the released weights."""
 
     name = "kkt"
     summary = "stationarity of the margin problem: theta = sum lambda_i y_i grad Phi(x_i)"
     paper = "Haim et al. 2022, Reconstructing Training Data from Trained Neural Networks"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE})
-    Params = KKTParams
+    Params = MarginParams
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         # The authors' released CIFAR configuration (run b9dfyspx of their sweep) and their 50,000 steps.
         "paper": {
@@ -56,8 +44,3 @@ class KKT(MarginAttack[KKTParams]):
         if victim.loss != "cross-entropy":
             return f"it is a regression ({victim.loss}), which has no margin: use kkt-general"
         return None
-
-    @property
-    def lambda_min(self) -> float:
-        """The floor of the multipliers."""
-        return self.params.lambda_min

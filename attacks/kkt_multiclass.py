@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import NonNegativeFloat
-
 from attacks.base import Knowledge
 from attacks.stationarity.attack import MarginAttack
-from attacks.stationarity.params import SearchParams
+from attacks.stationarity.params import MarginParams
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
 
-class KKTMulticlassParams(SearchParams):
+class KKTMulticlassParams(MarginParams):
     """Parameters of `kkt-multiclass`.
 
     Attributes:
         rivals: "runner-up" puts a candidate's multiplier on Phi_y - max_{j != y} Phi_j, as published; "all" shares it
             between the rival classes by the softmax of the candidate's own outputs.
-        lambda_min: published solver only: multipliers are pushed above it.
     """
 
     rivals: Literal["all", "runner-up"] = "all"
-    lambda_min: NonNegativeFloat = 0.0
 
 
 class KKTMulticlass(MarginAttack[KKTMulticlassParams]):
@@ -60,11 +56,6 @@ class KKTMulticlass(MarginAttack[KKTMulticlassParams]):
         if victim.architecture.outputs == 1:
             return "it has one output, and no rival classes: use kkt or kkt-general"
         return None
-
-    @property
-    def lambda_min(self) -> float:
-        """The floor of the multipliers."""
-        return self.params.lambda_min
 
     @property
     def rivals(self) -> Literal["all", "runner-up"]:

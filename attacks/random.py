@@ -6,7 +6,10 @@ from attacks.base import Attack, AttackContext, ControlParams, Knowledge, Recons
 
 
 class Random(Attack[ControlParams]):
-    """Gaussian draws in the row space of W1, with W1's own spectrum: what a count means without an attack."""
+    """Gaussian draws in the row space of W1: what a count means without an attack.
+
+    They have W1's own spectrum where it shows a gap, and a flat one where it does not.
+    """
 
     name = "random"
     summary = "null control: random candidates in the row space of W1"

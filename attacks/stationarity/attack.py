@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
-from attacks.initialisation import initial
-from attacks.stationarity.params import SearchParams
+from attacks.base import AttackContext, Reconstruction, VictimView
+from attacks.initialisation import InitialisedAttack, balanced_labels, initial
+from attacks.stationarity.params import MarginParams, SearchParams
 
 if TYPE_CHECKING:
     import torch
@@ -19,17 +19,13 @@ if TYPE_CHECKING:
     from attacks.stationarity.row_space import RowSpace
 
 ParamsT = TypeVar("ParamsT", bound=SearchParams)
+MarginParamsT = TypeVar("MarginParamsT", bound=MarginParams)
 
 
-class StationarityAttack(Attack[ParamsT]):
+class StationarityAttack(InitialisedAttack[ParamsT]):
     """Finds candidates x_i and coefficients c_ij with theta = sum_ij c_ij grad Phi_j(x_i) at the released weights."""
 
     helpers = ("attacks.stationarity", "attacks.initialisation")
-
-    @property
-    def knowledge(self) -> frozenset[Knowledge]:
-        """What it needs, and what its start needs."""
-        return self.needs | self.params.start_needs()
 
     @abstractmethod
     def labels(self, view: VictimView, m: int) -> Tensor | None:
@@ -66,8 +62,7 @@ class StationarityAttack(Attack[ParamsT]):
 
             def report(step: int, residual: float, restart: int = restart) -> None:
                 done = restart * params.steps + step
-                ctx.progress(done, params.restarts * params.steps, residual=residual)
-                ctx.record(done, residual=residual)
+                ctx.report(done, params.restarts * params.steps, residual=residual)
 
             start = None  # drawn by the solver, where it searches
             if params.init != "normal":
@@ -136,17 +131,12 @@ class StationarityAttack(Attack[ParamsT]):
         return found.candidates, found.sizes, found.residual
 
 
-class MarginAttack(StationarityAttack[ParamsT]):
+class MarginAttack(StationarityAttack[MarginParamsT]):
     """A `StationarityAttack` whose coefficients are multipliers lambda_i >= 0 on the margins of labelled candidates."""
 
     def labels(self, view: VictimView, m: int) -> Tensor:
         """Return classes in the proportions of the training set."""
-        import torch
-
-        balance = torch.tensor(view.class_balance, dtype=torch.float64)
-        ends = (balance.cumsum(0) * m).round().long()
-        counts = torch.diff(ends, prepend=torch.zeros(1, dtype=torch.long))
-        return torch.repeat_interleave(torch.arange(len(balance)), counts)
+        return balanced_labels(m, view.class_balance)
 
     def coefficients(self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator) -> Coefficients:
         """Return multipliers that start at random and alike."""
@@ -159,6 +149,11 @@ class MarginAttack(StationarityAttack[ParamsT]):
         published = self.params.method == "published"
         start = draw if published else (0.5 + draw) / m
         return margin_coefficients(labels, start, self.rivals, positive=not published)
+
+    @property
+    def lambda_min(self) -> float:
+        """The floor of the multipliers."""
+        return self.params.lambda_min
 
     @property
     def rivals(self) -> Rivals:

@@ -60,10 +60,10 @@ class Network:
         return replace(self, weights=(self.weights[0] @ basis, *self.weights[1:]))
 
     def outputs(self, inputs: Tensor) -> Tensor:
-        """Return Phi (m,) of inputs (m, d)."""
+        """Return Phi (m,) of inputs (m, d), with the true ReLU, of a fully connected network with one output."""
         hidden = inputs
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            hidden = torch.nn.functional.linear(hidden if layer == 0 else hidden.relu(), weight, bias)
+            hidden = F.linear(hidden if layer == 0 else hidden.relu(), weight, bias)
         return hidden[:, 0]
 
     def layer_square_norms(self) -> list[Tensor]:

@@ -51,5 +51,15 @@ class SearchParams(InitialisedParams):
     def __pydantic_init_subclass__(cls, **keywords: Any) -> None:
         """Let `show` tell a subclass's own parameters and these: its docstring goes on where this one lists them."""
         super().__pydantic_init_subclass__(**keywords)
-        inherited = (SearchParams.__doc__ or "").partition("Attributes:\n")[2]
+        inherited = (cls.__mro__[1].__doc__ or "").partition("Attributes:\n")[2]
         cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n{inherited}"
+
+
+class MarginParams(SearchParams):
+    """Parameters of an attack whose coefficients are multipliers on margins.
+
+    Attributes:
+        lambda_min: published solver only: multipliers are pushed above it.
+    """
+
+    lambda_min: NonNegativeFloat = 0.0

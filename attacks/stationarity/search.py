@@ -16,6 +16,8 @@ from attacks.stationarity.row_space import RowSpace
 
 REPORT_STEPS = 20
 WARM_UP = 0.2
+SHORTEST_CYCLE = 10
+"""Fewer steps are the beginning of a cycle of so many: shorter ones have no warm-up to divide by."""
 SMALLEST_NEURON = 0.02
 """Norm, relative to the root mean square, under which a neuron of layer 1 counts as small as this."""
 
@@ -86,7 +88,7 @@ def search(
     ]
     optimizer = torch.optim.Adam(groups, betas=(0.9, 0.99))
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, [settings.lr, settings.lambda_lr], total_steps=settings.steps, pct_start=WARM_UP
+        optimizer, [settings.lr, settings.lambda_lr], total_steps=max(settings.steps, SHORTEST_CYCLE), pct_start=WARM_UP
     )
     value = torch.zeros(())
     for step in range(settings.steps):

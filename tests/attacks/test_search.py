@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 import torch
 from torch import Tensor
 
@@ -82,6 +85,20 @@ def test_two_points_are_recovered_exactly() -> None:
     order = match(found.candidates, points)
     torch.testing.assert_close(found.candidates[order], points, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(found.sizes[order], multipliers, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("steps", [1, 5, 9])
+def test_a_search_too_short_for_a_warm_up_still_runs(steps: int) -> None:
+    """OneCycleLR divides by the length of its warm-up, which rounds to nothing in a handful of steps."""
+    network, _, _ = two_point_problem()
+    space = RowSpace(torch.eye(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64), gap=False)
+    generator = torch.Generator().manual_seed(0)
+    reported: list[int] = []
+    settings = replace(SETTINGS, steps=steps)
+    coefficients = positive_coefficients(generator)
+    found = search(network, space, coefficients, 2, settings, generator, lambda step, residual: reported.append(step))
+    assert bool(found.candidates.isfinite().all())
+    assert reported[-1] == steps
 
 
 def test_the_published_loop_recovers_them_too() -> None:
