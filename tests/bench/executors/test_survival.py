@@ -17,7 +17,7 @@ TABLES = ("runs.csv", "leaderboard.csv")
 
 
 def killed_at_random(world: World, kills: int, chance: random.Random, seconds: float) -> int:
-    """Start the sweep and kill it, again and again; a sweep that ends before gives way to a new one. Return how many."""
+    """Start the sweep and kill it, again and again; one that ends before gives way to a new one. Return how many do."""
     ended = 0
     while kills:
         running = world.start(*SWEEP)
@@ -60,8 +60,7 @@ def test_a_sweep_that_is_killed_and_resumed_is_the_undisturbed_one(
     assert last.returncode == 0, last.stderr
     require_whole(world)
     for name in TABLES:
-        expected = [row | {"dataset": ""} for row in comparable(undisturbed.rows(name))]
-        assert [row | {"dataset": ""} for row in comparable(world.rows(name))] == expected
+        assert comparable(world.rows(name)) == comparable(undisturbed.rows(name))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +96,6 @@ def test_an_attack_goes_on_from_its_checkpoint(world: World) -> None:
     time.sleep(0.5)
     running.kill()
     running.communicate()
-    trace = world.run(*slow, "--dry-run")
-    assert "not stored" in trace.stdout or " run " in trace.stdout
 
     assert world.run(*slow).returncode == 0
     (row,) = world.rows().to_dict("records")
@@ -123,8 +120,7 @@ def test_a_child_does_not_survive_its_parent(world: World) -> None:
     assert len(family) >= 2  # the server and the child that it forked, at least
     running.kill()
     running.communicate()
-    gone, alive = psutil.wait_procs(family, timeout=20)
-    assert alive == []
+    assert psutil.wait_procs(family, timeout=20)[1] == []
 
 
 def test_ctrl_c_finishes_the_tables(world: World) -> None:

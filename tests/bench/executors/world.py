@@ -26,7 +26,7 @@ attacks.base.CHECKPOINT_SECONDS = 0.0
 HERE = Path(__file__).parent
 VICTIMS = tuple(
     VictimSpec(
-        name=f"mini-mlp-{n}", dataset=str(HERE / "mini.npz"), n=n,
+        name=f"mini-mlp-{n}", dataset="mini", n=n,
         architecture=MLPSpec(hidden=(8,)), training=NormalizedDescent(steps=30),
     )
     for n in (2, 4, 6, 8)
@@ -114,7 +114,11 @@ class World:
     @property
     def environment(self) -> dict[str, str]:
         """A cache of its own, one thread, no download."""
-        own = {"BENCH_CACHE_DIR": str(self.root / "cache"), "BENCH_LPIPS_WEIGHTS": str(self.root / "absent")}
+        own = {
+            "BENCH_CACHE_DIR": str(self.root / "cache"),
+            "BENCH_DATA_DIR": str(self.plugins),
+            "BENCH_LPIPS_WEIGHTS": str(self.root / "absent"),
+        }
         given = {name: value for name, value in os.environ.items() if not name.startswith("BENCH_")}
         return given | own | {"OMP_NUM_THREADS": "1", "COLUMNS": "250"}
 
