@@ -172,7 +172,7 @@ class Runner:
     def _attacked(self, run: Run, record: RunRecord, checkpoints: CheckpointFile | None) -> Outcome:
         victim = None
         try:
-            reason = run.attack.supports(run.victim)
+            reason = run.attack(run.params).supports(run.victim)
             if reason is not None:
                 record = record.model_copy(update={"status": Status.SKIPPED, "reason": reason})
                 with self.store.writing(record.run_id) as folder:
