@@ -92,8 +92,8 @@ class Store:
 
     def sweep(self) -> None:
         """Clear away what killed processes left; what a living one is at stays."""
-        for path in self.runs.glob(".*.*"):
-            run_id = path.name.removesuffix(REPLACED)[1:].rpartition(".")[0]
+        folders = {path.name.removesuffix(REPLACED)[1:].rpartition(".")[0] for path in self.runs.glob(".*.*")}
+        for run_id in folders | {path.stem for path in self.checkpoint("any").parent.glob("[!.]*")}:
             try:
                 with FileLock(self._lock(run_id), timeout=0):
                     self._clear(run_id)
@@ -110,6 +110,9 @@ class Store:
                 replaced.replace(self.runs / run_id)
         for left in self.runs.glob(f".{run_id}.*"):
             shutil.rmtree(left, ignore_errors=True)
+        stored = self.find(run_id)
+        if stored is not None and stored.status is Status.OK:
+            self.checkpoint(run_id).unlink(missing_ok=True)
 
     def resolve(self, prefix: str) -> Path | None:
         """Return the folder of the one run whose id starts with `prefix`, or None if there is none.

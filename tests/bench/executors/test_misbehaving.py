@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from world import World
 
 HEAD = """
@@ -99,6 +100,7 @@ def test_a_plugin_that_does_not_import_is_named_when_it_is_asked_for(world: Worl
     assert not Path(world.results).exists()
 
 
+@pytest.mark.slow
 def test_who_dies_on_a_twin_keeps_its_score(world: World) -> None:
     (world.plugins / "fragile.py").write_text(
         HEAD.replace("NAME", "fragile")
