@@ -46,7 +46,7 @@ def run(
 ) -> None:
     """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
 
-    Without options: kkt on faces-mlp-100, which needs no download.
+    Without options: kkt on faces-mlp-100, which needs no download. On released weights, your own model's: every attack.
     """
     from bench import registry
     from bench.commands import run_plan
@@ -54,8 +54,9 @@ def run(
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
-    chosen = attacks.match(attack or [DEFAULT_ATTACK])
     attacked = victims.match(victim or [DEFAULT_VICTIM])
+    audit = any(spec.training.kind == "released" for spec in attacked)
+    chosen = attacks.match(attack or (["*"] if audit else [DEFAULT_ATTACK]))
     for broken in registry.broken(attacks, victims):
         _complain(f"does not import: {broken.origin}: {broken.reason}")
     settings = parse_settings(set_ or [])

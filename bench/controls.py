@@ -131,6 +131,8 @@ class NullControls:
 
         It is given the parameters that it chose itself on the victim, so that it has as many tries.
         """
+        if run.victim.training.kind == "released":
+            raise LookupError("its training is not known here, so it has no twin")
         params = run.params.model_copy(update=resolved)
         attacked = replace(run, params=params, victim=run.victim.as_twin(kind), seed=TWIN_SEED)
         path = cache_dir() / "controls" / f"{self.workshop.run_id(attacked)}.safetensors"

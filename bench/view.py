@@ -23,13 +23,18 @@ def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -
         answered: torch.Tensor = model(queries)
         return answered
 
+    def blank() -> torch.nn.Module:
+        empty = copy.deepcopy(model)
+        empty.load_state_dict({name: torch.zeros_like(value) for name, value in empty.state_dict().items()})
+        return empty
+
     channels, height, width = split.inputs.shape[1:]
-    counts = np.bincount(split.labels, minlength=split.n_classes)
+    counts = np.bincount(split.labels, minlength=victim.spec.n_classes)
     facts = {
-        Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, (channels, height, width)),
+        Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, (channels, height, width), blank),
         Knowledge.WEIGHTS: {name: value.to(device) for name, value in victim.model.state_dict().items()},
         Knowledge.CLASS_BALANCE: tuple(float(count) / len(split.labels) for count in counts),
-        Knowledge.N: len(split.labels),
+        Knowledge.N: victim.spec.n_trained,
         Knowledge.LABELS: labels,
         Knowledge.DATA_MEAN: torch.tensor(split.mean, device=device),
         Knowledge.WEIGHT_DECAY: victim.spec.weight_decay,
