@@ -13,7 +13,7 @@ from platformdirs import user_cache_path
 from pydantic import ValidationError
 
 from victims.errors import UserError
-from victims.files import atomic, sha256_file, sha256_json, sha256_sources, write_text
+from victims.files import atomic, set_aside, sha256_file, sha256_json, sha256_sources, write_text
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ SOURCES = [
     HERE / "datasets" / "selection.py",
     *(HERE / "training").glob("*.py"),
 ]
+DAMAGED = "damaged"
+"""The folder, of the cache and of the results, of files that did not match their hash."""
 
 
 def cache_dir() -> Path:
@@ -130,8 +132,11 @@ def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], 
     except (ValidationError, UnicodeDecodeError):
         card = None
     if card is None or not weights_file.exists() or sha256_file(weights_file) != card.weights_sha256:
-        notice(f"victim {spec.name}: the cached files in {folder} do not match their hash; training it again")
-        card_file.unlink()
+        aside = [set_aside(path, cache_dir() / DAMAGED).name for path in (card_file, weights_file) if path.exists()]
+        notice(
+            f"victim {spec.name}: the cached files in {folder} do not match their hash; training it again "
+            f"({', '.join(aside)} set aside in {cache_dir() / DAMAGED})"
+        )
         return None
     assert spec.architecture.kind != "module"
     model = build(spec.architecture, split.inputs.shape[1:], torch.Generator(), torch.float32)
