@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from victims.errors import UserError
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
+    from bench.check.claims import Claim
     from bench.compare import Comparison
 
 
@@ -103,6 +105,14 @@ def scoring_card(name: str) -> Table | None:
         value = getattr(found, field.name)
         table.add_row(field.name, escape((inspect.getdoc(value) or "") if callable(value) else str(value)))
     table.add_row("metric suite", METRIC_SUITE)
+    return table
+
+
+def claims_table(claims: Sequence[Claim]) -> Table:
+    """Return what `check` found: a tick or a cross, the claim, and what to change."""
+    table = _table("of", "", "claim", "what to change")
+    for claim in claims:
+        table.add_row(escape(claim.subject), "✓" if claim.holds else "✗", claim.text, escape(claim.trouble))
     return table
 
 

@@ -11,7 +11,9 @@ from attacks.base import Architecture, Knowledge, VictimView
 from victims.base import Victim
 
 
-def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -> VictimView:
+def view_of(
+    victim: Victim, needs: frozenset[Knowledge], device: torch.device, kind: type[VictimView] = VictimView
+) -> VictimView:
     """Return the view of a victim that hands out what `needs` names and nothing else: copies of it, on `device`."""
     split = victim.split
     labels = torch.tensor(split.labels, device=device)
@@ -42,4 +44,4 @@ def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -
         Knowledge.LOGITS: answer,
         Knowledge.TRAINING_IMAGES: (inputs, labels),
     }
-    return VictimView({item: facts[item] for item in needs}, needs)
+    return kind({item: facts[item] for item in needs}, needs)

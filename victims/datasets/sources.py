@@ -62,7 +62,8 @@ def load_own(path: Path) -> RawDataset:
     Raises:
         UserError: There is no such file, or it holds no images and labels.
     """
-    _require(str(path), path)
+    if not path.is_file():
+        raise UserError(f"there are no images at {path}; expected an .npz file with train_images and train_labels")
     arrays = _read_npz(path)
     if not {"test_images", "test_labels"} & arrays.keys() and {"train_images", "train_labels"} <= arrays.keys():
         arrays |= {"test_images": arrays["train_images"][:0], "test_labels": arrays["train_labels"][:0]}
