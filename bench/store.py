@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from bench.records import RunRecord, Status
+from bench.records import RunRecord, Status, require_known_schema
 from victims.errors import UserError
 from victims.files import umask
 
@@ -104,11 +103,19 @@ class Store:
 
     @staticmethod
     def _read(path: Path) -> RunRecord | None:
-        """Return a stored record, or None if it is absent or not one of this schema."""
+        """Return a stored record, or None if it is absent or damaged, or names another folder than its own.
+
+        Raises:
+            UserError: it is of a newer schema.
+        """
         try:
-            return RunRecord.model_validate_json(path.read_text())
-        except (OSError, UnicodeDecodeError, ValidationError):
+            stored = json.loads(path.read_text())
+            if isinstance(stored, dict):
+                require_known_schema(stored.get("schema_version"), path)
+            record = RunRecord.model_validate(stored)
+        except (OSError, ValueError):  # a ValidationError is a ValueError
             return None
+        return record if record.run_id == path.parent.name else None
 
 
 def write_record(folder: Path, record: RunRecord, protocol: str = "") -> None:

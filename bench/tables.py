@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from attacks.base import Attack
+from bench.records import require_known_schema
 from bench.registry import Registry
 from victims.cache import trained_card
 from victims.errors import UserError
@@ -82,10 +83,14 @@ def run_card(folder: Path) -> Table:
         UserError: the record is damaged.
     """
     table = _table("column", "value")
+    path = folder / "run.json"
     try:
-        record = json.loads((folder / "run.json").read_text())
+        record = json.loads(path.read_text())
+        if not isinstance(record, dict):
+            raise ValueError("it holds no record")
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder / 'run.json'} cannot be read ({error}); `run --force` makes it again") from None
+        raise UserError(f"{path} cannot be read ({error}); `run --force` makes it again") from None
+    require_known_schema(record.get("schema_version"), path)
     for name, value in record.items():
         table.add_row(name, escape(str("" if value is None else value)))
     for path in sorted(folder.iterdir()):
