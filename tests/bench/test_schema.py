@@ -120,5 +120,5 @@ def test_a_schema_that_never_was_is_refused(tmp_path: Path, version: str) -> Non
     text = (GOLDEN / "schema1" / "runs.csv").read_text()
     head, _, rows = text.partition("\n")
     (tmp_path / "runs.csv").write_text(f"{head}\n{version}{rows[1:]}")
-    with pytest.raises(UserError, match="has schema .*; expected 1 to"):
+    with pytest.raises(UserError, match="expected 1 to"):
         read_runs(tmp_path / "runs.csv")
