@@ -42,15 +42,36 @@ def run(
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
     controls: Controls = ControlSet.ALL,
+    budget: Annotated[str, typer.Option(help="What an attack may spend: 90s, 10m, 1.5h or 500steps.")] = "",
+    jobs: Annotated[
+        int, typer.Option(min=0, envvar="BENCH_JOBS", help="Runs at a time, each in its own process; 0: in this one.")
+    ] = 1,
+    memory: Annotated[
+        str, typer.Option(help="What each process may use, e.g. 8g; an equal share of what is free.")
+    ] = "",
+    pdb: Annotated[bool, typer.Option("--pdb", help="In this process, with a debugger where an attack fails.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed.")] = False,
+    only_cached: Annotated[bool, typer.Option("--only-cached", help="Run nothing; show what is stored.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Run nothing; say what would be run, and why.")] = False,
 ) -> None:
     """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
 
-    Without options: kkt on faces-mlp-100, which needs no download. On released weights, your own model's: every attack.
+    Without options: kkt on faces-mlp-100, which needs no download; on released weights, your own model's, every attack.
+    What is stored and unchanged is not run again, and what was interrupted goes on where it was. A failure is stored
+    too: it is run again when its attack's source, its parameters, victim or budget change, when it lacked memory or
+    data, and with --retry-failed.
     """
     from bench import registry
-    from bench.commands import run_plan
-    from bench.options import attack_params, choose_data_dir, choose_device, parse_seeds, parse_settings
+    from bench.options import (
+        attack_params,
+        choose_data_dir,
+        choose_device,
+        parse_budget,
+        parse_memory,
+        parse_seeds,
+        parse_settings,
+    )
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
@@ -61,23 +82,30 @@ def run(
         _complain(f"does not import: {broken.origin}: {broken.reason}")
     settings = parse_settings(set_ or [])
     params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}
-    seed_list, data = parse_seeds(seeds), choose_data_dir(data_dir)
-    store = Store(results_dir)
-    store.require_writable()
+    seed_list, data, limit = parse_seeds(seeds), choose_data_dir(data_dir), parse_budget(budget)
+    share = parse_memory(memory) if memory else None
+    Store(results_dir).require_writable()
     chosen_device = choose_device(device)
 
+    from bench.commands import How, preview_plan, run_plan
+    from bench.executors import Site
     from bench.plan import Run
+    from bench.runner import Again
 
     tuned_by = "user" if settings else variant or "default"
     plan = [
-        Run(kind, params[kind.name], variant, tuned_by, spec, seed)
+        Run(kind, params[kind.name], variant, tuned_by, spec, seed, limit)
         for spec in attacked
         for kind in chosen
         for seed in seed_list
     ]
-    control = next((kind for kind in attacks.items.values() if kind.control), None)
+    again = Again.ALWAYS if force else Again.FAILED if retry_failed else Again.NEVER
     twins = controls is ControlSet.ALL
-    raise typer.Exit(run_plan(plan, store, control, data, chosen_device, twins=twins, force=force))
+    site = Site(results_dir, data, plugin_dir, str(chosen_device), twins, again, Site.variables())
+    if dry_run:
+        preview_plan(plan, site)
+        return
+    raise typer.Exit(run_plan(plan, site, How(jobs, share, pdb, only_cached)))
 
 
 @app.command()

@@ -21,6 +21,7 @@ from victims.errors import UserError
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
+    from bench.agenda import Entry
     from bench.check.claims import Claim
     from bench.compare import Comparison
 
@@ -45,6 +46,14 @@ def victim_table(victims: Registry[VictimSpec], data_dir: Path | None) -> Table:
     for name, spec in victims.items.items():
         trained = "yes" if _trained(spec, data_dir) else "no"
         table.add_row(name, spec.dataset, str(spec.n), spec.architecture.label, spec.training.label, trained)
+    return table
+
+
+def agenda_table(entries: Sequence[Entry]) -> Table:
+    """Return the runs of a plan, what is to be done for each, and why."""
+    table = _table("run", "to do", "why")
+    for entry in entries:
+        table.add_row(escape(entry.run.title), entry.step, escape(entry.why))
     return table
 
 

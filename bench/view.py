@@ -34,7 +34,7 @@ def view_of(
     counts = np.bincount(split.labels, minlength=victim.spec.n_classes)
     facts = {
         Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, (channels, height, width), blank),
-        Knowledge.WEIGHTS: {name: value.to(device) for name, value in victim.model.state_dict().items()},
+        Knowledge.WEIGHTS: {name: value.to(device, copy=True) for name, value in victim.model.state_dict().items()},
         Knowledge.CLASS_BALANCE: tuple(float(count) / len(split.labels) for count in counts),
         Knowledge.N: victim.spec.n_trained,
         Knowledge.LABELS: labels,
@@ -45,3 +45,15 @@ def view_of(
         Knowledge.TRAINING_IMAGES: (inputs, labels),
     }
     return kind({item: facts[item] for item in needs}, needs)
+
+
+def require_intact(view: VictimView, victim: Victim) -> None:
+    """See that an attack left the weights alone.
+
+    Raises:
+        ValueError: those that it was shown and the victim's own are not the same any more.
+    """
+    shown = view.shown(Knowledge.WEIGHTS) or {}
+    own = victim.model.state_dict()
+    if not all(torch.equal(value.cpu(), own[name]) for name, value in shown.items()):
+        raise ValueError("the attack changed the victim's weights; view.weights hands out a copy for each call")
