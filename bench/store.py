@@ -12,8 +12,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from bench.records import RunRecord, Status, require_known_schema
+from victims.cache import DAMAGED
 from victims.errors import UserError
-from victims.files import exclusive, umask
+from victims.files import exclusive, set_aside, umask
 
 RECORDS = "[!.]*/run.json"
 """Folders that begin with a dot belong to a run that is being written, or was killed while it was."""
@@ -74,14 +75,17 @@ class Store:
 
     @contextmanager
     def claimed(self, run_id: str, notice: Callable[[str], None]) -> Iterator[None]:
-        """Hold a run against other processes, and clear away what a killed one left of it.
+        """Hold a run against other processes, clear away what a killed one left, and set aside what is damaged of it.
 
         Args:
             run_id: the run, stored or not.
-            notice: told in one line that another process is at it, and that this one waits.
+            notice: told in one line that another process is at it, and that this one waits; and of damage.
         """
         with exclusive(self._lock(run_id), lambda: notice(f"{run_id}: another process is at it; waiting")):
             self._clear(run_id)
+            if self.folder(run_id).exists() and self.find(run_id) is None:
+                aside = set_aside(self.folder(run_id), self.root / DAMAGED)
+                notice(f"{run_id}: its record cannot be read; set aside as {aside}")
             yield
 
     @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from attacks.base import UNLIMITED, Attack, AttackContext, AttackParams, Budget, Knowledge, Reconstruction, VictimView
 from bench.check.claims import Claim, where
 from bench.check.watch import Doings, watched
 from bench.options import attack_params
@@ -28,6 +28,8 @@ from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, R
 CPU = torch.device("cpu")
 LIMIT_SECONDS = 15.0
 """What an attack may take on a few images."""
+QUICK_SECONDS = 1.0
+"""What no budget would shorten."""
 SMALL, DECAYED = NormalizedDescent(steps=60), Regularised(steps=50)
 SOFTMAX = MLPSpec(hidden=(12,), outputs=3)
 FAMILIES = (
@@ -58,6 +60,18 @@ class WatchedView(VictimView):
 
 
 @dataclass
+class WatchedContext(AttackContext):
+    """A context that remembers how often the attack asked for the end of its budget."""
+
+    asked: int = 0
+
+    def expired(self, step: int) -> bool:
+        """Say what a context says."""
+        self.asked += 1
+        return super().expired(step)
+
+
+@dataclass
 class Trial:
     """One run of an attack.
 
@@ -65,6 +79,8 @@ class Trial:
         found: what it returned, None if it raised.
         trouble: what it raised, one line.
         view: what it was shown.
+        context: what it was lent.
+        steps: how often it told where it is.
         doings: what else it did.
         changed: what it changed that is not its own, empty if nothing.
     """
@@ -72,6 +88,8 @@ class Trial:
     found: Reconstruction | None
     trouble: str
     view: WatchedView
+    context: WatchedContext
+    steps: int
     doings: Doings
     changed: str
 
@@ -112,6 +130,7 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
     yield Claim(name, "prints nothing", _printed(second.doings))
     yield Claim(name, "writes no files", _written(second.doings))
     yield Claim(name, "gives the same for the same seed", _difference(first, second))
+    yield Claim(name, "ends when its budget is spent", _overspent(attack, params, victim, second))
     few = _trial(attack, params, _trained(spec.model_copy(update={"n": spec.n_classes})), noise=1)
     shape = few.trouble or "; ".join(_shapes(few.found, victim) if few.found else [])
     yield Claim(name, "takes a victim with one image a class", shape)
@@ -138,7 +157,9 @@ def _trained(spec: VictimSpec) -> Victim:
     return obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
 
 
-def _trial(attack: type[Attack[Any]], params: AttackParams, victim: Victim, noise: int) -> Trial:
+def _trial(
+    attack: type[Attack[Any]], params: AttackParams, victim: Victim, noise: int, budget: Budget = UNLIMITED
+) -> Trial:
     """Run the attack with seed 0, all other sources of randomness being seeded with `noise`."""
     random.seed(noise)
     np.random.seed(noise)
@@ -146,7 +167,10 @@ def _trial(attack: type[Attack[Any]], params: AttackParams, victim: Victim, nois
     chosen = attack(params)
     view = view_of(victim, chosen.knowledge, CPU, WatchedView)
     assert isinstance(view, WatchedView)
-    context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
+    reported: list[int] = []
+    context = WatchedContext(
+        CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: reported.append(step), budget
+    )
     before, trouble, found = _state(victim, view), "", None
     with watched(LIMIT_SECONDS) as doings:
         try:
@@ -159,7 +183,8 @@ def _trial(attack: type[Attack[Any]], params: AttackParams, victim: Victim, nois
     changed = [name for name, value in before.items() if not _equal(value, after[name])]
     torch.set_default_dtype(torch.float32)
     torch.set_grad_enabled(True)
-    return Trial(found, trouble, view, doings, f"it changes {', '.join(changed)}; work on a copy" if changed else "")
+    text = f"it changes {', '.join(changed)}; work on a copy" if changed else ""
+    return Trial(found, trouble, view, context, len(reported), doings, text)
 
 
 def _state(victim: Victim, view: VictimView) -> dict[str, Any]:
@@ -226,6 +251,20 @@ def _difference(first: Trial, second: Trial) -> str:
     one, other = first.found.candidates, second.found.candidates
     same = one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
     return "" if same else "two runs of one seed differ; draw from ctx.generator alone"
+
+
+def _overspent(attack: type[Attack[Any]], params: AttackParams, victim: Victim, free: Trial) -> str:
+    """Return what is wrong with an attack's end when it may take one step; `free` is one that took all."""
+    if free.steps <= 1 and free.doings.seconds < QUICK_SECONDS:
+        return ""
+    if not free.context.asked:
+        return "it never asks; write `if ctx.expired(step): break` where it loops, and return the best so far"
+    short = _trial(attack, params, victim, 1, Budget(steps=1))
+    if short.found is None:
+        return f"with a budget of one step it fails: {short.trouble}"
+    if short.doings.seconds > max(QUICK_SECONDS, free.doings.seconds / 2):
+        return f"it goes on for {short.doings.seconds:.0f} s with a budget of one step"
+    return "; ".join(_shapes(short.found, victim))
 
 
 def _file(attack: type[Attack[Any]]) -> str:

@@ -80,13 +80,31 @@ FLAWS: dict[str, tuple[str, str, str, str]] = {
         "",
         "next(iter(view._facts[Knowledge.WEIGHTS].values())).zero_()",
         "leaves the victim and torch as they were",
-        "it changes the victim's weights",
+        "it changes the weights that its view shows",
     ),
     "changes the default dtype": (
         "",
         "torch.set_default_dtype(torch.float64)",
         "leaves the victim and torch as they were",
         "torch's default dtype",
+    ),
+    "knows no budget": (
+        "",
+        "for step in range(9): ctx.report(step, 9)",
+        "ends when its budget is spent",
+        "write `if ctx.expired(step): break`",
+    ),
+    "does not heed its budget": (
+        "",
+        "import time\n        for step in range(9): ctx.report(step, 9); ctx.expired(step); time.sleep(0.13)",
+        "ends when its budget is spent",
+        "it goes on for 1 s with a budget of one step",
+    ),
+    "has nothing when its budget is spent": (
+        "",
+        "for step in range(9):\n            ctx.report(step, 9)\n            if ctx.expired(step): images = images[:0]",
+        "ends when its budget is spent",
+        "candidates are (0, 1, 25, 25)",
     ),
     "needs many images": (
         "needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.N})",
@@ -122,11 +140,15 @@ def written(folder: Path, attributes: str = "", body: str = "") -> Path:
     return path
 
 
-def test_nothing_is_wrong_with_a_good_attack(tmp_path: Path) -> None:
-    claims = list(check_file(written(tmp_path), {}, None))
+LOOP = "for step in range(9):\n            ctx.report(step, 9)\n            if ctx.expired(step): break"
+
+
+@pytest.mark.parametrize("body", ["", LOOP])
+def test_nothing_is_wrong_with_a_good_attack(tmp_path: Path, body: str) -> None:
+    claims = list(check_file(written(tmp_path, body=body), {}, None))
 
     assert [claim.text for claim in claims if not claim.holds] == []
-    assert len({claim.text for claim in claims}) == len(claims) == 12
+    assert len({claim.text for claim in claims}) == len(claims) == 13
 
 
 @pytest.mark.parametrize(("attributes", "body", "text", "words"), FLAWS.values(), ids=FLAWS)
