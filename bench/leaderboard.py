@@ -57,6 +57,8 @@ def read_runs(path: Path) -> pd.DataFrame:
     strange = sorted(versions - {str(version) for version in range(1, SCHEMA_VERSION + 1)})
     if strange:
         raise UserError(f"{path} has schema {strange[0]!r}; expected 1 to {SCHEMA_VERSION}")
+    if unknown := sorted(set(table["status"]) - set(Status)):
+        raise UserError(f"{path} has the status {unknown[0]!r}; expected {', '.join(Status)}")
     try:
         runs = _typed(table)
     except ValueError as error:
