@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from attacks.base import Checkpoint
-from bench.tensors import DamagedError, read_tensors, write_tensors
 
 
 class CheckpointFile:
@@ -21,6 +20,8 @@ class CheckpointFile:
 
     def load(self) -> Checkpoint | None:
         """Return the last checkpoint, None if there is none that can be read."""
+        from bench.tensors import DamagedError, read_tensors
+
         try:
             state, metadata = read_tensors(self.path)
             return Checkpoint(state, json.loads(metadata["trace"]), float(metadata["seconds"]))
@@ -29,6 +30,8 @@ class CheckpointFile:
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint in the place of the last one."""
+        from bench.tensors import write_tensors
+
         metadata = {"trace": json.dumps(checkpoint.trace), "seconds": repr(checkpoint.seconds)}
         write_tensors(self.path, checkpoint.state, metadata)
 

@@ -63,6 +63,7 @@ def run(
     data, and with --retry-failed.
     """
     from bench import registry
+    from bench.executors import server
     from bench.options import (
         attack_params,
         choose_data_dir,
@@ -85,6 +86,8 @@ def run(
     seed_list, data, limit = parse_seeds(seeds), choose_data_dir(data_dir), parse_budget(budget)
     share = parse_memory(memory) if memory else None
     Store(results_dir).require_writable()
+    if jobs and not (pdb or only_cached or dry_run):
+        server.start(server.threads_each(jobs))  # it imports torch while this process does
     chosen_device = choose_device(device)
 
     from bench.commands import How, preview_plan, run_plan

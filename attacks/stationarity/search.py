@@ -55,6 +55,7 @@ def search(
     generator: torch.Generator,
     report: Callable[[int, float], None],
     start: Tensor | None = None,
+    expired: Callable[[int], bool] = lambda step: False,
 ) -> Found:
     """Minimise the stationarity residual over candidates and coefficients from one random start.
 
@@ -73,6 +74,7 @@ def search(
         generator: CPU generator of the start.
         report: called every few steps with the step and the residual.
         start: (m, d) candidates to start from, of which the part in W1's row space counts; None to draw them.
+        expired: asked before every step, with the steps done, whether to end there.
     """
     relative = space.singular / space.singular.square().mean().sqrt()
     scaling = relative**settings.coordinate_power
@@ -92,6 +94,8 @@ def search(
     )
     value = torch.zeros(())
     for step in range(settings.steps):
+        if expired(step):
+            break
         optimizer.zero_grad()
         with torch.no_grad():
             value, gradient = residual(coordinates * scaling, coefficients.rows, settings.alpha)

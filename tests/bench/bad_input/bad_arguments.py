@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from scene import CASES, Scene, Words, case, simple
 
@@ -126,15 +128,14 @@ SIMPLE_VERBS: dict[str, tuple[str, Words]] = {
     "new_name": ("'my attack' is no name", ["new", "attack", "my attack"]),
     "new_nowhere": ("cannot write /no/such/folder/mine.py", ["new", "attack", "mine", "--folder", "/no/such/folder"]),
 }
-for name, (words, line) in SIMPLE_VERBS.items():
-    folder = ("--results-dir",) if line[0] in ("score", "report", "study") else ()
-    CASES[name] = (
-        lambda scene, line=line, folder=folder: [
-            *line,
-            *(word for key in folder for word in (key, scene.root / "none")),
-        ],
-        words,
-    )
+
+
+def verb(line: Words) -> Callable[[Scene], Words]:
+    takes_results = line[0] in ("score", "report", "study")
+    return lambda scene: [*line, *(("--results-dir", scene.root / "none") if takes_results else ())]
+
+
+CASES.update({name: (verb(line), words) for name, (words, line) in SIMPLE_VERBS.items()})
 
 
 @case("is there already")

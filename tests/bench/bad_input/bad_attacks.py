@@ -33,7 +33,8 @@ FAILS: dict[str, tuple[str, str, str]] = {
     "not_numbers": ("", "return Reconstruction(images / 0)", "finite"),
     "numpy": ("", "return Reconstruction(images.numpy())", ""),
     "nowhere": ("", "return Reconstruction(images.to('meta'))", ""),
-    "complex": ("", "return Reconstruction(images * 1j)", ""),
+    "complex": ("", "return Reconstruction(images * 1j)", "candidates are torch.complex64"),
+    "bytes": ("", "return Reconstruction(images.byte())", "candidates are torch.uint8"),
     "confidence_too_short": (
         "",
         "return Reconstruction(images, confidence=torch.ones(2))",
