@@ -52,8 +52,10 @@ def test_quick_controls_attack_no_twin_and_all_complete_the_row_later(
     assert len(calls(plugins)) == made + 3  # another seed shares the twins
     for path in (cache_dir / "controls").glob("tiny-faces-mlp-4-tiny~*"):
         path.write_bytes(path.read_bytes()[:50])
-    run("-a", "tiny", "--set", "count=4", "--seeds", "2")
+    again = run("-a", "tiny", "--set", "count=4", "--seeds", "2")
     assert len(calls(plugins)) == made + 6  # a torn file is made again
+    assert again.out.count("is damaged") == 2
+    assert len(list((cache_dir / "damaged").glob("controls-tiny-faces-mlp-4-tiny~*"))) == 2
 
 
 def test_the_strictest_null_counts(run: Bench, results: Path) -> None:
