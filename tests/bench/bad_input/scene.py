@@ -38,11 +38,11 @@ class Scene:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
-    def plugin(self, name: str, content: str, victim: str = "faces-mlp-4-tiny") -> Words:
+    def plugin(self, name: str, content: str, victim: str = "faces-mlp-4-tiny", attack: str = "tiny") -> Words:
         """A run with the tiny attacks and another plug-in file."""
         self.file("plugins/tiny.py", (self.plugins / "tiny.py").read_bytes())
         self.file(f"plugins/{name}", content)
-        return self.run("--plugin-dir", self.root / "plugins", victim=victim)
+        return self.run("--plugin-dir", self.root / "plugins", victim=victim, attack=attack)
 
     def victim(self, dataset: object, n: int = 4) -> Words:
         """A run on a victim with data of one's own."""
