@@ -27,10 +27,11 @@ from victims.cache import obtain, trained_card, victim_key
 from victims.errors import UserError
 from victims.plain import plain, specification
 from victims.released import released
-from victims.spec import ConvSpec, MLPSpec, ModuleSpec
+from victims.spec import ConvSpec, MLPSpec, ModuleSpec, NormalizedDescent, VictimSpec
 
 CPU = torch.device("cpu")
 SHAPE = (1, 25, 25)
+SMALL = NormalizedDescent(steps=60)
 CHEAP = {"steps": 10, "restarts": 1, "candidates": 6, "lower_steps": 20, "inverse_steps": 10}
 FACES, LABELS = lfw_subset().astype(np.float32), np.repeat(np.array([1, 0]), 100)
 MEMBERS, OTHERS = [0, 1, 2, 100, 101, 102], [10, 11, 110, 111]
@@ -274,3 +275,31 @@ def test_an_audit_runs_or_skips_every_attack(
     assert rows.loc["first-layer", "null_control"] in ("null_random", "null_mean_image")
     again = bench("run", "-v", "mine", "--plugin-dir", tmp_path / "plugins", "--results-dir", tmp_path / "results")
     assert again.out.count("stored") == 2
+
+
+def test_a_victim_of_this_suite_is_the_same_as_a_model_of_ones_own(tmp_path: Path) -> None:
+    spec = VictimSpec(name="tiny", dataset="faces", n=6, architecture=MLPSpec(hidden=(12,)), training=SMALL)
+    theirs = obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
+    split, state = theirs.split, theirs.model.state_dict()
+    names = {"layers.0.weight": "1.weight", "layers.0.bias": "1.bias", "layers.1.weight": "3.weight"}
+    save_file({names[name]: value for name, value in state.items()}, tmp_path / "weights.safetensors")
+    test_images = theirs.images(split.test_inputs)[:, 0]
+    arrays = {"train_images": split.images[:, 0], "train_labels": split.labels}
+    np.savez(tmp_path / "images.npz", test_images=test_images, test_labels=split.test_labels, **arrays)
+
+    def network() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(625, 12), nn.ReLU(), nn.Linear(12, 1, bias=False))
+
+    own = Own(theirs.model, tmp_path / "weights.safetensors", tmp_path / "images.npz").victim(network, mean="training")
+    assert own.card.margins == pytest.approx(theirs.card.margins, rel=1e-4)
+    assert own.card.stationarity_residual == pytest.approx(theirs.card.stationarity_residual, rel=1e-3)
+    assert own.card.test_accuracy == theirs.card.test_accuracy
+    everything = frozenset(Knowledge)
+    for item in (Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N):
+        mine, other = (view_of(victim, everything, CPU).shown(item) for victim in (own, theirs))
+        same = all(torch.equal(mine[name], other[name]) for name in other) if isinstance(other, dict) else mine == other
+        assert same, item
+    candidates = torch.from_numpy(split.inputs + 0.3 * np.random.default_rng(0).standard_normal(split.inputs.shape))
+    for protocol in PROTOCOLS.values():
+        counts = [score(protocol, Matcher(candidates.float(), Reference.of(victim).truth)) for victim in (own, theirs)]
+        torch.testing.assert_close(counts[0].ssim, counts[1].ssim, rtol=1e-4, atol=1e-4)
