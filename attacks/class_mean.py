@@ -26,8 +26,7 @@ class ClassMean(Attack[ClassMeanParams]):
     needs = frozenset({Knowledge.SHADOW_POOL})
     Params = ClassMeanParams
 
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
+    def supports(self, victim: VictimSpec) -> str | None:
         """Decline released victims that come without images beside their training set."""
         if victim.training.kind == "released" and not victim.training.n_held_out:
             return "it comes with no images that it was not trained on"

@@ -98,8 +98,7 @@ class Inversion(Attack[InversionParams]):
         needs = self.needs | self.params.start_needs()
         return needs if self.params.access == "weights" else needs - {Knowledge.WEIGHTS} | {Knowledge.LOGITS}
 
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
+    def supports(self, victim: VictimSpec) -> str | None:
         """Decline regressions, which have no classes; any network will do."""
         return None if victim.loss == "cross-entropy" else f"it is a regression ({victim.loss}), which has no classes"
 

@@ -50,8 +50,7 @@ class KKTMulticlass(MarginAttack[KKTMulticlassParams]):
         "runner-up": {"rivals": "runner-up"},
     }
 
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
+    def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it takes a softmax of several outputs."""
         if victim.architecture.outputs == 1:
             return "it has one output, and no rival classes: use kkt or kkt-general"

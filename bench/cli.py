@@ -93,7 +93,7 @@ def run(
     from bench.commands import How, preview_plan, run_plan
     from bench.executors import Site
     from bench.plan import Run
-    from bench.runner import Again
+    from bench.steps import Again
 
     tuned_by = "user" if settings else variant or "default"
     plan = [

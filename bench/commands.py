@@ -15,8 +15,9 @@ from bench.controls import NullControls
 from bench.executors import Executor, Inline, Site, Task
 from bench.plan import Run
 from bench.records import FAILED, RunRecord, Status
-from bench.runner import Outcome, Step
+from bench.runner import Outcome
 from bench.scorer import Scorer
+from bench.steps import Step
 from bench.store import Store, write_record
 from bench.ui import TerminalReporter, plural
 from bench.workshop import Workshop
@@ -60,7 +61,7 @@ def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
     refresh_tables(store)  # a table of another schema is refused before any work is done
     failures = 0
     with TerminalReporter(console) as reporter:
-        entries = agenda(plan, site, reporter)
+        entries = agenda(plan, site, _workshop(site, reporter))
         there = [entry for entry in entries if entry.step is Step.NOTHING or (how.only_cached and entry.shown)]
         left = [entry for entry in entries if entry not in there]
         stored = (Outcome(entry.stored, cached=True) for entry in there if entry.stored is not None)
@@ -84,12 +85,14 @@ def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
 
 def preview_plan(plan: Sequence[Run], site: Site) -> None:
     """Print what `run_plan` would do, and why."""
+    from bench.agenda import why
     from bench.tables import agenda_table
 
     console = Console()
     with TerminalReporter(console) as reporter:
-        entries = agenda(plan, site, reporter)
-    console.print(agenda_table(entries))
+        workshop = _workshop(site, reporter)
+        rows = [(entry.run.title, entry.step, why(entry, workshop)) for entry in agenda(plan, site, workshop)]
+    console.print(agenda_table(rows))
 
 
 def refresh_tables(store: Store) -> None:
@@ -98,6 +101,12 @@ def refresh_tables(store: Store) -> None:
 
     with store.tables():
         write_tables(store.root, store.records())
+
+
+def _workshop(site: Site, reporter: TerminalReporter) -> Workshop:
+    import torch
+
+    return Workshop(site.data_dir, torch.device(site.device), reporter)
 
 
 def _executor(reporter: TerminalReporter, how: How) -> Executor:

@@ -39,6 +39,7 @@ def view_of(
         Knowledge.N: victim.spec.n_trained,
         Knowledge.LABELS: labels,
         Knowledge.DATA_MEAN: torch.tensor(split.mean, device=device),
+        Knowledge.LOSS: victim.spec.loss,
         Knowledge.WEIGHT_DECAY: victim.spec.weight_decay,
         Knowledge.SHADOW_POOL: (pool - pool.mean(0), torch.tensor(split.test_labels, device=device)),
         Knowledge.LOGITS: answer,

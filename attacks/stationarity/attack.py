@@ -46,8 +46,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
 
     helpers = ("attacks.stationarity", "attacks.initialisation")
 
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
+    def supports(self, victim: VictimSpec) -> str | None:
         """Decline networks whose layers are not known."""
         return declined_unless_layered(victim)
 
@@ -56,7 +55,9 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         """Return the classes (m,) that the candidates are given, None if they get none."""
 
     @abstractmethod
-    def coefficients(self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator) -> Coefficients:
+    def coefficients(
+        self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
+    ) -> Coefficients:
         """Return the coefficients of one restart, at their start."""
 
     @property
@@ -105,7 +106,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
                 classes = torch.arange(m) % 2 if labels is None else labels
                 start = initial(params, view, classes, ctx.generator).flatten(1)
             watch = Watch(report, expired, checkpoint, unfinished)
-            one = self._search(network, space, labels, m, start, ctx.generator, watch)
+            one = self._search(view, network, space, labels, m, start, ctx.generator, watch)
             if not ctx.stopped:
                 spent = before + params.steps
             elif found:
@@ -129,6 +130,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
 
     def _search(
         self,
+        view: VictimView,
         network: Network,
         space: RowSpace,
         labels: Tensor | None,
@@ -142,7 +144,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         from attacks.stationarity.search import SearchSettings, search
 
         params = self.params
-        coefficients = self.coefficients(network, labels, m, generator)
+        coefficients = self.coefficients(view, network, labels, m, generator)
         if params.method == "published":
             return published_search(
                 network,
@@ -212,7 +214,9 @@ class MarginAttack(StationarityAttack[MarginParamsT]):
         """Return classes in the proportions of the training set."""
         return balanced_labels(m, view.class_balance)
 
-    def coefficients(self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator) -> Coefficients:
+    def coefficients(
+        self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
+    ) -> Coefficients:
         """Return multipliers that start at random and alike."""
         import torch
 

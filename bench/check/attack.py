@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.base import UNLIMITED, Attack, AttackContext, AttackParams, Budget, Knowledge, Reconstruction, VictimView
+from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from attacks.context import UNLIMITED, Budget
 from bench.check.claims import Claim, where
 from bench.check.watch import Doings, watched
 from bench.options import attack_params
@@ -107,7 +108,7 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
     if unsound:
         return
     try:
-        reasons = {spec.architecture.label: attack.supports(spec) for spec in FAMILIES}
+        reasons = {spec.architecture.label: attack(params).supports(spec) for spec in FAMILIES}
     except Exception as error:
         yield Claim(name, "says which victims it takes", f"supports: {where(error, _file(attack))}")
         return

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from bench.check.claims import Claim
+from bench.options import attack_params
 from victims import datasets
 from victims.base import Victim
 from victims.cache import obtain
@@ -35,7 +36,7 @@ def victim_claims(spec: VictimSpec, attacks: Sequence[type[Attack[Any]]], data_d
     yield from _released(spec, data_dir) if spec.training.kind == "released" else _trainable(spec, data_dir)
     takers, reasons = [], []
     for attack in attacks:
-        reason = attack.supports(spec)
+        reason = attack(attack_params(attack, "", {})).supports(spec)
         if reason is None and not attack.control:
             takers.append(attack.name)
         else:

@@ -241,10 +241,10 @@ def test_every_attack_takes_it_or_says_why_not(tmp_path: Path, network: Callable
     victim = saved(tmp_path, network).victim(network, mean=0.5, std=0.25, weight_decay=1e-3)
     candidates = []
     for attack in registry.attacks().items.values():
-        if (reason := attack.supports(victim.spec)) is not None:
+        chosen = attack(attack.Params(**{name: CHEAP[name] for name in CHEAP if name in attack.Params.model_fields}))
+        if (reason := chosen.supports(victim.spec)) is not None:
             assert reason
             continue
-        chosen = attack(attack.Params(**{name: CHEAP[name] for name in CHEAP if name in attack.Params.model_fields}))
         context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
         candidates.append(chosen.reconstruct(view_of(victim, chosen.knowledge, CPU), context).candidates)
 
@@ -261,7 +261,7 @@ def test_an_audit_runs_or_skips_every_attack(
     (tmp_path / "plugins" / "mine.py").write_text(PLUGIN.format(weights=str(own.weights), images=str(own.images)))
     for attack in registry.attacks().items.values():  # the audit itself is meant, not the attacks
         if attack.name not in ("random", "first-layer"):
-            monkeypatch.setattr(attack, "supports", classmethod(lambda cls, victim: "too slow for a test"))
+            monkeypatch.setattr(attack, "supports", lambda self, victim: "too slow for a test")
     ended = bench("run", "-v", "mine", "--plugin-dir", tmp_path / "plugins", "--results-dir", tmp_path / "results")
     rows = pd.read_csv(tmp_path / "results" / "runs.csv", keep_default_na=False).set_index("attack")
 

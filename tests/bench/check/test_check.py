@@ -113,13 +113,13 @@ FLAWS: dict[str, tuple[str, str, str, str]] = {
         "candidates are (0, 1, 25, 25)",
     ),
     "declines all": (
-        "@classmethod\n    def supports(cls, victim): return 'only cats'",
+        "def supports(self, victim): return 'only cats'",
         "",
         "takes one of the tiny victims",
         "mlp 16-16-1: only cats",
     ),
     "cannot say": (
-        "@classmethod\n    def supports(cls, victim): return victim.cats",
+        "def supports(self, victim): return victim.cats",
         "",
         "says which victims it takes",
         "AttributeError",
