@@ -127,7 +127,7 @@ def npz_of_objects(scene: Scene) -> Words:
 
 @case("is not a readable .npz file")
 def npz_that_claims_to_be_huge(scene: Scene) -> Words:
-    words = scene.data()
+    words = scene.data(drop="train_images")
     with zipfile.ZipFile(scene.root / "data.npz", "a") as archive:
         header = "{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000, 99, 99), }".ljust(117) + "\n"
         archive.writestr("train_images.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
