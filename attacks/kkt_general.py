@@ -70,7 +70,7 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
             return "it has no weight decay, which ties coefficients to the loss: use free ones"
         if victim.architecture.kind == "conv" and self.params.method == "row-space":
             return "its first layer is a convolution: use kkt-conv, or the published method"
-        return None
+        return super().supports(victim)
 
     def labels(self, view: VictimView, m: int) -> Tensor | None:
         """Return classes in the proportions of the training set, or None: a free coefficient's sign stands for them."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from attacks.base import AttackContext, Reconstruction, VictimView
+from attacks.base import AttackContext, Reconstruction, VictimView, declined_unless_layered
 from attacks.initialisation import InitialisedAttack, balanced_labels, initial
 from attacks.stationarity.params import MarginParams, SearchParams
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attacks.stationarity.coefficients import Coefficients, Rivals
     from attacks.stationarity.network import Network
     from attacks.stationarity.row_space import RowSpace
+    from victims.spec import VictimSpec
 
 Restart = tuple["Tensor", "Tensor", float]
 """The end of one: candidates (m, d), how much each weighs (m,), and the final objective."""
@@ -44,6 +45,10 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
     """Finds candidates x_i and coefficients c_ij with theta = sum_ij c_ij grad Phi_j(x_i) at the released weights."""
 
     helpers = ("attacks.stationarity", "attacks.initialisation")
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Decline networks whose layers are not known."""
+        return declined_unless_layered(victim)
 
     @abstractmethod
     def labels(self, view: VictimView, m: int) -> Tensor | None:
