@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 from attacks.context import AttackContext
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
-    from victims.spec import ConvSpec, Loss, MLPSpec, VictimSpec
+    from victims.spec import Loss, NetworkSpec, VictimSpec
 
 
 class Knowledge(StrEnum):
@@ -48,10 +48,17 @@ class DivergedError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Architecture:
-    """What is public about a network: its specification and the shape (C, H, W) of one input."""
+    """What is public about a network.
 
-    spec: MLPSpec | ConvSpec
+    Attributes:
+        spec: its specification.
+        input_shape: (C, H, W) of one input.
+        build: returns it as a torch module on the attack's device, its weights being zeros: load the view's into it.
+    """
+
+    spec: NetworkSpec
     input_shape: tuple[int, int, int]
+    build: Callable[[], nn.Module]
 
 
 class VictimView:
@@ -226,6 +233,13 @@ class Attack(ABC, Generic[ParamsT]):
     @abstractmethod
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Attack the victim that `view` shows."""
+
+
+def declined_unless_layered(victim: VictimSpec) -> str | None:
+    """Return why an attack on a ReLU network's layers declines a victim, or None if its layers are known."""
+    if victim.architecture.kind == "module":
+        return f"{victim.architecture.label} is no plain sequence of linear layers and ReLUs"
+    return None
 
 
 def declined_unless_binary(victim: VictimSpec) -> str | None:

@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pandas as pd
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from attacks.base import Reconstruction
 from bench.evaluation import Evaluation, Reference
 from bench.picture import grid
 from bench.scoring.matching import nearest_neighbours
+from bench.tensors import DamagedError, read_tensors, write_tensors
 from victims.base import Victim
+from victims.cache import DAMAGED
 from victims.errors import UserError
-from victims.files import atomic
+from victims.files import set_aside
 from victims.losses import margins
 
+RECONSTRUCTION = "reconstruction.safetensors"
 PICTURED = "n_good_haim_min"
 """The count whose protocol the picture shows: one candidate an image, as in the figures of Haim et al. 2022."""
 EXAMPLES = 6
@@ -34,25 +35,34 @@ def write_reconstruction(folder: Path, reconstruction: Reconstruction) -> None:
         "coefficients": reconstruction.coefficients,
         "confidence": reconstruction.confidence,
     }
-    present = {name: value.detach().cpu().contiguous() for name, value in tensors.items() if value is not None}
-    _tensors(present, folder / "reconstruction.safetensors", {"resolved": json.dumps(reconstruction.resolved)})
+    present = {name: value for name, value in tensors.items() if value is not None}
+    write_tensors(folder / RECONSTRUCTION, present, {"resolved": json.dumps(reconstruction.resolved)})
 
 
 def read_reconstruction(folder: Path) -> Reconstruction:
-    """Read what an attack returned.
+    """Read what an attack returned; a run whose file is damaged is set aside, so that `run` makes it again.
+
+    Args:
+        folder: RESULTS/runs/RUN_ID.
 
     Raises:
         UserError: the file is missing or damaged.
     """
-    path = folder / "reconstruction.safetensors"
+    path = folder / RECONSTRUCTION
     try:
-        with safe_open(path, framework="pt") as stored:
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-            resolved = json.loads((stored.metadata() or {}).get("resolved", "{}"))
-        return Reconstruction(tensors.pop("candidates"), resolved=resolved, **tensors)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} cannot be read ({reason}); `run --force` makes it again") from None
+        tensors, metadata = read_tensors(path)
+        resolved = json.loads(metadata.get("resolved", "{}"))
+        return Reconstruction(**{**tensors, "resolved": resolved})
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({_line(error)}); `run --force` makes it again") from None
+    except (DamagedError, ValueError, TypeError) as error:
+        aside = set_aside(folder, folder.parents[1] / DAMAGED)
+        hint = f"the run is set aside as {aside}, and `run` makes it again"
+        raise UserError(f"{path} is damaged ({_line(error)}); {hint}") from None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
@@ -67,7 +77,7 @@ def write_scores(folder: Path, victim: Victim, reference: Reference, evaluation:
     if (curve := evaluation.confidence) is not None:
         columns = {name: getattr(curve, name).numpy() for name in ("confidence", "hit", "precision", "recall")}
         _csv(pd.DataFrame(columns), folder / "confidence.csv")
-    _tensors(_examples(reference, evaluation), folder / "examples.safetensors")
+    write_tensors(folder / "examples.safetensors", _examples(reference, evaluation))
     shown = evaluation.by_column[PICTURED]
     grid(
         folder / "grid.png",
@@ -119,8 +129,3 @@ def _examples(reference: Reference, evaluation: Evaluation) -> dict[str, Tensor]
 
 def _csv(table: pd.DataFrame, path: Path) -> None:
     table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
-
-
-def _tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    with atomic(path) as temporary:  # safetensors writes files that are their owner's alone
-        save_file(tensors, temporary, metadata)

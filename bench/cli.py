@@ -24,7 +24,7 @@ INTERRUPTED = 130
 LOG_WIDTH = 200
 """Columns of a table that is not printed on a terminal, where nobody widens the window."""
 
-PluginDir = Annotated[Path | None, typer.Option(help="Folder of .py files with more attacks and victims.")]
+PluginDir = Annotated[Path | None, typer.Option(help="Folder of .py files with more attacks and victims, or one file.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of NAME.npz files; BENCH_DATA_DIR if not given.")]
 Controls = Annotated[ControlSet, typer.Option(help="Null controls: all, or quick ones that attack nothing.")]
 ResultsDir = Annotated[Path, typer.Option(help="Where runs and tables go.")]
@@ -57,9 +57,10 @@ def run(
 ) -> None:
     """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
 
-    Without options: kkt on faces-mlp-100, which needs no download. What is stored and unchanged is not run again, and
-    what was interrupted goes on where it was. A failure is stored too: it is run again when its attack's source, its
-    parameters, victim or budget change, when it lacked memory or data, and with --retry-failed.
+    Without options: kkt on faces-mlp-100, which needs no download; on released weights, your own model's, every attack.
+    What is stored and unchanged is not run again, and what was interrupted goes on where it was. A failure is stored
+    too: it is run again when its attack's source, its parameters, victim or budget change, when it lacked memory or
+    data, and with --retry-failed.
     """
     from bench import registry
     from bench.executors import server
@@ -75,8 +76,9 @@ def run(
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
-    chosen = attacks.match(attack or [DEFAULT_ATTACK])
     attacked = victims.match(victim or [DEFAULT_VICTIM])
+    audit = any(spec.training.kind == "released" for spec in attacked)
+    chosen = attacks.match(attack or (["*"] if audit else [DEFAULT_ATTACK]))
     for broken in registry.broken(attacks, victims):
         _complain(f"does not import: {broken.origin}: {broken.reason}")
     settings = parse_settings(set_ or [])
@@ -272,6 +274,38 @@ def study(
     root = results_dir / "studies" / (f"{chosen.name}-smoke" if smoke else chosen.name)
     cells = chosen.smoke if smoke else chosen.cells
     raise typer.Exit(run_study(chosen, cells, attacks, victims, root, data, chosen_device))
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A .py file with an attack of your own, or with VICTIMS.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Try out whether your own attacks and victims keep the contract, on victims that train in a moment.
+
+    Exit status 1 if something is to be changed.
+    """
+    from bench import tables
+    from bench.check import check_file
+    from bench.options import choose_data_dir, parse_settings
+
+    claims = list(check_file(file, parse_settings(set_ or []), choose_data_dir(data_dir)))
+    Console().print(tables.claims_table(claims))
+    raise typer.Exit(0 if all(claim.holds for claim in claims) else 1)
+
+
+@app.command()
+def new(
+    kind: Annotated[Literal["attack", "victim", "model"], typer.Argument(help="What to write.")],
+    name: Annotated[str, typer.Argument(help="What it will be called.")],
+    folder: Annotated[Path, typer.Option(help="Where the file goes.")] = Path(),
+) -> None:
+    """Write a file with an attack, a victim, or a model of your own, to start from."""
+    from bench.new import write_new
+
+    path = write_new(kind, name, folder)
+    Console().print(f"{path}: change it, then `bench check {path}`", highlight=False, markup=False, soft_wrap=True)
 
 
 def main() -> None:

@@ -7,11 +7,10 @@ as long as the attack itself: their candidates are kept in the cache, one set fo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bench.checkpoint import CheckpointFile
@@ -19,10 +18,11 @@ from bench.evaluation import Reference, counts, mean_image_counts
 from bench.plan import Run
 from bench.records import COUNTS, NULLS
 from bench.scoring import Protocol
+from bench.tensors import DamagedError, read_tensors, write_tensors
 from bench.workshop import Workshop
 from victims.base import Victim
-from victims.cache import cache_dir
-from victims.files import atomic, exclusive
+from victims.cache import DAMAGED, cache_dir
+from victims.files import exclusive, set_aside
 
 if TYPE_CHECKING:
     from attacks.base import Attack, Reconstruction
@@ -135,20 +135,32 @@ class NullControls:
 
         It is given the parameters that it chose itself on the victim, so that it has as many tries.
         """
+        if run.victim.training.kind == "released":
+            raise LookupError("its training is not known here, so it has no twin")
         params = run.params.model_copy(update=resolved)
         attacked = replace(run, params=params, victim=run.victim.as_twin(kind), seed=TWIN_SEED)
         path = cache_dir() / "controls" / f"{self.workshop.run_id(attacked)}.safetensors"
         waiting = f"{run.attack.name} on {attacked.victim.name}: another process is at it; waiting"
         with exclusive(path.with_suffix(".lock"), lambda: self.workshop.reporter.notice(waiting)):
-            try:
-                return load_file(path)["candidates"]
-            except (OSError, SafetensorError, KeyError):  # never made, or torn
-                pass
+            if (kept := self._kept(path)) is not None:
+                return kept
             victim = self.workshop.victim(attacked.victim)
             checkpoints = CheckpointFile(path.with_suffix(".checkpoint"))
             found = self.workshop.attack(attacked, victim, checkpoints).reconstruction
             candidates = found.candidates.float().cpu().contiguous()
-            with atomic(path) as temporary:
-                save_file({"candidates": candidates}, temporary)
+            write_tensors(path, {"candidates": candidates})
             checkpoints.discard()
             return candidates
+
+    def _kept(self, path: Path) -> Tensor | None:
+        """Return the candidates in a file of the cache, None if there are none; a damaged file is set aside."""
+        try:
+            return read_tensors(path)[0]["candidates"]
+        except FileNotFoundError:
+            return None
+        except (DamagedError, KeyError) as error:
+            aside = set_aside(path, cache_dir() / DAMAGED)
+            self.workshop.reporter.notice(
+                f"{path} is damaged ({error}), set aside as {aside}; attacking the twin again"
+            )
+            return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -70,13 +70,13 @@ class Reference:
     def of(cls, victim: Victim) -> Reference:
         """Return a victim's training and held-out images."""
         split = victim.split
-        images, mean = torch.from_numpy(split.images), torch.from_numpy(split.mean)
-        held_out = (torch.from_numpy(split.test_inputs) + mean).clamp(0, 1)
-        return cls(Truth(images, mean, oracle(Evidence(images, images, held_out))), held_out)
+        images, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
+        mean, scale = torch.from_numpy(split.mean), torch.from_numpy(victim.scale)
+        return cls(Truth(images, mean, oracle(Evidence(images, images, held_out)), scale), held_out)
 
     def swapped(self) -> Truth:
         """Return the held-out images in the place of the training images, to count false positives."""
-        return Truth(self.held_out, self.truth.mean, torch.full((len(self.held_out),), math.inf))
+        return replace(self.truth, images=self.held_out, oracle=torch.full((len(self.held_out),), math.inf))
 
 
 def counts(protocol: Protocol, candidates: Tensor, truth: Truth) -> dict[str, int]:
@@ -88,7 +88,8 @@ def counts(protocol: Protocol, candidates: Tensor, truth: Truth) -> dict[str, in
 def mean_image_counts(protocol: Protocol, truth: Truth) -> dict[str, int]:
     """Return what `counts` would be if the mean image stood in the place of every reconstruction."""
     n = len(truth.images)
-    served, candidate = torch.zeros_like(truth.images), torch.zeros(n, dtype=torch.long)
+    mean = (truth.images.mean(0) - truth.mean) / truth.scale  # zero, where the victim subtracts the training mean
+    served, candidate = mean.expand_as(truth.images), torch.zeros(n, dtype=torch.long)
     return {
         column: judge(named, served, candidate, torch.ones(n, dtype=torch.long), truth).n_good
         for column, named in _protocols(protocol).items()

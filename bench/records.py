@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
+
+from victims.errors import UserError
 
 SCHEMA_VERSION = 3
 """Version of the columns; tables and records of an older one are read, what they lack staying empty."""
@@ -163,6 +166,17 @@ class RunRecord(BaseModel):
     def pending(self) -> bool:
         """The attack is done, its scores are not."""
         return self.status is Status.OK and self.n_good is None
+
+
+def require_known_schema(version: object, path: Path) -> None:
+    """See that a stored record or table is not of a newer program.
+
+    Raises:
+        UserError: it is.
+    """
+    text = str(version)
+    if text.isdigit() and int(text) > SCHEMA_VERSION:
+        raise UserError(f"{path} has schema {text}, this program reads {SCHEMA_VERSION}; update the program")
 
 
 COLUMNS: tuple[str, ...] = tuple(RunRecord.model_fields)

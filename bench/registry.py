@@ -149,15 +149,16 @@ def _check_attack(attack: type[Attack[Any]]) -> None:
 def _scan(
     registry: Registry[Any], package: str, collect: Callable[[ModuleType, str], None], extra: Path | None
 ) -> None:
-    if extra is not None and not extra.is_dir():
-        raise UserError(f"the plug-in folder {extra} does not exist; give --plugin-dir a folder of .py files")
+    if extra is not None and not extra.is_dir() and not (extra.is_file() and extra.suffix == ".py"):
+        raise UserError(f"the plug-in folder {extra} does not exist; give --plugin-dir a folder of .py files, or one")
     for path in sorted((ROOT / package.replace(".", "/")).glob("*.py")):
         if path.stem != "__init__":
             name = f"{package}.{path.stem}"
             _try(registry, str(path.relative_to(ROOT)), partial(importlib.import_module, name), collect)
     for point in entry_points(group=f"bench.{'studies' if registry.kind == 'study' else registry.kind + 's'}"):
         _try(registry, f"entry point {point.name} ({point.value})", point.load, collect)
-    for path in sorted(extra.glob("*.py")) if extra else ():
+    plugins = [] if extra is None else [extra] if extra.is_file() else sorted(extra.glob("*.py"))
+    for path in plugins:
         _try(registry, str(path), partial(_load, path), collect)
 
 

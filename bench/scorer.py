@@ -99,5 +99,8 @@ class Scorer:
         from bench.evaluation import Reference
         from bench.scoring.protocols import protocol_named
 
-        protocol = protocol_named(run.attack.protocol)
+        try:
+            protocol = protocol_named(run.attack.protocol)
+        except UserError:  # which is why it failed
+            return {}
         return self.controls.count(run, protocol, None, victim, Reference.of(victim)).columns(None)

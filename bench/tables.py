@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from attacks.base import Attack
+from bench.records import require_known_schema
 from bench.registry import Registry
 from victims.cache import trained_card
 from victims.errors import UserError
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
+    from bench.check.claims import Claim
     from bench.compare import Comparison
 
 
@@ -89,10 +91,14 @@ def run_card(folder: Path) -> Table:
         UserError: the record is damaged.
     """
     table = _table("column", "value")
+    path = folder / "run.json"
     try:
-        record = json.loads((folder / "run.json").read_text())
+        record = json.loads(path.read_text())
+        if not isinstance(record, dict):
+            raise ValueError("it holds no record")
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder / 'run.json'} cannot be read ({error}); `run --force` makes it again") from None
+        raise UserError(f"{path} cannot be read ({error}); `run --force` makes it again") from None
+    require_known_schema(record.get("schema_version"), path)
     for name, value in record.items():
         table.add_row(name, escape(str("" if value is None else value)))
     for path in sorted(folder.iterdir()):
@@ -112,6 +118,14 @@ def scoring_card(name: str) -> Table | None:
         value = getattr(found, field.name)
         table.add_row(field.name, escape((inspect.getdoc(value) or "") if callable(value) else str(value)))
     table.add_row("metric suite", METRIC_SUITE)
+    return table
+
+
+def claims_table(claims: Sequence[Claim]) -> Table:
+    """Return what `check` found: a tick or a cross, the claim, and what to change."""
+    table = _table("of", "", "claim", "what to change")
+    for claim in claims:
+        table.add_row(escape(claim.subject), "✓" if claim.holds else "✗", claim.text, escape(claim.trouble))
     return table
 
 

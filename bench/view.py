@@ -11,7 +11,9 @@ from attacks.base import Architecture, Knowledge, VictimView
 from victims.base import Victim
 
 
-def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -> VictimView:
+def view_of(
+    victim: Victim, needs: frozenset[Knowledge], device: torch.device, kind: type[VictimView] = VictimView
+) -> VictimView:
     """Return the view of a victim that hands out what `needs` names and nothing else: copies of it, on `device`."""
     split = victim.split
     labels = torch.tensor(split.labels, device=device)
@@ -23,13 +25,18 @@ def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -
         answered: torch.Tensor = model(queries)
         return answered
 
+    def blank() -> torch.nn.Module:
+        empty = copy.deepcopy(model)
+        empty.load_state_dict({name: torch.zeros_like(value) for name, value in empty.state_dict().items()})
+        return empty
+
     channels, height, width = split.inputs.shape[1:]
-    counts = np.bincount(split.labels, minlength=split.n_classes)
+    counts = np.bincount(split.labels, minlength=victim.spec.n_classes)
     facts = {
-        Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, (channels, height, width)),
+        Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, (channels, height, width), blank),
         Knowledge.WEIGHTS: {name: value.to(device, copy=True) for name, value in victim.model.state_dict().items()},
         Knowledge.CLASS_BALANCE: tuple(float(count) / len(split.labels) for count in counts),
-        Knowledge.N: len(split.labels),
+        Knowledge.N: victim.spec.n_trained,
         Knowledge.LABELS: labels,
         Knowledge.DATA_MEAN: torch.tensor(split.mean, device=device),
         Knowledge.LOSS: victim.spec.loss,
@@ -38,7 +45,7 @@ def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -
         Knowledge.LOGITS: answer,
         Knowledge.TRAINING_IMAGES: (inputs, labels),
     }
-    return VictimView({item: facts[item] for item in needs}, needs)
+    return kind({item: facts[item] for item in needs}, needs)
 
 
 def require_intact(view: VictimView, victim: Victim) -> None:

@@ -175,6 +175,8 @@ def _check(reconstruction: Reconstruction, victim: Victim) -> None:
     expected = victim.split.inputs.shape[1:]
     if len(shape) != 4 or shape[0] == 0 or shape[1:] != expected:
         raise ValueError(f"candidates have shape {shape}, expected (m, {', '.join(map(str, expected))}) with m > 0")
+    if not reconstruction.candidates.is_floating_point():
+        raise ValueError(f"candidates are {reconstruction.candidates.dtype}, expected torch.float32")
     if reconstruction.confidence is not None and reconstruction.confidence.shape != shape[:1]:
         raise ValueError(f"confidence has shape {tuple(reconstruction.confidence.shape)}, expected ({shape[0]},)")
     finite = reconstruction.candidates.isfinite().flatten(1).all(1)

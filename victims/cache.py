@@ -13,7 +13,7 @@ from platformdirs import user_cache_path
 from pydantic import ValidationError
 
 from victims.errors import UserError
-from victims.files import atomic, exclusive, sha256_file, sha256_json, sha256_sources, write_text
+from victims.files import atomic, exclusive, set_aside, sha256_file, sha256_json, sha256_sources, write_text
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ SOURCES = [
     HERE / "datasets" / "selection.py",
     *(HERE / "training").glob("*.py"),
 ]
+DAMAGED = "damaged"
+"""The folder, of the cache and of the results, of files that did not match their hash."""
 
 
 def cache_dir() -> Path:
@@ -81,6 +83,8 @@ def obtain(
     """
     from victims import datasets
 
+    if spec.training.kind == "released":
+        return _released(spec, data_dir)
     split = datasets.select(
         datasets.load(spec.dataset, data_dir), spec.n, spec.groups, skip_first=spec.twin == "disjoint"
     )
@@ -94,6 +98,20 @@ def obtain(
     with exclusive(folder / "lock", lambda: notice(f"victim {spec.name}: another process trains it; waiting")):
         found = _load(spec, folder, split, notice)
         return found or _train(spec, folder, split, dataset_sha256, device, report)
+
+
+def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
+    """Load a victim that is not trained here, and keep its card for `trained_card`."""
+    from victims import datasets, released
+
+    dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
+    victim = released.load(spec, dataset_sha256)
+    try:
+        write_text(victim_folder(spec, dataset_sha256) / "card.json", victim.card.model_dump_json(indent=1))
+    except OSError as error:
+        hint = "name another cache with BENCH_CACHE_DIR"
+        raise UserError(f"cannot write to the folder of victims {cache_dir()} ({error.strerror}); {hint}") from None
+    return victim
 
 
 def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], None]) -> Victim | None:
@@ -112,9 +130,13 @@ def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], 
     except (ValidationError, UnicodeDecodeError):
         card = None
     if card is None or not weights_file.exists() or sha256_file(weights_file) != card.weights_sha256:
-        notice(f"victim {spec.name}: the cached files in {folder} do not match their hash; training it again")
-        card_file.unlink()
+        aside = [set_aside(path, cache_dir() / DAMAGED).name for path in (card_file, weights_file) if path.exists()]
+        notice(
+            f"victim {spec.name}: the cached files in {folder} do not match their hash; training it again "
+            f"({', '.join(aside)} set aside in {cache_dir() / DAMAGED})"
+        )
         return None
+    assert spec.architecture.kind != "module"
     model = build(spec.architecture, split.inputs.shape[1:], torch.Generator(), torch.float32)
     model.load_state_dict(load_file(weights_file))
     return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, split)

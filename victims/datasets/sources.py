@@ -56,6 +56,20 @@ def load(name: str, data_dir: Path | None, download: bool = True) -> RawDataset:
     return validate(name, _read_npz(path), str(path))
 
 
+def load_own(path: Path) -> RawDataset:
+    """Load the images of somebody's own model: an npz file as of `validate`, whose test set may be left out.
+
+    Raises:
+        UserError: There is no such file, or it holds no images and labels.
+    """
+    if not path.is_file():
+        raise UserError(f"there are no images at {path}; expected an .npz file with train_images and train_labels")
+    arrays = _read_npz(path)
+    if not {"test_images", "test_labels"} & arrays.keys() and {"train_images", "train_labels"} <= arrays.keys():
+        arrays |= {"test_images": arrays["train_images"][:0], "test_labels": arrays["train_labels"][:0]}
+    return validate(path.stem, arrays, str(path))
+
+
 def fingerprint(name: str, data_dir: Path | None) -> str:
     """Tell the data of a dataset from any other, without loading it.
 
