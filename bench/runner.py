@@ -21,7 +21,7 @@ from victims.errors import UserError
 from victims.files import sha256_json, sha256_sources
 
 if TYPE_CHECKING:
-    from victims.base import Victim
+    from victims.informed.victim import AnyVictim
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Runner:
     def _execute(self, run: Run, run_id: str) -> RunRecord:
         record = self._blank(run, run_id)
         try:
-            reason = run.attack.supports(run.victim)
+            reason = run.declined()
         except Exception as error:
             return self._failed(run, record, error, None)
         if reason is not None:
@@ -87,7 +87,7 @@ class Runner:
         except (Exception, SystemExit) as error:  # one attack's failure is a row, not the end of the sweep
             return self._failed(run, record, error, victim)
 
-    def _stored(self, record: RunRecord, attacked: Attacked, victim: Victim) -> RunRecord:
+    def _stored(self, record: RunRecord, attacked: Attacked, victim: AnyVictim) -> RunRecord:
         """Store what an attack returned, not scored yet, so that a kill while it is scored loses no attack."""
         from bench import artifacts
 
@@ -102,7 +102,7 @@ class Runner:
                 "train_s": victim.card.train_s,
                 "test_accuracy": victim.card.test_accuracy,
                 "peak_mem_mb": attacked.peak_mem_mb,
-                "flags": ";".join([*_flags(victim), *reconstruction.flags]),
+                "flags": ";".join([*victim.flags, *reconstruction.flags]),
             }
         )
         with self.store.writing(record.run_id) as folder:
@@ -111,7 +111,7 @@ class Runner:
             write_record(folder, record)
         return record
 
-    def _failed(self, run: Run, record: RunRecord, error: BaseException, victim: Victim | None) -> RunRecord:
+    def _failed(self, run: Run, record: RunRecord, error: BaseException, victim: AnyVictim | None) -> RunRecord:
         """Record a failure, with what the null controls of its victim get: that is what it counts as."""
         status = Status.DIVERGED if isinstance(error, DivergedError) else Status.ERROR
         reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
@@ -143,7 +143,8 @@ class Runner:
             tuned_by=run.tuned_by,
             victim=run.victim.name,
             dataset=run.victim.dataset,
-            n=run.victim.n,
+            n=run.victim.n_targets,
+            n_fixed=run.victim.n if run.victim.setting == "informed" else None,
             n_classes=run.victim.n_classes,
             seed=run.seed,
             protocol=run.attack.protocol,
@@ -156,12 +157,3 @@ class Runner:
             git_commit=git_commit(),
             started_utc=now_utc(),
         )
-
-
-def _flags(victim: Victim) -> list[str]:
-    flags = []
-    if victim.card.train_accuracy < 1:
-        flags.append("not_interpolating")
-    if victim.spec.architecture.biases == "all":
-        flags.append("not_homogeneous")
-    return flags

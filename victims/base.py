@@ -28,3 +28,19 @@ class Victim:
     def spec(self) -> VictimSpec:
         """The victim's description."""
         return self.card.spec
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of an image."""
+        channels, height, width = self.split.inputs.shape[1:]
+        return channels, height, width
+
+    @property
+    def flags(self) -> list[str]:
+        """Reasons to read its rows with care."""
+        flags = []
+        if self.card.train_accuracy < 1:
+            flags.append("not_interpolating")
+        if self.spec.architecture.biases == "all":
+            flags.append("not_homogeneous")
+        return flags

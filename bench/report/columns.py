@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bench.records import NULLS, RunRecord
+from bench.records import ALIGNED_NULLS, NULLS, RunRecord
 
 MISSING = "–"
 ARROWS = {"higher": "↑", "lower": "↓"}
@@ -129,4 +129,4 @@ def glossary() -> dict[str, str]:
     text = inspect.getdoc(RunRecord) or ""
     section = text.partition("Attributes:\n")[2]
     entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
-    return {name: " ".join(meaning.replace("`", "").split()) for name, meaning in entries} | NULLS
+    return {name: " ".join(meaning.replace("`", "").split()) for name, meaning in entries} | NULLS | ALIGNED_NULLS
