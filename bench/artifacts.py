@@ -62,7 +62,7 @@ def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
 
 
 def write_scores(folder: Path, victim: AnyVictim, reference: Reference, evaluation: Evaluation, title: str) -> None:
-    """Write per_sample.csv, held_out.csv, confidence.csv, examples.safetensors and grid.png; no pictures of tabular records."""
+    """Write per_sample.csv, held_out.csv, confidence.csv; and of images examples.safetensors and grid.png."""
     _csv(_per_sample(victim, evaluation), folder / "per_sample.csv")
     _csv(pd.DataFrame({"ssim": evaluation.held_out.numpy()}), folder / "held_out.csv")
     if (curve := evaluation.confidence) is not None:
