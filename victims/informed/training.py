@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from victims.informed.networks import Parameters, forward, initial
+from victims.informed.privacy import train_privately
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
 
 Points = tuple[Tensor, Tensor]
@@ -43,6 +44,8 @@ def train_many(
     Returns:
         The trained parameters (k, ...), float32 on `device`; those of a network that diverged are not finite.
     """
+    if training.privacy is not None:
+        return train_privately(architecture, training, fixed, extra, start, seeds, device, report)
     images, labels = (part.to(device) for part in fixed)
     trained: list[Parameters] = []
     for place, seed in enumerate(seeds):
