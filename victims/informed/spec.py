@@ -37,7 +37,7 @@ class DenseSpec(Frozen):
 class SmallCNNSpec(Frozen):
     """The paper's convolutional network (Balle et al. 2022, Table VI), no padding: 55,098 parameters on CIFAR-10.
 
-    Two convolutions, 16 channels (4 x 4, stride 2) and 32 (4 x 4, stride 1), a hidden layer of ten, and the outputs.
+    Two convolutions, 16 channels (4 x 4, stride 2) and 32 (4 x 4, stride 1), and the outputs.
 
     Attributes:
         activation: of all layers but the last.
@@ -51,7 +51,7 @@ class SmallCNNSpec(Frozen):
     @property
     def label(self) -> str:
         """Short text for tables."""
-        return f"cnn {self.activation} 16-32-10"
+        return f"cnn {self.activation} 16-32"
 
 
 class Privacy(Frozen):
