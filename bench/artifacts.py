@@ -62,12 +62,14 @@ def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
 
 
 def write_scores(folder: Path, victim: AnyVictim, reference: Reference, evaluation: Evaluation, title: str) -> None:
-    """Write per_sample.csv, held_out.csv, confidence.csv, examples.safetensors and grid.png."""
+    """Write per_sample.csv, held_out.csv, confidence.csv; and of images examples.safetensors and grid.png."""
     _csv(_per_sample(victim, evaluation), folder / "per_sample.csv")
     _csv(pd.DataFrame({"ssim": evaluation.held_out.numpy()}), folder / "held_out.csv")
     if (curve := evaluation.confidence) is not None:
         columns = {name: getattr(curve, name).numpy() for name in ("confidence", "hit", "precision", "recall")}
         _csv(pd.DataFrame(columns), folder / "confidence.csv")
+    if reference.tabular:
+        return
     _tensors(_examples(reference, evaluation), folder / "examples.safetensors")
     shown = evaluation.by_column.get(PICTURED, evaluation.row)
     grid(

@@ -89,6 +89,11 @@ class Reference:
         held_out = (torch.from_numpy(split.test_inputs) + mean).clamp(0, 1)
         return cls(Truth(images, mean, oracle(Evidence(images, images, held_out))), held_out)
 
+    @property
+    def tabular(self) -> bool:
+        """The records are rows of a table, (n, 1, 1, d), which have no neighbourhoods to look at."""
+        return self.truth.images.shape[2] == 1
+
     def matcher(self, candidates: Tensor) -> Matcher:
         """Return candidates (m, C, H, W) of an attack beside the training images."""
         return Matcher(candidates.detach().float().cpu() + self.shift, self.truth)
@@ -213,7 +218,7 @@ def evaluate(
         perceptual=instruments.perceptual,
         judge=instruments.judge,
     )
-    absent = {"lpips": instruments.perceptual is None or evidence.tabular, "kl": instruments.judge is None}
+    absent = {"lpips": instruments.perceptual is None or reference.tabular, "kl": instruments.judge is None}
     values, failed = measure(evidence, tuple(name for name in MEASURED if not absent.get(name, False)))
     if protocol.matching == "aligned":
         auc = membership_auc(evidence.images, evidence.references)

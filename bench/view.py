@@ -22,7 +22,7 @@ def view_of(victim: AnyVictim, needs: frozenset[Knowledge], device: torch.device
     """
     facts = _facts(victim, device) if isinstance(victim, Victim) else _informed_facts(victim, device)
     if absent := needs - facts.keys():
-        raise LookupError(f"an {victim.spec.setting} victim has no {', '.join(sorted(absent))} to tell")
+        raise LookupError(f"a victim of the {victim.spec.setting} setting has no {', '.join(sorted(absent))} to tell")
     return VictimView({item: facts[item] for item in needs}, needs)
 
 

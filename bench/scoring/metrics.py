@@ -112,11 +112,6 @@ class Evidence:
     perceptual: Perceptual | None = None
     judge: Judge | None = None
 
-    @property
-    def tabular(self) -> bool:
-        """The references are records of a table, (n, 1, 1, d), which have no neighbourhoods to look at."""
-        return self.references.shape[2] == 1
-
 
 def oracle(evidence: Evidence) -> Tensor:
     """MSE of each training image to the nearest of the pool, (n,): what no reconstruction needs a victim for.

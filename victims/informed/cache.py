@@ -155,8 +155,10 @@ def _fit_many(spec: GLMSpec, split: InformedSplit, report: Report) -> tuple[Para
     return {"coef": torch.from_numpy(np.stack(coefs)), "intercept": torch.from_numpy(np.stack(intercepts))}, worst
 
 
-def _scores(spec: InformedSpec | GLMSpec, weights: Parameters, records: Records) -> tuple[float, float | None]:
-    """Return the mean loss and the mean accuracy (None for a regression) of the models on some records."""
+def _scores(spec: InformedSpec | GLMSpec, weights: Parameters, records: Records) -> tuple[float | None, float | None]:
+    """Return the mean loss and the mean accuracy of the models on some records; None for what there is not."""
+    if len(records) == 0:
+        return None, None
     images, labels = _tensors(records)
     answers = logits(spec, weights, images)
     expected = labels.expand(answers.shape[:2])

@@ -16,7 +16,8 @@ from victims.informed.spec import GLMSpec, InformedSpec
 class InformedCard(BaseModel):
     """What is known of T released models; stored beside their parameters.
 
-    Accuracies lie in [0, 1], and like losses are means over the models; a regression has no accuracy.
+    Accuracies lie in [0, 1], and like losses are means over the models; a regression has no accuracy, and its loss is
+    the mean squared error. Test figures are None where no record is left to test on.
 
     Attributes:
         optimality: of a generalised linear model, the largest norm of its objective's gradient relative to that of its
@@ -28,9 +29,9 @@ class InformedCard(BaseModel):
     spec: InformedSpec | GLMSpec = Field(discriminator="kind")
     weights_sha256: str
     dataset_sha256: str
-    train_loss: float
+    train_loss: float | None
     train_accuracy: float | None
-    test_loss: float
+    test_loss: float | None
     test_accuracy: float | None
     optimality: float | None = None
     noise_multiplier: float | None = None
