@@ -27,10 +27,6 @@ class Unrolled:
     start: Parameters
     orders: Tensor | None
 
-    def trained(self, images: Tensor, targets: Tensor) -> Parameters:
-        """Return A(D_- and the record), (k, ...), for records (k, C, H, W) with classes (k, outputs)."""
-        return self.problem.run(self.start, self.orders, images, targets)
-
     def distance(self, images: Tensor, targets: Tensor, released: Parameters) -> tuple[Tensor, Tensor]:
         """Return ||A(D_- and the record) - theta||^2, (k,), and its gradient in the records, (k, C, H, W).
 
