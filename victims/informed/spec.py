@@ -126,8 +126,8 @@ class InformedSpec(Frozen):
         targets: T.
         architecture: the network.
         training: the algorithm A.
-        initialisation: "known" is one initial network for all models, which the adversary knows; "random" one of each
-            model's own.
+        initialisation: "known" is one initial network for all models, which the adversary knows; "pretrained" one that
+            was trained first, by A, on the last n images of the shadow pool; "random" one of each model's own.
         shadow_dataset: the shadow pool is this dataset's training images instead: out-of-distribution shadows.
         seed: secret; all that models draw for themselves comes from it, and so does the known initialisation.
     """
@@ -142,7 +142,7 @@ class InformedSpec(Frozen):
     targets: PositiveInt = 1000
     architecture: Annotated[DenseSpec | SmallCNNSpec, Field(discriminator="kind")] = DenseSpec()
     training: Descent = Descent()
-    initialisation: Literal["known", "random"] = "known"
+    initialisation: Literal["known", "pretrained", "random"] = "known"
     shadow_dataset: str = ""
     seed: int = 1
 
