@@ -158,6 +158,10 @@ class VictimView:
         return answer(inputs)
 
 
+def _no_perceptual() -> Callable[[Tensor, Tensor], Tensor]:
+    raise LookupError("this context lends no LPIPS")
+
+
 @dataclass
 class AttackContext:
     """What the harness lends an attack for one run.
@@ -166,12 +170,14 @@ class AttackContext:
         device: where to compute.
         generator: seeded CPU generator; the attack's only source of randomness.
         progress: `progress(step, steps, **figures)` tells the user where the attack is.
+        perceptual: fetches LPIPS, differentiable: of two batches (k, C, H, W) in [0, 1] it returns (k,).
         trace: rows of figures over time, stored beside the reconstruction; append with `record`.
     """
 
     device: torch.device
     generator: torch.Generator
     progress: Callable[..., None]
+    perceptual: Callable[[], Callable[[Tensor, Tensor], Tensor]] = field(default=_no_perceptual)
     trace: list[dict[str, float]] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
 

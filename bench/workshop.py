@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,12 +120,17 @@ class Workshop:
         import torch
 
         from attacks.base import AttackContext
+        from bench.scoring.perceptual import load_perceptual
         from bench.view import view_of
+        from victims.cache import cache_dir
 
         def progress(step: int, steps: int, **figures: float) -> None:
             self.reporter.progress(run.title, step, steps, figures)
 
-        ctx = AttackContext(self.device, torch.Generator().manual_seed(run.seed), progress)
+        def perceptual() -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+            return load_perceptual(None, cache_dir()).distance
+
+        ctx = AttackContext(self.device, torch.Generator().manual_seed(run.seed), progress, perceptual)
         start = time.monotonic()
         reconstruction = run.attack(run.params).reconstruct(view_of(victim, run.knowledge, self.device), ctx)
         seconds = time.monotonic() - start

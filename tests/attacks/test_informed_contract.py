@@ -19,7 +19,10 @@ from victims.informed.victim import InformedVictim
 ATTACKS = {name: attack for name, attack in registry.attacks().items.items() if attack.setting == "informed"}
 VICTIMS = {name: spec for name, spec in registry.victims().items.items() if spec.setting == "informed"}
 CPU = torch.device("cpu")
-CHEAP: dict[str, Any] = {}
+CHEAP: dict[str, Any] = {
+    **{"shadows": 20, "epochs": 2, "hidden": (8,)},  # reconn
+    **{"labels": 1, "trial": 2, "evaluations": 2, "hardest": 1},  # unroll
+}
 """Parameters of attacks that make a test of them quick."""
 SPECS: dict[str, InformedSpec | GLMSpec] = {
     "network": InformedSpec(

@@ -60,7 +60,15 @@ def start_of(spec: InformedSpec | GLMSpec, split: InformedSplit) -> Parameters |
     """Return the initial network of all models, on the CPU; None where each has its own, or it does not matter."""
     if isinstance(spec, GLMSpec) or spec.initialisation == "random":
         return None
-    return initial(spec.architecture, split.targets.images.shape[1:], torch.Generator().manual_seed(spec.seed))
+    start = initial(spec.architecture, split.targets.images.shape[1:], torch.Generator().manual_seed(spec.seed))
+    if spec.initialisation == "known":
+        return start
+    images, labels = _tensors(split.pool)
+    if len(images) < spec.n:
+        raise UserError(f"{spec.name}: pretraining takes {spec.n} images of the shadow pool, which has {len(images)}")
+    public, last = (images[-spec.n : -1], labels[-spec.n : -1]), (images[-1:], labels[-1:])
+    trained = train_many(spec.architecture, spec.training, public, last, start, [spec.seed], torch.device("cpu"))
+    return {name: value[0] for name, value in trained.items()}
 
 
 def seeds_of(spec: InformedSpec | GLMSpec) -> list[int]:

@@ -27,7 +27,6 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 }
 CONVOLUTIONS = ((16, 4, 2), (32, 4, 1))
 """Channels, side of the kernel and stride of the convolutional network's layers."""
-CNN_HIDDEN = 10
 CHUNK = 64
 """Networks evaluated at once."""
 
@@ -48,7 +47,7 @@ def shapes(spec: DenseSpec | SmallCNNSpec, shape: Sequence[int]) -> dict[str, tu
             channels, (height, width) = out, ((side - kernel) // stride + 1 for side in (height, width))
         if min(height, width) < 1:
             raise UserError(f"images of {shape[1]} x {shape[2]} pixels are too small for the convolutional network")
-        widths, layer = [channels * height * width, CNN_HIDDEN, spec.outputs], len(CONVOLUTIONS)
+        widths, layer = [channels * height * width, spec.outputs], len(CONVOLUTIONS)
     for index, (fan_in, fan_out) in enumerate(pairwise(widths), start=layer):
         found |= {f"layers.{index}.weight": (fan_out, fan_in), f"layers.{index}.bias": (fan_out,)}
     return found

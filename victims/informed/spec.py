@@ -38,7 +38,7 @@ class DenseSpec(Frozen):
 class SmallCNNSpec(Frozen):
     """The paper's convolutional network (Balle et al. 2022, Table VI), no padding: 55,098 parameters on CIFAR-10.
 
-    Two convolutions, 16 channels (4 x 4, stride 2) and 32 (4 x 4, stride 1), a hidden layer of ten, and the outputs.
+    Two convolutions, 16 channels (4 x 4, stride 2) and 32 (4 x 4, stride 1), and the outputs.
 
     Attributes:
         activation: of all layers but the last.
@@ -52,7 +52,7 @@ class SmallCNNSpec(Frozen):
     @property
     def label(self) -> str:
         """Short text for tables."""
-        return f"cnn {self.activation} 16-32-10"
+        return f"cnn {self.activation} 16-32"
 
 
 class Privacy(Frozen):
@@ -144,8 +144,8 @@ class InformedSpec(Frozen):
         targets: T.
         architecture: the network.
         training: the algorithm A.
-        initialisation: "known" is one initial network for all models, which the adversary knows; "random" one of each
-            model's own.
+        initialisation: "known" is one initial network for all models, which the adversary knows; "pretrained" one that
+            was trained first, by A, on the last n images of the shadow pool; "random" one of each model's own.
         shadow_dataset: the shadow pool is this dataset's training images instead: out-of-distribution shadows.
         seed: secret; all that models draw for themselves comes from it, and so does the known initialisation.
     """
@@ -160,7 +160,7 @@ class InformedSpec(Frozen):
     targets: PositiveInt = 1000
     architecture: Annotated[DenseSpec | SmallCNNSpec, Field(discriminator="kind")] = DenseSpec()
     training: Descent = Descent()
-    initialisation: Literal["known", "random"] = "known"
+    initialisation: Literal["known", "pretrained", "random"] = "known"
     shadow_dataset: str = ""
     seed: int = 1
 

@@ -5,18 +5,24 @@ It is here and not in `victims.training`, whose source is part of the key of eve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from victims.informed.networks import Parameters, forward, initial
+from victims.errors import UserError
+from victims.informed.descent import Problem
+from victims.informed.networks import CONVOLUTIONS, Parameters, initial, shapes
 from victims.informed.privacy import train_privately
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
 
 Points = tuple[Tensor, Tensor]
 """Images (k, C, H, W) in [0, 1] and their classes (k,)."""
+
+CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**32}
+"""About what the networks trained at once may take, by type of device; larger chunks fall out of a CPU's caches."""
 
 
 def train_many(
@@ -28,6 +34,8 @@ def train_many(
     seeds: Sequence[int],
     device: torch.device,
     report: Callable[[int, int], None] = lambda done, total: None,
+    chunk_bytes: int | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Parameters:
     """Train k networks, network j on the fixed set and extra record j, which comes last.
 
@@ -40,53 +48,82 @@ def train_many(
         seeds: (k,) for each network the seed of what is its own: initialisation, order of mini-batches, noise.
         device: where to compute.
         report: told how many networks are trained, of how many.
+        chunk_bytes: bound on the memory of the networks trained at once; None for `CHUNK_BYTES`. It changes results by
+            no more than rounding.
+        dtype: of the computation.
 
     Returns:
-        The trained parameters (k, ...), float32 on `device`; those of a network that diverged are not finite.
+        The trained parameters (k, ...) on `device`; those of a network that diverged are not finite.
+
+    Raises:
+        UserError: records, classes and seeds differ in number, or a class is none of the network's.
     """
+    k, shape = len(extra[0]), fixed[0].shape[1:]
+    if not len(extra[1]) == len(seeds) == k > 0:
+        raise UserError(f"{k} extra records, {len(extra[1])} classes and {len(seeds)} seeds; expected as many of each")
+    largest = int(torch.cat([fixed[1].cpu(), extra[1].cpu()]).max())
+    if largest >= architecture.outputs:
+        raise UserError(f"a record is of class {largest}, but the network has {architecture.outputs} outputs")
     if training.privacy is not None:
         return train_privately(architecture, training, fixed, extra, start, seeds, device, report)
-    images, labels = (part.to(device) for part in fixed)
+    problem = Problem(architecture, training, fixed[0].to(device, dtype), fixed[1])
+    records = len(fixed[0]) + 1
+    points = min(training.batch_size or records, records)
+    size = chunk_size(architecture, shape, points, dtype.itemsize, chunk_bytes or CHUNK_BYTES[device.type])
     trained: list[Parameters] = []
-    for place, seed in enumerate(seeds):
-        own = torch.Generator().manual_seed(seed)
-        first = initial(architecture, images.shape[1:], own) if start is None else start
-        parameters = {name: value.to(device, copy=True) for name, value in first.items()}
-        joined = torch.cat([images, extra[0][place : place + 1].to(device)])
-        classes = torch.cat([labels, extra[1][place : place + 1].to(device)])
-        _descend(architecture, training, parameters, (joined, classes), own)
-        trained.append({name: value.detach() for name, value in parameters.items()})
-        report(place + 1, len(seeds))
-    return {name: torch.stack([network[name] for network in trained]) for name in trained[0]}
-
-
-def _descend(
-    architecture: DenseSpec | SmallCNNSpec,
-    training: Descent,
-    parameters: Parameters,
-    points: Points,
-    own: torch.Generator,
-) -> None:
-    """Train one network in place."""
-    leaves = [value.requires_grad_() for value in parameters.values()]
-    optimizer: torch.optim.Optimizer
-    if training.optimizer == "adam":
-        optimizer = torch.optim.Adam(leaves, training.lr)
-    else:
-        optimizer = torch.optim.SGD(leaves, training.lr, training.momentum)
-    order = own if training.order_seed is None else torch.Generator().manual_seed(training.order_seed)
-    for images, labels in _batches(points, training, order):
-        optimizer.zero_grad()
-        F.cross_entropy(forward(architecture, parameters, images), labels).backward()
-        optimizer.step()
-
-
-def _batches(points: Points, training: Descent, order: torch.Generator) -> Iterator[Points]:
-    """Yield the batches of all epochs: everything, or parts of a new order every epoch, the last part being smaller."""
-    images, labels = points
-    for _ in range(training.epochs):
-        if training.batch_size is None:
-            yield points
+    for first in range(0, k, size):
+        part = slice(first, first + size)
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds[part]]
+        if start is None:
+            drawn = [initial(architecture, shape, generator) for generator in generators]
+            begin = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
         else:
-            for chosen in torch.randperm(len(labels), generator=order).split(training.batch_size):
-                yield images[chosen], labels[chosen]
+            begin = {name: value.expand(len(generators), *value.shape) for name, value in start.items()}
+        images, targets = extra[0][part].to(device, dtype), problem.one_hot(extra[1][part])
+        with reproducible(device):
+            begin = {name: value.to(device, dtype) for name, value in begin.items()}
+            trained.append(problem.run(begin, problem.orders(generators), images, targets))
+        report(min(first + size, k), k)
+    return {name: torch.cat([chunk[name].detach() for chunk in trained]) for name in trained[0]}
+
+
+def finite(parameters: Parameters) -> Tensor:
+    """Return which of k networks did not diverge, (k,) bool."""
+    return torch.stack([value.isfinite().flatten(1).all(1) for value in parameters.values()]).all(0)
+
+
+def chunk_size(
+    architecture: DenseSpec | SmallCNNSpec, shape: Sequence[int], points: int, item: int, chunk_bytes: int
+) -> int:
+    """Return how many networks fit a bound of memory, with five copies of every activation and of every weight.
+
+    Args:
+        architecture: of the networks.
+        shape: (C, H, W) of an input.
+        points: that a network sees in one step.
+        item: bytes of a number.
+        chunk_bytes: the bound.
+    """
+    sizes, sides, activations = shapes(architecture, shape), list(shape[1:]), 0
+    strides = (stride for _, _, stride in CONVOLUTIONS)
+    for size in sizes.values():
+        if len(size) == 4:
+            stride = next(strides)
+            sides = [(side - size[2]) // stride + 1 for side in sides]
+            activations += size[0] * math.prod(sides)
+        elif len(size) == 2:
+            activations += size[0]
+    weights = sum(math.prod(size) for size in sizes.values())
+    return max(1, chunk_bytes // (5 * item * (weights + points * activations)))
+
+
+@contextmanager
+def reproducible(device: torch.device) -> Iterator[None]:
+    """Compute in full precision and the same every time: one record's influence is far below TF32's rounding."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
