@@ -22,13 +22,13 @@ class GLMParams(AttackParams):
     """Parameters of `glm`.
 
     Attributes:
-        labels: "known" tells the attack the label of every missing record; only a model without an intercept needs it:
-            a linear one cannot be attacked without, of a logistic one the likelier class is taken.
+        known_labels: whether the attack is told the label of every missing record. Only a model without an intercept
+            needs it: a linear one cannot be attacked without, of a logistic one the likelier class is taken.
         noise: what is done where the parameters were released with noise: "weighed" against the known records, which
             say what a record looks like, or "ignored", as the paper's closed form does.
     """
 
-    labels: Literal["unknown", "known"] = "unknown"
+    known_labels: bool = False
     noise: Literal["weighed", "ignored"] = "weighed"
 
 
@@ -46,12 +46,15 @@ class GeneralisedLinear(Attack[GLMParams]):
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.TRAINING, Knowledge.KNOWN_POINTS})
     Params = GLMParams
     helpers = ("attacks.informed.closed_form", "attacks.informed.noisy", "victims.informed.glm")
-    variants: ClassVar[dict[str, dict[str, Any]]] = {"labels-known": {"labels": "known"}, "paper": {"noise": "ignored"}}
+    variants: ClassVar[dict[str, dict[str, Any]]] = {
+        "labels-known": {"known_labels": True},
+        "paper": {"noise": "ignored"},
+    }
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
         """What it needs, and the labels if it is given them."""
-        return self.needs | {Knowledge.LABELS} if self.params.labels == "known" else self.needs
+        return self.needs | {Knowledge.LABELS} if self.params.known_labels else self.needs
 
     @classmethod
     def supports(cls, victim: InformedSpec | GLMSpec) -> str | None:
@@ -74,7 +77,7 @@ class GeneralisedLinear(Attack[GLMParams]):
         records = images.reshape(len(images), -1).astype(np.float64)
         models = released_models(view)
         answers = targets_of(models[0].architecture.family, labels, len(models[0].coef))
-        told = view.labels.cpu().numpy() if self.params.labels == "known" else [None] * len(models)
+        told = view.labels.cpu().numpy() if self.params.known_labels else [None] * len(models)
         weigh = self._estimator(view, records, answers)
         found: list[MissingRecord | None] = []
         for place, (model, label) in enumerate(zip(models, told, strict=True)):

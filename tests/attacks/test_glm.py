@@ -51,11 +51,11 @@ def test_without_an_intercept_most_targets_come_out_and_the_labels_help() -> Non
     victim = victim_of("digits", architecture=GLMArchitecture(intercept="none"), n=400, targets=30)
     truth = torch.from_numpy(victim.split.targets.images)
     right = {}
-    for labels in ("unknown", "known"):
+    for told in (False, True):
         view = view_of(victim, GeneralisedLinear.needs | {Knowledge.LABELS}, CPU)
-        off = (attacked(view, labels=labels).candidates - truth).abs().flatten(1).amax(1)
-        right[labels] = int((off < 1e-4).sum())
-    assert 25 <= right["unknown"] <= right["known"]
+        off = (attacked(view, known_labels=told).candidates - truth).abs().flatten(1).amax(1)
+        right[told] = int((off < 1e-4).sum())
+    assert 25 <= right[False] <= right[True]
 
 
 def test_a_model_that_fits_perfectly_has_no_candidate() -> None:
@@ -87,5 +87,5 @@ def test_what_it_declines_and_what_it_is_told() -> None:
     )
     assert "no closed form" in (GeneralisedLinear.supports(poisson) or "")
     assert GeneralisedLinear.supports(GLMSpec(name="x", dataset="cancer", n=9)) is None
-    told = GeneralisedLinear(GLMParams(labels="known")).knowledge - GeneralisedLinear(GLMParams()).knowledge
+    told = GeneralisedLinear(GLMParams(known_labels=True)).knowledge - GeneralisedLinear(GLMParams()).knowledge
     assert told == {Knowledge.LABELS}
