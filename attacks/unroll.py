@@ -30,7 +30,7 @@ class UnrollParams(AttackParams):
     trial: PositiveInt = 8
     evaluations: PositiveInt = 80
     hardest: PositiveInt = 8
-    dtype: Literal["float32", "float64"] = "float64"
+    dtype: Literal["float32", "float64"] = "float32"
 
 
 class Unroll(Attack[UnrollParams]):
