@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from attacks.informed.closed_form import MissingRecord
     from victims.informed.glm import GLM
-    from victims.informed.spec import GLMSpec, InformedSpec
+    from victims.informed.spec import GLMArchitecture, GLMSpec, InformedSpec, Newton
 
 REPORTS = 20
 
@@ -20,9 +24,12 @@ class GLMParams(AttackParams):
     Attributes:
         labels: "known" tells the attack the label of every missing record; only a model without an intercept needs it:
             a linear one cannot be attacked without, of a logistic one the likelier class is taken.
+        noise: what is done where the parameters were released with noise: "weighed" against the known records, which
+            say what a record looks like, or "ignored", as the paper's closed form does.
     """
 
     labels: Literal["unknown", "known"] = "unknown"
+    noise: Literal["weighed", "ignored"] = "weighed"
 
 
 class GeneralisedLinear(Attack[GLMParams]):
@@ -38,8 +45,8 @@ class GeneralisedLinear(Attack[GLMParams]):
     protocol = "balle2022"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.TRAINING, Knowledge.KNOWN_POINTS})
     Params = GLMParams
-    helpers = ("attacks.informed.closed_form", "victims.informed.glm")
-    variants: ClassVar[dict[str, dict[str, Any]]] = {"labels-known": {"labels": "known"}}
+    helpers = ("attacks.informed.closed_form", "attacks.informed.noisy", "victims.informed.glm")
+    variants: ClassVar[dict[str, dict[str, Any]]] = {"labels-known": {"labels": "known"}, "paper": {"noise": "ignored"}}
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
@@ -68,10 +75,12 @@ class GeneralisedLinear(Attack[GLMParams]):
         models = released_models(view)
         answers = targets_of(models[0].architecture.family, labels, len(models[0].coef))
         told = view.labels.cpu().numpy() if self.params.labels == "known" else [None] * len(models)
+        weigh = self._estimator(view, records, answers)
         found: list[MissingRecord | None] = []
         for place, (model, label) in enumerate(zip(models, told, strict=True)):
             try:
-                found.append(missing_record(model, records, answers, None if label is None else float(label)))
+                exact = missing_record(model, records, answers, None if label is None else float(label))
+                found.append(replace(exact, record=weigh(model)) if weigh else exact)
             except UnidentifiableError:
                 found.append(None)
             if (place + 1) % max(1, len(models) // REPORTS) == 0:
@@ -86,17 +95,43 @@ class GeneralisedLinear(Attack[GLMParams]):
             flags=_flags([one for one in found if one is not None], len(found)),
         )
 
+    def _estimator(
+        self, view: VictimView, records: np.ndarray, answers: np.ndarray
+    ) -> Callable[[GLM], np.ndarray] | None:
+        """Return what weighs noise against the known records; None where there is no noise, or it is ignored."""
+        from attacks.informed.noisy import expected_record
+        from victims.informed.privacy import output_deviation
+
+        architecture, training = described(view)
+        deviation = output_deviation(architecture, training, len(records) + 1, records.shape[1])
+        alone = architecture.outputs == 1 and architecture.intercept != "none"
+        if deviation == 0 or self.params.noise == "ignored" or not alone:
+            return None
+        return lambda model: expected_record(model, records, answers, deviation)
+
 
 def released_models(view: VictimView) -> list[GLM]:
     """Return the T released models with the penalty of their training problem."""
     from victims.informed.glm import GLM
-    from victims.informed.spec import GLMArchitecture, Newton
 
-    architecture, training, weights = view.architecture.spec, view.training, view.weights
-    assert isinstance(architecture, GLMArchitecture) and isinstance(training, Newton)
+    (architecture, training), weights = described(view), view.weights
     penalty = training.penalty(len(view.known_points[1]) + 1)
     pairs = zip(weights["coef"].cpu().numpy(), weights["intercept"].cpu().numpy(), strict=True)
     return [GLM(architecture, penalty, coef, intercept) for coef, intercept in pairs]
+
+
+def described(view: VictimView) -> tuple[GLMArchitecture, Newton]:
+    """Return the architecture and the training of a generalised linear model.
+
+    Raises:
+        TypeError: the victim is none.
+    """
+    from victims.informed.spec import GLMArchitecture, Newton
+
+    architecture, training = view.architecture.spec, view.training
+    if not (isinstance(architecture, GLMArchitecture) and isinstance(training, Newton)):
+        raise TypeError(f"a {architecture.kind} is no generalised linear model")
+    return architecture, training
 
 
 def _flags(found: list[MissingRecord], targets: int) -> tuple[str, ...]:

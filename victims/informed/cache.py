@@ -22,6 +22,7 @@ from victims.hardware import cpu_name, gpu_name
 from victims.informed.data import InformedSplit, Records, split_of
 from victims.informed.glm import GLM, fit, mean, targets_of
 from victims.informed.networks import Parameters, initial
+from victims.informed.privacy import gaussian_privacy, output_deviation
 from victims.informed.spec import GLMSpec, InformedSpec
 from victims.informed.training import train_many
 from victims.informed.victim import InformedCard, InformedVictim, logits
@@ -130,6 +131,7 @@ def _train(
         test_loss=test_loss,
         test_accuracy=test_accuracy,
         optimality=optimality,
+        gaussian_privacy=gaussian_privacy(spec),
         train_s=seconds,
         device=device.type,
         hardware=gpu_name(device) or cpu_name(),
@@ -151,14 +153,19 @@ def _fit_many(spec: GLMSpec, split: InformedSplit, report: Report) -> tuple[Para
     (fixed, known), (secret, answers) = design(split.fixed), design(split.targets)
     start: GLM | None = None
     coefs, intercepts, worst = [], [], 0.0
+    deviation = output_deviation(architecture, spec.training, spec.n + 1, fixed.shape[1])
+    privacy, linear = spec.training.privacy, architecture.family == "linear"
+    if privacy is not None and linear and max(np.abs(known).max(), np.abs(answers).max()) > privacy.label_bound:
+        raise UserError(f"{spec.name}: a label exceeds its label_bound of {privacy.label_bound:g}")
     for place, seed in enumerate(seeds_of(spec)):
         records, targets = np.vstack([fixed, secret[place]]), np.vstack([known, answers[place]])
         model = fit(architecture, penalty, records, targets, start)
         start = start or model
         worst = max(worst, model.optimality(records, targets))
         noise = np.random.default_rng(seed)
-        coefs.append(model.coef + spec.training.noise * noise.standard_normal(model.coef.shape))
-        intercepts.append(model.intercept + spec.training.noise * noise.standard_normal(model.intercept.shape))
+        coefs.append(model.coef + deviation * noise.standard_normal(model.coef.shape))
+        shift = deviation * noise.standard_normal(model.intercept.shape)
+        intercepts.append(model.intercept + shift * (architecture.intercept != "none"))
         report(place + 1, spec.targets)
     return {"coef": torch.from_numpy(np.stack(coefs)), "intercept": torch.from_numpy(np.stack(intercepts))}, worst
 

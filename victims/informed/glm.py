@@ -151,6 +151,28 @@ def _objective(model: GLM, records: np.ndarray, targets: np.ndarray) -> float:
     return float(partition - (targets * predictor).sum() + model.penalty / 2 * squares)
 
 
+def hessian(model: GLM, records: np.ndarray) -> np.ndarray:
+    """Return the objective's second derivative (C (1 + d), C (1 + d)), of each output's intercept and coefficients.
+
+    Where it has no intercept, or a softmax is blind to a shift, 1 stands on the diagonal.
+    """
+    architecture, (outputs, width) = model.architecture, model.coef.shape
+    ones = np.full((len(records), 1), float(architecture.intercept != "none"))
+    design = np.hstack([ones, records])
+    blocks = np.zeros((outputs, 1 + width, outputs, 1 + width))
+    weights = _variance(architecture.family, mean(architecture.family, model.predictor(records)))
+    for a in range(outputs):
+        for b in range(a + 1):
+            blocks[a, :, b] = blocks[b, :, a] = (design * weights[:, a, b, None]).T @ design
+    square = blocks.reshape(outputs * (1 + width), -1)
+    decay = np.full((outputs, 1 + width), model.penalty)
+    decay[:, 0] = {"none": 1.0, "penalised": model.penalty, "unpenalised": 0.0}[architecture.intercept]
+    square[np.diag_indices_from(square)] += decay.ravel()
+    if architecture.family == "multinomial":
+        _pin_common_shift(blocks, decay)
+    return square
+
+
 def _newton_step(model: GLM, records: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Return the step (C, 1 + d) of intercept and coefficients.
 
@@ -158,23 +180,10 @@ def _newton_step(model: GLM, records: np.ndarray, targets: np.ndarray) -> np.nda
         UserError: the Hessian is singular.
     """
     architecture, (outputs, width) = model.architecture, model.coef.shape
-    ones = np.full((len(records), 1), float(architecture.intercept != "none"))
-    design = np.hstack([ones, records])
     coef, intercept = model.gradient(records, targets)
     gradient = np.hstack([intercept[:, None], coef]).ravel()
-    hessian = np.zeros((outputs, 1 + width, outputs, 1 + width))
-    weights = _variance(architecture.family, mean(architecture.family, model.predictor(records)))
-    for a in range(outputs):
-        for b in range(a + 1):
-            hessian[a, :, b] = hessian[b, :, a] = (design * weights[:, a, b, None]).T @ design
-    square = hessian.reshape(len(gradient), -1)
-    decay = np.full((outputs, 1 + width), model.penalty)
-    decay[:, 0] = {"none": 1.0, "penalised": model.penalty, "unpenalised": 0.0}[architecture.intercept]
-    square[np.diag_indices_from(square)] += decay.ravel()
-    if architecture.family == "multinomial":
-        _pin_common_shift(hessian, decay)
     try:
-        factor = scipy.linalg.cho_factor(square)
+        factor = scipy.linalg.cho_factor(hessian(model, records))
     except (scipy.linalg.LinAlgError, ValueError):
         raise UserError(
             f"the {architecture.family} model's Hessian is singular: no unique optimum; use a stronger regulariser"
@@ -183,13 +192,13 @@ def _newton_step(model: GLM, records: np.ndarray, targets: np.ndarray) -> np.nda
     return step
 
 
-def _pin_common_shift(hessian: np.ndarray, decay: np.ndarray) -> None:
+def _pin_common_shift(blocks: np.ndarray, decay: np.ndarray) -> None:
     """Add curvature along shifts of all classes alike, to which a softmax is blind, where no regulariser has any.
 
     The gradient has no part along them, so neither has the step: the optimum stays where it is.
     """
     for column in np.flatnonzero(decay[0] == 0):
-        hessian[:, column, :, column] += 1
+        blocks[:, column, :, column] += 1
 
 
 def _variance(family: Family, means: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ Activation = Literal["elu", "relu", "gelu", "sigmoid", "tanh", "softplus"]
 Family = Literal["linear", "logistic", "poisson", "multinomial"]
 Intercept = Literal["none", "penalised", "unpenalised"]
 Convention = Literal["lambda", "half-lambda", "inverse-c", "mean-loss"]
+Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class DenseSpec(Frozen):
@@ -58,18 +59,35 @@ class Privacy(Frozen):
     """Differentially private full-batch gradient descent: each record's gradient is clipped, the sum is noised.
 
     Noise N(0, (noise * clip)^2) is added to the sum of clipped gradients. Two data sets are neighbours when one holds a
-    record more than the other (add or remove one): the sum's sensitivity is `clip`. The informed adversary's two data
-    sets differ by the replacement of one record, which doubles it; see `victims.informed.privacy`.
+    record more than the other (add or remove one, the number of records that the sum is divided by being public): the
+    sum's sensitivity is `clip`. Where one record replaces another it is twice that, and so is the noise that is needed.
 
     Attributes:
         clip: largest Euclidean norm C of a record's gradient; the paper's is 1 on MNIST and 10 on CIFAR-10.
-        epsilon: of the (epsilon, delta) that the noise is calibrated to.
+        epsilon: of the (epsilon, delta) that the noise is calibrated to, over all steps.
         delta: likewise, in (0, 1).
     """
 
     clip: PositiveFloat = 1.0
     epsilon: PositiveFloat = 10.0
-    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    delta: Share = 1e-5
+
+
+class OutputPrivacy(Frozen):
+    """Differential privacy of the released parameters by Gaussian noise on them, once (Chaudhuri et al. 2011).
+
+    The noise is calibrated to how far one record can move the optimum, whatever the others are: features lie in [0, 1],
+    and the regulariser makes the objective strongly convex. The relation is that of `Privacy`.
+
+    Attributes:
+        epsilon: of the (epsilon, delta) that the noise is calibrated to.
+        delta: likewise, in (0, 1).
+        label_bound: of a linear model, the largest |y| that there can be.
+    """
+
+    epsilon: PositiveFloat = 10.0
+    delta: Share = 1e-5
+    label_bound: PositiveFloat = 1.0
 
 
 class Descent(Frozen):
@@ -100,8 +118,8 @@ class Descent(Frozen):
 
     @model_validator(mode="after")
     def _is_private_in_full_batches(self) -> Descent:
-        if self.privacy is not None and self.batch_size is not None:
-            raise ValueError("differentially private descent is full-batch; leave batch_size out")
+        if self.privacy is not None and (self.batch_size is not None or self.optimizer != "sgd"):
+            raise ValueError("differentially private descent is full-batch and no Adam")
         return self
 
     @property
@@ -196,13 +214,13 @@ class Newton(Frozen):
             sum of losses + (strength / 2) ||theta||^2; "inverse-c", scikit-learn's strength * sum of losses +
             (1/2) ||theta||^2; "mean-loss", the mean of losses + (strength / 2) ||theta||^2. The loss of a linear model
             is (1/2) (f - y)^2.
-        noise: standard deviation of Gaussian noise on the released parameters (output perturbation); 0 for none.
+        privacy: noise on the released parameters, None for none.
     """
 
     kind: Literal["newton"] = "newton"
     strength: NonNegativeFloat = 1.0
     convention: Convention = "inverse-c"
-    noise: NonNegativeFloat = 0.0
+    privacy: OutputPrivacy | None = None
 
     @model_validator(mode="after")
     def _has_a_finite_c(self) -> Newton:
@@ -222,8 +240,8 @@ class Newton(Frozen):
     @property
     def label(self) -> str:
         """Short text for tables."""
-        noise = f", noise {self.noise:g}" if self.noise else ""
-        return f"Newton, {self.convention} {self.strength:g}{noise}"
+        private = "" if self.privacy is None else f", epsilon {self.privacy.epsilon:g}"
+        return f"Newton, {self.convention} {self.strength:g}{private}"
 
 
 class GLMSpec(Frozen):
@@ -254,6 +272,13 @@ class GLMSpec(Frozen):
     training: Newton = Newton()
     shadow_dataset: ClassVar[str] = ""
     seed: int = 1
+
+    @model_validator(mode="after")
+    def _has_a_bounded_sensitivity(self) -> GLMSpec:
+        free = self.architecture.intercept == "unpenalised" or self.training.strength == 0
+        if self.training.privacy is not None and (free or self.architecture.family == "poisson"):
+            raise ValueError("one record can move this model without bound; noise needs a regulariser on all of it")
+        return self
 
     @property
     def n_targets(self) -> int:

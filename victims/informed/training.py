@@ -15,6 +15,7 @@ from torch import Tensor
 from victims.errors import UserError
 from victims.informed.descent import Problem
 from victims.informed.networks import CONVOLUTIONS, Parameters, initial, shapes
+from victims.informed.privacy import train_privately
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
 
 Points = tuple[Tensor, Tensor]
@@ -63,6 +64,8 @@ def train_many(
     largest = int(torch.cat([fixed[1].cpu(), extra[1].cpu()]).max())
     if largest >= architecture.outputs:
         raise UserError(f"a record is of class {largest}, but the network has {architecture.outputs} outputs")
+    if training.privacy is not None:
+        return train_privately(architecture, training, fixed, extra, start, seeds, device, report)
     problem = Problem(architecture, training, fixed[0].to(device, dtype), fixed[1])
     records = len(fixed[0]) + 1
     points = min(training.batch_size or records, records)

@@ -22,7 +22,7 @@ class InformedCard(BaseModel):
     Attributes:
         optimality: of a generalised linear model, the largest norm of its objective's gradient relative to that of its
             parts; None for a network.
-        noise_multiplier: of differentially private training, None without.
+        gaussian_privacy: mu of the Gaussian differential privacy of the training, None without.
     """
 
     name: str
@@ -34,7 +34,7 @@ class InformedCard(BaseModel):
     test_loss: float | None
     test_accuracy: float | None
     optimality: float | None = None
-    noise_multiplier: float | None = None
+    gaussian_privacy: float | None = None
     train_s: float
     device: str
     hardware: str

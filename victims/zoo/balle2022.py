@@ -1,12 +1,22 @@
 """The victims of Balle, Cherubin, Hayes 2022: one model a target, each trained on the fixed set and that target.
 
 Networks are `<dataset>-<architecture>-<size of the fixed set>`; `mnist-elu10-1000` is that of the authors' notebook
-(learning rate .1, a fixed set of 1,000), `-paper` the recipe of Table V. `-small` has fewer targets.
+(learning rate .1, a fixed set of 1,000), `-paper` the recipe of Table V. `-small` has fewer targets, `-eps1e2` is
+private with epsilon 100 and delta 1e-5: a network by its training, a linear model by noise on the result.
 """
 
 from __future__ import annotations
 
-from victims.informed.spec import Descent, GLMArchitecture, GLMSpec, InformedSpec, Newton, SmallCNNSpec
+from victims.informed.spec import (
+    Descent,
+    GLMArchitecture,
+    GLMSpec,
+    InformedSpec,
+    Newton,
+    OutputPrivacy,
+    Privacy,
+    SmallCNNSpec,
+)
 
 NOTEBOOK = Descent(lr=0.1, momentum=0.9, epochs=100)
 TABLE_V = Descent(lr=0.2, momentum=0.9, epochs=100)
@@ -14,6 +24,34 @@ LINEAR = GLMArchitecture(family="linear")
 POISSON = GLMArchitecture(family="poisson")
 SOFTMAX = GLMArchitecture(family="multinomial", outputs=10)
 RIDGE = Newton(strength=1.0, convention="half-lambda")
+
+PENALISED = GLMArchitecture(intercept="penalised")
+PENALISED_LINEAR = GLMArchitecture(family="linear", intercept="penalised")
+LARGEST_PROGRESS = 346.0
+"""Of the diabetes data: the bound on a label that its privacy needs."""
+
+
+def private_glm(epsilon: str) -> GLMSpec:
+    """Return a logistic regression whose parameters are released with noise for that epsilon."""
+    training = Newton(strength=100, convention="half-lambda", privacy=OutputPrivacy(epsilon=float(epsilon)))
+    name = f"digits-logistic-eps{epsilon}"
+    return GLMSpec(name=name, dataset="digits", n=1000, architecture=PENALISED, training=training)
+
+
+def private_ridge(epsilon: str) -> GLMSpec:
+    """Return a ridge regression whose parameters are released with noise for that epsilon."""
+    privacy = OutputPrivacy(epsilon=float(epsilon), label_bound=LARGEST_PROGRESS)
+    training = Newton(strength=100, convention="half-lambda", privacy=privacy)
+    name = f"diabetes-ridge-eps{epsilon}"
+    return GLMSpec(name=name, dataset="diabetes", n=300, architecture=PENALISED_LINEAR, training=training)
+
+
+def private_network(epsilon: str) -> InformedSpec:
+    """Return the notebook's network trained by private gradient descent, clipped at the paper's 1."""
+    training = NOTEBOOK.model_copy(update={"privacy": Privacy(clip=1, epsilon=float(epsilon))})
+    name = f"mnist-elu10-1000-eps{epsilon}"
+    return InformedSpec(name=name, dataset="mnist", n=1000, targets=100, training=training)
+
 
 VICTIMS: tuple[InformedSpec | GLMSpec, ...] = (
     InformedSpec(name="mnist-elu10-1000", dataset="mnist", n=1000, training=NOTEBOOK),
@@ -41,4 +79,7 @@ VICTIMS: tuple[InformedSpec | GLMSpec, ...] = (
         n=1000,
         architecture=GLMArchitecture(intercept="none"),
     ),
+    *(private_glm(epsilon) for epsilon in ("1", "1e1", "1e2", "1e3", "1e4", "1e5", "1e6")),
+    *(private_ridge(epsilon) for epsilon in ("1", "1e2", "1e4", "1e6", "1e8")),
+    *(private_network(epsilon) for epsilon in ("1", "1e1", "1e2", "1e3", "1e4")),
 )
