@@ -79,6 +79,8 @@ class Unroll(Attack[UnrollParams]):
         assert isinstance(spec, DenseSpec | SmallCNNSpec)
         assert isinstance(training, Descent)
         dtype = getattr(torch, params.dtype)
+        flags = _assumptions(view, training)
+        training = training.model_copy(update={"privacy": None})
         known, released = view.known_points, view.weights
         start = view.initial_weights or initial(spec, view.architecture.input_shape, ctx.generator)
         problem = Problem(spec, training, known[0].to(dtype), known[1])
@@ -108,16 +110,14 @@ class Unroll(Attack[UnrollParams]):
             labels.append(int(likeliest[best]))
             relative.append(ended.distance / float(moved[target]))
             ctx.report(target + 1, len(ranking), relative_distance=relative[-1])
+        reached = sum(one < REACHED for one in relative)
         return Reconstruction(
             candidates=torch.stack(images).float(),
             labels=torch.tensor(labels),
             confidence=-torch.tensor(relative).clamp_min(1e-30).log(),
             loss=sum(relative) / len(relative),
             grad_evals=evaluations,
-            flags=(
-                *_assumptions(view, training),
-                f"{sum(one < REACHED for one in relative)} of {len(relative)} reached",
-            ),
+            flags=(*flags, f"released weights reached for {reached} of {len(relative)} targets"),
         )
 
 
@@ -129,5 +129,5 @@ def _assumptions(view: VictimView, training: Descent) -> tuple[str, ...]:
     if training.batch_size is not None and training.order_seed is None:
         guessed.append("order of mini-batches unknown, one was drawn")
     if training.privacy is not None:
-        guessed.append("training noise unknown, taken for zero")
+        guessed.append("private training: its noise is unknown, and its clipping left out")
     return tuple(guessed)
