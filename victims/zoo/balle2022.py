@@ -46,11 +46,11 @@ def private_ridge(epsilon: str) -> GLMSpec:
     return GLMSpec(name=name, dataset="diabetes", n=300, architecture=PENALISED_LINEAR, training=training)
 
 
-def private_network(epsilon: str) -> InformedSpec:
+def private_network(dataset: str, n: int, epsilon: str) -> InformedSpec:
     """Return the notebook's network trained by private gradient descent, clipped at the paper's 1."""
     training = NOTEBOOK.model_copy(update={"privacy": Privacy(clip=1, epsilon=float(epsilon))})
-    name = f"mnist-elu10-1000-eps{epsilon}"
-    return InformedSpec(name=name, dataset="mnist", n=1000, targets=100, training=training)
+    name = f"{dataset}-elu10-{n}-eps{epsilon}"
+    return InformedSpec(name=name, dataset=dataset, n=n, targets=100, training=training)
 
 
 VICTIMS: tuple[InformedSpec | GLMSpec, ...] = (
@@ -81,5 +81,6 @@ VICTIMS: tuple[InformedSpec | GLMSpec, ...] = (
     ),
     *(private_glm(epsilon) for epsilon in ("1", "1e1", "1e2", "1e3", "1e4", "1e5", "1e6")),
     *(private_ridge(epsilon) for epsilon in ("1", "1e2", "1e4", "1e6", "1e8")),
-    *(private_network(epsilon) for epsilon in ("1", "1e1", "1e2", "1e3", "1e4")),
+    *(private_network("mnist", 1000, epsilon) for epsilon in ("1", "1e1", "1e2", "1e3", "1e4")),
+    *(private_network("digits", 200, epsilon) for epsilon in ("1", "1e1", "1e2", "1e3", "1e4", "1e5", "1e6")),
 )
