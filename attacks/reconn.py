@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ReconnParams(ShadowParams):
-    """Parameters of `reconn`; the defaults are Table V's for MNIST.
+    """Parameters of `reconn`; the defaults are Table V's for MNIST, but the learning rate is the authors' notebook's.
 
     Attributes:
         decoder: "dense" for grey images, "convolutional" for colour ones (Table VII).

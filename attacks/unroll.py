@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import PositiveInt
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
 from victims.informed.spec import DenseSpec, Descent, InformedSpec, SmallCNNSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from victims.informed.networks import Parameters
 
 REACHED = 1e-2
 """A search has reached the released weights where no more than this is left of the squared distance by which the
@@ -22,6 +28,7 @@ class UnrollParams(AttackParams):
         trial: evaluations that each of these gets.
         evaluations: the most that the class kept gets, of the distance and its gradient; each costs about as much as
             training four models.
+        together: targets that are searched at once; it bounds the memory.
         hardest: probes a class, beside its mean image: records of the fixed set, those with the largest loss.
         dtype: of the computation.
     """
@@ -29,8 +36,9 @@ class UnrollParams(AttackParams):
     labels: PositiveInt = 3
     trial: PositiveInt = 8
     evaluations: PositiveInt = 80
+    together: PositiveInt = 16
     hardest: PositiveInt = 8
-    dtype: Literal["float32", "float64"] = "float64"
+    dtype: Literal["float32", "float64"] = "float32"
 
 
 class Unroll(Attack[UnrollParams]):
@@ -65,7 +73,7 @@ class Unroll(Attack[UnrollParams]):
         return None if isinstance(victim, InformedSpec) else "for networks trained by gradient descent"
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Search for each target's record in turn."""
+        """Search for the targets' records, some at once."""
         import torch
 
         from attacks.informed.classes import Probes, rank_classes
@@ -79,10 +87,12 @@ class Unroll(Attack[UnrollParams]):
         assert isinstance(spec, DenseSpec | SmallCNNSpec)
         assert isinstance(training, Descent)
         dtype = getattr(torch, params.dtype)
+        flags = _assumptions(view, training)
+        training = training.model_copy(update={"privacy": None})
         known, released = view.known_points, view.weights
         start = view.initial_weights or initial(spec, view.architecture.input_shape, ctx.generator)
         problem = Problem(spec, training, known[0].to(dtype), known[1])
-        begun = {name: value.to(ctx.device, dtype)[None] for name, value in start.items()}
+        begun = {name: value.to(ctx.device, dtype) for name, value in start.items()}
         unrolled = Unrolled(problem, begun, problem.orders([ctx.generator]))
 
         probes = Probes.of(spec, {name: value[0] for name, value in released.items()}, *known, params.hardest)
@@ -91,33 +101,56 @@ class Unroll(Attack[UnrollParams]):
         rows, probed_rows = parameter_features(released, ()), parameter_features(probed, ())
         ranking, moved = rank_classes(rows, probed_rows, probes.labels, spec.outputs)
 
-        images, labels, relative, evaluations = [], [], [], 0
-        for target, likeliest in enumerate(ranking[:, : params.labels]):
-            theta = {name: value[target : target + 1].to(dtype) for name, value in released.items()}
+        found: list[Guess] = []
+        for first in range(0, len(ranking), params.together):
+            part = slice(first, first + params.together)
+            theta = {name: value[part].to(dtype) for name, value in released.items()}
+
+            def guess(labels: Tensor, images: Tensor, evaluations: int, theta: Parameters = theta) -> Guess:
+                ended = search(unrolled, images.to(dtype), problem.one_hot(labels), theta, evaluations)
+                return Guess(labels, ended.images, ended.distances, ended.evaluations)
+
             with reproducible(ctx.device):
-                trials = [
-                    search(unrolled, probes.means[label].to(dtype), problem.one_hot(label), theta, params.trial)
-                    for label in likeliest
-                ]
-                best = min(range(len(trials)), key=lambda trial: trials[trial].distance)
-                ended = search(
-                    unrolled, trials[best].image, problem.one_hot(likeliest[best]), theta, params.evaluations
-                )
-            evaluations += ended.evaluations + sum(trial.evaluations for trial in trials)
-            images.append(ended.image)
-            labels.append(int(likeliest[best]))
-            relative.append(ended.distance / float(moved[target]))
-            ctx.report(target + 1, len(ranking), relative_distance=relative[-1])
+                best = guess(ranking[part, 0], probes.means[ranking[part, 0]], params.trial)
+                for rank in range(1, params.labels):
+                    best = best.or_better(guess(ranking[part, rank], probes.means[ranking[part, rank]], params.trial))
+                ended = guess(best.labels, best.images, params.evaluations)
+            found.append(replace(ended, evaluations=ended.evaluations + best.evaluations))
+            ctx.report(min(part.stop, len(ranking)), len(ranking), distance=float(ended.distances.mean()))
+        distances = torch.cat([part.distances for part in found]).to(moved)
+        relative = distances / moved
         return Reconstruction(
-            candidates=torch.stack(images).float(),
-            labels=torch.tensor(labels),
-            confidence=-torch.tensor(relative).clamp_min(1e-30).log(),
-            loss=sum(relative) / len(relative),
-            grad_evals=evaluations,
+            candidates=torch.cat([part.images for part in found]).float(),
+            labels=torch.cat([part.labels for part in found]),
+            confidence=-relative.clamp_min(1e-30).log(),
+            loss=float(relative.mean()),
+            grad_evals=sum(part.evaluations for part in found),
             flags=(
-                *_assumptions(view, training),
-                f"{sum(one < REACHED for one in relative)} of {len(relative)} reached",
+                *flags,
+                f"released weights reached for {int((relative < REACHED).sum())} of {len(relative)} targets",
             ),
+        )
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Records (k, C, H, W), their classes (k,), how far they lead from the released weights (k,), and at what cost."""
+
+    labels: Tensor
+    images: Tensor
+    distances: Tensor
+    evaluations: int
+
+    def or_better(self, other: Guess) -> Guess:
+        """Return for each of the k the nearer of two records."""
+        import torch
+
+        nearer = (other.distances < self.distances).to(self.images.device)
+        return Guess(
+            torch.where(nearer, other.labels, self.labels),
+            torch.where(nearer[:, None, None, None], other.images, self.images),
+            torch.minimum(self.distances, other.distances),
+            self.evaluations + other.evaluations,
         )
 
 
@@ -129,5 +162,5 @@ def _assumptions(view: VictimView, training: Descent) -> tuple[str, ...]:
     if training.batch_size is not None and training.order_seed is None:
         guessed.append("order of mini-batches unknown, one was drawn")
     if training.privacy is not None:
-        guessed.append("training noise unknown, taken for zero")
+        guessed.append("private training: its noise is unknown, and its clipping left out")
     return tuple(guessed)

@@ -113,8 +113,9 @@ class ShadowAttack(Attack[ParamsT]):
             raise UserError(f"{wanted} shadows, but the shadow pool has {len(images)} images")
         if wanted < SMALLEST:
             raise UserError(f"{wanted} shadows; expected at least {SMALLEST}")
+        released = self._released(view)
         shadows = self.shadows(view, view.known_points, (images[:wanted], labels[:wanted]), ctx)
-        return self.decode(view, shadows, self._released(view), ctx)
+        return self.decode(view, shadows, released, ctx)
 
     def shadows(
         self, view: VictimView, fixed: tuple[Tensor, Tensor], extra: tuple[Tensor, Tensor], ctx: AttackContext

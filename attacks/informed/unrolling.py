@@ -6,20 +6,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
+from attacks.informed.lockstep import minimise_together
 from victims.informed.descent import Problem, State
 from victims.informed.networks import Parameters
 
 
 @dataclass(frozen=True)
 class Unrolled:
-    """k trainings, each with one record added to the fixed set, as a function of these records.
+    """Training on the fixed set and one record more, as a function of that record; of several records at once.
 
     Attributes:
         problem: the algorithm A on the fixed set.
-        start: the initial parameters (k, ...) by name.
+        start: the one initial network by parameter name.
         orders: of mini-batches, as of `Problem.orders`.
     """
 
@@ -33,7 +33,8 @@ class Unrolled:
         Every state of the forward run is kept, and each step is run again to be differentiated: memory grows with the
         number of parameters and steps, not with that of the records.
         """
-        problem, state, states = self.problem, State(self.start), []
+        k, problem, states = len(images), self.problem, []
+        state = State({name: value.expand(k, *value.shape) for name, value in self.start.items()})
         for step in range(problem.steps):
             states.append(state)
             state = problem.advance(state, problem.batch(step, self.orders, images, targets))
@@ -65,45 +66,40 @@ def _leaves(state: State) -> State:
 
 @dataclass(frozen=True)
 class Found:
-    """Where a search ended.
+    """Where k searches ended.
 
     Attributes:
-        image: (C, H, W) in [0, 1].
-        distance: ||A(D_- and the image) - theta||^2.
-        evaluations: of the distance and its gradient.
+        images: (k, C, H, W) in [0, 1].
+        distances: (k,) ||A(D_- and the image) - theta||^2.
+        evaluations: of the distance and its gradient, in all.
     """
 
-    image: Tensor
-    distance: float
+    images: Tensor
+    distances: Tensor
     evaluations: int
 
 
-def search(unrolled: Unrolled, image: Tensor, target: Tensor, released: Parameters, evaluations: int) -> Found:
-    """Minimise the distance over one record by L-BFGS-B, with pixels in [0, 1].
+def search(unrolled: Unrolled, images: Tensor, targets: Tensor, released: Parameters, evaluations: int) -> Found:
+    """Minimise the distance over k records, each for its own released model, with pixels in [0, 1].
 
     Args:
-        unrolled: one training.
-        image: (C, H, W) where to start.
-        target: (outputs,) its class as a one-hot row.
-        released: theta, (1, ...) by name.
-        evaluations: the most.
+        unrolled: the training.
+        images: (k, C, H, W) where to start.
+        targets: (k, outputs) their classes as one-hot rows.
+        released: theta, (k, ...) by name.
+        evaluations: the most a record.
     """
-    scale = 0.0  # the objective is 1 at the start: the solver's tolerances are absolute
 
-    def objective(pixels: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal scale
-        guess = torch.from_numpy(pixels).to(image).view(1, *image.shape)
-        distance, gradient = unrolled.distance(guess, target[None], released)
-        scale = scale or 1 / max(float(distance), torch.finfo(image.dtype).tiny)
-        return float(distance) * scale, gradient.double().flatten().cpu().numpy() * scale
+    def evaluate(problems: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        chosen = torch.from_numpy(problems).to(images.device)
+        guesses = torch.from_numpy(points).to(images).view(-1, *images.shape[1:])
+        theta = {name: value[chosen] for name, value in released.items()}
+        distances, gradients = unrolled.distance(guesses, targets[chosen], theta)
+        return distances.double().cpu().numpy(), gradients.double().flatten(1).cpu().numpy()
 
-    solved = minimize(
-        objective,
-        image.double().flatten().cpu().numpy(),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(0, 1)] * image.numel(),
-        options={"maxfun": evaluations, "maxiter": evaluations, "maxcor": 30, "ftol": 1e-12, "gtol": 1e-12},
+    starts = images.double().flatten(1).cpu().numpy()
+    ended, count = minimise_together(evaluate, starts, evaluations)
+    distances, _ = evaluate(np.arange(len(ended)), ended)
+    return Found(
+        torch.from_numpy(ended).to(images).view_as(images), torch.from_numpy(distances), count + len(distances)
     )
-    ended = torch.from_numpy(solved.x).to(image).view_as(image)
-    return Found(ended, float(solved.fun) / scale, int(solved.nfev))

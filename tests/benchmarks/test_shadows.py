@@ -7,6 +7,8 @@ default: `OMP_NUM_THREADS=2 python -m pytest -o addopts= tests/benchmarks/test_s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -16,7 +18,7 @@ from victims.informed.networks import initial
 from victims.informed.spec import DenseSpec, Descent
 from victims.informed.training import train_many
 
-N, D, WIDTH, STEPS, MODELS, PLAIN = 1000, 784, 10, 100, 200, 4
+N, D, WIDTH, STEPS, MODELS, PLAIN = 1000, 784, 10, 100, 128, 4
 SPEC, TRAINING = DenseSpec(hidden=(WIDTH,)), Descent(lr=0.1, epochs=STEPS)
 GENERATOR = torch.Generator().manual_seed(0)
 IMAGES = torch.rand(N + MODELS, 1, 28, 28, generator=GENERATOR)
@@ -56,7 +58,7 @@ def matrix_product() -> None:
     [(plain_loop, PLAIN), (all_at_once, MODELS), (matrix_product, MODELS / STEPS)],
     ids=["plain loop", "all at once", "matrix product"],
 )
-def test_shadow_model(benchmark: BenchmarkFixture, work, models: float) -> None:
-    benchmark.pedantic(work, rounds=5, iterations=1, warmup_rounds=1)
+def test_shadow_model(benchmark: BenchmarkFixture, work: Callable[[], None], models: float) -> None:
+    benchmark.pedantic(work, rounds=3, iterations=1, warmup_rounds=1)
     if benchmark.stats is not None:
         benchmark.extra_info["seconds_a_model"] = benchmark.stats.stats.median / models

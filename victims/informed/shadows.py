@@ -20,7 +20,7 @@ from victims.informed.training import Points, train_many
 PART = 250
 """Shadows in a file."""
 
-SOURCES = [Path(__file__).parent / f"{name}.py" for name in ("descent", "networks", "stacked", "training")]
+SOURCES = [Path(__file__).parent / f"{name}.py" for name in ("descent", "networks", "privacy", "stacked", "training")]
 
 
 def train_shadows(

@@ -67,9 +67,8 @@ def train_many(
     if training.privacy is not None:
         return train_privately(architecture, training, fixed, extra, start, seeds, device, report)
     problem = Problem(architecture, training, fixed[0].to(device, dtype), fixed[1])
-    records = len(fixed[0]) + 1
-    points = min(training.batch_size or records, records)
-    size = chunk_size(architecture, shape, points, dtype.itemsize, chunk_bytes or CHUNK_BYTES[device.type])
+    bound = chunk_bytes or CHUNK_BYTES[device.type]
+    size = max(1, bound // network_bytes(architecture, training, fixed[0], dtype))
     trained: list[Parameters] = []
     for first in range(0, k, size):
         part = slice(first, first + size)
@@ -92,19 +91,16 @@ def finite(parameters: Parameters) -> Tensor:
     return torch.stack([value.isfinite().flatten(1).all(1) for value in parameters.values()]).all(0)
 
 
-def chunk_size(
-    architecture: DenseSpec | SmallCNNSpec, shape: Sequence[int], points: int, item: int, chunk_bytes: int
-) -> int:
-    """Return how many networks fit a bound of memory, with five copies of every activation and of every weight.
+def network_bytes(architecture: DenseSpec | SmallCNNSpec, training: Descent, images: Tensor, dtype: torch.dtype) -> int:
+    """Return about what one network takes in training: five copies of each weight, activation and point of its own.
 
     Args:
-        architecture: of the networks.
-        shape: (C, H, W) of an input.
-        points: that a network sees in one step.
-        item: bytes of a number.
-        chunk_bytes: the bound.
+        architecture: of the network.
+        training: the algorithm A.
+        images: (n, C, H, W) of the fixed set.
+        dtype: of the computation.
     """
-    sizes, sides, activations = shapes(architecture, shape), list(shape[1:]), 0
+    sizes, sides, activations = shapes(architecture, images.shape[1:]), list(images.shape[2:]), 0
     strides = (stride for _, _, stride in CONVOLUTIONS)
     for size in sizes.values():
         if len(size) == 4:
@@ -113,8 +109,11 @@ def chunk_size(
             activations += size[0] * math.prod(sides)
         elif len(size) == 2:
             activations += size[0]
+    if training.batch_size is not None and training.order_seed is None:
+        activations += images[0].numel()
+    records = min(training.batch_size or len(images) + 1, len(images) + 1)
     weights = sum(math.prod(size) for size in sizes.values())
-    return max(1, chunk_bytes // (5 * item * (weights + points * activations)))
+    return 5 * dtype.itemsize * (weights + records * activations)
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from attacks.base import AttackContext, Knowledge
 from attacks.informed.classes import Probes, rank_classes
+from attacks.informed.lockstep import minimise_together
 from attacks.informed.unrolling import Unrolled, search
 from attacks.unroll import Unroll, UnrollParams
 from bench.view import view_of
@@ -33,16 +35,14 @@ def test_the_gradient_is_that_of_finite_differences(
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(11, 1, side, side, generator=generator, dtype=torch.float64)
     labels = torch.arange(11) % 3
-    start = {
-        name: value.double()[None].repeat_interleave(2, 0)
-        for name, value in initial(spec, (1, side, side), generator).items()
-    }
+    start = {name: value.double() for name, value in initial(spec, (1, side, side), generator).items()}
     problem = Problem(spec, training, images[:9], labels[:9])
     unrolled = Unrolled(problem, start, problem.orders([torch.Generator().manual_seed(seed) for seed in (1, 2)]))
-    released = {name: value + 0.01 for name, value in start.items()}
+    stacked = {name: value.expand(2, *value.shape) for name, value in start.items()}
+    released = {name: value + 0.01 for name, value in stacked.items()}
     targets = problem.one_hot(labels[9:])
     distance, gradient = unrolled.distance(images[9:], targets, released)
-    trained = problem.run(start, unrolled.orders, images[9:], targets)
+    trained = problem.run(stacked, unrolled.orders, images[9:], targets)
     expected = sum((trained[name] - released[name]).square().flatten(1).sum(1) for name in trained)
     torch.testing.assert_close(distance, expected)
 
@@ -61,15 +61,40 @@ def test_the_gradient_is_that_of_finite_differences(
 def test_the_search_finds_the_record_that_the_weights_hold() -> None:
     generator = torch.Generator().manual_seed(0)
     images, labels = torch.rand(31, 1, 5, 5, generator=generator, dtype=torch.float64), torch.arange(31) % 3
-    start = {name: value.double()[None] for name, value in initial(DENSE, (1, 5, 5), generator).items()}
+    start = {name: value.double() for name, value in initial(DENSE, (1, 5, 5), generator).items()}
     problem = Problem(DENSE, Descent(epochs=8), images[:30], labels[:30])
-    unrolled, target = Unrolled(problem, start, None), problem.one_hot(labels[30:])
-    released = problem.run(start, None, images[30:], target)
-    found = search(unrolled, images[:30].mean(0), target[0], released, 80)
-    assert (found.image - images[30]).abs().max() < 1e-3
-    assert found.distance < 1e-10
-    wrong = search(unrolled, images[:30].mean(0), problem.one_hot(labels[29]), released, 80)
-    assert wrong.distance > 100 * found.distance
+    unrolled = Unrolled(problem, start, None)
+    truth, targets = images[30:].expand(2, -1, -1, -1), problem.one_hot(labels[[30, 30]])
+    stacked = {name: value.expand(2, *value.shape) for name, value in start.items()}
+    released = problem.run(stacked, None, truth, targets)
+    begin = images[:30].mean(0).expand_as(truth)
+    found = search(unrolled, begin, problem.one_hot(labels[[30, 29]]), released, 80)
+    assert (found.images[0] - images[30]).abs().max() < 1e-3
+    assert found.distances[0] < 1e-10
+    assert found.distances[1] > 100 * found.distances[0]  # of another class there is no such record
+    alone = search(unrolled, begin[:1], targets[:1], {name: value[:1] for name, value in released.items()}, 80)
+    torch.testing.assert_close(alone.images[0], found.images[0], rtol=0, atol=1e-4)
+
+
+def test_many_minimisations_end_where_each_alone_does_and_an_error_stops_them_all() -> None:
+    centres = np.array([[0.2, 0.7], [-1.0, 0.5], [0.9, 2.0], [0.5, 0.5]])
+    rounds = []
+
+    def evaluate(problems: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rounds.append(problems.tolist())
+        difference = points - centres[problems]
+        curvature = (1 + problems)[:, None] * np.array([1.0, 30.0])
+        return (curvature * difference**2).sum(1), 2 * curvature * difference
+
+    starts = np.tile([0.5, 0.5], (4, 1))
+    ended, count = minimise_together(evaluate, starts, 50)
+    np.testing.assert_allclose(ended, centres.clip(0, 1), atol=1e-6)
+    assert rounds[0] == [0, 1, 2, 3]
+    assert count == sum(map(len, rounds))
+    again = minimise_together(evaluate, starts, 50)[0]
+    assert np.array_equal(ended, again)
+    with pytest.raises(ZeroDivisionError):
+        minimise_together(lambda problems, points: 1 // 0, starts, 50)
 
 
 def test_classes_are_ranked_by_the_direction_of_the_change() -> None:
@@ -114,7 +139,7 @@ def test_it_reconstructs_digits_and_says_what_it_had_to_guess() -> None:
         found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), context)
         errors[name] = (found.candidates - torch.from_numpy(victim.split.targets.images)).square().mean()
         reached = "2 of 2" if name == "known" else "0 of 2"
-        assert found.flags[-1].startswith(reached)
+        assert found.flags[-1] == f"released weights reached for {reached} targets"
         assert len(found.flags) == (1 if name == "known" else 2)
     assert errors["known"] < 1e-3
     assert errors["random"] > 0.02

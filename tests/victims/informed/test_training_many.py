@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from victims.errors import UserError
 from victims.informed.networks import CONVOLUTIONS, Parameters, initial, shapes
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
-from victims.informed.training import finite, train_many
+from victims.informed.training import finite, network_bytes, train_many
 
 CPU = torch.device("cpu")
 K = 5
@@ -158,3 +158,15 @@ def test_the_papers_networks_have_the_papers_numbers_of_parameters() -> None:
     }
     for (spec, shape), count in counts.items():
         assert sum(math.prod(size) for size in shapes(spec, shape).values()) == count
+
+
+def test_a_network_takes_more_memory_where_its_batches_are_its_own() -> None:
+    images = torch.zeros(1000, 1, 28, 28)
+    spec, shared = DenseSpec(), Descent(batch_size=100)
+    plain = network_bytes(spec, shared, images, torch.float32)
+    assert plain == 5 * 4 * (7960 + 100 * 20)
+    secret = shared.model_copy(update={"order_seed": None})
+    assert network_bytes(spec, secret, images, torch.float32) == plain + 5 * 4 * 100 * 784
+    colour = torch.zeros(1000, 3, 32, 32)
+    features = 16 * 15 * 15 + 32 * 12 * 12 + 10
+    assert network_bytes(SmallCNNSpec(), Descent(), colour, torch.float64) == 5 * 8 * (55098 + 1001 * features)
