@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from victims.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from victims.informed.spec import GLMArchitecture, GLMSpec, InformedSpec, Newton
 
 REPORTS = 20
+LARGEST = 2**31
+"""Bound on a label: noise or a fit that did not converge can give any y."""
 
 
 class GLMParams(AttackParams):
@@ -66,17 +69,24 @@ class GeneralisedLinear(Attack[GLMParams]):
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Reconstruct the record of each released model; NaN where its parameters hold nothing of it."""
+        """Reconstruct the record of each released model; NaN where its parameters hold nothing of it.
+
+        Raises:
+            UserError: the model needs the labels, and the attack is not told them.
+        """
         import numpy as np
         import torch
 
         from attacks.informed.closed_form import UnidentifiableError, missing_record
         from victims.informed.glm import targets_of
 
+        architecture = described(view)[0]
+        if architecture.intercept == "none" and architecture.family == "linear" and not self.params.known_labels:
+            raise UserError("a linear model without intercept gives its record away with its label only: known_labels")
         images, labels = (part.cpu().numpy() for part in view.known_points)
         records = images.reshape(len(images), -1).astype(np.float64)
         models = released_models(view)
-        answers = targets_of(models[0].architecture.family, labels, len(models[0].coef))
+        answers = targets_of(architecture.family, labels, architecture.outputs)
         told = view.labels.cpu().numpy() if self.params.known_labels else [None] * len(models)
         weigh = self._estimator(view, records, answers)
         found: list[MissingRecord | None] = []
@@ -93,7 +103,7 @@ class GeneralisedLinear(Attack[GLMParams]):
         conditions = np.array([np.inf if one is None else one.condition for one in found])
         return Reconstruction(
             candidates=torch.from_numpy(candidates).reshape(-1, *view.architecture.input_shape),
-            labels=torch.tensor([-1 if one is None else round(one.target) for one in found]),
+            labels=torch.tensor([-1 if one is None else round(min(max(one.target, 0), LARGEST)) for one in found]),
             confidence=torch.from_numpy(-np.log10(conditions)),
             flags=_flags([one for one in found if one is not None], len(found)),
         )

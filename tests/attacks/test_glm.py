@@ -11,6 +11,7 @@ import torch
 from attacks.base import Architecture, AttackContext, Knowledge, Reconstruction, VictimView
 from attacks.glm import GeneralisedLinear, GLMParams
 from bench.view import view_of
+from victims.errors import UserError
 from victims.informed.cache import obtain
 from victims.informed.spec import GLMArchitecture, GLMSpec, InformedSpec, Newton
 from victims.informed.victim import InformedVictim
@@ -77,6 +78,17 @@ def test_a_model_that_fits_perfectly_has_no_candidate() -> None:
     found = attacked(view)
     assert found.candidates[0].isnan().all() and found.candidates[1].isfinite().all()
     assert any("1 of 2 records are fitted perfectly: unidentifiable" in flag for flag in found.flags)
+
+
+def test_a_linear_model_without_intercept_needs_the_labels() -> None:
+    architecture = GLMArchitecture(family="linear", intercept="none")
+    victim = victim_of("diabetes", architecture=architecture, training=Newton(strength=0.1, convention="lambda"))
+    view = view_of(victim, GeneralisedLinear.needs | {Knowledge.LABELS}, CPU)
+    with pytest.raises(UserError, match="with its label only: known_labels"):
+        attacked(view)
+    truth = torch.from_numpy(victim.split.targets.images)
+    off = (attacked(view, known_labels=True).candidates - truth).abs().flatten(1).amax(1)
+    assert int((off < 1e-4).sum()) >= 4
 
 
 def test_what_it_declines_and_what_it_is_told() -> None:
