@@ -18,6 +18,7 @@ from victims.base import Victim
 from victims.cache import DAMAGED
 from victims.errors import UserError
 from victims.files import set_aside
+from victims.informed.victim import AnyVictim
 from victims.losses import margins
 
 RECONSTRUCTION = "reconstruction.safetensors"
@@ -70,15 +71,17 @@ def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
     _csv(pd.DataFrame(trace) if trace else pd.DataFrame(columns=["step", "wall_s"]), folder / "trace.csv")
 
 
-def write_scores(folder: Path, victim: Victim, reference: Reference, evaluation: Evaluation, title: str) -> None:
-    """Write per_sample.csv, held_out.csv, confidence.csv, examples.safetensors and grid.png."""
+def write_scores(folder: Path, victim: AnyVictim, reference: Reference, evaluation: Evaluation, title: str) -> None:
+    """Write per_sample.csv, held_out.csv, confidence.csv; and of images examples.safetensors and grid.png."""
     _csv(_per_sample(victim, evaluation), folder / "per_sample.csv")
     _csv(pd.DataFrame({"ssim": evaluation.held_out.numpy()}), folder / "held_out.csv")
     if (curve := evaluation.confidence) is not None:
         columns = {name: getattr(curve, name).numpy() for name in ("confidence", "hit", "precision", "recall")}
         _csv(pd.DataFrame(columns), folder / "confidence.csv")
+    if reference.tabular:
+        return
     write_tensors(folder / "examples.safetensors", _examples(reference, evaluation))
-    shown = evaluation.by_column[PICTURED]
+    shown = evaluation.by_column.get(PICTURED, evaluation.row)
     grid(
         folder / "grid.png",
         reference.truth.images,
@@ -88,16 +91,10 @@ def write_scores(folder: Path, victim: Victim, reference: Reference, evaluation:
     )
 
 
-def _per_sample(victim: Victim, evaluation: Evaluation) -> pd.DataFrame:
+def _per_sample(victim: AnyVictim, evaluation: Evaluation) -> pd.DataFrame:
     """Return one row a training image: where it is, the model's output (for its class) and margin, and its scores."""
-    split = victim.split
-    labels = torch.from_numpy(split.labels)
-    with torch.no_grad():
-        outputs = victim.model(torch.from_numpy(split.inputs))
-    own = outputs if outputs.ndim == 1 else outputs.gather(1, labels[:, None])[:, 0]
-    table = pd.DataFrame({"index": split.indices, "label": split.labels, "output": own.numpy()})
-    table["margin"] = margins(outputs, labels).numpy()
     row = evaluation.row
+    table = _outputs(victim) if isinstance(victim, Victim) else pd.DataFrame({"label": victim.split.targets.labels})
     table["good"], table["ssim"] = row.good.numpy(), row.ssim.numpy()
     for scores in evaluation.by_column.values():
         table[f"ssim_{scores.protocol.name}"] = scores.ssim.numpy()
@@ -105,6 +102,18 @@ def _per_sample(victim: Victim, evaluation: Evaluation) -> pd.DataFrame:
         table[name] = value.numpy()
     table["candidate"], table["voters"] = row.candidate.numpy(), row.voters.numpy()
     table["oracle_mse"] = evaluation.oracle.numpy()
+    return table
+
+
+def _outputs(victim: Victim) -> pd.DataFrame:
+    """Return where the training images are, their labels, and the model's output (for the class) and margin."""
+    split = victim.split
+    labels = torch.from_numpy(split.labels)
+    with torch.no_grad():
+        outputs = victim.model(torch.from_numpy(split.inputs))
+    own = outputs if outputs.ndim == 1 else outputs.gather(1, labels[:, None])[:, 0]
+    table = pd.DataFrame({"index": split.indices, "label": split.labels, "output": own.numpy()})
+    table["margin"] = margins(outputs, labels).numpy()
     return table
 
 

@@ -308,6 +308,35 @@ def new(
     Console().print(f"{path}: change it, then `bench check {path}`", highlight=False, markup=False, soft_wrap=True)
 
 
+@app.command()
+def privacy(
+    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
+    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    threshold: Annotated[float, typer.Option(help="Mean squared error up to which an attack succeeds.")] = 0.01,
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+) -> None:
+    """Set stored runs of private victims beside the bounds on any attack; writes privacy.csv and privacy.png."""
+    from bench import registry
+    from bench.options import choose_data_dir, matches
+    from bench.privacy import privacy_table, write_privacy
+    from bench.store import Store
+
+    if not threshold > 0:
+        raise UserError(f"--threshold {threshold:g} must be positive: a mean squared error, such as 0.01")
+    store = Store(results_dir)
+    records = [run for run in store.attacked() if matches(run.attack, attack) and matches(run.victim, victim)]
+    table = privacy_table(records, store, registry.victims(plugin_dir), choose_data_dir(data_dir), threshold)
+    shown = table[
+        ["attack", "variant", "victim", "epsilon", "test_accuracy", "success", "kappa", "bound_gaussian", "bound_zcdp"]
+    ]
+    console = Console()
+    console.print(shown.to_string(index=False, float_format="%.3g"), highlight=False, markup=False, soft_wrap=True)
+    for path in write_privacy(table, results_dir):
+        console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
+
+
 def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit status 2, an interrupt exit status 130."""
     try:

@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar
 from attacks.base import Attack
 from attacks.study import Study
 from victims.errors import UserError
-from victims.spec import VictimSpec
+from victims.informed.spec import AnySpec
 
 T = TypeVar("T")
 ROOT = Path(__file__).parent.parent
@@ -107,14 +107,14 @@ def attacks(plugin_dir: Path | None = None) -> Registry[type[Attack[Any]]]:
     return registry
 
 
-def victims(plugin_dir: Path | None = None) -> Registry[VictimSpec]:
+def victims(plugin_dir: Path | None = None) -> Registry[AnySpec]:
     """Return all victims: the `VICTIMS` of the files of `victims/zoo/`, of installed packages, and of `plugin_dir`."""
-    registry: Registry[VictimSpec] = Registry("victim")
+    registry: Registry[AnySpec] = Registry("victim")
 
     def collect(module: ModuleType, origin: str) -> None:
         for spec in vars(module).get("VICTIMS", ()):
-            if not isinstance(spec, VictimSpec):
-                raise TypeError(f"VICTIMS holds {spec!r}, which is no VictimSpec")
+            if not isinstance(spec, AnySpec):
+                raise TypeError(f"VICTIMS holds {spec!r}, which is no victim's spec")
             registry.add(spec.name, spec, origin)
 
     _scan(registry, "victims.zoo", collect, plugin_dir)

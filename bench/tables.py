@@ -18,7 +18,7 @@ from bench.records import require_known_schema
 from bench.registry import Registry
 from victims.cache import trained_card
 from victims.errors import UserError
-from victims.spec import VictimSpec
+from victims.informed.spec import AnySpec
 
 if TYPE_CHECKING:
     from bench.check.claims import Claim
@@ -39,7 +39,7 @@ def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
     return table
 
 
-def victim_table(victims: Registry[VictimSpec], data_dir: Path | None) -> Table:
+def victim_table(victims: Registry[AnySpec], data_dir: Path | None) -> Table:
     """Return the table of victims: name, dataset, n, architecture, training, and whether it is trained."""
     table = _table("victim", "dataset", "n", "architecture", "training", "trained")
     for name, spec in victims.items.items():
@@ -72,7 +72,7 @@ def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
     return table
 
 
-def victim_card(spec: VictimSpec, origin: str, data_dir: Path | None) -> Table:
+def victim_card(spec: AnySpec, origin: str, data_dir: Path | None) -> Table:
     """Return a victim's spec and, if it is trained, its card."""
     table = _table("item", "value")
     table.add_row("file", escape(origin))
@@ -148,7 +148,7 @@ def _figure(form: str, *values: float) -> str:
     return "" if any(math.isnan(value) for value in values) else form.format(*values)
 
 
-def _trained(spec: VictimSpec, data_dir: Path | None) -> bool:
+def _trained(spec: AnySpec, data_dir: Path | None) -> bool:
     try:
         return bool(trained_card(spec, data_dir))
     except UserError:

@@ -37,3 +37,19 @@ class Victim:
         """Return the images (k, C, H, W) in [0, 1] that inputs of the network stand for."""
         images: np.ndarray = inputs * self.scale + self.split.mean
         return images.clip(0, 1)
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of an image."""
+        channels, height, width = self.split.inputs.shape[1:]
+        return channels, height, width
+
+    @property
+    def flags(self) -> list[str]:
+        """Reasons to read its rows with care."""
+        flags = []
+        if self.card.train_accuracy < 1:
+            flags.append("not_interpolating")
+        if self.spec.architecture.biases == "all":
+            flags.append("not_homogeneous")
+        return flags

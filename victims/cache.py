@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 
 from victims.errors import UserError
 from victims.files import atomic, exclusive, set_aside, sha256_file, sha256_json, sha256_sources, write_text
+from victims.informed.spec import AnySpec
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ SOURCES = [
 ]
 DAMAGED = "damaged"
 """The folder, of the cache and of the results, of files that did not match their hash."""
+INFORMED_SOURCES = list((HERE / "informed").glob("*.py"))
 
 
 def cache_dir() -> Path:
@@ -40,17 +43,18 @@ def cache_dir() -> Path:
     return Path(chosen) if chosen else user_cache_path("reconstruction-bench")
 
 
-def victim_key(spec: VictimSpec, dataset_sha256: str) -> str:
+def victim_key(spec: AnySpec, dataset_sha256: str) -> str:
     """Return the 16 hex digits that name a victim's folder in the cache."""
-    return sha256_json([spec.identity(), sha256_sources(SOURCES), dataset_sha256])[:16]
+    sources = SOURCES if spec.setting == "dataset" else INFORMED_SOURCES
+    return sha256_json([spec.identity(), sha256_sources(sources), dataset_sha256])[:16]
 
 
-def victim_folder(spec: VictimSpec, dataset_sha256: str) -> Path:
+def victim_folder(spec: AnySpec, dataset_sha256: str) -> Path:
     """Return the folder that holds a victim, trained or not."""
     return cache_dir() / "victims" / victim_key(spec, dataset_sha256)
 
 
-def trained_card(spec: VictimSpec, data_dir: Path | None) -> dict[str, Any]:
+def trained_card(spec: AnySpec, data_dir: Path | None) -> dict[str, Any]:
     """Return a trained victim's card as it is stored, empty if it is not trained; imports no torch."""
     from victims.datasets import fingerprint
 
@@ -60,6 +64,23 @@ def trained_card(spec: VictimSpec, data_dir: Path | None) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return stored
+
+
+@contextmanager
+def locked_folder(spec: AnySpec, dataset_sha256: str, notice: Callable[[str], None]) -> Iterator[Path]:
+    """Yield a victim's folder while no other process trains it; `notice` is told if one does.
+
+    Raises:
+        UserError: the cache cannot be written.
+    """
+    folder = victim_folder(spec, dataset_sha256)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "name another cache with BENCH_CACHE_DIR"
+        raise UserError(f"cannot write to the folder of trained victims {folder} ({error.strerror}); {hint}") from None
+    with exclusive(folder / "lock", lambda: notice(f"victim {spec.name}: another process trains it; waiting")):
+        yield folder
 
 
 def obtain(
@@ -89,13 +110,7 @@ def obtain(
         datasets.load(spec.dataset, data_dir), spec.n, spec.groups, skip_first=spec.twin == "disjoint"
     )
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
-    folder = victim_folder(spec, dataset_sha256)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        hint = "name another cache with BENCH_CACHE_DIR"
-        raise UserError(f"cannot write to the folder of trained victims {folder} ({error.strerror}); {hint}") from None
-    with exclusive(folder / "lock", lambda: notice(f"victim {spec.name}: another process trains it; waiting")):
+    with locked_folder(spec, dataset_sha256, notice) as folder:
         found = _load(spec, folder, split, notice)
         return found or _train(spec, folder, split, dataset_sha256, device, report)
 

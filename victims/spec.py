@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
@@ -249,6 +249,9 @@ class VictimSpec(Frozen):
         reported_test_accuracy: the paper's figure for this victim, in [0, 1], shown beside the measured one.
     """
 
+    setting: ClassVar[Literal["dataset"]] = "dataset"
+    """All records are to be reconstructed; of a victim of the setting "informed" only one is not known."""
+
     name: str
     dataset: str
     n: PositiveInt
@@ -282,6 +285,11 @@ class VictimSpec(Frozen):
     def n_classes(self) -> int:
         """The number of classes: one output tells two apart."""
         return max(self.architecture.outputs, 2)
+
+    @property
+    def n_targets(self) -> int:
+        """The number of records to be reconstructed: all."""
+        return self.n
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...] | None:

@@ -239,7 +239,9 @@ def rescaled(protocol: Protocol, inputs: Tensor, truth: Truth) -> Tensor:
 
 
 def protocol_ssim(protocol: Protocol, images: Tensor, references: Tensor) -> Tensor:
-    """Return the SSIM (k,) that the protocol judges, of two batches (k, C, H, W) in [0, 1]."""
+    """Return the SSIM (k,) that the protocol judges, of two batches (k, C, H, W) in [0, 1]; NaN for tabular records."""
+    if images.shape[2] == 1:
+        return torch.full((len(images),), torch.nan)
     wang = protocol.ssim == "wang" and min(images.shape[2:]) >= WANG_WINDOW
     return ssim_wang(images, references) if wang else ssim_window3(images, references)
 
