@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -209,10 +210,24 @@ class Reconstruction:
     flags: tuple[str, ...] = ()
 
 
+_ENTRY = re.compile(r"^        (?=\w+: )", re.MULTILINE)
+"""Where the description of an attribute begins."""
+
+
 class AttackParams(BaseModel):
     """Base of every attack's parameters: frozen, unknown fields rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **keywords: Any) -> None:
+        """Let `show` tell all parameters: the docstring goes on with those of the parent that it does not describe."""
+        super().__pydantic_init_subclass__(**keywords)
+        own = (cls.__doc__ or "").rstrip()
+        _, _, inherited = (cls.__mro__[1].__doc__ or "").partition("Attributes:\n")
+        more = [entry for entry in _ENTRY.split(inherited)[1:] if f"        {entry.partition(':')[0]}: " not in own]
+        head = "" if "Attributes:\n" in own or not more else "\n\n    Attributes:"
+        cls.__doc__ = f"{own}{head}\n{''.join(f'        {entry}' for entry in more)}"
 
 
 class ControlParams(AttackParams):

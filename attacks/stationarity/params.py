@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -46,13 +46,6 @@ class SearchParams(InitialisedParams):
     residual_power: NonNegativeFloat = 0.3
     neuron_power: NonNegativeFloat = 1.0
     dtype: Literal["float32", "float64"] = "float32"
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **keywords: Any) -> None:
-        """Let `show` tell a subclass's own parameters and these: its docstring goes on where this one lists them."""
-        super().__pydantic_init_subclass__(**keywords)
-        inherited = (cls.__mro__[1].__doc__ or "").partition("Attributes:\n")[2]
-        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n{inherited}"
 
 
 class MarginParams(SearchParams):

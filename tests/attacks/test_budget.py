@@ -46,7 +46,7 @@ class Memory:
 def view() -> VictimView:
     model = build(SPEC, SHAPE, torch.Generator().manual_seed(0), torch.float32)
     facts: dict[Knowledge, Any] = {
-        Knowledge.ARCHITECTURE: Architecture(SPEC, SHAPE),
+        Knowledge.ARCHITECTURE: Architecture(SPEC, SHAPE, lambda: build(SPEC, SHAPE, torch.Generator(), torch.float32)),
         Knowledge.WEIGHTS: model.state_dict(),
         Knowledge.CLASS_BALANCE: (0.5, 0.5),
         Knowledge.N: 4,

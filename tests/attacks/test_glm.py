@@ -93,11 +93,11 @@ def test_a_linear_model_without_intercept_needs_the_labels() -> None:
 
 def test_what_it_declines_and_what_it_is_told() -> None:
     network = InformedSpec(name="digits-x", dataset="digits", n=10)
-    assert GeneralisedLinear.supports(network) == "a network is no generalised linear model"
+    assert GeneralisedLinear(GLMParams()).supports(network) == "a network is no generalised linear model"
     poisson = GLMSpec(
         name="x", dataset="diabetes", n=9, architecture=GLMArchitecture(family="poisson", intercept="none")
     )
-    assert "no closed form" in (GeneralisedLinear.supports(poisson) or "")
-    assert GeneralisedLinear.supports(GLMSpec(name="x", dataset="cancer", n=9)) is None
+    assert "no closed form" in (GeneralisedLinear(GLMParams()).supports(poisson) or "")
+    assert GeneralisedLinear(GLMParams()).supports(GLMSpec(name="x", dataset="cancer", n=9)) is None
     told = GeneralisedLinear(GLMParams(known_labels=True)).knowledge - GeneralisedLinear(GLMParams()).knowledge
     assert told == {Knowledge.LABELS}

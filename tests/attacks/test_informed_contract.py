@@ -65,7 +65,7 @@ def test_an_attack_returns_a_candidate_for_every_target(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     victim = victim_of(tiny)
-    if attack.supports(victim.spec) is not None:
+    if attack(cheap(attack)).supports(victim.spec) is not None:
         pytest.skip("declines this victim")
     monkeypatch.chdir(tmp_path)
     folder = set(tmp_path.rglob("*"))
@@ -88,7 +88,7 @@ def test_an_attack_returns_a_candidate_for_every_target(
 @every_attack
 def test_an_attack_needs_what_it_declares(attack: type[Attack[Any]]) -> None:
     """Without one of its declared items it cannot run: nothing is declared that is not read."""
-    victim = next(victim for victim in map(victim_of, SPECS) if attack.supports(victim.spec) is None)
+    victim = next(victim for victim in map(victim_of, SPECS) if attack(cheap(attack)).supports(victim.spec) is None)
     for item in attack(cheap(attack)).knowledge:
         context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
         view = view_of(victim, attack.needs - {item}, CPU)
@@ -99,7 +99,7 @@ def test_an_attack_needs_what_it_declares(attack: type[Attack[Any]]) -> None:
 @every_attack
 def test_an_attack_answers_for_every_victim(attack: type[Attack[Any]]) -> None:
     for spec in VICTIMS.values():
-        reason = attack.supports(spec)
+        reason = attack(attack.Params()).supports(spec)
         assert reason is None or (isinstance(reason, str) and reason)
 
 
