@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
+from attacks.search_space import Range
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -130,7 +132,8 @@ class AttackContext:
     Attributes:
         device: where to compute.
         generator: seeded CPU generator; the attack's only source of randomness.
-        progress: `progress(step, steps, **figures)` tells the user where the attack is.
+        progress: `progress(step, steps, **figures)` tells the user where the attack is; the first figure is its
+            objective, the lower the better, by which `tune` may stop a trial.
         trace: rows of figures over time, stored beside the reconstruction; append with `record`.
     """
 
@@ -161,7 +164,8 @@ class Reconstruction:
         confidence: (m,) how sure the attack is of each candidate, higher is surer, from nothing but what it was told;
             None if it cannot tell its hits from its misses.
         resolved: parameters that were left to the attack and what it chose, for a null control to be given the same.
-        loss: the attack's own final objective, comparable between runs of that attack on one victim.
+        loss: the attack's own final objective, the lower the better, comparable between runs of that attack on one
+            victim whatever its parameters: `tune` picks by it.
         grad_evals: evaluations of the objective's gradient.
         flags: what the reader of the row should know, such as what was done where a solve did not converge; one short
             line each, without ";".
@@ -210,6 +214,7 @@ class Attack(ABC, Generic[ParamsT]):
         needs: the knowledge that it declares, and gets, with its default parameters; see `knowledge`.
         Params: its parameters, with defaults that work.
         variants: named parameter sets, for `--variant`.
+        search_spaces: by variant, "" for the defaults: the parameters that `tune` searches, and their ranges.
         control: a null control, which looks at no image and optimises nothing: the harness draws from it as many
             candidates as an attack returned, of the same contrast, and its Params are `ControlParams`.
         protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`.
@@ -223,6 +228,7 @@ class Attack(ABC, Generic[ParamsT]):
     needs: ClassVar[frozenset[Knowledge]]
     Params: ClassVar[type[AttackParams]]
     variants: ClassVar[dict[str, dict[str, Any]]] = {}
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {}
     control: ClassVar[bool] = False
     protocol: ClassVar[str] = "buzaglo2023"
     helpers: ClassVar[tuple[str, ...]] = ()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Knowledge, VictimView
+from attacks.search_space import Range
 from attacks.stationarity.attack import StationarityAttack
-from attacks.stationarity.params import SearchParams
+from attacks.stationarity.params import BUZAGLO_RANGES, FAST_RANGES, SearchParams
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +43,8 @@ class KKTGeneral(StationarityAttack[SearchParams]):
             "dtype": "float64",
         },
     }
+
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {"": FAST_RANGES, "paper": BUZAGLO_RANGES}
 
     def labels(self, view: VictimView, m: int) -> None:
         """Return None: the sign of a coefficient stands for the label."""

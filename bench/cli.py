@@ -244,6 +244,63 @@ def study(
     raise typer.Exit(run_study(chosen, cells, attacks, victims, root, data, chosen_device))
 
 
+@app.command()
+def tune(
+    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
+    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter to hold, key=value; repeat.")] = None,
+    variant: Annotated[str, typer.Option(help="Search around this parameter set, in its own ranges.")] = "",
+    trials: Annotated[int, typer.Option(min=1, help="Trials of each attack on each victim.")] = 30,
+    sampler: Annotated[Literal["random", "tpe"], typer.Option(help="random: all end; tpe: learns, stops bad ones.")] = (
+        "random"
+    ),
+    oracle: Annotated[bool, typer.Option("--oracle", help="Pick by good images, looking at the training set.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search and of every trial.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+    controls: Controls = ControlSet.ALL,
+) -> None:
+    """Search an attack's parameters by what the attacker sees, and run the best as a row of its own.
+
+    Trials are kept in RESULTS/tune: a search that was killed goes on, and the same command in several shells shares it.
+    """
+    from bench import registry
+    from bench.options import attack_params, choose_data_dir, choose_device, parse_settings
+    from bench.store import Store
+
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    chosen, attacked = attacks.match(attack or [DEFAULT_ATTACK]), victims.match(victim or [DEFAULT_VICTIM])
+    settings = parse_settings(set_ or [])
+    params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}
+    data = choose_data_dir(data_dir)
+    store = Store(results_dir)
+    store.require_writable()
+    chosen_device = choose_device(device)
+
+    from bench.plan import Run
+    from bench.tuning.study import Sampler
+    from bench.tuning.verb import tune as search
+
+    runs = [Run(kind, params[kind.name], variant, "", spec, seed) for spec in attacked for kind in chosen]
+    control = next((kind for kind in attacks.items.values() if kind.control), None)
+    raise typer.Exit(
+        search(
+            runs,
+            frozenset(settings),
+            store,
+            control,
+            data,
+            chosen_device,
+            trials=trials,
+            sampler=Sampler(sampler),
+            oracle=oracle,
+            twins=controls is ControlSet.ALL,
+        )
+    )
+
+
 def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit status 2, an interrupt exit status 130."""
     try:

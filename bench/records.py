@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict
 SCHEMA_VERSION = 2
 """Version of the columns; tables and records of an older one are read, what they lack staying empty."""
 
+TUNED_BY_ORACLE = "oracle"
+"""`tuned_by` of a run whose parameters were chosen by looking at the training set: it is on no leaderboard."""
+
 NULLS: dict[str, str] = {
     "null_random": "random candidates in the subspace that the network shows, as many and of the same contrast",
     "null_mean_image": "the mean image in the place of every reconstruction",
@@ -39,7 +42,8 @@ class RunRecord(BaseModel):
         attack_sha: hash of the attack's source and of the helpers that it declares.
         knowledge: the attack's declared needs, sorted, joined by "+".
         control: the attack is a null control itself.
-        tuned_by: who chose the hyperparameters: default, paper (the variant of that name) or user (--set).
+        tuned_by: who chose the hyperparameters: default, paper (the variant of that name), user (--set), tune (the
+            attacker's own objective, by the verb of that name) or oracle (the same with the training set in hand).
         n_good: training images whose reconstruction passes the protocol's threshold.
         n_good_haim_min: the same under haim2022-min, `n_good_haim_mean` under haim2022-mean.
         n_good_unique: the same when a candidate may serve one image only; `n_good_assigned` when nothing is rescaled

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from attacks.base import AttackContext, Reconstruction, VictimView
+from attacks.base import AttackContext, DivergedError, Reconstruction, VictimView
 from attacks.initialisation import InitialisedAttack, balanced_labels, initial
 from attacks.stationarity.params import MarginParams, SearchParams
 
@@ -61,6 +62,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         for restart in range(params.restarts):
 
             def report(step: int, residual: float, restart: int = restart) -> None:
+                if not math.isfinite(residual):
+                    raise DivergedError(f"the residual is not finite after {step} steps")
                 done = restart * params.steps + step
                 ctx.report(done, params.restarts * params.steps, residual=residual)
 
@@ -93,14 +96,25 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         ctx: AttackContext,
         report: Callable[[int, float], None],
     ) -> tuple[Tensor, Tensor, float]:
-        """Return one restart's candidates (m, d), how much each weighs (m,), and the final objective."""
+        """Return one restart's candidates (m, d), how much each weighs (m,), and what they leave unexplained."""
         from attacks.stationarity.published import published_search
         from attacks.stationarity.search import SearchSettings, search
+        from attacks.stationarity.yardstick import unexplained
 
         params = self.params
         coefficients = self.coefficients(network, labels, m, ctx.generator)
+        share = m if params.method == "published" else 1  # the published sum is a mean
+        reduced = network if network.convolutional else network.on_coordinates(space.basis)
+
+        def residual(candidates: Tensor) -> float:
+            inputs = candidates if network.convolutional else candidates @ space.basis
+            return float(unexplained(reduced, inputs, lambda outputs: coefficients.rows(outputs) / share))
+
+        def reached(step: int, candidates: Tensor) -> None:
+            report(step, residual(candidates))
+
         if params.method == "published":
-            return published_search(
+            candidates, sizes = published_search(
                 network,
                 coefficients,
                 m,
@@ -111,9 +125,10 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
                 lambda_min=self.lambda_min,
                 alpha=params.alpha,
                 generator=ctx.generator,
-                report=report,
+                report=reached,
                 start=start,
             )
+            return candidates, sizes, residual(candidates)
         given = params.layer_weights or ((1.0, 1.0, 0.0) if network.convolutional else (1.0, 0.0))
         layers = (given + given[-1:] * network.depth)[: network.depth]
         settings = SearchSettings(
@@ -127,8 +142,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             residual_power=params.residual_power,
             neuron_power=params.neuron_power,
         )
-        found = search(network, space, coefficients, m, settings, ctx.generator, report, start)
-        return found.candidates, found.sizes, found.residual
+        found = search(network, space, coefficients, m, settings, ctx.generator, reached, start)
+        return found.candidates, found.sizes, residual(found.candidates)
 
 
 class MarginAttack(StationarityAttack[MarginParamsT]):

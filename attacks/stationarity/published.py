@@ -18,6 +18,7 @@ from attacks.stationarity.network import Network
 BOX_WEIGHT = 1.0
 LAMBDA_WEIGHT = 5.0
 MOMENTUM = 0.9
+REPORT_STEPS = 100
 
 
 def published_loss(network: Network, inputs: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float) -> Tensor:
@@ -55,14 +56,15 @@ def published_search(
     lambda_min: float | None,
     alpha: float,
     generator: torch.Generator,
-    report: Callable[[int, float], None],
-    report_steps: int = 10,
+    report: Callable[[int, Tensor], None],
     start: Tensor | None = None,
-) -> tuple[Tensor, Tensor, float]:
+) -> tuple[Tensor, Tensor]:
     """Run the authors' loop: SGD with momentum on candidates and coefficients, from `start` (m, d) or a normal draw.
 
+    Every few steps, and after the last one, `report` is called with the step and the candidates.
+
     Returns:
-        Candidates (m, d), how much each weighs (m,) and the final published loss.
+        Candidates (m, d) and how much each weighs (m,).
     """
     reference = network.weights[0]
     if start is None:
@@ -71,13 +73,12 @@ def published_search(
     optimizer = torch.optim.SGD(
         [{"params": [inputs], "lr": lr}, {"params": coefficients.variables, "lr": lambda_lr}], momentum=MOMENTUM
     )
-    loss = torch.zeros(())
-    for step in range(steps):
+    for step in range(1, steps + 1):
         loss = published_loss(network, inputs, coefficients.rows, alpha)
         objective = loss + published_penalties(inputs, coefficients.variables[0], lambda_min)
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(objective, inputs=[inputs, *coefficients.variables])
         optimizer.step()
-        if step % report_steps == 0 or step == steps - 1:
-            report(step + 1, float(loss.detach()))
-    return inputs.detach(), coefficients.sizes(), float(loss.detach())
+        if step % REPORT_STEPS == 0 or step == steps:
+            report(step, inputs.detach())
+    return inputs.detach(), coefficients.sizes()

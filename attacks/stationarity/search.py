@@ -39,11 +39,10 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class Found:
-    """The end of one search: candidates (m, d), their weights (m,) and the relative residual ||R|| / ||theta||."""
+    """The end of one search: candidates (m, d) and their weights (m,)."""
 
     candidates: Tensor
     sizes: Tensor
-    residual: float
 
 
 def search(
@@ -53,7 +52,7 @@ def search(
     m: int,
     settings: SearchSettings,
     generator: torch.Generator,
-    report: Callable[[int, float], None],
+    report: Callable[[int, Tensor], None],
     start: Tensor | None = None,
 ) -> Found:
     """Minimise the stationarity residual over candidates and coefficients from one random start.
@@ -71,7 +70,7 @@ def search(
         m: the number of candidates.
         settings: hyperparameters.
         generator: CPU generator of the start.
-        report: called every few steps with the step and the residual.
+        report: called every few steps, and after the last one, with the step and the candidates (m, d).
         start: (m, d) candidates to start from, of which the part in W1's row space counts; None to draw them.
     """
     relative = space.singular / space.singular.square().mean().sqrt()
@@ -90,19 +89,20 @@ def search(
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, [settings.lr, settings.lambda_lr], total_steps=max(settings.steps, SHORTEST_CYCLE), pct_start=WARM_UP
     )
-    value = torch.zeros(())
-    for step in range(settings.steps):
+
+    def pixels() -> Tensor:
+        return (coordinates.detach() * scaling) @ space.basis.T
+
+    for step in range(1, settings.steps + 1):
         optimizer.zero_grad()
         with torch.no_grad():
-            value, gradient = residual(coordinates * scaling, coefficients.rows, settings.alpha)
+            _, gradient = residual(coordinates * scaling, coefficients.rows, settings.alpha)
             coordinates.grad = gradient * scaling
         optimizer.step()
         schedule.step()
-        if step % REPORT_STEPS == 0 or step == settings.steps - 1:
-            report(step + 1, float(value) ** 0.5)
-    with torch.no_grad():
-        candidates = (coordinates * scaling) @ space.basis.T
-        return Found(candidates, coefficients.sizes(), float(value) ** 0.5)
+        if step % REPORT_STEPS == 0 or step == settings.steps:
+            report(step, pixels())
+    return Found(pixels(), coefficients.sizes())
 
 
 def _residual(
