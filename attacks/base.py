@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from victims.spec import ConvSpec, MLPSpec, VictimSpec
+    from victims.spec import ConvSpec, Loss, MLPSpec, VictimSpec
 
 
 class Knowledge(StrEnum):
@@ -29,6 +29,7 @@ class Knowledge(StrEnum):
     N = "n"
     LABELS = "labels"
     DATA_MEAN = "data mean"
+    LOSS = "loss"
     WEIGHT_DECAY = "weight decay"
     SHADOW_POOL = "shadow pool"
     LOGITS = "logits of chosen inputs"
@@ -100,6 +101,12 @@ class VictimView:
         """The per-pixel training mean (C, H, W) that was subtracted from the inputs."""
         mean: Tensor = self._read(Knowledge.DATA_MEAN)
         return mean
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of one sample that the victim was trained with."""
+        loss: Loss = self._read(Knowledge.LOSS)
+        return loss
 
     @property
     def weight_decay(self) -> float:
@@ -241,9 +248,8 @@ class Attack(ABC, Generic[ParamsT]):
         """What it is told with its own parameters: `needs`, unless they ask for more or less."""
         return self.needs
 
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
-        """Return None if the attack can run on this victim, else the reason why not."""
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Return None if the attack, with its parameters, can run on this victim, else the reason why not."""
         return None
 
     @abstractmethod

@@ -84,8 +84,7 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         "victims.training.lbfgs",
     )
 
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
+    def supports(self, victim: VictimSpec) -> str | None:
         """Decline victims that are no binary classifiers, and deep ones: every step trains the victim again."""
         if (reason := declined_unless_binary(victim)) is not None:
             return reason

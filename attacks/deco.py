@@ -60,8 +60,7 @@ class Deco(InitialisedAttack[DecoParams]):
     # The paper starts from N(0, 1) "untuned"; the scale that gave the lowest residual on faces-mlp-20-256-wd is 0.01.
     variants: ClassVar[dict[str, dict[str, Any]]] = {"tuned": {"init_scale": 0.01}}
 
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
+    def supports(self, victim: VictimSpec) -> str | None:
         """Decline victims that are no binary classifiers, or without weight decay."""
         if (reason := declined_unless_binary(victim)) is not None:
             return reason

@@ -31,8 +31,7 @@ class FirstLayer(Attack[FirstLayerParams]):
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
     Params = FirstLayerParams
 
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
+    def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: the weights of a convolution are patches."""
         if victim.architecture.kind != "mlp":
             return f"the first layer of a {victim.architecture.kind} holds no images"

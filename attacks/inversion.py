@@ -98,8 +98,7 @@ class Inversion(Attack[InversionParams]):
         needs = self.needs | self.params.start_needs()
         return needs if self.params.access == "weights" else needs - {Knowledge.WEIGHTS} | {Knowledge.LOGITS}
 
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
+    def supports(self, victim: VictimSpec) -> str | None:
         """Decline victims that are no binary classifiers."""
         return declined_unless_binary(victim)
 

@@ -48,8 +48,7 @@ class KKT(MarginAttack[MarginParams]):
         },
     }
 
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
+    def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: the margin is that of a binary classifier."""
         if victim.architecture.outputs > 1:
             return f"it has {victim.architecture.outputs} outputs, and kkt takes one: use kkt-multiclass"

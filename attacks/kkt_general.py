@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attacks.base import Knowledge, VictimView
+from attacks.initialisation import balanced_labels
 from attacks.search_space import Range
 from attacks.stationarity.attack import StationarityAttack
 from attacks.stationarity.params import BUZAGLO_RANGES, FAST_RANGES, SearchParams
@@ -15,20 +16,33 @@ if TYPE_CHECKING:
 
     from attacks.stationarity.coefficients import Coefficients
     from attacks.stationarity.network import Network
+    from victims.spec import VictimSpec
 
 
-class KKTGeneral(StationarityAttack[SearchParams]):
-    """Candidates with coefficients of any sign, one for each output; neither labels nor loss need be known.
+class KKTGeneralParams(SearchParams):
+    """Parameters of `kkt-general`.
 
-    At a stationary point of mean loss + (wd / 2) ||theta||^2 the equation holds with l_i = -L'(Phi(x_i), y_i) / (n wd).
-    Without weight decay it is assumed that the initial weights are small or forgotten, as on the way to a KKT point.
+    Attributes:
+        coefficients: "free" ones have any sign, one for each output, and neither labels nor loss need be known; "tied"
+            ones are what the loss makes of the candidate's own outputs, -L'(Phi(x_i), y_i), but for a positive factor
+            that starts at 1 / (m wd): the loss, the weight decay and the balance of the classes have to be known.
+    """
+
+    coefficients: Literal["free", "tied"] = "free"
+
+
+class KKTGeneral(StationarityAttack[KKTGeneralParams]):
+    """Candidates and coefficients at which mean loss + (wd / 2) ||theta||^2 is stationary, for any loss.
+
+    There theta = sum_i l_i grad Phi(x_i) holds with l_i = -L'(Phi(x_i), y_i) / (n wd). Without weight decay it is
+    assumed that the initial weights are small or forgotten, as on the way to a KKT point.
     """
 
     name = "kkt-general"
     summary = "stationarity of any loss with weight decay: theta = sum l_i grad Phi(x_i), l_i of any sign"
     paper = "Buzaglo et al. 2023, Deconstructing Data Reconstruction"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
-    Params = SearchParams
+    Params = KKTGeneralParams
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         # The authors' released configuration (reconstruct_regression_run1).
         "paper": {
@@ -42,18 +56,41 @@ class KKTGeneral(StationarityAttack[SearchParams]):
             "alpha": 90.3,
             "dtype": "float64",
         },
+        "tied": {"coefficients": "tied"},
     }
 
-    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {"": FAST_RANGES, "paper": BUZAGLO_RANGES}
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
+        "": FAST_RANGES,
+        "tied": FAST_RANGES,
+        "paper": BUZAGLO_RANGES,
+    }
 
-    def labels(self, view: VictimView, m: int) -> None:
-        """Return None: the sign of a coefficient stands for the label."""
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """What it needs, and what ties the coefficients."""
+        tie = {Knowledge.LOSS, Knowledge.WEIGHT_DECAY, Knowledge.CLASS_BALANCE}
+        return super().knowledge | (tie if self.params.coefficients == "tied" else frozenset())
 
-    def coefficients(self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator) -> Coefficients:
-        """Return Gaussian coefficients, of the published size or such that their sum is of order one."""
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Return why not: what ties coefficients is the weight decay."""
+        if self.params.coefficients == "tied" and not victim.weight_decay:
+            return "it has no weight decay, which ties coefficients to the loss: use free ones"
+        return None
+
+    def labels(self, view: VictimView, m: int) -> Tensor | None:
+        """Return classes in the proportions of the training set, or None: a free coefficient's sign stands for them."""
+        return balanced_labels(m, view.class_balance) if self.params.coefficients == "tied" else None
+
+    def coefficients(
+        self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
+    ) -> Coefficients:
+        """Return Gaussian coefficients, of the published size or such that their sum is of order one; or tied ones."""
         import torch
 
-        from attacks.stationarity.coefficients import free_coefficients
+        from attacks.stationarity.coefficients import free_coefficients, tied_coefficients
 
+        if labels is not None:
+            start = torch.full((m,), 1 / (m * view.weight_decay)).to(network.weights[0])
+            return tied_coefficients(view.loss, labels, start)
         draw = torch.randn(m, len(network.weights[-1]), generator=generator).to(network.weights[0])
         return free_coefficients(draw if self.params.method == "published" else draw / m)

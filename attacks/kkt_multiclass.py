@@ -56,8 +56,7 @@ class KKTMulticlass(MarginAttack[KKTMulticlassParams]):
         "paper": BUZAGLO_RANGES | {"lambda_min": Range(0.01, 0.5)},
     }
 
-    @classmethod
-    def supports(cls, victim: VictimSpec) -> str | None:
+    def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it takes a softmax of several outputs."""
         if victim.architecture.outputs == 1:
             return "it has one output, and no rival classes: use kkt or kkt-general"

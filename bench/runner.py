@@ -72,7 +72,7 @@ class Runner:
     def _execute(self, run: Run, run_id: str) -> RunRecord:
         record = self._blank(run, run_id)
         try:
-            reason = run.attack.supports(run.victim)
+            reason = run.attack(run.params).supports(run.victim)
         except Exception as error:
             return self._failed(run, record, error, None)
         if reason is not None:

@@ -32,6 +32,7 @@ def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -
         Knowledge.N: len(split.labels),
         Knowledge.LABELS: labels,
         Knowledge.DATA_MEAN: torch.tensor(split.mean, device=device),
+        Knowledge.LOSS: victim.spec.loss,
         Knowledge.WEIGHT_DECAY: victim.spec.weight_decay,
         Knowledge.SHADOW_POOL: (pool - pool.mean(0), torch.tensor(split.test_labels, device=device)),
         Knowledge.LOGITS: answer,

@@ -155,16 +155,14 @@ class Vandal(Tiny):
 class Picky(Tiny):
     name = "picky"
 
-    @classmethod
-    def supports(cls, victim):
+    def supports(self, victim):
         return "only likes cats"
 
 
 class Confused(Tiny):
     name = "confused"
 
-    @classmethod
-    def supports(cls, victim):
+    def supports(self, victim):
         raise TypeError("what is a victim?")
 '''
 

@@ -33,7 +33,9 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         """Return the classes (m,) that the candidates are given, None if they get none."""
 
     @abstractmethod
-    def coefficients(self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator) -> Coefficients:
+    def coefficients(
+        self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
+    ) -> Coefficients:
         """Return the coefficients of one restart, at their start."""
 
     @property
@@ -71,7 +73,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             if params.init != "normal":
                 classes = torch.arange(m) % 2 if labels is None else labels
                 start = initial(params, view, classes, ctx.generator).flatten(1)
-            found.append(self._search(network, space, labels, m, start, ctx, report))
+            found.append(self._search(view, network, space, labels, m, start, ctx, report))
         candidates = torch.cat([candidates for candidates, _, _ in found])
         sizes = torch.cat([sizes for _, sizes, _ in found])
         if labels is not None:
@@ -88,6 +90,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
 
     def _search(
         self,
+        view: VictimView,
         network: Network,
         space: RowSpace,
         labels: Tensor | None,
@@ -102,7 +105,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         from attacks.stationarity.yardstick import unexplained
 
         params = self.params
-        coefficients = self.coefficients(network, labels, m, ctx.generator)
+        coefficients = self.coefficients(view, network, labels, m, ctx.generator)
         share = m if params.method == "published" else 1  # the published sum is a mean
         reduced = network if network.convolutional else network.on_coordinates(space.basis)
 
@@ -153,7 +156,9 @@ class MarginAttack(StationarityAttack[MarginParamsT]):
         """Return classes in the proportions of the training set."""
         return balanced_labels(m, view.class_balance)
 
-    def coefficients(self, network: Network, labels: Tensor | None, m: int, generator: torch.Generator) -> Coefficients:
+    def coefficients(
+        self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
+    ) -> Coefficients:
         """Return multipliers that start at random and alike."""
         import torch
 

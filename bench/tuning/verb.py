@@ -60,6 +60,10 @@ def tune(
     """
     console, picks = Console(), []
     for run in runs:
+        reason = run.attack(run.params).supports(run.victim)
+        if reason is not None:
+            console.print(f"{run.title}: skipped ({reason})", highlight=False, markup=False, soft_wrap=True)
+            continue
         with TerminalReporter(console) as shown:
             reporter = TrialReporter(shown)
             workshop = Workshop(data_dir, device, reporter)

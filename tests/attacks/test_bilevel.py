@@ -89,11 +89,11 @@ def test_what_is_not_finite_has_diverged(attack: type[Attack[Any]]) -> None:
 
 
 def test_what_an_attack_cannot_do_is_said() -> None:
-    assert Bilevel.supports(AFFINE) is None
-    assert Bilevel.supports(HIDDEN) is None
-    assert "every step" in str(Bilevel.supports(VictimSpec(name="x", dataset="digits", n=6)))
-    assert Deco.supports(AFFINE) is None
-    assert "weight decay" in str(Deco.supports(PLAIN))
+    assert Bilevel(Bilevel.Params()).supports(AFFINE) is None
+    assert Bilevel(Bilevel.Params()).supports(HIDDEN) is None
+    assert "every step" in str(Bilevel(Bilevel.Params()).supports(VictimSpec(name="x", dataset="digits", n=6)))
+    assert Deco(Deco.Params()).supports(AFFINE) is None
+    assert "weight decay" in str(Deco(Deco.Params()).supports(PLAIN))
 
 
 def test_descent_keeps_the_best_point() -> None:

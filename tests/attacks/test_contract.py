@@ -109,7 +109,7 @@ def test_an_attack_returns_images_and_leaves_no_trace(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     victim = victim_of(tiny)
-    if attack.supports(victim.spec) is not None:
+    if attack(cheap(attack)).supports(victim.spec) is not None:
         pytest.skip("declines this victim")
     weights, split = deepcopy(victim.model.state_dict()), deepcopy(victim.split)
     monkeypatch.chdir(tmp_path)
@@ -140,7 +140,7 @@ def test_an_attack_returns_images_and_leaves_no_trace(
 @every_tiny
 def test_an_attack_depends_on_its_seed_alone(attack: type[Attack[Any]], tiny: str) -> None:
     victim = victim_of(tiny)
-    if attack.supports(victim.spec) is not None:
+    if attack(cheap(attack)).supports(victim.spec) is not None:
         pytest.skip("declines this victim")
     torch.manual_seed(1)
     first = reconstruct(attack, victim).candidates
@@ -154,13 +154,26 @@ def test_an_attack_depends_on_its_seed_alone(attack: type[Attack[Any]], tiny: st
 @every_attack
 def test_an_attack_needs_what_it_declares(attack: type[Attack[Any]]) -> None:
     """Without one of its declared items it cannot run: nothing is declared that is not read."""
-    victim = next(victim for victim in map(victim_of, SPECS) if attack.supports(victim.spec) is None)
+    victim = next(victim for victim in map(victim_of, SPECS) if attack(cheap(attack)).supports(victim.spec) is None)
     assert attack(cheap(attack)).knowledge == attack.needs
     for item in attack.needs:
         context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
         view = view_of(victim, attack.needs - {item}, CPU)
         with pytest.raises(UndeclaredKnowledgeError, match=item.value):
             attack(cheap(attack)).reconstruct(view, context)
+
+
+def test_tied_coefficients_are_told_loss_and_weight_decay() -> None:
+    attack = ATTACKS["kkt-general"]
+    tied = attack(cheap(attack, coefficients="tied"))
+    victim = victim_of("digits-conv-6-tiny")
+    more = tied.knowledge - attack.needs
+    assert {item.value for item in more} == {"loss", "weight decay", "class balance"}
+    for item in more:
+        context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
+        with pytest.raises(UndeclaredKnowledgeError, match=item.value):
+            tied.reconstruct(view_of(victim, tied.knowledge - {item}, CPU), context)
+    assert "no weight decay" in str(tied.supports(SPECS["faces-mlp-4-grey"]))
 
 
 @every_attack
@@ -187,7 +200,7 @@ def test_an_attack_describes_itself(attack: type[Attack[Any]]) -> None:
 @every_attack
 def test_an_attack_answers_for_every_victim(attack: type[Attack[Any]]) -> None:
     for spec in VICTIMS.values():
-        reason = attack.supports(spec)
+        reason = attack(attack.Params()).supports(spec)
         assert reason is None or (isinstance(reason, str) and reason)
 
 
@@ -214,6 +227,7 @@ READ: dict[Knowledge, Callable[[Any], Any]] = {
     Knowledge.N: lambda view: view.n,
     Knowledge.LABELS: lambda view: view.labels,
     Knowledge.DATA_MEAN: lambda view: view.data_mean,
+    Knowledge.LOSS: lambda view: view.loss,
     Knowledge.WEIGHT_DECAY: lambda view: view.weight_decay,
     Knowledge.SHADOW_POOL: lambda view: view.shadow_pool,
     Knowledge.LOGITS: lambda view: view.logits(torch.zeros(2, 1, 8, 8)),
@@ -241,6 +255,7 @@ def test_the_view_tells_the_truth() -> None:
     assert view.n == 6
     assert view.labels.tolist() == victim.split.labels.tolist()
     assert np.array_equal(view.data_mean.numpy(), victim.split.mean)
+    assert view.loss == "cross-entropy"
     assert view.weight_decay == 0
     assert view_of(victim_of("faces-mlp-4-wd"), frozenset(Knowledge), CPU).weight_decay == 1e-2
     assert np.array_equal(view.training_images[0].numpy(), victim.split.inputs)

@@ -83,8 +83,8 @@ def test_every_cell_of_every_study_can_be_planned() -> None:
         assert study.smoke
         for cell in (*study.cells, *study.smoke):
             kind = attacks.match([cell.attack])[0]
-            attack_params(kind, "", cell.params)
-            assert kind.supports(victims.match([cell.victim])[0]) is None
+            attack = kind(attack_params(kind, "", cell.params))
+            assert attack.supports(victims.match([cell.victim])[0]) is None
 
 
 def test_a_realistic_image_that_is_no_member_is_told_from_a_member() -> None:
