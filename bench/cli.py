@@ -36,8 +36,10 @@ def run(
     victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
     variant: Annotated[str, typer.Option(help="Named parameter set of the attack, e.g. paper.")] = "",
-    seeds: Annotated[str, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = "0",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seeds: Annotated[str, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = "",
+    config: Annotated[Path | None, typer.Option(help="TOML file with a plan; other options change it.")] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="The plan's own small version, to see that it works.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "",
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
@@ -50,30 +52,25 @@ def run(
     """
     from bench import registry
     from bench.commands import run_plan
-    from bench.options import attack_params, choose_data_dir, choose_device, parse_seeds, parse_settings
+    from bench.config import PlanFile, Section, planned, read_plan
+    from bench.options import choose_data_dir, choose_device, parse_settings
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
-    chosen = attacks.match(attack or [DEFAULT_ATTACK])
-    attacked = victims.match(victim or [DEFAULT_VICTIM])
     for broken in registry.broken(attacks, victims):
         _complain(f"does not import: {broken.origin}: {broken.reason}")
-    settings = parse_settings(set_ or [])
-    params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}
-    seed_list, data = parse_seeds(seeds), choose_data_dir(data_dir)
+    asked = PlanFile(plan=(Section(attack=(DEFAULT_ATTACK,), victim=(DEFAULT_VICTIM,)),))
+    if config is not None:
+        asked = read_plan(config, smoke)
+    elif smoke:
+        raise UserError("--smoke shrinks the plan of a file; name one with --config")
+    given = {"attack": attack, "victim": victim, "set": parse_settings(set_ or []), "variant": variant, "seeds": seeds}
+    plan = planned((section.changed(given) for section in asked.plan), attacks, victims)
+    data = choose_data_dir(data_dir)
     store = Store(results_dir)
     store.require_writable()
-    chosen_device = choose_device(device)
+    chosen_device = choose_device(device or asked.device)
 
-    from bench.plan import Run
-
-    tuned_by = "user" if settings else variant or "default"
-    plan = [
-        Run(kind, params[kind.name], variant, tuned_by, spec, seed)
-        for spec in attacked
-        for kind in chosen
-        for seed in seed_list
-    ]
     control = next((kind for kind in attacks.items.values() if kind.control), None)
     twins = controls is ControlSet.ALL
     raise typer.Exit(run_plan(plan, store, control, data, chosen_device, twins=twins, force=force))
