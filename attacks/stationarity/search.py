@@ -61,7 +61,8 @@ def search(
     p > 0 all coordinates c start and move alike although images have most of their energy in few directions. The
     residual's columns are weighted by S_k^-q, so that the fine directions, where one image differs from another, are
     not drowned by the coarse ones, and its rows by ||w_j||^-s, so that every neuron's relative error counts: what no
-    candidate can explain, the fractional gates of pre-activations on the ReLU's kink, grows with both sizes.
+    candidate can explain, the fractional gates of pre-activations on the ReLU's kink, grows with both sizes. Where all
+    candidates at once do not fit into the device's memory, they are taken in parts from then on.
 
     Args:
         network: the victim, on pixels.
@@ -72,10 +73,23 @@ def search(
         generator: CPU generator of the start.
         report: called every few steps, and after the last one, with the step and the candidates (m, d).
         start: (m, d) candidates to start from, of which the part in W1's row space counts; None to draw them.
+
+    Raises:
+        torch.OutOfMemoryError: the parts do not fit either.
     """
     relative = space.singular / space.singular.square().mean().sqrt()
     scaling = relative**settings.coordinate_power
     residual = _residual(network, space, relative, settings)
+
+    def gradient() -> Tensor:
+        nonlocal residual
+        try:
+            return residual(coordinates * scaling, coefficients.rows, settings.alpha)[1]
+        except torch.OutOfMemoryError:
+            residual = residual.in_parts()
+            optimizer.zero_grad()
+            return residual(coordinates * scaling, coefficients.rows, settings.alpha)[1]
+
     if start is None:
         draw = torch.randn(m, space.rank, generator=generator) * settings.init_scale
     else:
@@ -96,8 +110,7 @@ def search(
     for step in range(1, settings.steps + 1):
         optimizer.zero_grad()
         with torch.no_grad():
-            _, gradient = residual(coordinates * scaling, coefficients.rows, settings.alpha)
-            coordinates.grad = gradient * scaling
+            coordinates.grad = gradient() * scaling
         optimizer.step()
         schedule.step()
         if step % REPORT_STEPS == 0 or step == settings.steps:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 from attacks.stationarity.coefficients import Coefficients, margin_coefficients
 from attacks.stationarity.network import Network
 from attacks.stationarity.published import published_search
+from attacks.stationarity.residual import StationarityResidual
 from attacks.stationarity.row_space import RowSpace
 from attacks.stationarity.search import SearchSettings, search
 from attacks.stationarity.yardstick import unexplained
@@ -99,6 +102,36 @@ def test_a_search_too_short_for_a_warm_up_still_runs(steps: int) -> None:
     found = search(network, space, coefficients, 2, settings, generator, lambda step, candidates: reported.append(step))
     assert bool(found.candidates.isfinite().all())
     assert reported[-1] == steps
+
+
+def out_of_memory(fits: Callable[[StationarityResidual], bool]) -> Callable[..., Any]:
+    """Return a residual that runs out of memory halfway, unless it fits."""
+    whole = StationarityResidual._gradient
+
+    def gradient(residual: StationarityResidual, *args: Any) -> Tensor:
+        found = whole(residual, *args)  # what is added to the coefficients' gradients before must not stay
+        if not fits(residual):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return found
+
+    return gradient
+
+
+def test_a_search_that_runs_out_of_memory_goes_on_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, _, _ = two_point_problem()
+    space = RowSpace(torch.eye(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64), gap=False)
+
+    def candidates() -> Tensor:
+        generator = torch.Generator().manual_seed(0)
+        coefficients, settings = positive_coefficients(generator), replace(SETTINGS, steps=20)
+        return search(network, space, coefficients, 2, settings, generator, lambda step, found: None).candidates
+
+    expected = candidates()
+    monkeypatch.setattr(StationarityResidual, "_gradient", out_of_memory(lambda residual: residual.parts > 1))
+    torch.testing.assert_close(candidates(), expected)
+    monkeypatch.setattr(StationarityResidual, "_gradient", out_of_memory(lambda residual: False))
+    with pytest.raises(torch.OutOfMemoryError):
+        candidates()
 
 
 def test_the_published_loop_recovers_them_too() -> None:
