@@ -44,16 +44,28 @@ def run(
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
     controls: Controls = ControlSet.ALL,
+    budget: Annotated[str, typer.Option(help="What an attack may spend: 90s, 10m, 1.5h or 500steps.")] = "",
+    jobs: Annotated[
+        int, typer.Option(min=0, envvar="BENCH_JOBS", help="Runs at a time, each in its own process; 0: in this one.")
+    ] = 1,
+    memory: Annotated[
+        str, typer.Option(help="What each process may use, e.g. 8g; an equal share of what is free.")
+    ] = "",
+    pdb: Annotated[bool, typer.Option("--pdb", help="In this process, with a debugger where an attack fails.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed.")] = False,
+    only_cached: Annotated[bool, typer.Option("--only-cached", help="Run nothing; show what is stored.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Run nothing; say what would be run, and why.")] = False,
 ) -> None:
     """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
 
-    Without options: kkt on faces-mlp-100, which needs no download.
+    Without options: kkt on faces-mlp-100, which needs no download. What is stored and unchanged is not run again, and
+    what was interrupted goes on where it was. A failure is stored too: it is run again when its attack's source, its
+    parameters, victim or budget change, when it lacked memory or data, and with --retry-failed.
     """
     from bench import registry
-    from bench.commands import run_plan
     from bench.config import PlanFile, Section, planned, read_plan
-    from bench.options import choose_data_dir, choose_device, parse_settings
+    from bench.options import choose_data_dir, choose_device, parse_budget, parse_memory, parse_settings
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
@@ -65,15 +77,23 @@ def run(
     elif smoke:
         raise UserError("--smoke shrinks the plan of a file; name one with --config")
     given = {"attack": attack, "victim": victim, "set": parse_settings(set_ or []), "variant": variant, "seeds": seeds}
-    plan = planned((section.changed(given) for section in asked.plan), attacks, victims)
-    data = choose_data_dir(data_dir)
-    store = Store(results_dir)
-    store.require_writable()
+    sections = (section.changed(given) for section in asked.plan)
+    plan = planned(sections, attacks, victims, parse_budget(budget))
+    data, share = choose_data_dir(data_dir), parse_memory(memory) if memory else None
+    Store(results_dir).require_writable()
     chosen_device = choose_device(device or asked.device)
 
-    control = next((kind for kind in attacks.items.values() if kind.control), None)
+    from bench.commands import How, preview_plan, run_plan
+    from bench.executors import Site
+    from bench.runner import Again
+
+    again = Again.ALWAYS if force else Again.FAILED if retry_failed else Again.NEVER
     twins = controls is ControlSet.ALL
-    raise typer.Exit(run_plan(plan, store, control, data, chosen_device, twins=twins, force=force))
+    site = Site(results_dir, data, plugin_dir, str(chosen_device), twins, again, Site.variables())
+    if dry_run:
+        preview_plan(plan, site)
+        return
+    raise typer.Exit(run_plan(plan, site, How(jobs, share, pdb, only_cached)))
 
 
 @app.command()
@@ -252,19 +272,21 @@ def tune(
         "random"
     ),
     oracle: Annotated[bool, typer.Option("--oracle", help="Pick by good images, looking at the training set.")] = False,
+    budget: Annotated[str, typer.Option(help="What a trial may spend: 90s, 10m, 1.5h or 500steps.")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the search and of every trial.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
     controls: Controls = ControlSet.ALL,
+    jobs: Annotated[int, typer.Option(min=0, envvar="BENCH_JOBS", help="How the best are run: as for run.")] = 1,
 ) -> None:
     """Search an attack's parameters by what the attacker sees, and run the best as a row of its own.
 
     Trials are kept in RESULTS/tune: a search that was killed goes on, and the same command in several shells shares it.
     """
     from bench import registry
-    from bench.options import attack_params, choose_data_dir, choose_device, parse_settings
+    from bench.options import attack_params, choose_data_dir, choose_device, parse_budget, parse_settings
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
@@ -272,30 +294,22 @@ def tune(
     settings = parse_settings(set_ or [])
     params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}
     data = choose_data_dir(data_dir)
-    store = Store(results_dir)
-    store.require_writable()
+    Store(results_dir).require_writable()
     chosen_device = choose_device(device)
 
+    from bench.commands import How
+    from bench.executors import Site
     from bench.plan import Run
     from bench.tuning.study import Sampler
     from bench.tuning.verb import tune as search
 
-    runs = [Run(kind, params[kind.name], variant, "", spec, seed) for spec in attacked for kind in chosen]
-    control = next((kind for kind in attacks.items.values() if kind.control), None)
-    raise typer.Exit(
-        search(
-            runs,
-            frozenset(settings),
-            store,
-            control,
-            data,
-            chosen_device,
-            trials=trials,
-            sampler=Sampler(sampler),
-            oracle=oracle,
-            twins=controls is ControlSet.ALL,
-        )
-    )
+    limit = parse_budget(budget)
+    runs = [Run(kind, params[kind.name], variant, "", spec, seed, limit) for spec in attacked for kind in chosen]
+    twins = controls is ControlSet.ALL
+    site = Site(results_dir, data, plugin_dir, str(chosen_device), twins, environment=Site.variables())
+    given = frozenset(settings)
+    how, drawn = How(jobs), Sampler(sampler)
+    raise typer.Exit(search(runs, given, site, how, trials=trials, sampler=drawn, oracle=oracle))
 
 
 def main() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from bench.agenda import agenda
+from bench.controls import NullControls
+from bench.executors import Executor, Inline, Site, Task
 from bench.plan import Run
-from bench.records import RunRecord, Status
-from bench.runner import Outcome, Runner
+from bench.records import FAILED, RunRecord, Status
+from bench.runner import Outcome, Step
 from bench.scorer import Scorer
-from bench.store import Store
+from bench.store import Store, write_record
 from bench.ui import TerminalReporter, plural
 from bench.workshop import Workshop
 from victims.errors import UserError
@@ -25,38 +30,110 @@ if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
 
-def run_plan(
-    plan: Sequence[Run],
-    store: Store,
-    control: type[Attack[Any]] | None,
-    data_dir: Path | None,
-    device: torch.device,
-    *,
-    twins: bool,
-    force: bool,
-) -> int:
+@dataclass(frozen=True)
+class How:
+    """How a plan is executed.
+
+    Attributes:
+        jobs: runs at a time, each in a process of its own; 0 for one after the other in this process.
+        memory: bytes that each process may use; None for an equal share of what is free.
+        debug: post-mortem debugger on every failure, in this process.
+        only_cached: show what is stored, execute nothing.
+    """
+
+    jobs: int = 1
+    memory: int | None = None
+    debug: bool = False
+    only_cached: bool = False
+
+
+def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
     """Execute a plan and return the exit status: 0 if all runs ended well, 1 if one failed.
 
-    Tables are written after every run, so an interrupt or a kill loses the run in progress alone.
-    """
-    from bench.leaderboard import write_tables
+    Tables are written after every run, so an interrupt or a kill loses the runs in progress alone.
 
-    console = Console()
-    write_tables(store.root, store.records())  # a table of another schema is refused before any work is done
+    Raises:
+        UserError: no run of the plan can be made, for want of data.
+    """
+    console, store = Console(), Store(site.results_dir)
+    store.sweep()
+    refresh_tables(store)  # a table of another schema is refused before any work is done
     failures = 0
     with TerminalReporter(console) as reporter:
-        workshop = Workshop(data_dir, device, reporter)
-        runner = Runner(store, workshop, _scorer(store, workshop, control, twins), force)
-        for outcome in runner.execute(plan):
+        entries = agenda(plan, site, reporter)
+        there = [entry for entry in entries if entry.step is Step.NOTHING or (how.only_cached and entry.shown)]
+        left = [entry for entry in entries if entry not in there]
+        stored = (Outcome(entry.stored, cached=True) for entry in there if entry.stored is not None)
+        executed: Iterable[Outcome] = ()
+        if left and not how.only_cached:
+            tasks = [Task.of(entry.run, entry.run_id, site) for entry in left]
+            executed = _executor(reporter, how).execute(tasks)
+        for outcome in _settled(chain(stored, executed), store, reporter):
             record = outcome.record
-            failures += record.status in (Status.ERROR, Status.DIVERGED)
+            failures += record.status in FAILED
             if not outcome.cached:
-                write_tables(store.root, store.records())
-            console.print(_line(outcome), highlight=False, markup=False, soft_wrap=True)
+                refresh_tables(store)
+            console.print(_line(record, outcome.cached), highlight=False, markup=False, soft_wrap=True)
             _paths(console, store, record)
+    if how.only_cached and left:
+        console.print(f"{plural(len(left), 'run')} of {len(plan)} not stored")
     if failures:
         console.print(f"{plural(failures, 'run')} of {len(plan)} failed", style="red")
     return 1 if failures else 0
+
+
+def preview_plan(plan: Sequence[Run], site: Site) -> None:
+    """Print what `run_plan` would do, and why."""
+    from bench.tables import agenda_table
+
+    console = Console()
+    with TerminalReporter(console) as reporter:
+        entries = agenda(plan, site, reporter)
+    console.print(agenda_table(entries))
+
+
+def refresh_tables(store: Store) -> None:
+    """Write the tables from what is stored now; other processes may do the same."""
+    from bench.leaderboard import write_tables
+
+    with store.tables():
+        write_tables(store.root, store.records())
+
+
+def _executor(reporter: TerminalReporter, how: How) -> Executor:
+    if how.debug or not how.jobs:
+        return Inline(reporter, _post_mortem if how.debug else None)
+    from bench.executors.processes import Limits, Processes
+
+    return Processes(reporter, how.jobs, Limits.shared(how.jobs, how.memory))
+
+
+def _post_mortem(error: BaseException) -> None:
+    import pdb
+
+    pdb.post_mortem(error.__traceback__)
+
+
+def _settled(outcomes: Iterable[Outcome], store: Store, reporter: TerminalReporter) -> Iterator[Outcome]:
+    """Yield outcomes; a failure for want of data is stored as soon as there is a run that does not want them.
+
+    Raises:
+        UserError: there is none: that is no result, but a mistake that one line tells.
+    """
+    held: list[Outcome] = []
+    settled = False
+    for outcome in outcomes:
+        held.append(outcome)
+        settled = settled or outcome.stored
+        while settled and held:
+            first = held.pop(0)
+            if not first.stored:
+                run_id = first.record.run_id
+                with store.claimed(run_id, reporter.notice), store.writing(run_id) as folder:
+                    write_record(folder, first.record)
+            yield first
+    if held:
+        raise UserError(held[0].record.reason)
 
 
 def score_stored(
@@ -71,42 +148,35 @@ def score_stored(
     twins: bool,
 ) -> int:
     """Score stored reconstructions again, write the tables, and return 0, or 1 if one could not be scored."""
-    from bench.leaderboard import write_tables
-
     console = Console()
     failures = 0
     control = next((kind for kind in attacks.items.values() if kind.control), None)
     with TerminalReporter(console) as reporter:
         workshop = Workshop(data_dir, device, reporter)
-        scorer = _scorer(store, workshop, control, twins)
+        scorer = Scorer(store, workshop, NullControls(workshop, control, twins))
         for record in records:
             try:
                 run = Run.of(record, attacks, victims)
                 victim = workshop.victim(run.victim)
                 if victim.card.weights_sha256 != record.victim_sha:
                     raise UserError(f"{record.run_id}: {run.victim.name} has other weights now; run the attack again")
-                scored = scorer.score(record, run, victim, protocol)
+                with store.claimed(record.run_id, reporter.notice):
+                    scored = scorer.score(store.find(record.run_id) or record, run, victim, protocol)
             except UserError as error:
                 failures += 1
                 console.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
                 continue
-            console.print(_line(Outcome(run, scored, cached=False)), highlight=False, markup=False, soft_wrap=True)
-    write_tables(store.root, store.records())
+            console.print(_line(scored), highlight=False, markup=False, soft_wrap=True)
+    refresh_tables(store)
     if failures:
         console.print(f"{plural(failures, 'run')} of {len(records)} could not be scored", style="red")
     return 1 if failures else 0
 
 
-def _scorer(store: Store, workshop: Workshop, control: type[Attack[Any]] | None, twins: bool) -> Scorer:
-    from bench.controls import NullControls
-
-    return Scorer(store, workshop, NullControls(workshop, control, twins))
-
-
-def _line(outcome: Outcome) -> str:
-    record = outcome.record
+def _line(record: RunRecord, cached: bool = False) -> str:
     if record.status is not Status.OK:
-        return f"{outcome.run.title}: {record.status} ({record.reason})"
+        stored = " (stored; --retry-failed runs it again)" if cached and record.status in FAILED else ""
+        return f"{record.title}: {record.status} ({record.reason}){stored}"
     parts = [
         f"good {_against(record.n_good, record.null_n_good)} under {record.protocol}",
         f"unique {_against(record.n_good_unique, record.null_n_good_unique)}",
@@ -115,8 +185,8 @@ def _line(outcome: Outcome) -> str:
         f"at 1% false positives {record.n_good_at_1pct}",
         f"attack {record.wall_s:.0f} s, training {record.train_s:.0f} s",
     ]
-    stored = " (stored; --force runs it again)" if outcome.cached else ""
-    return f"{outcome.run.title}: of {record.n} images, {'; '.join(parts)}{stored}"
+    stored = " (stored; --force runs it again)" if cached else ""
+    return f"{record.title}: of {record.n} images, {'; '.join(parts)}{stored}"
 
 
 def _against(count: int | None, null: int | None) -> str:
@@ -124,7 +194,6 @@ def _against(count: int | None, null: int | None) -> str:
 
 
 def _paths(console: Console, store: Store, record: RunRecord) -> None:
-    folder = store.runs / record.run_id
-    shown = folder / ("grid.png" if record.status is Status.OK else "log.txt")
+    shown = store.folder(record.run_id) / ("grid.png" if record.status is Status.OK else "log.txt")
     if shown.exists():
         console.print(f"  {shown}", highlight=False, markup=False, soft_wrap=True)

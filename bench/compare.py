@@ -35,6 +35,7 @@ CAUSES = {
     "bench version": ("bench_version", "git_commit"),
     "hardware": ("device", "cpu", "gpu"),
     "seeds": ("seed",),
+    "budget": ("budget",),
 }
 """What may have changed a score, by the columns of runs.csv that tell."""
 HASHED_CAUSES = {"attack source": "attack_sha", "victim weights": "victim_sha"}
@@ -189,9 +190,14 @@ def _values(rows: pd.DataFrame) -> str:
     return ",".join(" ".join(str(value) for value in row if value != "") for row in distinct.to_numpy())
 
 
+def _scored(cell: Cell) -> str:
+    """Return a cell's protocol, with its budget if it had one."""
+    return f"{cell[4]}, {cell[6]}" if cell[6] else cell[4]
+
+
 def _names(cells: Iterable[Cell]) -> dict[Cell, str]:
     """Return the text that people know each cell by, with the hash of its parameters where another has the same."""
-    plain = {cell: f"{cell[0]}{':' + cell[1] if cell[1] else ''} on {cell[3]} ({cell[4]})" for cell in cells}
+    plain = {cell: f"{cell[0]}{':' + cell[1] if cell[1] else ''} on {cell[3]} ({_scored(cell)})" for cell in cells}
     hashes = defaultdict(set)
     for cell, name in plain.items():
         hashes[name].add(cell[2])

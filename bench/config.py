@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from attacks.base import Budget
 from bench.options import attack_params, parse_seeds
 from bench.plan import Run
 from bench.registry import Registry
@@ -85,9 +86,12 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
 
 
 def planned(
-    sections: Iterable[Section], attacks: Registry[type[Attack[Any]]], victims: Registry[VictimSpec]
+    sections: Iterable[Section],
+    attacks: Registry[type[Attack[Any]]],
+    victims: Registry[VictimSpec],
+    budget: Budget,
 ) -> list[Run]:
-    """Return the runs of some sections, victim by victim in each, none of them twice.
+    """Return the runs of some sections, victim by victim in each, none of them twice, each with the same budget.
 
     Raises:
         UserError: there is no such attack, victim, variant, parameter or seed.
@@ -101,6 +105,6 @@ def planned(
         for spec in attacked:
             for kind in chosen:
                 for seed in seeds:
-                    run = Run(kind, params[kind.name], section.variant, tuned_by, spec, seed)
+                    run = Run(kind, params[kind.name], section.variant, tuned_by, spec, seed, budget)
                     runs.setdefault((kind.name, run.params.model_dump_json(), spec.name, seed), run)
     return list(runs.values())

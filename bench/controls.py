@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from bench.checkpoint import CheckpointFile
 from bench.evaluation import Reference, counts, mean_image_counts
 from bench.plan import Run
 from bench.records import COUNTS, NULLS
@@ -21,7 +22,7 @@ from bench.scoring import Protocol
 from bench.workshop import Workshop
 from victims.base import Victim
 from victims.cache import cache_dir
-from victims.files import atomic
+from victims.files import atomic, exclusive
 
 if TYPE_CHECKING:
     from attacks.base import Attack, Reconstruction
@@ -61,10 +62,11 @@ class NullControls:
         workshop: trains twins and attacks them.
         control: the attack that draws random candidates, None if there is none.
         twins: attack twins too; without, only what takes seconds.
+        lost: why the twins cannot be attacked after all: a process died of it.
     """
 
-    def __init__(self, workshop: Workshop, control: type[Attack[Any]] | None, twins: bool) -> None:
-        self.workshop, self.control, self.twins = workshop, control, twins
+    def __init__(self, workshop: Workshop, control: type[Attack[Any]] | None, twins: bool, lost: str = "") -> None:
+        self.workshop, self.control, self.twins, self.lost = workshop, control, twins, lost
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -113,6 +115,8 @@ class NullControls:
             return held_out
         if found is None:
             raise LookupError("the attack failed")
+        if self.lost:
+            raise LookupError(self.lost)
         return self._twin(TWINS[name], run, found.resolved)
 
     def _random(self, control: type[Attack[Any]], run: Run, found: Reconstruction | None, victim: Victim) -> Tensor:
@@ -134,12 +138,17 @@ class NullControls:
         params = run.params.model_copy(update=resolved)
         attacked = replace(run, params=params, victim=run.victim.as_twin(kind), seed=TWIN_SEED)
         path = cache_dir() / "controls" / f"{self.workshop.run_id(attacked)}.safetensors"
-        try:
-            return load_file(path)["candidates"]
-        except (OSError, SafetensorError, KeyError):  # never made, or torn
-            pass
-        victim = self.workshop.victim(attacked.victim)
-        candidates = self.workshop.attack(attacked, victim).reconstruction.candidates.float().cpu().contiguous()
-        with atomic(path) as temporary:
-            save_file({"candidates": candidates}, temporary)
-        return candidates
+        waiting = f"{run.attack.name} on {attacked.victim.name}: another process is at it; waiting"
+        with exclusive(path.with_suffix(".lock"), lambda: self.workshop.reporter.notice(waiting)):
+            try:
+                return load_file(path)["candidates"]
+            except (OSError, SafetensorError, KeyError):  # never made, or torn
+                pass
+            victim = self.workshop.victim(attacked.victim)
+            checkpoints = CheckpointFile(path.with_suffix(".checkpoint"))
+            found = self.workshop.attack(attacked, victim, checkpoints).reconstruction
+            candidates = found.candidates.float().cpu().contiguous()
+            with atomic(path) as temporary:
+                save_file({"candidates": candidates}, temporary)
+            checkpoints.discard()
+            return candidates

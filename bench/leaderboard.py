@@ -15,13 +15,13 @@ from victims.errors import UserError
 from victims.files import write_text
 
 RUN_KEY = [*CELL, "seed", "cpu", "gpu"]
-SORT = ["victim", "protocol", "metric_suite", "attack", "variant", "params_hash", "seed"]
+SORT = ["victim", "protocol", "metric_suite", "attack", "variant", "params_hash", "budget", "seed"]
 TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status)]
 FLAGS = [name for name, field in RunRecord.model_fields.items() if field.annotation is bool]
 NUMBERS = [name for name in COLUMNS if name not in (*TEXT, *FLAGS)]
 REQUIRED = ["schema_version", *(name for name, field in RunRecord.model_fields.items() if field.is_required())]
 DESCRIPTION = ["victim", "dataset", "n", "attack", "variant", "params_hash", "params_json"]
-DESCRIPTION += ["knowledge", "control", "tuned_by"]
+DESCRIPTION += ["knowledge", "control", "tuned_by", "budget"]
 COUNTED = ["rank", "seeds", "failed", "n_good", "n_good_low", "n_good_high"]
 BOARD_COLUMNS = (*DESCRIPTION, "protocol", "metric_suite", *COUNTED, *SCORES[1:])
 """The columns of leaderboard.csv; SCORES begins with n_good."""
@@ -154,6 +154,7 @@ def _markdown(found: list[Board]) -> str:
 
 def _shown(rows: pd.DataFrame) -> pd.DataFrame:
     names = rows["attack"] + rows["variant"].map(lambda variant: f":{variant}" if variant else "")
+    names += rows["budget"].map(lambda budget: f" in {budget}" if budget else "")
     shown = pd.DataFrame({"rank": rows["rank"], "attack": names + rows["control"].map({True: " (control)", False: ""})})
     shown[["params", "seeds", "failed"]] = rows[["params_hash", "seeds", "failed"]]
     for name in COUNTS:

@@ -6,13 +6,14 @@ import difflib
 import fnmatch
 import json
 import os
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from attacks.base import Attack, AttackParams
+from attacks.base import Attack, AttackParams, Budget
 from victims.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ class ControlSet(StrEnum):
 
 LARGEST_SEED = 2**32
 MOST_SEEDS = 10_000
+BUDGET = re.compile(r"(\d+|\d*\.\d+)(s|m|h|steps)")
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+MEMORY = re.compile(r"(\d+|\d*\.\d+)([mgt])b?", re.IGNORECASE)
+MEBIBYTES = {"m": 1, "g": 2**10, "t": 2**20}
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -49,6 +54,34 @@ def parse_seeds(text: str) -> list[int]:
     if not seeds:
         raise UserError(f"--seeds {text!r} is no list of seeds; write 3, 0,2,5 or 0-4")
     return list(dict.fromkeys(seeds))
+
+
+def parse_budget(text: str) -> Budget:
+    """Return the budget that `90s`, `10m`, `1.5h` or `500steps` names; no text, no limit.
+
+    Raises:
+        UserError: it is none of these.
+    """
+    if not text:
+        return Budget()
+    found = BUDGET.fullmatch(text.replace(" ", ""))
+    if found is not None and found[2] in SECONDS and float(found[1]) > 0:
+        return Budget(seconds=float(found[1]) * SECONDS[found[2]])
+    if found is not None and found[2] == "steps" and found[1].isdigit() and int(found[1]) > 0:
+        return Budget(steps=int(found[1]))
+    raise UserError(f"--budget {text!r} is no budget; write 90s, 10m, 1.5h or 500steps")
+
+
+def parse_memory(text: str) -> int:
+    """Return the bytes of `500m`, `8g` or `1.5t`.
+
+    Raises:
+        UserError: it is none of these.
+    """
+    found = MEMORY.fullmatch(text)
+    if found is None or float(found[1]) == 0:
+        raise UserError(f"--memory {text!r} is no amount of memory; write 500m or 8g")
+    return int(float(found[1]) * MEBIBYTES[found[2].lower()] * 2**20)
 
 
 def matches(name: str, patterns: list[str] | None) -> bool:

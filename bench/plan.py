@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from attacks.base import UNLIMITED, Budget
+from bench.options import parse_budget
 from bench.registry import ROOT, Registry
 from victims.errors import UserError
 from victims.spec import VictimSpec
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of a plan: an attack with its parameters, a victim and a seed."""
+    """One cell of a plan: an attack with its parameters and its budget, a victim and a seed."""
 
     attack: type[Attack[Any]]
     params: AttackParams
@@ -29,6 +31,7 @@ class Run:
     tuned_by: str
     victim: VictimSpec
     seed: int
+    budget: Budget = UNLIMITED
 
     @classmethod
     def of(cls, record: RunRecord, attacks: Registry[type[Attack[Any]]], victims: Registry[VictimSpec]) -> Run:
@@ -45,7 +48,8 @@ class Run:
             params = attack.Params.model_validate(json.loads(record.params_json))
         except (ValueError, ValidationError):
             raise UserError(f"{record.run_id}: {record.attack} has other parameters now; run it again") from None
-        return cls(attack, params, record.variant, record.tuned_by, victims.items[record.victim], record.seed)
+        victim, budget = victims.items[record.victim], parse_budget(record.budget)
+        return cls(attack, params, record.variant, record.tuned_by, victim, record.seed, budget)
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:

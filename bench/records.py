@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the columns; tables and records of an older one are read, what they lack staying empty."""
 
 TUNED_BY_ORACLE = "oracle"
@@ -27,8 +27,16 @@ class Status(StrEnum):
 
     OK = "ok"
     SKIPPED = "skipped"
+    TIMEOUT = "timeout"
+    OOM = "oom"
     DIVERGED = "diverged"
     ERROR = "error"
+
+
+FAILED: tuple[Status, ...] = (Status.TIMEOUT, Status.OOM, Status.DIVERGED, Status.ERROR)
+"""What counts as the null control's score: out of time, out of memory, no finite candidate, anything else."""
+ENVIRONMENT = "environment"
+"""The flag of a failure that is not the attack's: data that are missing, a cache that cannot be written."""
 
 
 class RunRecord(BaseModel):
@@ -38,12 +46,16 @@ class RunRecord(BaseModel):
     in [0, 1], PSNR in dB, KL in nats. Empty means not measured.
 
     Attributes:
+        reason: why a run failed or was skipped, one line.
+        log: file of the results folder with what the run printed and where it failed; empty if there is none.
         params_hash: hash of all parameters, by name, defaults included.
         attack_sha: hash of the attack's source and of the helpers that it declares.
         knowledge: the attack's declared needs, sorted, joined by "+".
         control: the attack is a null control itself.
         tuned_by: who chose the hyperparameters: default, paper (the variant of that name), user (--set), tune (the
             attacker's own objective, by the verb of that name) or oracle (the same with the training set in hand).
+        budget: what the attack was given, such as 600s or 500steps; empty for no limit. The flag "budget" marks a run
+            that spent it and returned its best so far.
         n_good: training images whose reconstruction passes the protocol's threshold.
         n_good_haim_min: the same under haim2022-min, `n_good_haim_mean` under haim2022-mean.
         n_good_unique: the same when a candidate may serve one image only; `n_good_assigned` when nothing is rescaled
@@ -75,6 +87,7 @@ class RunRecord(BaseModel):
     run_id: str
     status: Status
     reason: str = ""
+    log: str = ""
     attack: str
     variant: str = ""
     params_hash: str
@@ -83,6 +96,7 @@ class RunRecord(BaseModel):
     knowledge: str
     control: bool = False
     tuned_by: str
+    budget: str = ""
     victim: str
     victim_sha: str = ""
     dataset: str
@@ -145,14 +159,19 @@ class RunRecord(BaseModel):
     flags: str = ""
 
     @property
+    def title(self) -> str:
+        """Short text for people."""
+        return f"{self.attack}{':' + self.variant if self.variant else ''} on {self.victim} seed {self.seed}"
+
+    @property
     def pending(self) -> bool:
         """The attack is done, its scores are not."""
         return self.status is Status.OK and self.n_good is None
 
 
 COLUMNS: tuple[str, ...] = tuple(RunRecord.model_fields)
-CELL: tuple[str, ...] = ("attack", "variant", "params_hash", "victim", "protocol", "metric_suite")
-"""What makes two rows comparable: the same attack and parameters on the same victim, scored alike."""
+CELL: tuple[str, ...] = ("attack", "variant", "params_hash", "victim", "protocol", "metric_suite", "budget")
+"""What makes two rows comparable: the same attack, parameters and budget on the same victim, scored alike."""
 COUNTS: tuple[str, ...] = ("n_good", "n_good_haim_min", "n_good_haim_mean", "n_good_unique", "n_good_assigned")
 """The counts of good images, each of which has its null beside it."""
 MEASURES: tuple[str, ...] = (

@@ -1,19 +1,24 @@
-"""The execution of a plan of runs (attacks x victims x seeds), one by one, and the record of each."""
+"""The execution of one run, from its claim to its record; what fails is a record too."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attacks.base import DivergedError
 from bench import __version__
+from bench.checkpoint import CheckpointFile
 from bench.plan import Run, attack_sources
 from bench.provenance import git_commit, now_utc
-from bench.records import RunRecord, Status
+from bench.records import ENVIRONMENT, FAILED, RunRecord, Status
 from bench.scorer import Scorer
 from bench.store import Store, write_record
 from bench.workshop import Attacked, Workshop
@@ -21,16 +26,74 @@ from victims.errors import UserError
 from victims.files import sha256_json, sha256_sources
 
 if TYPE_CHECKING:
+    from attacks.base import Knowledge
     from victims.base import Victim
+
+NO_MEMORY = "can't allocate memory"
+"""What torch says when the CPU's memory is at its end, in a plain RuntimeError."""
+
+
+class Again(StrEnum):
+    """Which stored runs are run again.
+
+    A failure is stored like any run and would fail again: its cause has changed when the attack's source, its
+    parameters, the victim or the budget has, and then it is another run. Memory and missing data are not in its
+    identity, so what failed for want of them is tried again at every `run`.
+    """
+
+    NEVER = "never"
+    FAILED = "failed"
+    ALWAYS = "always"
+
+
+class Step(StrEnum):
+    """What is to be done for a run of a plan."""
+
+    NOTHING = "stored"
+    SCORE = "score again"
+    ATTACK = "run"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one run of a plan ended, and whether it was there already."""
+    """How one run of a plan ended.
 
-    run: Run
+    Attributes:
+        record: its row.
+        cached: it was there already.
+        stored: its row is on disk; what failed for want of data is not, until it is known that not all runs do.
+    """
+
     record: RunRecord
-    cached: bool
+    cached: bool = False
+    stored: bool = True
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How the process of a run ended that could not tell itself.
+
+    Attributes:
+        status: timeout, oom or error.
+        reason: one line.
+        since: when the process began the run, ISO 8601: what is stored from before is none of its work.
+        nulls: whether the null controls of its victim are computed.
+    """
+
+    status: Status
+    reason: str
+    since: str
+    nulls: bool = True
+
+
+def next_step(stored: RunRecord | None, again: Again, complete: Callable[[RunRecord], bool]) -> Step:
+    """Return what is to be done for a run, by what is stored of it and whether its scores are complete."""
+    if stored is None or again is Again.ALWAYS:
+        return Step.ATTACK
+    if stored.status in FAILED:
+        retried = again is Again.FAILED or stored.status is Status.OOM or ENVIRONMENT in stored.flags.split(";")
+        return Step.ATTACK if retried else Step.NOTHING
+    return Step.NOTHING if complete(stored) else Step.SCORE
 
 
 class Runner:
@@ -40,52 +103,95 @@ class Runner:
         store: where results go.
         workshop: trains victims and runs attacks.
         scorer: scores what is stored.
-        force: run again what is stored.
+        again: what is run again of what is stored.
+        output: file descriptor of what this process prints, for the run's log; None if nobody catches it.
+        debugger: called with every exception of an attack before it is recorded.
     """
 
-    def __init__(self, store: Store, workshop: Workshop, scorer: Scorer, force: bool = False) -> None:
-        self.store, self.workshop, self.scorer, self.force = store, workshop, scorer, force
+    def __init__(
+        self,
+        store: Store,
+        workshop: Workshop,
+        scorer: Scorer,
+        again: Again = Again.NEVER,
+        output: int | None = None,
+        debugger: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.store, self.workshop, self.scorer = store, workshop, scorer
+        self.again, self.output, self.debugger = again, output, debugger
 
-    def execute(self, plan: Sequence[Run]) -> Iterable[Outcome]:
-        """Run the plan; each run is stored before the next one starts.
+    def run(self, run: Run) -> Outcome:
+        """Execute one run, unless it is stored, and store it.
 
         A stored run whose scores are of another metric suite, or lack a control that is asked for, is scored again.
+        One that another process is at is waited for.
         """
-        for run in plan:
-            run_id = self.workshop.run_id(run)
-            stored = None if self.force else self.store.find(run_id)
-            if stored is None:
-                yield Outcome(run, self._execute(run, run_id), cached=False)
-            elif self.scorer.complete(stored):
-                yield Outcome(run, stored, cached=True)
-            else:
-                yield Outcome(run, self._rescored(run, stored), cached=False)
+        run_id = self.workshop.run_id(run)
+        with self.store.claimed(run_id, self.workshop.reporter.notice):
+            stored = self.store.find(run_id)
+            step = next_step(stored, self.again, self.scorer.complete)
+            if stored is not None and step is Step.NOTHING:
+                return Outcome(stored, cached=True)
+            if stored is not None and step is Step.SCORE:
+                return self._rescored(run, stored)
+            checkpoints = CheckpointFile(self.store.checkpoint(run_id))
+            if self.again is Again.ALWAYS:
+                checkpoints.discard()
+            outcome = self._attacked(run, self._blank(run, run_id), checkpoints)
+            checkpoints.discard()
+            return outcome
 
-    def _rescored(self, run: Run, stored: RunRecord) -> RunRecord:
+    def lost(self, run: Run, failure: Failure) -> Outcome:
+        """Record a run whose process is gone.
+
+        If it had stored its reconstruction, it died in a null control: the run is scored, without those that attack.
+        """
+        run_id = self.workshop.run_id(run)
+        with self.store.claimed(run_id, self.workshop.reporter.notice):
+            stored = self.store.find(run_id)
+            if stored is not None and stored.status is Status.OK and stored.started_utc >= failure.since:
+                if self.scorer.complete(stored):
+                    return Outcome(stored)
+                return self._rescored(run, stored)
+            CheckpointFile(self.store.checkpoint(run_id)).discard()
+            record = self._blank(run, run_id).model_copy(
+                update={"status": failure.status, "reason": failure.reason, "started_utc": failure.since}
+            )
+            counted = failure.nulls and self.workshop.is_trained(run.victim)
+            victim = self.workshop.victim(run.victim) if counted else None
+            return Outcome(self._failed(run, record, victim))
+
+    def _rescored(self, run: Run, stored: RunRecord) -> Outcome:
         """Score a stored run again; attack again if what it stored cannot be read any more."""
         try:
-            return self.scorer.score(stored, run, self.workshop.victim(run.victim))
+            return Outcome(self.scorer.score(stored, run, self.workshop.victim(run.victim)))
         except UserError as error:
             self.workshop.reporter.notice(str(error))
-            return self._execute(run, stored.run_id)
+            return self._attacked(run, self._blank(run, stored.run_id), None)
 
-    def _execute(self, run: Run, run_id: str) -> RunRecord:
-        record = self._blank(run, run_id)
+    def _attacked(self, run: Run, record: RunRecord, checkpoints: CheckpointFile | None) -> Outcome:
+        victim = None
         try:
             reason = run.attack(run.params).supports(run.victim)
-        except Exception as error:
-            return self._failed(run, record, error, None)
-        if reason is not None:
-            record = record.model_copy(update={"status": Status.SKIPPED, "reason": reason})
-            with self.store.writing(run_id) as folder:
-                write_record(folder, record)
-            return record
-        victim = self.workshop.victim(run.victim)
-        try:
-            record = self._stored(record, self.workshop.attack(run, victim), victim)
-            return self.scorer.score(record, run, victim)
-        except (Exception, SystemExit) as error:  # one attack's failure is a row, not the end of the sweep
-            return self._failed(run, record, error, victim)
+            if reason is not None:
+                record = record.model_copy(update={"status": Status.SKIPPED, "reason": reason})
+                with self.store.writing(record.run_id) as folder:
+                    write_record(folder, record)
+                return Outcome(record)
+            try:
+                victim = self.workshop.victim(run.victim)
+            except UserError as error:
+                failed = {"status": Status.ERROR, "reason": str(error), "flags": ENVIRONMENT}
+                return Outcome(record.model_copy(update=failed), stored=False)
+            attacked = self.workshop.attack(run, victim, checkpoints)
+            record = self._stored(record, attacked, victim)
+            return Outcome(self.scorer.score(record, run, victim))
+        except (Exception, SystemExit) as error:  # one run's failure is a row, not the end of the sweep
+            if self.debugger is not None:
+                self.debugger(error)
+            reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+            record = record.model_copy(update={"status": failure_status(error), "reason": reason})
+            return Outcome(self._failed(run, record, victim, "".join(traceback.format_exception(error))))
 
     def _stored(self, record: RunRecord, attacked: Attacked, victim: Victim) -> RunRecord:
         """Store what an attack returned, not scored yet, so that a kill while it is scored loses no attack."""
@@ -102,25 +208,35 @@ class Runner:
                 "train_s": victim.card.train_s,
                 "test_accuracy": victim.card.test_accuracy,
                 "peak_mem_mb": attacked.peak_mem_mb,
-                "flags": ";".join([*_flags(victim), *reconstruction.flags]),
+                "flags": ";".join([*_flags(victim), *attacked.flags, *reconstruction.flags]),
             }
         )
         with self.store.writing(record.run_id) as folder:
+            record = record.model_copy(update={"log": self._write_log(folder, record.run_id)})
             artifacts.write_reconstruction(folder, reconstruction)
             artifacts.write_trace(folder, attacked.trace)
             write_record(folder, record)
         return record
 
-    def _failed(self, run: Run, record: RunRecord, error: BaseException, victim: Victim | None) -> RunRecord:
-        """Record a failure, with what the null controls of its victim get: that is what it counts as."""
-        status = Status.DIVERGED if isinstance(error, DivergedError) else Status.ERROR
-        reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+    def _failed(self, run: Run, record: RunRecord, victim: Victim | None, details: str = "") -> RunRecord:
+        """Store a failure, with what the null controls of its victim get: that is what it counts as."""
         columns = {} if victim is None else self.scorer.null_columns(run, victim)
-        record = record.model_copy(update={**columns, "status": status, "reason": reason})
         with self.store.writing(record.run_id) as folder:
-            (folder / "log.txt").write_text("".join(traceback.format_exception(error)))
+            record = record.model_copy(update={**columns, "log": self._write_log(folder, record.run_id, details)})
             write_record(folder, record)
         return record
+
+    def _write_log(self, folder: Path, run_id: str, details: str = "") -> str:
+        """Write what the run has printed, and more, into its folder; return the log's place in the results folder."""
+        path = folder / "log.txt"
+        if self.output is not None and os.fstat(self.output).st_size:
+            with open(os.dup(self.output), "rb") as printed, path.open("wb") as log:  # noqa: PTH123 it has no path
+                printed.seek(0)
+                shutil.copyfileobj(printed, log)
+        if details:
+            with path.open("a") as log_text:
+                log_text.write(details)
+        return str((self.store.folder(run_id) / path.name).relative_to(self.store.root)) if path.exists() else ""
 
     def _blank(self, run: Run, run_id: str) -> RunRecord:
         import torch
@@ -138,9 +254,10 @@ class Runner:
             params_hash=sha256_json(params)[:10],
             params_json=json.dumps(params, sort_keys=True),
             attack_sha=sha256_sources(attack_sources(run.attack))[:16],
-            knowledge="+".join(sorted(run.knowledge)),
+            knowledge="+".join(sorted(_knowledge(run))),
             control=run.attack.control,
             tuned_by=run.tuned_by,
+            budget=str(run.budget),
             victim=run.victim.name,
             dataset=run.victim.dataset,
             n=run.victim.n,
@@ -156,6 +273,24 @@ class Runner:
             git_commit=git_commit(),
             started_utc=now_utc(),
         )
+
+
+def failure_status(error: BaseException) -> Status:
+    """Return what a row says of an exception: diverged, out of memory, or else an error."""
+    import torch
+
+    if isinstance(error, DivergedError):
+        return Status.DIVERGED
+    exhausted = isinstance(error, MemoryError | torch.OutOfMemoryError) or NO_MEMORY in str(error)
+    return Status.OOM if exhausted else Status.ERROR
+
+
+def _knowledge(run: Run) -> frozenset[Knowledge]:
+    """Return what the attack is told; what it declares if it cannot even be made."""
+    try:
+        return run.knowledge
+    except Exception:
+        return run.attack.needs
 
 
 def _flags(victim: Victim) -> list[str]:

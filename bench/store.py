@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from bench.records import RunRecord, Status
 from victims.errors import UserError
-from victims.files import umask
+from victims.files import exclusive, umask
 
 RECORDS = "[!.]*/run.json"
 """Folders that begin with a dot belong to a run that is being written, or was killed while it was."""
 ALL_RECORDS = "[!.]*/run*.json"
 """A run's own record, and one more for every other protocol that it was scored under."""
+WORK = ".work"
+"""Folder of locks and of checkpoints of unfinished attacks."""
+REPLACED = ".replaced"
+"""The end of the name of a folder that is being replaced."""
 
 
 class Store:
-    """The results folder: `runs/<run_id>/`, runs.csv and leaderboard.csv."""
+    """The results folder: `runs/<run_id>/`, runs.csv and leaderboard.csv.
+
+    Several processes may use it at once: a run is written by who has claimed it, the tables by who holds their lock.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.runs = root / "runs"
+        self.work = root / WORK
 
     def require_writable(self) -> None:
         """Make the folder, and see that it can be written before any work is done.
@@ -42,9 +51,8 @@ class Store:
             raise UserError(f"cannot write to the results folder {self.root} ({error.strerror}); {hint}") from None
 
     def find(self, run_id: str) -> RunRecord | None:
-        """Return the record of a run that ended well, else None: failures are run again."""
-        record = self._read(self.runs / run_id / "run.json")
-        return record if record is not None and record.status in (Status.OK, Status.SKIPPED) else None
+        """Return the record of a stored run, however it ended, None if there is none that can be read."""
+        return self._read(self.runs / run_id / "run.json")
 
     def records(self) -> list[RunRecord]:
         """Return the records of all stored runs that failed, were skipped or are scored, one per protocol."""
@@ -59,6 +67,49 @@ class Store:
     def folder(self, run_id: str) -> Path:
         """Return the folder of a run, stored or not."""
         return self.runs / run_id
+
+    def checkpoint(self, run_id: str) -> Path:
+        """Return the file that holds the state of a run's unfinished attack."""
+        return self.work / "checkpoints" / f"{run_id}.safetensors"
+
+    @contextmanager
+    def claimed(self, run_id: str, notice: Callable[[str], None]) -> Iterator[None]:
+        """Hold a run against other processes, and clear away what a killed one left of it.
+
+        Args:
+            run_id: the run, stored or not.
+            notice: told in one line that another process is at it, and that this one waits.
+        """
+        with exclusive(self._lock(run_id), lambda: notice(f"{run_id}: another process is at it; waiting")):
+            self._clear(run_id)
+            yield
+
+    @contextmanager
+    def tables(self) -> Iterator[None]:
+        """Hold the tables against other processes."""
+        with exclusive(self._lock("tables")):
+            yield
+
+    def sweep(self) -> None:
+        """Clear away what killed processes left; what a living one is at stays."""
+        for path in self.runs.glob(".*.*"):
+            run_id = path.name.removesuffix(REPLACED)[1:].rpartition(".")[0]
+            try:
+                with FileLock(self._lock(run_id), timeout=0):
+                    self._clear(run_id)
+            except Timeout:
+                continue
+
+    def _lock(self, name: str) -> Path:
+        return self.work / "locks" / name
+
+    def _clear(self, run_id: str) -> None:
+        """Remove what a killed writer left of a run; only its next writer may."""
+        for replaced in self.runs.glob(f".{run_id}.*{REPLACED}"):
+            if not (self.runs / run_id).exists():  # it was killed between the two renames
+                replaced.replace(self.runs / run_id)
+        for left in self.runs.glob(f".{run_id}.*"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def resolve(self, prefix: str) -> Path | None:
         """Return the folder of the one run whose id starts with `prefix`, or None if there is none.
@@ -90,7 +141,7 @@ class Store:
         self.runs.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=self.runs, prefix=f".{run_id}."))
         temporary.chmod(0o777 & ~umask())
-        final, replaced = self.runs / run_id, temporary.with_name(f"{temporary.name}.replaced")
+        final, replaced = self.runs / run_id, temporary.with_name(f"{temporary.name}{REPLACED}")
         try:
             if copied:
                 shutil.copytree(final, temporary, dirs_exist_ok=True)

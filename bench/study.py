@@ -17,7 +17,7 @@ from attacks.study import Cell, Study
 from bench.controls import NullControls
 from bench.options import attack_params
 from bench.plan import Run
-from bench.records import RunRecord, Status
+from bench.records import FAILED, RunRecord, Status
 from bench.registry import Registry
 from bench.runner import Runner
 from bench.scorer import Scorer
@@ -27,6 +27,7 @@ from bench.store import Store
 from bench.study_picture import heat_map, strips
 from bench.ui import TerminalReporter
 from bench.workshop import Workshop
+from victims.errors import UserError
 from victims.files import write_text
 
 if TYPE_CHECKING:
@@ -90,7 +91,10 @@ def run_study(
         for cell in cells:
             attack, victim = attacks.match([cell.attack])[0], victims.match([cell.victim])[0]
             run = Run(attack, attack_params(attack, "", cell.params), "", "study", victim, seed=0)
-            record = next(iter(runner.execute([run]))).record
+            outcome = runner.run(run)
+            record = outcome.record
+            if not outcome.stored:
+                raise UserError(record.reason)
             row: dict[str, Any] = {"attack": cell.attack, "victim": cell.victim, **cell.labels}
             row |= {"status": str(record.status), "reason": record.reason, "flags": record.flags}
             if record.status is Status.OK:
@@ -106,7 +110,7 @@ def run_study(
         for name, part in table.groupby("attack"):
             heat_map(root / f"{study.name}-{name}.png", part, *study.heat_map, ("attack_loss", "mse_to_training"))
     console.print(f"  {root / study.name}.csv", highlight=False, markup=False, soft_wrap=True)
-    return int(any(row["status"] in (Status.ERROR, Status.DIVERGED) for row in rows))
+    return int(any(row["status"] in FAILED for row in rows))
 
 
 MEASURED = ("attack_loss", "mse_to_training", "mse_to_held_out", "realistic", "no_member_rate", "wall_s")

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from victims.errors import UserError
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
+    from bench.agenda import Entry
     from bench.compare import Comparison
 
 
@@ -42,6 +44,14 @@ def victim_table(victims: Registry[VictimSpec], data_dir: Path | None) -> Table:
     for name, spec in victims.items.items():
         trained = "yes" if _trained(spec, data_dir) else "no"
         table.add_row(name, spec.dataset, str(spec.n), spec.architecture.label, spec.training.label, trained)
+    return table
+
+
+def agenda_table(entries: Sequence[Entry]) -> Table:
+    """Return the runs of a plan, what is to be done for each, and why."""
+    table = _table("run", "to do", "why")
+    for entry in entries:
+        table.add_row(escape(entry.run.title), entry.step, escape(entry.why))
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
@@ -21,16 +22,26 @@ class Reporter(Protocol):
     def notice(self, text: str) -> None:
         """Say something in one line."""
 
+    def deadline(self, seconds: float | None) -> None:
+        """Say that an attack begins that must end within so many seconds (None: it has no limit, or has ended)."""
+
+
+@dataclass
+class Shown:
+    """What is shown of one job: the bar on a terminal, or the time of the last line elsewhere."""
+
+    task: str
+    bar: TaskID | None = None
+    last_line: float = 0.0
+
 
 class TerminalReporter:
-    """Shows one task at a time; a context manager, so that the bar is gone when a table is printed."""
+    """Shows what each job is at; a context manager, so that the bars are gone when a table is printed."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._progress: Progress | None = None
-        self._bar: TaskID | None = None
-        self._task = ""
-        self._last_line = 0.0
+        self._jobs: dict[str, Shown] = {}
 
     def __enter__(self) -> TerminalReporter:
         if self.console.is_terminal:
@@ -47,28 +58,35 @@ class TerminalReporter:
         if self._progress is not None:
             self._progress.stop()
 
-    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None:
-        """Show that `task` has done `step` of `steps`, with its figures."""
+    def progress(self, task: str, step: int, steps: int, figures: dict[str, float], job: str = "") -> None:
+        """Show that `task` has done `step` of `steps`, with its figures, in the place of what `job` did before it."""
         text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
-        if self._progress is None:
-            self._line(task, step, steps, text)
+        shown = self._jobs.get(job)
+        if shown is None or shown.task != task:
+            self.finished(job)
+            shown = self._jobs[job] = Shown(task)
+            if self._progress is not None:
+                shown.bar = self._progress.add_task(task, total=steps, figures=text)
+        if self._progress is not None and shown.bar is not None:
+            self._progress.update(shown.bar, completed=step, total=steps, figures=text)
             return
-        if self._bar is None or task != self._task:
-            if self._bar is not None:
-                self._progress.remove_task(self._bar)
-            self._bar, self._task = self._progress.add_task(task, total=steps, figures=text), task
-        self._progress.update(self._bar, completed=step, total=steps, figures=text)
+        now = time.monotonic()
+        if now - shown.last_line >= LINE_SECONDS or step >= steps:
+            shown.last_line = now
+            self.console.print(f"{task}: {step}/{steps}  {text}", highlight=False, markup=False, soft_wrap=True)
+
+    def finished(self, job: str) -> None:
+        """Show nothing of a job any more."""
+        shown = self._jobs.pop(job, None)
+        if shown is not None and shown.bar is not None and self._progress is not None:
+            self._progress.remove_task(shown.bar)
+
+    def deadline(self, seconds: float | None) -> None:
+        """Nothing to show."""
 
     def notice(self, text: str) -> None:
         """Print one line."""
         self.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
-
-    def _line(self, task: str, step: int, steps: int, text: str) -> None:
-        now = time.monotonic()
-        if task == self._task and now - self._last_line < LINE_SECONDS and step < steps:
-            return
-        self._task, self._last_line = task, now
-        self.console.print(f"{task}: {step}/{steps}  {text}", highlight=False, markup=False, soft_wrap=True)
 
 
 def plural(count: int, noun: str) -> str:

@@ -27,7 +27,7 @@ def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -
     counts = np.bincount(split.labels, minlength=split.n_classes)
     facts = {
         Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, (channels, height, width)),
-        Knowledge.WEIGHTS: {name: value.to(device) for name, value in victim.model.state_dict().items()},
+        Knowledge.WEIGHTS: {name: value.to(device, copy=True) for name, value in victim.model.state_dict().items()},
         Knowledge.CLASS_BALANCE: tuple(float(count) / len(split.labels) for count in counts),
         Knowledge.N: len(split.labels),
         Knowledge.LABELS: labels,
@@ -39,3 +39,15 @@ def view_of(victim: Victim, needs: frozenset[Knowledge], device: torch.device) -
         Knowledge.TRAINING_IMAGES: (inputs, labels),
     }
     return VictimView({item: facts[item] for item in needs}, needs)
+
+
+def require_intact(view: VictimView, victim: Victim) -> None:
+    """See that an attack left the weights alone.
+
+    Raises:
+        ValueError: those that it was shown and the victim's own are not the same any more.
+    """
+    shown = view.shown(Knowledge.WEIGHTS) or {}
+    own = victim.model.state_dict()
+    if not all(torch.equal(value.cpu(), own[name]) for name, value in shown.items()):
+        raise ValueError("the attack changed the victim's weights; view.weights hands out a copy for each call")

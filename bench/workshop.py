@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +11,14 @@ from attacks.base import DivergedError
 from bench.plan import Run, attack_sources
 from bench.provenance import peak_memory
 from bench.ui import Reporter
+from victims.errors import UserError
 from victims.files import sha256_json, sha256_sources
 from victims.hardware import prepare
 
 if TYPE_CHECKING:
     import torch
 
-    from attacks.base import Reconstruction
+    from attacks.base import Checkpoints, Reconstruction
     from bench.evaluation import Instruments
     from victims.base import Victim
     from victims.spec import VictimSpec
@@ -30,14 +31,16 @@ class Attacked:
     Attributes:
         reconstruction: the candidates.
         trace: figures over time.
-        seconds: wall time of the attack alone.
+        seconds: wall time of the attack alone, that of the process it is resumed from included.
         peak_mem_mb: peak memory up to its end, training included.
+        flags: what the harness has to say of it.
     """
 
     reconstruction: Reconstruction
     trace: list[dict[str, float]]
     seconds: float
     peak_mem_mb: float
+    flags: tuple[str, ...]
 
 
 class Workshop:
@@ -53,7 +56,7 @@ class Workshop:
         self.data_dir, self.device, self.reporter = data_dir, device, reporter
         prepare(device)
         self._victims: dict[str, Victim] = {}
-        self._data: dict[str, str] = {}
+        self._data: dict[str, str | UserError] = {}
         self._instruments: dict[str, Instruments] = {}
 
     def victim_key(self, spec: VictimSpec) -> str:
@@ -65,26 +68,48 @@ class Workshop:
     def run_id(self, run: Run) -> str:
         """Return what names a run: its attack, victim and seed, and a hash of all that determines its candidates.
 
-        How they are scored is no part of it: a new metric suite scores stored candidates again.
+        How they are scored is no part of it: a new metric suite scores stored candidates again. Missing data have an
+        identity too: the failure for want of them is not the run that is made once they are there.
         """
+        try:
+            victim_key = self.victim_key(run.victim)
+        except UserError:
+            victim_key = "absent"
         identity = [
             run.attack.name,
             sha256_sources(attack_sources(run.attack)),
             run.params.model_dump(mode="json"),
-            self.victim_key(run.victim),
+            victim_key,
             run.seed,
             self.device.type,
         ]
+        if str(run.budget):
+            identity.append(str(run.budget))
         return f"{run.attack.name}-{run.victim.name}-s{run.seed}-{sha256_json(identity)[:10]}"
 
     def _data_sha256(self, dataset: str) -> str:
         from victims.datasets import fingerprint, load
 
         if dataset not in self._data:
-            if fingerprint(dataset, self.data_dir) == "absent":
-                load(dataset, self.data_dir)
-            self._data[dataset] = fingerprint(dataset, self.data_dir)
-        return self._data[dataset]
+            try:
+                if fingerprint(dataset, self.data_dir) == "absent":
+                    load(dataset, self.data_dir)
+                self._data[dataset] = fingerprint(dataset, self.data_dir)
+            except UserError as error:
+                self._data[dataset] = error  # a download that failed is not tried again for every run
+        known = self._data[dataset]
+        if isinstance(known, UserError):
+            raise known
+        return known
+
+    def is_trained(self, spec: VictimSpec) -> bool:
+        """Say whether a victim is in the cache."""
+        from victims.cache import trained_card
+
+        try:
+            return bool(trained_card(spec, self.data_dir))
+        except UserError:
+            return False
 
     def victim(self, spec: VictimSpec) -> Victim:
         """Return a trained victim, training it if need be; the last one that is no twin is kept in memory."""
@@ -103,27 +128,39 @@ class Workshop:
             self._victims = {spec.name: victim}
         return victim
 
-    def attack(self, run: Run, victim: Victim) -> Attacked:
+    def attack(self, run: Run, victim: Victim, checkpoints: Checkpoints | None = None) -> Attacked:
         """Run an attack on a victim.
+
+        Args:
+            run: the attack, its seed and its budget.
+            victim: whom it attacks.
+            checkpoints: where its state is kept for another process to go on from.
 
         Raises:
             DivergedError: no candidate is finite.
-            ValueError: the candidates have another shape than the victim's inputs.
+            ValueError: the candidates have another shape than the victim's inputs, or the victim is not what it was.
         """
         import torch
 
         from attacks.base import AttackContext
-        from bench.view import view_of
+        from bench.view import require_intact, view_of
 
         def progress(step: int, steps: int, **figures: float) -> None:
             self.reporter.progress(run.title, step, steps, figures)
 
-        ctx = AttackContext(self.device, torch.Generator().manual_seed(run.seed), progress)
-        start = time.monotonic()
-        reconstruction = run.attack(run.params).reconstruct(view_of(victim, run.knowledge, self.device), ctx)
-        seconds = time.monotonic() - start
+        view = view_of(victim, run.knowledge, self.device)
+        generator = torch.Generator().manual_seed(run.seed)
+        ctx = AttackContext(self.device, generator, progress, run.budget, checkpoints)
+        self.reporter.deadline(run.budget.seconds)
+        try:
+            reconstruction = run.attack(run.params).reconstruct(view, ctx)
+            seconds = ctx.seconds
+        finally:
+            self.reporter.deadline(None)
         _check(reconstruction, victim)
-        return Attacked(reconstruction, ctx.trace, seconds, peak_memory(self.device))
+        require_intact(view, victim)
+        spent = ctx.stopped or seconds > (run.budget.seconds or math.inf)
+        return Attacked(reconstruction, ctx.trace, seconds, peak_memory(self.device), ("budget",) if spent else ())
 
     def instruments(self, dataset: str) -> Instruments:
         """Return what measures LPIPS and KL on a dataset, or why there is none; judges are trained if need be."""

@@ -174,11 +174,15 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def isolated(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the user's is read or written: no cache, no data folder; and lines are long enough not to fold."""
+    """Nothing of the user's is read or written: no cache, no data folder; and lines are long enough not to fold.
+
+    Runs are executed in this process, which is quicker; tests of what executes them say how.
+    """
     monkeypatch.setenv("BENCH_CACHE_DIR", str(cache_dir))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.delenv("BENCH_DATA_DIR", raising=False)
     monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setenv("BENCH_JOBS", "0")
 
 
 @pytest.fixture(autouse=True)

@@ -31,6 +31,8 @@ class Silent:
 
     def notice(self, text: str) -> None: ...
 
+    def deadline(self, seconds: float | None) -> None: ...
+
 
 def attack(
     victim: VictimSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, twins: bool = False, **settings: object
@@ -43,9 +45,7 @@ def attack(
     store.require_writable()
     workshop = Workshop(DATA, torch.device("cpu"), Silent())
     runner = Runner(store, workshop, Scorer(store, workshop, NullControls(workshop, control, twins=twins)))
-    plan = [Run(kkt, kkt.Params(**settings), "", "user", victim, 0)]
-    (outcome,) = runner.execute(plan)
-    return outcome.record
+    return runner.run(Run(kkt, kkt.Params(**settings), "", "user", victim, 0)).record
 
 
 @needs_cifar

@@ -168,7 +168,8 @@ def _failures(root: Path, runs: pd.DataFrame) -> list[Failure]:
 
 
 def _name(row: Row) -> str:
-    return f"{row['attack']}:{row['variant']}" if row["variant"] else str(row["attack"])
+    name = f"{row['attack']}:{row['variant']}" if row["variant"] else str(row["attack"])
+    return f"{name} in {row['budget']}" if row["budget"] else name
 
 
 def _counted(runs: pd.DataFrame, columns: list[str]) -> list[Row]:

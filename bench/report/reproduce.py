@@ -65,6 +65,8 @@ def command(row: Mapping[Hashable, Any], seeds: Iterable[int], changed: Mapping[
     run = ["python", "-m", "bench", "run", *cell, "--seeds", seed_list(seeds)]
     if row["variant"]:
         run += ["--variant", row["variant"]]
+    if row["budget"]:
+        run += ["--budget", row["budget"]]
     for key, value in changed.items():
         run += ["--set", f"{key}={_text(value)}"]
     kind = _attacks().get(row["attack"])

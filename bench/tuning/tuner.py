@@ -58,6 +58,10 @@ class TrialReporter:
         """Say something in one line."""
         self.shown.notice(text)
 
+    def deadline(self, seconds: float | None) -> None:
+        """Pass on when the attack must have ended."""
+        self.shown.deadline(seconds)
+
 
 @dataclass(frozen=True)
 class Tuner:

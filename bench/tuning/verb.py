@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from rich.console import Console
 
-from bench.commands import run_plan
+from bench.commands import How, run_plan
 from bench.evaluation import Reference, counts
+from bench.executors import Site
 from bench.plan import Run, attack_sources
 from bench.records import TUNED_BY_ORACLE
 from bench.scoring.protocols import protocol_named
@@ -25,40 +26,27 @@ from victims.errors import UserError
 from victims.files import sha256_sources
 
 if TYPE_CHECKING:
-    from attacks.base import Attack, Reconstruction
+    from attacks.base import Reconstruction
 
 TUNE = "tune"
 """`tuned_by` of a run whose parameters were chosen by the attacker's own objective; the studies' folder."""
 
 
 def tune(
-    runs: Sequence[Run],
-    fixed: frozenset[str],
-    store: Store,
-    control: type[Attack[Any]] | None,
-    data_dir: Path | None,
-    device: torch.device,
-    *,
-    trials: int,
-    sampler: Sampler,
-    oracle: bool,
-    twins: bool,
+    runs: Sequence[Run], fixed: frozenset[str], site: Site, how: How, *, trials: int, sampler: Sampler, oracle: bool
 ) -> int:
     """Give every run's parameters `trials` trials, run the best, and return the exit status.
 
     Args:
         runs: what is tuned, each with the parameters that its trials start from.
         fixed: parameters that the user set, which are not searched.
-        store: where the picks' runs go; the studies are in its folder `tune`.
-        control: the attack that is a null control.
-        data_dir: the data folder, None for the default.
-        device: where to attack.
+        site: where to read, attack and write; the studies are in the folder `tune` of the results.
+        how: how the picks are run; trials are run in this process.
         trials: how many each study has in all, whoever ran them.
         sampler: how parameters are drawn.
         oracle: pick by the number of good images, for which the training set is looked at.
-        twins: null controls attack twins, too.
     """
-    console, picks = Console(), []
+    console, store, picks = Console(), Store(site.results_dir), []
     for run in runs:
         reason = run.attack(run.params).supports(run.victim)
         if reason is not None:
@@ -66,7 +54,7 @@ def tune(
             continue
         with TerminalReporter(console) as shown:
             reporter = TrialReporter(shown)
-            workshop = Workshop(data_dir, device, reporter)
+            workshop = Workshop(site.data_dir, torch.device(site.device), reporter)
             folder = store.root / TUNE / _folder_name(run, sampler, oracle)
             study = _study(folder, run, fixed, workshop, sampler, oracle)
             tuner = Tuner(study, run, workshop, reporter, _counter(run, workshop) if oracle else None)
@@ -89,8 +77,8 @@ def tune(
     if not picks:
         return 1
     for pick in picks:
-        _claim(pick, store, Workshop(data_dir, device, TerminalReporter(console)))
-    return run_plan(picks, store, control, data_dir, device, twins=twins, force=False)
+        _claim(pick, store, Workshop(site.data_dir, torch.device(site.device), TerminalReporter(console)))
+    return run_plan(picks, site, how)
 
 
 def _folder_name(run: Run, sampler: Sampler, oracle: bool) -> str:
@@ -117,6 +105,7 @@ def _study(
         "victim": workshop.victim_key(run.victim),
         "parameter set": {name: value for name, value in params.items() if name not in ranges},
         "seed": run.seed,
+        "budget": str(run.budget),
         "choice": TUNED_BY_ORACLE if oracle else TUNE,
     }
     return SharedStudy(folder, ranges, sampler, run.seed, identity)

@@ -153,18 +153,41 @@ def test_a_failed_attack_is_a_row_and_the_rest_of_the_plan_runs(
     folder = results / "runs" / str(table.loc[attack, "run_id"])
     assert {path.name for path in folder.iterdir()} == {"run.json", "log.txt"}
     assert "Traceback" in (folder / "log.txt").read_text()
-    assert not list(results.rglob(".*"))
+    assert [path.name for path in results.rglob(".*")] == [".work"]
     board = pd.read_csv(results / "leaderboard.csv", keep_default_na=False).set_index("attack")
     null = 0 if attack == "confused" else table.loc[attack, "null_n_good"]  # no victim was trained for that one
     assert board.loc[attack, ["seeds", "failed", "n_good"]].astype(float).tolist() == [1, 1, null]
 
 
-def test_a_failure_is_tried_again(run: Bench, plugins: Path) -> None:
+def test_a_failure_is_stored_and_run_again_when_asked(run: Bench, results: Path, plugins: Path) -> None:
     run("-a", "raises")
     before = len(calls(plugins))
-    run("-a", "raises")
+    stored_one = run("-a", "raises", "-a", "tiny")
+    assert (stored_one.status, len(calls(plugins))) == (1, before + 1)  # the call of tiny
+    assert "--retry-failed" in stored_one.out
 
-    assert len(calls(plugins)) == before + 1
+    retried = run("-a", "raises", "-a", "tiny", "--retry-failed")
+    assert (retried.status, len(calls(plugins))) == (1, before + 2)  # tiny did not fail
+    assert run("-a", "raises", "--set", "count=2").status == 1  # another cause, another run
+    assert len(calls(plugins)) == before + 3
+    assert sorted(stored(results)["attack"]) == ["raises", "raises", "tiny"]
+
+
+def test_an_edited_attack_is_run_again_and_no_other(run: Bench, results: Path, plugins: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    tiny = (plugins / "tiny.py").read_text()
+    for name in ("one", "two"):
+        (folder / f"{name}.py").write_text(tiny[: tiny.index("class Raises")].replace('"tiny"', f'"{name}"'))
+    (folder / "one.py").write_text((folder / "one.py").read_text().replace("zeros(", "ones("))
+    run("-a", "one", "-a", "two", "--plugin-dir", folder)
+    ids = set(stored(results)["run_id"])
+    (folder / "one.py").write_text((folder / "one.py").read_text() + "\n# another thought\n")
+    again = run("-a", "one", "-a", "two", "--plugin-dir", folder)
+
+    assert sum("--force" in line for line in again.out.splitlines()) == 1
+    assert len(set(stored(results)["run_id"]) & ids) == 1
+    assert len(stored(results)) == 2
 
 
 @pytest.mark.parametrize("attack", ["half-nan", "bad-loss", "vandal"])

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from attacks.base import Budget
 from bench import registry
 from bench.config import planned, read_plan
 
@@ -100,7 +101,7 @@ def test_smoke_without_a_plan_is_one_line(run_file: Bench) -> None:
 
 def test_the_paper_scale_plan_is_what_it_says() -> None:
     attacks, victims = registry.attacks(), registry.victims()
-    plan = planned(read_plan(PAPER_SCALE, smoke=False).plan, attacks, victims)
+    plan = planned(read_plan(PAPER_SCALE, smoke=False).plan, attacks, victims, Budget())
     assert all(run.attack(run.params).supports(run.victim) is None for run in plan)
     told = {(run.attack.name, run.variant, run.victim.name) for run in plan}
     assert {("kkt", variant, "cifar-mlp-500-gd1e6") for variant in ("", "paper")} <= told

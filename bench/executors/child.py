@@ -1,0 +1,98 @@
+"""What happens in the process of one run: its output goes to its log, what it reports to the parent."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from bench.executors.task import Task, work
+
+THIRD_PARTY = (
+    "filelock",
+    "lpips",
+    "matplotlib.backends.backend_agg",
+    "pandas",
+    "psutil",
+    "pydantic",
+    "rich.progress",
+    "safetensors.torch",
+    "scipy.optimize",
+    "scipy.stats",
+    "skimage.metrics",
+    "sklearn.metrics",
+    "torch",
+)
+"""What is imported once for all processes. Nothing of this repository is: a run executes the source it is named by."""
+PROGRESS_SECONDS = 0.1
+OOM_SCORE = 500
+"""Of a child, in the kernel's eyes: where memory runs out it dies before its parent."""
+
+
+class PipeReporter:
+    """Sends what it is told to the parent: the name of a method of its reporter, and the arguments."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._lock = threading.Lock()
+        self._task, self._sent = "", 0.0
+
+    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None:
+        """Send where a task is, ten times a second at most."""
+        now = time.monotonic()
+        if task != self._task or now - self._sent >= PROGRESS_SECONDS or step >= steps:
+            self._task, self._sent = task, now
+            plain = {name: float(value) for name, value in figures.items()}
+            self.send("progress", str(task), int(step), int(steps), plain)
+
+    def notice(self, text: str) -> None:
+        """Send a line."""
+        self.send("notice", text)
+
+    def deadline(self, seconds: float | None) -> None:
+        """Send when the attack must have ended."""
+        self.send("deadline", seconds)
+
+    def send(self, what: str, *arguments: Any) -> None:
+        """Send a message; several threads may."""
+        with self._lock:
+            self.connection.send((what, arguments))
+
+
+def main(task: Task, connection: Connection, output: Connection, threads: int) -> None:
+    """Do a task, tell the parent how it ended, and leave without waiting for what the attack left running."""
+    _capture(output.fileno())
+    os.setsid()  # so that what it starts can be ended with it, and Ctrl-C reaches the parent alone
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    score = Path("/proc/self/oom_score_adj")
+    if score.exists():
+        score.write_text(str(OOM_SCORE))
+    import torch
+
+    torch.set_num_threads(threads)
+    reporter = PipeReporter(connection)
+    reporter.send("outcome", work(task, reporter, output=sys.stdout.fileno()))
+
+
+def _capture(log: int) -> None:
+    """Let everything that is printed, by whatever means, go to the log, and a crash say where it was."""
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    sys.stdout, sys.stderr = (open(stream, "w", buffering=1, closefd=False) for stream in (1, 2))  # noqa: SIM115
+    faulthandler.enable(file=2)
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.killpg(0, signal.SIGKILL)
