@@ -51,6 +51,10 @@ def run(
     memory: Annotated[
         str, typer.Option(help="What each process may use, e.g. 8g; an equal share of what is free.")
     ] = "",
+    executor: Annotated[
+        Literal["local", "ray"], typer.Option(help="local: processes here; ray: tasks on a Ray cluster.")
+    ] = "local",
+    ray_address: Annotated[str, typer.Option(help="host:port of the cluster; RAY_ADDRESS, or a new one here.")] = "",
     pdb: Annotated[bool, typer.Option("--pdb", help="In this process, with a debugger where an attack fails.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed.")] = False,
@@ -93,7 +97,8 @@ def run(
     if dry_run:
         preview_plan(plan, site)
         return
-    raise typer.Exit(run_plan(plan, site, How(jobs, share, pdb, only_cached)))
+    ray = ray_address if executor == "ray" else None
+    raise typer.Exit(run_plan(plan, site, How(jobs, share, pdb, only_cached, ray)))
 
 
 @app.command()

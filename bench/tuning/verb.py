@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ def tune(
             for trial in tuner.work(trials):
                 table = write_trials(folder, study.trials)
                 row = table[table["trial"] == trial.number].iloc[0].dropna()
-                figures = ", ".join(f"{name} {value:.4g}" for name, value in row.items() if isinstance(value, float))
+                figures = ", ".join(f"{name} {value:.4g}" for name, value in row.items() if isinstance(value, Real))
                 text = f"{run.title}: trial {trial.number} {row['state']} {row.get('reason', figures)}"
                 console.print(text, highlight=False, markup=False, soft_wrap=True)
         if study.running:
