@@ -139,7 +139,7 @@ class Bilevel(InitialisedAttack[BilevelParams]):
             ctx.report(step, params.steps, distance=distance)
 
         start = torch.cat([images.flatten(), 2 * (2 * fixed - 1)]) if learnt else images.flatten()
-        point, distance = descend(evaluate, start, params.optimizer, params.steps, params.lr, report)
+        point, distance = descend(evaluate, start, params.optimizer, params.steps, params.lr, report, ctx.expired)
         inputs = point[: n * d].view(n, d)
         targets = point[n * d :].sigmoid() if learnt else fixed
         slopes = targets - problem.outputs(problem.flat(released), inputs).sigmoid()

@@ -100,7 +100,9 @@ class Deco(InitialisedAttack[DecoParams]):
         def report(step: int, value: float) -> None:
             ctx.report(step, params.steps, residual=value)
 
-        point, value = descend(evaluate, images.flatten(), params.optimizer, params.steps, params.lr, report)
+        point, value = descend(
+            evaluate, images.flatten(), params.optimizer, params.steps, params.lr, report, ctx.expired
+        )
         inputs = point.view_as(images)
         coefficients = tied(network.outputs(inputs)[:, None].requires_grad_())[:, 0].detach()
         return Reconstruction(

@@ -115,24 +115,30 @@ class Inversion(Attack[InversionParams]):
             starts = starts * scales[:, None, None, None]
         climb = self._ascent(view, ctx)
         batches = range(0, len(labels), BATCH)
-        climbed = []
+        climbed: list[tuple[Tensor, Tensor]] = []
         for batch, first in enumerate(batches):
+            before = batch * params.steps
+            if climbed and ctx.expired(before):
+                break
 
-            def report(step: int, probability: float, batch: int = batch) -> None:
-                ctx.progress(batch * params.steps + step, len(batches) * params.steps, probability=probability)
+            def report(step: int, probability: float, before: int = before) -> None:
+                ctx.progress(before + step, len(batches) * params.steps, probability=probability)
+
+            def expired(step: int, before: int = before) -> bool:
+                return ctx.expired(before + step)
 
             part = slice(first, first + BATCH)
             images, given = starts[part].to(ctx.device), labels[part].to(ctx.device)
-            climbed.append(self._optimise(climb, images, given, rates[part].to(images), report))
+            climbed.append(self._optimise(climb, images, given, rates[part].to(images), report, expired))
         found = torch.cat([images for images, _ in climbed])
         logits = torch.cat([values for _, values in climbed])
         per_candidate = 2 * params.directions if params.access == "logits" else 1
         return Reconstruction(
             candidates=found,
-            labels=labels,
+            labels=labels[: len(found)],
             confidence=logits.float(),
             loss=float(-logits.mean()),
-            grad_evals=params.steps * len(batches) * per_candidate,
+            grad_evals=params.steps * len(climbed) * per_candidate,
         )
 
     def _optimise(
@@ -142,6 +148,7 @@ class Inversion(Attack[InversionParams]):
         labels: Tensor,
         rates: Tensor,
         report: Callable[[int, float], None],
+        expired: Callable[[int], bool],
     ) -> tuple[Tensor, Tensor]:
         """Return the climbed images (m, C, H, W) and the logits (m,) of the classes that they were given."""
         import torch
@@ -149,6 +156,8 @@ class Inversion(Attack[InversionParams]):
         params = self.params
         velocity, rates = torch.zeros_like(images), rates[:, None, None, None]
         for step in range(params.steps):
+            if expired(step):
+                break
             logits, ascent = climb(images, labels)
             probabilities = logits.sigmoid()
             if params.objective == "probability":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,27 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Plot:
+    """How a study's table is drawn.
+
+    Attributes:
+        kind: "map" has one heat map an attack and value, over the labels `x` and `y`; "curve" draws values over the
+            label `x`, one line an attack and label `y`; "scatter" has one panel a cell, named by the label `x`, in
+            which every training image has a point: its SSIM over its margin.
+        x: label of the columns.
+        y: label of the rows or lines; empty for one line an attack.
+        values: columns of the study's table that are drawn.
+        logarithmic: whether the values' scale is, and for a curve that of `x`.
+    """
+
+    kind: Literal["map", "curve", "scatter"]
+    x: str
+    y: str = ""
+    values: tuple[str, ...] = ("n_good", "null_n_good")
+    logarithmic: bool = False
+
+
+@dataclass(frozen=True)
 class Study:
     """Runs to be read together, found by the registry in `attacks/studies/` as `STUDIES`, a tuple of them.
 
@@ -33,7 +54,7 @@ class Study:
         paper: the figure or table that it repeats.
         cells: the runs.
         smoke: few and cheap cells, to see that it works.
-        heat_map: labels of the rows and the columns of a heat map for each attack; None for no map.
+        plots: how its table is drawn.
     """
 
     name: str
@@ -41,4 +62,4 @@ class Study:
     paper: str
     cells: tuple[Cell, ...]
     smoke: tuple[Cell, ...]
-    heat_map: tuple[str, str] | None = None
+    plots: tuple[Plot, ...] = ()

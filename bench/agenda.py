@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from bench.controls import NullControls
 from bench.executors.task import Site
 from bench.plan import Run
 from bench.records import FAILED, RunRecord
-from bench.runner import Again, Step, next_step
+from bench.runner import Step, next_step
 from bench.scorer import Scorer
 from bench.store import Store
-from bench.ui import Reporter
 from bench.workshop import Workshop
 from victims.errors import UserError
 
@@ -28,14 +25,12 @@ class Entry:
         run_id: its id.
         stored: what is stored of it.
         step: what is to be done.
-        why: in a few words.
     """
 
     run: Run
     run_id: str
     stored: RunRecord | None
     step: Step
-    why: str
 
     @property
     def shown(self) -> bool:
@@ -43,30 +38,30 @@ class Entry:
         return self.stored is not None and not self.stored.pending
 
 
-def agenda(plan: Sequence[Run], site: Site, reporter: Reporter) -> list[Entry]:
+def agenda(plan: Sequence[Run], site: Site, workshop: Workshop) -> list[Entry]:
     """Return what is to be done; data are downloaded where they tell one run from another."""
-    store, workshop = Store(site.results_dir), Workshop(site.data_dir, torch.device(site.device), reporter)
+    store = Store(site.results_dir)
     complete = Scorer(store, workshop, NullControls(workshop, None, site.twins)).complete
     entries = []
     for run in plan:
         run_id = workshop.run_id(run)
         stored = store.find(run_id)
-        step = next_step(stored, site.again, complete)
-        entries.append(Entry(run, run_id, stored, step, _why(run, stored, step, site.again, workshop)))
+        entries.append(Entry(run, run_id, stored, next_step(stored, site.again, complete)))
     return entries
 
 
-def _why(run: Run, stored: RunRecord | None, step: Step, again: Again, workshop: Workshop) -> str:
-    if step is Step.SCORE:
+def why(entry: Entry, workshop: Workshop) -> str:
+    """Return in a few words why that is to be done; the attack is asked whether it takes the victim."""
+    stored, again = entry.stored, entry.step is Step.ATTACK
+    if entry.step is Step.SCORE:
         return "its scores are not complete, or of another metric suite"
     if stored is not None and stored.status in FAILED:
-        return f"{stored.status}: {stored.reason}{'' if step is Step.ATTACK else '; --retry-failed runs it again'}"
+        return f"{stored.status}: {stored.reason}{'' if again else '; --retry-failed runs it again'}"
     if stored is not None:
-        forced = "--force" if again is Again.ALWAYS else ""
-        return forced if step is Step.ATTACK else stored.reason
+        return "--force" if again else stored.reason
     try:
-        workshop.victim_key(run.victim)
-        reason = run.attack(run.params).supports(run.victim)
+        workshop.victim_key(entry.run.victim)
+        reason = entry.run.attack(entry.run.params).supports(entry.run.victim)
     except UserError as error:
         return str(error)
     except Exception as error:

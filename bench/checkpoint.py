@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-
 from attacks.base import Checkpoint
 from victims.files import atomic
 
@@ -24,6 +21,8 @@ class CheckpointFile:
 
     def load(self) -> Checkpoint | None:
         """Return the last checkpoint, None if there is none that can be read."""
+        from safetensors import SafetensorError, safe_open
+
         try:
             with safe_open(self.path, framework="pt") as stored:
                 state = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 it is no mapping
@@ -34,6 +33,8 @@ class CheckpointFile:
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint in the place of the last one."""
+        from safetensors.torch import save_file
+
         tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.state.items()}
         metadata = {"trace": json.dumps(checkpoint.trace), "seconds": repr(checkpoint.seconds)}
         with atomic(self.path) as temporary:

@@ -69,6 +69,7 @@ def run(
     """
     from bench import registry
     from bench.config import PlanFile, Section, planned, read_plan
+    from bench.executors import server
     from bench.options import choose_data_dir, choose_device, parse_budget, parse_memory, parse_settings
     from bench.store import Store
 
@@ -85,6 +86,8 @@ def run(
     plan = planned(sections, attacks, victims, parse_budget(budget))
     data, share = choose_data_dir(data_dir), parse_memory(memory) if memory else None
     Store(results_dir).require_writable()
+    if jobs and executor == "local" and not (pdb or only_cached or dry_run):
+        server.start(server.threads_each(jobs))  # it imports torch while this process does
     chosen_device = choose_device(device or asked.device)
 
     from bench.commands import How, preview_plan, run_plan

@@ -62,7 +62,7 @@ def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
     refresh_tables(store)  # a table of another schema is refused before any work is done
     failures = 0
     with TerminalReporter(console) as reporter:
-        entries = agenda(plan, site, reporter)
+        entries = agenda(plan, site, _workshop(site, reporter))
         there = [entry for entry in entries if entry.step is Step.NOTHING or (how.only_cached and entry.shown)]
         left = [entry for entry in entries if entry not in there]
         stored = (Outcome(entry.stored, cached=True) for entry in there if entry.stored is not None)
@@ -86,12 +86,14 @@ def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
 
 def preview_plan(plan: Sequence[Run], site: Site) -> None:
     """Print what `run_plan` would do, and why."""
+    from bench.agenda import why
     from bench.tables import agenda_table
 
     console = Console()
     with TerminalReporter(console) as reporter:
-        entries = agenda(plan, site, reporter)
-    console.print(agenda_table(entries))
+        workshop = _workshop(site, reporter)
+        rows = [(entry.run.title, entry.step, why(entry, workshop)) for entry in agenda(plan, site, workshop)]
+    console.print(agenda_table(rows))
 
 
 def refresh_tables(store: Store) -> None:
@@ -100,6 +102,12 @@ def refresh_tables(store: Store) -> None:
 
     with store.tables():
         write_tables(store.root, store.records())
+
+
+def _workshop(site: Site, reporter: TerminalReporter) -> Workshop:
+    import torch
+
+    return Workshop(site.data_dir, torch.device(site.device), reporter)
 
 
 def _executor(reporter: TerminalReporter, how: How) -> Executor:

@@ -24,7 +24,7 @@ from bench.scorer import Scorer
 from bench.scoring.matching import ncc_distance, nearest_neighbours
 from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
 from bench.store import Store
-from bench.study_picture import heat_map, strips
+from bench.study_picture import draw, strips
 from bench.ui import TerminalReporter
 from bench.workshop import Workshop
 from victims.errors import UserError
@@ -97,6 +97,7 @@ def run_study(
                 raise UserError(record.reason)
             row: dict[str, Any] = {"attack": cell.attack, "victim": cell.victim, **cell.labels}
             row |= {"status": str(record.status), "reason": record.reason, "flags": record.flags}
+            row |= {"run_id": record.run_id, "n": record.n}
             if record.status is Status.OK:
                 row |= measure(store, record, workshop.victim(victim), study, cell)
             rows.append(row)
@@ -106,14 +107,13 @@ def run_study(
             console.print(text, highlight=False, markup=False, soft_wrap=True)
     table = pd.DataFrame(rows)
     write_text(root / f"{study.name}.csv", table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
-    if study.heat_map is not None:
-        for name, part in table.groupby("attack"):
-            heat_map(root / f"{study.name}-{name}.png", part, *study.heat_map, ("attack_loss", "mse_to_training"))
+    for plot in study.plots:
+        draw(root, study.name, plot, table)
     console.print(f"  {root / study.name}.csv", highlight=False, markup=False, soft_wrap=True)
     return int(any(row["status"] in FAILED for row in rows))
 
 
-MEASURED = ("attack_loss", "mse_to_training", "mse_to_held_out", "realistic", "no_member_rate", "wall_s")
+MEASURED = ("n_good", "attack_loss", "mse_to_training", "mse_to_held_out", "realistic", "no_member_rate", "wall_s")
 
 
 def measure(store: Store, record: RunRecord, victim: Victim, study: Study, cell: Cell) -> dict[str, float | None]:
@@ -122,7 +122,8 @@ def measure(store: Store, record: RunRecord, victim: Victim, study: Study, cell:
     `attack_loss` is the attack's own objective (the distance in theta, of bilevel); `mse_to_training` and
     `mse_to_held_out` are a candidate's mean squared error to the nearest of those images, averaged over candidates;
     `realistic` is the share of candidates like some real image, `no_member_rate` the share of these that are more like
-    a held-out image than like any training image.
+    a held-out image than like any training image. The counts are the record's, `share_good` and `null_share_good` the
+    same as a share of the training images.
     """
     split = victim.split
     stored = load_file(store.runs / record.run_id / "reconstruction.safetensors")
@@ -149,6 +150,10 @@ def measure(store: Store, record: RunRecord, victim: Victim, study: Study, cell:
         "realistic": realistic / len(candidates),
         "no_member_rate": int(near.no_member.sum()) / realistic if realistic else None,
         "n_good": record.n_good,
+        "n_good_unique": record.n_good_unique,
+        "null_n_good": record.null_n_good,
+        "share_good": None if record.n_good is None else record.n_good / record.n,
+        "null_share_good": None if record.null_n_good is None else record.null_n_good / record.n,
         "wall_s": record.wall_s,
     }
 

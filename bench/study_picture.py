@@ -1,50 +1,108 @@
-"""Pictures of a study: a heat map, and rows of images."""
+"""Pictures of a study: heat maps, curves and scatter plots of its table, and rows of images."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
+
+from attacks.study import Plot
 
 _INCHES = 0.8
 _SMALLEST = 1e-30
 """Stands for zero on a logarithmic scale."""
+_PANELS = 5
+"""Panels of a scatter plot in a row."""
 
 
-def heat_map(path: Path, table: pd.DataFrame, rows: str, columns: str, values: Sequence[str]) -> None:
-    """Write a PNG with one map a value, logarithmic, the numbers in the cells; missing values stay white.
+def draw(root: Path, name: str, plot: Plot, table: pd.DataFrame) -> None:
+    """Draw a study's table as its plot says: root / NAME-ATTACK.png for a map, else NAME-KIND.png.
 
     Args:
-        path: where to write.
-        table: one row a cell of the map.
-        rows: column of the table that gives the map's row.
-        columns: likewise the map's column.
-        values: columns of the table to draw.
+        root: the study's folder, with its runs, whose per_sample.csv a scatter plot shows.
+        name: of the study.
+        plot: what to draw.
+        table: the study's table, one row a cell; cells without a value, such as runs that failed, stay empty.
     """
-    figure = Figure(figsize=(5.2 * len(values), 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    for axes, value in zip(figure.subplots(1, len(values), squeeze=False)[0], values, strict=True):
-        if value not in table:
+    if plot.kind == "map":
+        for attack, part in table.groupby("attack"):
+            _save(_heat_map(part, plot), root / f"{name}-{attack}.png")
+    elif plot.kind == "curve":
+        _save(_curves(table, plot), root / f"{name}-curve.png")
+    else:
+        _save(_scatter(root, table, plot), root / f"{name}-scatter.png")
+
+
+def _heat_map(table: pd.DataFrame, plot: Plot) -> Figure:
+    """Return a figure of one map a value, with the numbers in the cells."""
+    figure = _figure(5.2 * len(plot.values), 4.4)
+    for axes, value in zip(figure.subplots(1, len(plot.values), squeeze=False)[0], plot.values, strict=True):
+        axes.set_title(value)
+        if value not in table or table[value].isna().all():
             continue
-        grid = table.pivot_table(index=rows, columns=columns, values=value).clip(lower=_SMALLEST)
+        grid = table.pivot_table(index=plot.y, columns=plot.x, values=value)
+        grid = grid.clip(lower=_SMALLEST) if plot.logarithmic else grid
         low, high = float(grid.min().min()), float(grid.max().max())
+        scale = LogNorm(low, max(high, 1.001 * low)) if plot.logarithmic else Normalize(min(low, 0), high or 1)
         shown = grid.to_numpy()
-        image = axes.imshow(shown, origin="lower", norm=LogNorm(low, max(high, 1.001 * low)), cmap="cividis")
+        image = axes.imshow(shown, origin="lower", norm=scale, cmap="cividis")
         for row in range(grid.shape[0]):
             for column in range(grid.shape[1]):
-                axes.text(column, row, f"{shown[row, column]:.1e}", ha="center", va="center", color="w", fontsize=7)
+                text = f"{shown[row, column]:.{'1e' if plot.logarithmic else '3g'}}"
+                light = float(scale(shown[row, column])) > 0.6
+                axes.text(column, row, text, ha="center", va="center", color="k" if light else "w", fontsize=7)
         axes.set_xticks(range(grid.shape[1]), [str(label) for label in grid.columns])
         axes.set_yticks(range(grid.shape[0]), [str(label) for label in grid.index])
-        axes.set_xlabel(columns)
-        axes.set_ylabel(rows)
-        axes.set_title(value)
+        axes.set_xlabel(plot.x)
+        axes.set_ylabel(plot.y)
         figure.colorbar(image, ax=axes)
-    figure.savefig(path, metadata={"Software": None})
+    return figure
+
+
+def _curves(table: pd.DataFrame, plot: Plot) -> Figure:
+    """Return a figure of the values over one label; labels that are words stand at equal distances."""
+    figure = _figure(6.4, 4.4)
+    axes = figure.subplots()
+    words = table[plot.x].map(lambda label: isinstance(label, str)).any()
+    lines = ["attack", *([plot.y] if plot.y else [])]
+    for names, part in table.groupby(lines, sort=False):
+        for value in (value for value in plot.values if value in part):
+            line = part if words else part.sort_values(plot.x)
+            title = ", ".join([str(names[0]), *(f"{plot.y} {name}" for name in names[1:]), value])
+            axes.plot(line[plot.x], line[value], "--" if value.startswith("null") else "-", marker="o", label=title)
+    if plot.logarithmic and not words:
+        smallest = table[plot.x][table[plot.x] > 0].min()
+        axes.set_xscale("symlog", linthresh=smallest)  # a label may be 0, as the weight decay of a victim without any
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(plot.x)
+    axes.legend(fontsize=7)
+    return figure
+
+
+def _scatter(root: Path, table: pd.DataFrame, plot: Plot) -> Figure:
+    """Return a figure of one panel a cell: each training image's SSIM over its margin."""
+    cells = [row for _, row in table.iterrows() if (root / "runs" / row["run_id"] / "per_sample.csv").exists()]
+    across = min(_PANELS, max(len(cells), 1))
+    down = math.ceil(max(len(cells), 1) / across)
+    figure = _figure(2.4 * across, 2.2 * down)
+    panels: list[Axes] = list(figure.subplots(down, across, squeeze=False, sharey=True).flat)
+    for axes, cell in zip(panels, cells, strict=False):
+        samples = pd.read_csv(root / "runs" / cell["run_id"] / "per_sample.csv")
+        axes.scatter(samples["margin"], samples["ssim"], s=4)
+        axes.set_title(f"{cell['victim']}: {plot.x} {cell[plot.x]}", fontsize=6)
+        axes.set_xlabel("margin", fontsize=6)
+        axes.set_ylabel("SSIM", fontsize=6)
+        axes.tick_params(labelsize=6)
+    for axes in panels[len(cells) :]:
+        axes.set_axis_off()
+    return figure
 
 
 def strips(path: Path, title: str, rows: Sequence[tuple[str, Tensor]]) -> None:
@@ -56,8 +114,7 @@ def strips(path: Path, title: str, rows: Sequence[tuple[str, Tensor]]) -> None:
         rows: for each row its name and its images, (k, C, H, W) in [0, 1], as many in every row.
     """
     count = len(rows[0][1])
-    figure = Figure(figsize=(_INCHES * count + 0.2, _INCHES * 1.3 * len(rows) + 0.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _figure(_INCHES * count + 0.2, _INCHES * 1.3 * len(rows) + 0.4)
     figure.suptitle(title, fontsize=9)
     grid = figure.subplots(len(rows), count, squeeze=False)
     for (name, images), line in zip(rows, grid, strict=True):
@@ -65,4 +122,15 @@ def strips(path: Path, title: str, rows: Sequence[tuple[str, Tensor]]) -> None:
         for image, axes in zip(images, line, strict=True):
             axes.imshow(image.expand(3, -1, -1).permute(1, 2, 0).numpy(), interpolation="nearest")
             axes.set_axis_off()
+    _save(figure, path)
+
+
+def _figure(width: float, height: float) -> Figure:
+    """Return an empty figure of that size in inches, on a canvas of its own: no display, no global state."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _save(figure: Figure, path: Path) -> None:
     figure.savefig(path, metadata={"Software": None})

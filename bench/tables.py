@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ from victims.errors import UserError
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
-    from bench.agenda import Entry
     from bench.compare import Comparison
 
 
@@ -47,11 +46,11 @@ def victim_table(victims: Registry[VictimSpec], data_dir: Path | None) -> Table:
     return table
 
 
-def agenda_table(entries: Sequence[Entry]) -> Table:
+def agenda_table(rows: Iterable[tuple[str, str, str]]) -> Table:
     """Return the runs of a plan, what is to be done for each, and why."""
     table = _table("run", "to do", "why")
-    for entry in entries:
-        table.add_row(escape(entry.run.title), entry.step, escape(entry.why))
+    for row in rows:
+        table.add_row(*map(escape, row))
     return table
 
 

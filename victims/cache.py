@@ -13,7 +13,7 @@ from platformdirs import user_cache_path
 from pydantic import ValidationError
 
 from victims.errors import UserError
-from victims.files import atomic, sha256_file, sha256_json, sha256_sources, write_text
+from victims.files import atomic, exclusive, sha256_file, sha256_json, sha256_sources, write_text
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
@@ -79,8 +79,6 @@ def obtain(
     Raises:
         UserError: the data are missing or malformed, or the cache cannot be written.
     """
-    from filelock import FileLock
-
     from victims import datasets
 
     split = datasets.select(
@@ -93,7 +91,7 @@ def obtain(
     except OSError as error:
         hint = "name another cache with BENCH_CACHE_DIR"
         raise UserError(f"cannot write to the folder of trained victims {folder} ({error.strerror}); {hint}") from None
-    with FileLock(folder / "lock"):
+    with exclusive(folder / "lock", lambda: notice(f"victim {spec.name}: another process trains it; waiting")):
         found = _load(spec, folder, split, notice)
         return found or _train(spec, folder, split, dataset_sha256, device, report)
 

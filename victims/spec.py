@@ -137,7 +137,7 @@ class DecayedDescent(Frozen):
 
     kind: Literal["decayed"] = "decayed"
     weight_decay: PositiveFloat = 1e-3
-    steps: PositiveInt = 1000
+    steps: PositiveInt = 3000
     rate: tuple[PositiveFloat, PositiveFloat] = (3e-2, 1e-5)
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     dtype: Literal["float32", "float64"] = "float32"

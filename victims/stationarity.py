@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from victims.architectures import MLP, ReLUNetwork
+from victims.kinks import kink_residuals
 from victims.losses import rival_margins, sample_losses
 from victims.spec import VictimSpec
 
@@ -36,10 +37,15 @@ def stationarity_residuals(spec: VictimSpec, model: ReLUNetwork, inputs: Tensor,
 def decay_residuals(spec: VictimSpec, model: ReLUNetwork, inputs: Tensor, labels: Tensor) -> list[float]:
     """Return ||theta_l - sum_i l_i grad_l Phi(x_i)|| / ||theta_l||, l_i = -L'(Phi(x_i), y_i) / (n wd), per layer.
 
-    Nothing is fitted: the coefficients are tied to the loss (Buzaglo et al. 2023, Section 3).
+    The coefficients are tied to the loss (Buzaglo et al. 2023, Section 3). For a fully connected network the derivative
+    of a ReLU on its kink is free, see `victims.kinks`.
     """
     model = deepcopy(model).double()
-    loss = sample_losses(spec.loss, model(inputs.double()), labels).mean()
+    outputs = model(inputs.double())
+    loss = sample_losses(spec.loss, outputs, labels).mean()
+    if isinstance(model, MLP):
+        (slopes,) = torch.autograd.grad(loss, outputs)
+        return kink_residuals(model, inputs, -slopes.view(len(labels), -1) / spec.weight_decay)
     residuals = []
     for layer in model.layers:
         parameters = list(layer.parameters())

@@ -20,6 +20,7 @@ def descend(
     steps: int,
     lr: float,
     report: Callable[[int, float], None],
+    expired: Callable[[int], bool] = lambda step: False,
 ) -> tuple[Tensor, float]:
     """Return the best point met and its value.
 
@@ -30,6 +31,7 @@ def descend(
         steps: iterations; "lbfgs" may evaluate twice as often, and ends early where it cannot go down.
         lr: step of "momentum".
         report: called after every iteration with its number and the best value so far.
+        expired: asked between iterations, with their number, whether to end there.
     """
     best, least, step = start.clone(), math.inf, 0
 
@@ -43,6 +45,8 @@ def descend(
     if optimizer == "momentum":
         point, velocity = start.clone(), torch.zeros_like(start)
         for step in range(1, steps + 1):
+            if expired(step - 1):
+                break
             _, gradient = keep(point)
             velocity = MOMENTUM * velocity - lr * gradient
             point = point + velocity
@@ -54,7 +58,7 @@ def descend(
         nonlocal step
         step += 1
         report(step, least)
-        return False
+        return step < steps and expired(step)
 
     lbfgs(keep, start, steps, done)
     report(steps, least)

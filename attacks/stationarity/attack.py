@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from attacks.base import AttackContext, DivergedError, Reconstruction, VictimView
@@ -18,6 +19,23 @@ if TYPE_CHECKING:
     from attacks.stationarity.coefficients import Coefficients, Rivals
     from attacks.stationarity.network import Network
     from attacks.stationarity.row_space import RowSpace
+
+Restart = tuple["Tensor", "Tensor", float]
+"""The end of one: candidates (m, d), how much each weighs (m,), and the final objective."""
+State = Callable[[], dict[str, "Tensor"]]
+SEARCH = "search."
+"""What begins the names of a checkpoint's tensors that are of the restart in progress."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who watches a restart: told of its steps, asked for its end, offered its state, which it may go on from."""
+
+    report: Callable[[int, float], None]
+    expired: Callable[[int], bool]
+    checkpoint: Callable[[State], None]
+    state: dict[str, Tensor]
+
 
 ParamsT = TypeVar("ParamsT", bound=SearchParams)
 MarginParamsT = TypeVar("MarginParamsT", bound=MarginParams)
@@ -60,32 +78,52 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         if labels is not None:
             labels = labels.to(ctx.device)
 
-        found = []
-        for restart in range(params.restarts):
+        found, unfinished = _restarts(ctx.resume(), ctx.generator, network.weights[0])
+        spent = len(found) * params.steps
+        for restart in range(len(found), params.restarts):
+            before = restart * params.steps
+            if found and ctx.expired(before):
+                break
+            begun = ctx.generator.get_state()
 
-            def report(step: int, residual: float, restart: int = restart) -> None:
+            def report(step: int, residual: float, before: int = before) -> None:
                 if not math.isfinite(residual):
                     raise DivergedError(f"the residual is not finite after {step} steps")
-                done = restart * params.steps + step
-                ctx.report(done, params.restarts * params.steps, residual=residual)
+                ctx.report(before + step, params.restarts * params.steps, residual=residual)
+
+            def expired(step: int, before: int = before) -> bool:
+                nonlocal spent
+                spent = before + step
+                return ctx.expired(spent)
+
+            def checkpoint(state: State, begun: Tensor = begun) -> None:
+                ctx.checkpoint(lambda: _packed(found, begun) | {f"{SEARCH}{k}": v for k, v in state().items()})
 
             start = None  # drawn by the solver, where it searches
             if params.init != "normal":
                 classes = torch.arange(m) % 2 if labels is None else labels
                 start = initial(params, view, classes, ctx.generator).flatten(1)
-            found.append(self._search(view, network, space, labels, m, start, ctx, report))
+            watch = Watch(report, expired, checkpoint, unfinished)
+            one = self._search(view, network, space, labels, m, start, ctx.generator, watch)
+            if not ctx.stopped:
+                spent = before + params.steps
+            elif found:
+                break  # what a restart has halfway would only blur what the finished ones have
+            found.append(one)
+            unfinished = {}
+            ctx.checkpoint(lambda: _packed(found, ctx.generator.get_state()))
         candidates = torch.cat([candidates for candidates, _, _ in found])
         sizes = torch.cat([sizes for _, sizes, _ in found])
         if labels is not None:
-            labels = labels.repeat(params.restarts)
+            labels = labels.repeat(len(found))
         return Reconstruction(
             candidates=candidates.reshape(-1, *view.architecture.input_shape).float(),
             labels=labels,
             coefficients=sizes.float(),
-            confidence=confidence(candidates, sizes, labels, params.restarts, space, params.coordinate_power),
+            confidence=confidence(candidates, sizes, labels, len(found), space, params.coordinate_power),
             resolved={"candidates": m},
             loss=min(loss for _, _, loss in found),
-            grad_evals=params.restarts * params.steps,
+            grad_evals=spent,
         )
 
     def _search(
@@ -96,16 +134,16 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         labels: Tensor | None,
         m: int,
         start: Tensor | None,
-        ctx: AttackContext,
-        report: Callable[[int, float], None],
-    ) -> tuple[Tensor, Tensor, float]:
+        generator: torch.Generator,
+        watch: Watch,
+    ) -> Restart:
         """Return one restart's candidates (m, d), how much each weighs (m,), and what they leave unexplained."""
         from attacks.stationarity.published import published_search
         from attacks.stationarity.search import SearchSettings, search
         from attacks.stationarity.yardstick import unexplained
 
         params = self.params
-        coefficients = self.coefficients(view, network, labels, m, ctx.generator)
+        coefficients = self.coefficients(view, network, labels, m, generator)
         share = m if params.method == "published" else 1  # the published sum is a mean
         reduced = network if network.convolutional else network.on_coordinates(space.basis)
 
@@ -114,7 +152,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             return float(unexplained(reduced, inputs, lambda outputs: coefficients.rows(outputs) / share))
 
         def reached(step: int, candidates: Tensor) -> None:
-            report(step, residual(candidates))
+            watch.report(step, residual(candidates))
 
         if params.method == "published":
             candidates, sizes = published_search(
@@ -127,9 +165,12 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
                 init_scale=params.init_scale,
                 lambda_min=self.lambda_min,
                 alpha=params.alpha,
-                generator=ctx.generator,
+                generator=generator,
                 report=reached,
                 start=start,
+                expired=watch.expired,
+                checkpoint=watch.checkpoint,
+                state=watch.state,
             )
             return candidates, sizes, residual(candidates)
         given = params.layer_weights or ((1.0, 1.0, 0.0) if network.convolutional else (1.0, 0.0))
@@ -145,8 +186,35 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             residual_power=params.residual_power,
             neuron_power=params.neuron_power,
         )
-        found = search(network, space, coefficients, m, settings, ctx.generator, reached, start)
+        found = search(network, space, coefficients, m, settings, generator, reached, start, watch.expired)
         return found.candidates, found.sizes, residual(found.candidates)
+
+
+def _packed(found: list[Restart], generator: Tensor) -> dict[str, Tensor]:
+    """Return the finished restarts, and the generator's state before the next, as a checkpoint keeps them."""
+    import torch
+
+    packed = {"generator": generator}
+    if found:
+        candidates, sizes, losses = zip(*found, strict=True)
+        packed |= {"candidates": torch.stack(candidates), "sizes": torch.stack(sizes)}
+        packed |= {"losses": torch.tensor(losses, dtype=torch.float64)}
+    return packed
+
+
+def _restarts(
+    state: dict[str, Tensor], generator: torch.Generator, like: Tensor
+) -> tuple[list[Restart], dict[str, Tensor]]:
+    """Return the finished restarts of a checkpoint and the state of the one in progress; set the generator back."""
+    if not state:
+        return [], {}
+    generator.set_state(state["generator"])
+    found: list[Restart] = []
+    if "losses" in state:
+        losses = state["losses"].tolist()
+        found = list(zip(state["candidates"].to(like), state["sizes"].to(like), losses, strict=True))
+    unfinished = {name.removeprefix(SEARCH): value for name, value in state.items() if name.startswith(SEARCH)}
+    return found, unfinished
 
 
 class MarginAttack(StationarityAttack[MarginParamsT]):

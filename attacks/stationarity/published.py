@@ -7,6 +7,7 @@ The constants are those of the authors' code: the loss averages over candidates 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -58,10 +59,28 @@ def published_search(
     generator: torch.Generator,
     report: Callable[[int, Tensor], None],
     start: Tensor | None = None,
+    expired: Callable[[int], bool] = lambda step: False,
+    checkpoint: Callable[[Callable[[], dict[str, Tensor]]], None] = lambda state: None,
+    state: dict[str, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Run the authors' loop: SGD with momentum on candidates and coefficients, from `start` (m, d) or a normal draw.
 
-    Every few steps, and after the last one, `report` is called with the step and the candidates.
+    Args:
+        network: the victim.
+        coefficients: what the coefficients are and how they move.
+        m: the number of candidates.
+        steps: how many.
+        lr: learning rate of the candidates.
+        lambda_lr: learning rate of the coefficients.
+        init_scale: standard deviation of the normal draw.
+        lambda_min: what the hinge pushes multipliers above, None for no hinge.
+        alpha: sharpness of the gates.
+        generator: CPU generator of the start.
+        report: called every few steps, and after the last one, with the step and the candidates (m, d).
+        start: (m, d) candidates to start from; None to draw them.
+        expired: asked before every step, with the steps done, whether to end there.
+        checkpoint: offered, after every step, the state from which the loop can go on.
+        state: such a state of the same loop; empty or None to begin.
 
     Returns:
         Candidates (m, d) and how much each weighs (m,).
@@ -73,12 +92,30 @@ def published_search(
     optimizer = torch.optim.SGD(
         [{"params": [inputs], "lr": lr}, {"params": coefficients.variables, "lr": lambda_lr}], momentum=MOMENTUM
     )
-    for step in range(1, steps + 1):
+    moving = [inputs, *coefficients.variables]
+    first = 0
+    if state:
+        first = int(state["step"])
+        with torch.no_grad():
+            for index, variable in enumerate(moving):
+                variable.copy_(state[f"variable.{index}"])
+                optimizer.state[variable]["momentum_buffer"] = state[f"momentum.{index}"].to(variable)
+
+    def now(step: int) -> dict[str, Tensor]:
+        momenta = [optimizer.state[variable]["momentum_buffer"] for variable in moving]
+        named = {f"variable.{index}": variable.detach() for index, variable in enumerate(moving)}
+        named |= {f"momentum.{index}": momentum for index, momentum in enumerate(momenta)}
+        return named | {"step": torch.tensor(step)}
+
+    for step in range(first + 1, steps + 1):
+        if expired(step - 1):
+            break
         loss = published_loss(network, inputs, coefficients.rows, alpha)
         objective = loss + published_penalties(inputs, coefficients.variables[0], lambda_min)
         optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(objective, inputs=[inputs, *coefficients.variables])
+        torch.autograd.backward(objective, inputs=moving)
         optimizer.step()
         if step % REPORT_STEPS == 0 or step == steps:
             report(step, inputs.detach())
+        checkpoint(partial(now, step))
     return inputs.detach(), coefficients.sizes()

@@ -54,6 +54,7 @@ def search(
     generator: torch.Generator,
     report: Callable[[int, Tensor], None],
     start: Tensor | None = None,
+    expired: Callable[[int], bool] = lambda step: False,
 ) -> Found:
     """Minimise the stationarity residual over candidates and coefficients from one random start.
 
@@ -73,6 +74,7 @@ def search(
         generator: CPU generator of the start.
         report: called every few steps, and after the last one, with the step and the candidates (m, d).
         start: (m, d) candidates to start from, of which the part in W1's row space counts; None to draw them.
+        expired: asked before every step, with the steps done, whether to end there.
 
     Raises:
         torch.OutOfMemoryError: the parts do not fit either.
@@ -108,6 +110,8 @@ def search(
         return (coordinates.detach() * scaling) @ space.basis.T
 
     for step in range(1, settings.steps + 1):
+        if expired(step - 1):
+            break
         optimizer.zero_grad()
         with torch.no_grad():
             coordinates.grad = gradient() * scaling

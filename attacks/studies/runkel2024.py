@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attacks.study import Cell, Study
+from attacks.study import Cell, Plot, Study
 
 AFFINE = ("cifar-mlp-100-affine-wd", "faces-mlp-20-affine-wd", "digits-mlp-20-affine-wd")
 HIDDEN = ("faces-mlp-20-256-wd", "digits-mlp-20-128-wd")
@@ -50,7 +50,7 @@ STUDIES: tuple[Study, ...] = (
         paper="Runkel et al. 2024, Figs. 10-12",
         cells=mixture_cells(AFFINE[0], SHARES, 50),
         smoke=mixture_cells(SMOKE, (0.0, 1.0), 10),
-        heat_map=("image_share", "truth_share"),
+        plots=(Plot("map", "truth_share", "image_share", ("attack_loss", "mse_to_training"), logarithmic=True),),
     ),
     Study(
         name="guessing",

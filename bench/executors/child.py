@@ -16,22 +16,6 @@ from typing import Any
 
 from bench.executors.task import Task, work
 
-THIRD_PARTY = (
-    "filelock",
-    "lpips",
-    "matplotlib.backends.backend_agg",
-    "pandas",
-    "psutil",
-    "pydantic",
-    "rich.progress",
-    "safetensors.torch",
-    "scipy.optimize",
-    "scipy.stats",
-    "skimage.metrics",
-    "sklearn.metrics",
-    "torch",
-)
-"""What is imported once for all processes. Nothing of this repository is: a run executes the source it is named by."""
 PROGRESS_SECONDS = 0.1
 OOM_SCORE = 500
 """Of a child, in the kernel's eyes: where memory runs out it dies before its parent."""

@@ -6,7 +6,6 @@ fresh interpreter would take seconds.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import tempfile
@@ -14,15 +13,13 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from typing import IO, Any
 
 import psutil
 
-from bench.executors import child
+from bench.executors import child, server
 from bench.executors.task import Task, work
 from bench.provenance import now_utc
 from bench.records import Status
@@ -34,7 +31,6 @@ GRACE, LEAST_GRACE = 0.1, 10.0
 """How long an attack may go on after its budget before it is killed: a share of the budget, and the least seconds."""
 DUMP_SECONDS = 2.0
 """How long a process that is killed for a hang has to write into its log where it was."""
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -46,10 +42,8 @@ class Limits:
 
     @classmethod
     def shared(cls, jobs: int, memory: int | None) -> Limits:
-        """Return an equal share of this process's threads and of the free memory, or as much memory as is given."""
-        import torch
-
-        return cls(max(1, torch.get_num_threads() // jobs), memory or psutil.virtual_memory().available // jobs)
+        """Return an equal share of the threads and of the free memory, or as much memory as is given."""
+        return cls(server.threads_each(jobs), memory or psutil.virtual_memory().available // jobs)
 
 
 @dataclass
@@ -114,7 +108,7 @@ class Processes:
 
     def __init__(self, reporter: TerminalReporter, jobs: int, limits: Limits) -> None:
         self.reporter, self.jobs, self.limits = reporter, jobs, limits
-        self.context = _server(limits.threads)
+        self.context = server.start(limits.threads)
 
     def execute(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
         """Yield how each task ended, in the order in which they end."""
@@ -200,21 +194,6 @@ class Processes:
         assert job.task.failure is not None
         failure = replace(job.task.failure, nulls=False)
         return work(replace(job.task, failure=failure), self.reporter, output=job.output.fileno())
-
-
-def _server(threads: int) -> ForkServerContext:
-    """Start the server, if it does not run yet, with its libraries limited to so many threads."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(child.THIRD_PARTY))
-    given = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
-    forkserver.ensure_running()
-    for name, value in given.items():
-        if value is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = value
-    return context
 
 
 def _resident(process: BaseProcess) -> int:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-from filelock import FileLock
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
@@ -20,7 +19,7 @@ from victims import datasets
 from victims.cache import cache_dir
 from victims.datasets import RawDataset
 from victims.errors import UserError
-from victims.files import atomic, sha256_file, sha256_json, sha256_sources, write_text
+from victims.files import atomic, exclusive, sha256_file, sha256_json, sha256_sources, write_text
 from victims.hardware import cpu_name, gpu_name
 
 HERE = Path(__file__).parent
@@ -61,7 +60,7 @@ def obtain_judge(
     except OSError as error:
         hint = "name another cache with BENCH_CACHE_DIR"
         raise UserError(f"cannot write to the folder of judges {folder} ({error.strerror}); {hint}") from None
-    with FileLock(folder / "lock"):
+    with exclusive(folder / "lock", lambda: notice(f"judge of {dataset}: another process trains it; waiting")):
         found = _load(dataset, folder, device, notice)
         return found or _train(datasets.load(dataset, data_dir), folder, dataset_sha256, device, report)
 

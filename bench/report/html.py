@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bench.ranking import Board
-from bench.records import NULLS, Status
+from bench.records import FAILED, NULLS, Status
 from bench.report import figures
 from bench.report.collect import Entry, Report, Row, cell_of, gain_share
 from bench.report.columns import ARROWS, LEGEND, MISSING, SHOWN, glossary, number
@@ -91,7 +91,8 @@ def render(report: Report) -> str:
         sections=sections,
         anchors={str(section.facts["victim"]): section.anchor for section in sections},
         maps=_heat_maps(report),
-        statuses=report.runs["status"].value_counts().to_dict(),
+        failed=int(report.runs["status"].isin(FAILED).sum()),
+        skipped=int((report.runs["status"] == Status.SKIPPED).sum()),
         since=min(started, default=""),
         until=max(started, default=""),
         columns=SHOWN,

@@ -53,6 +53,7 @@ def environment_of(folder: Path) -> dict[str, str]:
     return os.environ | {
         "BENCH_CACHE_DIR": str(folder / "cache"),
         "BENCH_LPIPS_WEIGHTS": str(folder / "absent"),
+        "BENCH_JOBS": "1",
         "OMP_NUM_THREADS": "1",
     }
 

@@ -43,7 +43,17 @@ class Deadly(Attack):
             os.kill(os.getpid(), signal.SIGKILL)
         return Reconstruction(candidates=torch.randn(4, *view.architecture.input_shape, generator=ctx.generator))
 '''
-TIMES = {"wall_s", "train_s", "started_utc", "peak_mem_mb", "null_control", "kl_mean", "kl_status", "lpips_status"}
+TIMES = {
+    "wall_s",
+    "train_s",
+    "started_utc",
+    "git_commit",
+    "peak_mem_mb",
+    "null_control",
+    "kl_mean",
+    "kl_status",
+    "lpips_status",
+}
 SCORES = [name for name in COLUMNS if name not in TIMES]
 """What has to be the same wherever a run was executed: all but times, memory, and what measured with a download."""
 Bench = Callable[..., Any]

@@ -9,12 +9,14 @@ import pandas as pd
 import pytest
 import torch
 
+from attacks.study import Plot
 from bench import registry
 from bench.options import attack_params
 from bench.study import neighbours
+from bench.study_picture import draw
 
 STUDY = """
-from attacks.study import Cell, Study
+from attacks.study import Cell, Plot, Study
 
 STUDIES = (
     Study(
@@ -27,7 +29,11 @@ STUDIES = (
             for a in (0.0, 1.0)
             for b in (0.0, 1.0)
         ),
-        heat_map=("a", "b"),
+        plots=(
+            Plot("map", "b", "a", ("attack_loss", "mse_to_training"), logarithmic=True),
+            Plot("curve", "a", "b", ("n_good", "null_n_good")),
+            Plot("scatter", "a"),
+        ),
     ),
 )
 """
@@ -63,7 +69,10 @@ def test_a_study_is_a_table_and_pictures(bench: Callable[..., object], folder: P
     partition = table[(table["a"] == 0) & (table["b"] == 1)].iloc[0]
     assert partition["mse_to_training"] > 1e-3
     assert partition["no_member_rate"] > 0.5
-    assert (root / "tiny-starts-deco.png").exists()
+    assert (table["n_good"] >= 0).all()
+    assert table["share_good"].tolist() == pytest.approx((table["n_good"] / 6).tolist(), rel=1e-5)
+    for picture in ("deco", "curve", "scatter"):
+        assert (root / f"tiny-starts-{picture}.png").stat().st_size > 10_000
     assert len(list(root.glob("*.answer.png"))) == 4
     assert not (results / "leaderboard.csv").exists()
 
@@ -95,3 +104,22 @@ def test_a_realistic_image_that_is_no_member_is_told_from_a_member() -> None:
     near = neighbours(torch.cat([training[:1], held_out[1:2], noise]) - mean, training, held_out, mean)
     assert near.realistic.tolist() == [True, True, False]
     assert near.no_member.tolist() == [False, True, False]
+
+
+def test_plots_survive_cells_that_failed_and_labels_that_are_words(tmp_path: Path) -> None:
+    table = pd.DataFrame(
+        {
+            "attack": "deco",
+            "victim": "v",
+            "scale": ["1e-4", "standard"],
+            "run_id": ["no-such-run", "nor-this"],
+            "n_good": [3.0, float("nan")],
+        }
+    )
+    for plot in (
+        Plot("map", "scale", "victim", ("n_good", "null_n_good")),
+        Plot("curve", "scale"),
+        Plot("scatter", "scale"),
+    ):
+        draw(tmp_path, "study", plot, table)
+    assert len(list(tmp_path.glob("*.png"))) == 3

@@ -138,6 +138,37 @@ def test_decayed_descent_reaches_the_scale_of_a_stationary_point(loss: str, tmp_
     assert product == pytest.approx(square_norm, rel=1e-2)
 
 
+def test_on_the_kinks_zero_lies_in_the_subdifferential(tmp_path: Path) -> None:
+    """What autograd's derivative of 0 or 1 leaves of the stationarity condition, one in [0, 1] takes away."""
+    victim = spec(DecayedDescent(steps=2500, dtype="float64"))
+    inputs, labels = problem()
+    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    exact, outputs = inputs.double(), model(inputs.double())
+    loss = sample_losses("cross-entropy", outputs, labels).mean()
+    first = model.layers[0]
+    gradients = torch.autograd.grad(loss, [first.weight, first.bias], retain_graph=True)
+    parameters = [first.weight.detach(), first.bias.detach()]
+    left = torch.cat([(p + g / 1e-3).flatten() for p, g in zip(parameters, gradients, strict=True)])
+    zero_or_one = float(left.norm() / torch.cat([p.flatten() for p in parameters]).norm())
+    free = stationarity_residuals(victim, model, exact, labels)
+    assert max(free) < 0.06
+    assert zero_or_one > 4 * free[0]
+
+
+def test_off_the_kinks_the_residual_is_autograds(tmp_path: Path) -> None:
+    """A network that is not trained has no pre-activation on the kink."""
+    victim = spec(DecayedDescent(weight_decay=0.1))
+    inputs, labels = problem()
+    model = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
+    sample_losses("cross-entropy", model(inputs.double()), labels).mean().backward()
+    expected = []
+    for layer in model.layers:
+        pairs = [(p.detach(), p.grad) for p in layer.parameters()]
+        left = sum(float((p + g / 0.1).square().sum()) for p, g in pairs if g is not None)
+        expected.append((left / sum(float(p.square().sum()) for p, _ in pairs)) ** 0.5)
+    assert stationarity_residuals(victim, model, inputs, labels) == pytest.approx(expected)
+
+
 def test_weight_decay_is_torchs(tmp_path: Path) -> None:
     """Coupled, on all parameters, and outside the data's span too."""
     victim = spec(GradientDescent(lr=0.1, epochs=5, weight_decay=0.01))

@@ -10,6 +10,9 @@ from __future__ import annotations
 from victims.spec import ConvSpec, DecayedDescent, GradientDescent, Loss, MLPSpec, VictimSpec
 
 CLASSES = (2, 3, 4, 5, 10)
+GRID_CLASSES = (2, 5, 10)
+GRID_SAMPLES = (10, 25, 50)
+"""Images a class, for each of those numbers of classes."""
 DECAYS = ("1e-4", "2e-4", "3e-4", "5e-4", "7e-4", "1e-3", "2e-3", "3e-3", "5e-3", "7e-3", "1e-2", "2e-2")
 """Twelve decays; the paper's own are in a figure only."""
 LOSSES: tuple[tuple[Loss, str], ...] = (("l2", "l2"), ("l2.5", "l2-5"), ("huber", "huber"))
@@ -26,24 +29,49 @@ def _multiclass(dataset: str, n: int, classes: int) -> VictimSpec:
     return VictimSpec(name=name, dataset=dataset, n=n, architecture=MLPSpec(outputs=classes))
 
 
-def _decayed(n: int, decay: str, classes: int = 1) -> VictimSpec:
+def _started(scale: float | None, variant: str, classes: int = 1) -> VictimSpec:
+    """Return a classifier of 100 images whose layer 1 starts at another scale, as in the paper's Fig. 9."""
+    name = f"cifar-mlp-100{_softmax(classes)}-{variant}"
+    return VictimSpec(name=name, dataset="cifar", n=100, architecture=MLPSpec(outputs=classes, first_layer_scale=scale))
+
+
+def _decayed(dataset: str, n: int, decay: str, classes: int = 1) -> VictimSpec:
     """Return a classifier with weight decay, all layers at the standard initialisation, as in the paper's Fig. 6."""
-    suffix = f"-c{classes}" if classes > 1 else ""
     return VictimSpec(
-        name=f"cifar-mlp-{n}{suffix}-wd{decay}",
-        dataset="cifar",
+        name=f"{dataset}-mlp-{n}{_softmax(classes)}-wd{decay}",
+        dataset=dataset,
         n=n,
         architecture=MLPSpec(outputs=classes, first_layer_scale=None),
         training=DecayedDescent(weight_decay=float(decay)),
     )
 
 
+def _convolution(name: str, dataset: str, n: int, kernel: int, channels: int, hidden: int = 1000) -> VictimSpec:
+    """Return conv(kernel, channels)-hidden-1 with the paper's decay."""
+    return VictimSpec(
+        name=name,
+        dataset=dataset,
+        n=n,
+        architecture=ConvSpec(kernel=kernel, channels=channels, hidden=(hidden,)),
+        training=DecayedDescent(weight_decay=1e-3),
+    )
+
+
+def _softmax(classes: int) -> str:
+    """Return the part of a name that says how many outputs there are."""
+    return f"-c{classes}" if classes > 1 else ""
+
+
+def _sizes(classes: int) -> set[int]:
+    """Return every n: 500 in all, 50 images of each class, and those of the grid of classes and images a class."""
+    grid = GRID_SAMPLES if classes in GRID_CLASSES else ()
+    return {500 // classes * classes, 50 * classes, *(samples * classes for samples in grid)}
+
+
 VICTIMS: tuple[VictimSpec, ...] = (
-    # n = 500 in all, and 50 images of each class
-    *(_multiclass("cifar", 500 // classes * classes, classes) for classes in CLASSES),
-    *(_multiclass("cifar", 50 * classes, classes) for classes in CLASSES if classes != 10),
-    _multiclass("cifar", 100, 10),
+    *(_multiclass("cifar", n, classes) for classes in CLASSES for n in sorted(_sizes(classes))),
     _multiclass("mnist", 500, 10),
+    _multiclass("digits", 50, 10),
     VictimSpec(
         name="cifar-mlp-500-c10-gd1e6",
         dataset="cifar",
@@ -51,7 +79,10 @@ VICTIMS: tuple[VictimSpec, ...] = (
         architecture=MLPSpec(outputs=10),
         training=MULTICLASS_GD,
     ),
-    *(_decayed(100, decay, classes) for classes in (1, 10) for decay in DECAYS),
+    *(_started(1e-3, "init1e-3", classes) for classes in (1, 10)),
+    *(_started(None, "stdinit", classes) for classes in (1, 10)),
+    *(_decayed("cifar", 100, decay, classes) for classes in (1, 10) for decay in DECAYS),
+    _decayed("digits", 50, "1e-2"),
     *(
         VictimSpec(
             name=f"cifar-mlp-300-{label}",
@@ -63,14 +94,20 @@ VICTIMS: tuple[VictimSpec, ...] = (
         for loss, label in LOSSES
     ),
     *(
-        VictimSpec(
-            name="cifar-conv-500" + ("" if (kernel, channels) == (3, 32) else f"-k{kernel}-{channels}"),
-            dataset="cifar",
-            n=500,
-            architecture=ConvSpec(kernel=kernel, channels=channels),
-            training=DecayedDescent(weight_decay=1e-3),
+        _convolution(
+            "cifar-conv-500" + ("" if (kernel, channels) == (3, 32) else f"-k{kernel}-{channels}"),
+            "cifar",
+            500,
+            kernel,
+            channels,
         )
         for kernel in KERNELS
         for channels in CHANNELS
     ),
+    *(
+        _convolution(f"cifar-conv-50-k{kernel}-{channels}", "cifar", 50, kernel, channels, hidden=200)
+        for kernel in KERNELS
+        for channels in CHANNELS
+    ),
+    _convolution("digits-conv-20-k3-4", "digits", 20, 3, 4, hidden=50),
 )

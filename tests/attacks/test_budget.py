@@ -1,0 +1,124 @@
+"""What an attack spends, and how it goes on where it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import attacks.base
+from attacks.base import Architecture, AttackContext, Budget, Checkpoint, Knowledge, Reconstruction, VictimView
+from attacks.deco import Deco
+from attacks.inversion import Inversion
+from attacks.kkt import KKT
+from victims.architectures import build
+from victims.spec import MLPSpec
+
+SHAPE = (1, 6, 6)
+SPEC = MLPSpec(hidden=(10,))
+
+
+class Interrupted(BaseException):
+    """What kills the attack in these tests."""
+
+
+class Memory:
+    """Keeps checkpoints in memory; kills the attack once it has kept `most` of them."""
+
+    def __init__(self, most: int = 10**9) -> None:
+        self.most, self.kept = most, 0
+        self.last: Checkpoint | None = None
+
+    def load(self) -> Checkpoint | None:
+        return self.last
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        state = {name: value.clone() for name, value in checkpoint.state.items()}
+        self.last = Checkpoint(state, list(checkpoint.trace), checkpoint.seconds)
+        self.kept += 1
+        if self.kept == self.most:
+            raise Interrupted
+
+
+@pytest.fixture
+def view() -> VictimView:
+    model = build(SPEC, SHAPE, torch.Generator().manual_seed(0), torch.float32)
+    facts: dict[Knowledge, Any] = {
+        Knowledge.ARCHITECTURE: Architecture(SPEC, SHAPE),
+        Knowledge.WEIGHTS: model.state_dict(),
+        Knowledge.CLASS_BALANCE: (0.5, 0.5),
+        Knowledge.N: 4,
+        Knowledge.WEIGHT_DECAY: 0.1,
+    }
+    return VictimView(facts, frozenset(facts))
+
+
+def context(budget: Budget = attacks.base.UNLIMITED, kept: Memory | None = None) -> AttackContext:
+    def progress(step: int, steps: int, **figures: float) -> None:
+        """Tell nobody."""
+
+    return AttackContext(torch.device("cpu"), torch.Generator().manual_seed(3), progress, budget, kept)
+
+
+ATTACKS = {
+    "kkt": KKT(KKT.Params(steps=30, restarts=3, candidates=6)),
+    "published": KKT(KKT.Params(method="published", steps=30, restarts=2, candidates=6, lr=0.01)),
+    "deco": Deco(Deco.Params(steps=30)),
+    "inversion": Inversion(Inversion.Params(steps=30, candidates=4)),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_a_budget_of_steps_ends_an_attack_at_its_best_so_far(view: VictimView, attack: Any) -> None:
+    ctx = context(Budget(steps=7))
+    found: Reconstruction = attack.reconstruct(view, ctx)
+    assert ctx.stopped
+    assert len(found.candidates) > 0
+    assert found.candidates.isfinite().all()
+    assert max(row["step"] for row in ctx.trace) <= 30 if ctx.trace else True
+
+    free = context(Budget(steps=1000))
+    attack.reconstruct(view, free)
+    assert not free.stopped
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_a_budget_of_no_time_still_returns_something(view: VictimView, attack: Any) -> None:
+    ctx = context(Budget(seconds=1e-9))
+    found: Reconstruction = attack.reconstruct(view, ctx)
+    assert ctx.stopped
+    assert found.candidates.shape[1:] == SHAPE
+
+
+def test_what_a_restart_has_halfway_is_left_out(view: VictimView) -> None:
+    whole = ATTACKS["kkt"].reconstruct(view, context())
+    cut = ATTACKS["kkt"].reconstruct(view, context(Budget(steps=45)))
+    assert len(whole.candidates) == 18
+    assert torch.equal(cut.candidates, whole.candidates[:6])
+    assert torch.equal(cut.labels, whole.labels[:6])
+    assert (whole.grad_evals, cut.grad_evals) == (90, 45)
+
+
+@pytest.mark.parametrize("name", ["kkt", "published"])
+@pytest.mark.parametrize("kills", [[1], [2], [1, 1, 1]])
+def test_a_resumed_attack_ends_as_an_undisturbed_one(
+    view: VictimView, monkeypatch: pytest.MonkeyPatch, name: str, kills: list[int]
+) -> None:
+    monkeypatch.setattr(attacks.base, "CHECKPOINT_SECONDS", 0.0)
+    undisturbed = context()
+    expected = ATTACKS[name].reconstruct(view, undisturbed)
+    kept = Memory()
+    for more in kills:
+        kept.most = kept.kept + (more if name == "kkt" else 13 * more)
+        with pytest.raises(Interrupted):
+            ATTACKS[name].reconstruct(view, context(kept=kept))
+    kept.most = 10**9
+    last = context(kept=kept)
+    found = ATTACKS[name].reconstruct(view, last)
+
+    assert torch.equal(found.candidates, expected.candidates)
+    assert torch.equal(found.coefficients, expected.coefficients)
+    assert (found.loss, found.grad_evals) == (expected.loss, expected.grad_evals)
+    assert [row["step"] for row in last.trace] == [row["step"] for row in undisturbed.trace]
+    assert last.seconds > 0

@@ -1,0 +1,71 @@
+"""The stationarity residual with the ReLU's derivative free in [0, 1] where a pre-activation sits on the kink.
+
+Training to a stationary point drives pre-activations to zero: there the loss has no gradient, and what holds is that
+zero lies in Clarke's subdifferential, theta_l = sum_i D_i' A_i with D_ij = S_ij g_ij and g_ij in [0, 1] where z_ij = 0
+(Lyu & Li 2020, Appendix A). Autograd's g is 0 or 1 there, and what it leaves is no distance from stationarity.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.optimize import lsq_linear
+from torch import Tensor
+
+from victims.architectures import MLP
+
+KINK = 1e-3
+"""Relative to a neuron's root mean square, how near to zero a pre-activation counts as being on the kink."""
+
+
+def kink_residuals(model: MLP, inputs: Tensor, coefficients: Tensor) -> list[float]:
+    """Return ||theta_l - sum_ij c_ij grad_l Phi_j(x_i)|| / ||theta_l||, per layer, least over the free derivatives.
+
+    Layers are fitted from the last to the first, each given the derivatives of those after it: an upper bound of the
+    least residual over all together.
+
+    Args:
+        model: a fully connected network.
+        inputs: (n, C, H, W), mean-subtracted.
+        coefficients: (n, C) c.
+    """
+    layers = model.linears()
+    weights = [layer.weight.detach().double() for layer in layers]
+    biases = [None if layer.bias is None else layer.bias.detach().double() for layer in layers]
+    activations, before = [inputs.flatten(1).double()], []
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        before.append(torch.nn.functional.linear(activations[-1], weight, bias))
+        activations.append(before[-1].relu())
+
+    residuals: list[float] = []
+    signals = coefficients.double()
+    for index in reversed(range(len(layers))):
+        weight, activation, bias = weights[index], activations[index], biases[index]
+        rows = weight if bias is None else torch.cat([weight, bias[:, None]], 1)
+        columns = activation if bias is None else torch.cat([activation, torch.ones_like(activation[:, :1])], 1)
+        if index < len(layers) - 1:
+            signals = signals * _derivatives(rows, columns, signals, before[index])
+        residuals.insert(0, float((rows - signals.T @ columns).norm() / rows.norm()))
+        signals = signals @ weight
+    return residuals
+
+
+def _derivatives(rows: Tensor, columns: Tensor, signals: Tensor, before: Tensor) -> Tensor:
+    """Return g (n, h): 0 or 1 off the kink, and on it what fits best row_j = sum_i S_ij g_ij a_i, for every neuron j.
+
+    Args:
+        rows: (h, d) weights of the layer.
+        columns: (n, d) its inputs a.
+        signals: (n, h) S.
+        before: (n, h) pre-activations z.
+    """
+    derivatives = (before > 0).to(before)
+    free = before.abs() < KINK * before.square().mean(0).sqrt()
+    fixed = rows - (signals * derivatives * ~free).T @ columns
+    for neuron in free.any(0).nonzero()[:, 0].tolist():
+        chosen = free[:, neuron].nonzero()[:, 0]
+        matrix = (signals[chosen, neuron][:, None] * columns[chosen]).T.numpy()
+        basis, triangle = np.linalg.qr(matrix)
+        fitted = lsq_linear(triangle, basis.T @ fixed[neuron].numpy(), (0, 1))
+        derivatives[chosen, neuron] = torch.from_numpy(fitted.x)
+    return derivatives
