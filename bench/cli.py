@@ -280,6 +280,7 @@ def tune(
         "random"
     ),
     oracle: Annotated[bool, typer.Option("--oracle", help="Pick by good images, looking at the training set.")] = False,
+    pool: Annotated[int, typer.Option(min=0, help="Score the pooled candidates of so many of the best, too.")] = 0,
     budget: Annotated[str, typer.Option(help="What a trial may spend: 90s, 10m, 1.5h or 500steps.")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the search and of every trial.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -309,15 +310,15 @@ def tune(
     from bench.executors import Site
     from bench.plan import Run
     from bench.tuning.study import Sampler
+    from bench.tuning.verb import Search
     from bench.tuning.verb import tune as search
 
     limit = parse_budget(budget)
     runs = [Run(kind, params[kind.name], variant, "", spec, seed, limit) for spec in attacked for kind in chosen]
     twins = controls is ControlSet.ALL
     site = Site(results_dir, data, plugin_dir, str(chosen_device), twins, environment=Site.variables())
-    given = frozenset(settings)
-    how, drawn = How(jobs), Sampler(sampler)
-    raise typer.Exit(search(runs, given, site, how, trials=trials, sampler=drawn, oracle=oracle))
+    how = Search(trials, Sampler(sampler), oracle, pool, frozenset(settings))
+    raise typer.Exit(search(runs, site, How(jobs), how))
 
 
 def main() -> None:

@@ -94,11 +94,10 @@ class SharedStudy:
         """How many trials are at work, or waiting to be tried again."""
         return sum(not trial.state.is_finished() for trial in self.trials)
 
-    @property
-    def best(self) -> FrozenTrial | None:
-        """The trial of the smallest finite value, the first of several; None if there is none."""
+    def best(self, count: int) -> list[FrozenTrial]:
+        """Return the trials of the smallest finite values, at most so many, the first of equals first."""
         complete = [t for t in self.trials if t.state is TrialState.COMPLETE and math.isfinite(t.values[0])]
-        return min(complete, key=lambda trial: trial.values[0], default=None)
+        return sorted(complete, key=lambda trial: trial.values[0])[:count]
 
     @contextmanager
     def trial(self, wanted: int) -> Iterator[optuna.Trial | None]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
 
+from bench import registry
 from bench.commands import How, run_plan
 from bench.evaluation import Reference, counts
 from bench.executors import Site
@@ -18,8 +19,9 @@ from bench.plan import Run, attack_sources
 from bench.records import TUNED_BY_ORACLE
 from bench.scoring.protocols import protocol_named
 from bench.store import Store, write_record
+from bench.tuning.pool import write_pool
 from bench.tuning.study import Sampler, SharedStudy
-from bench.tuning.table import write_summary, write_trials
+from bench.tuning.table import TRIALS, write_summary, write_trials
 from bench.tuning.tuner import TrialReporter, Tuner
 from bench.ui import TerminalReporter, plural
 from bench.workshop import Workshop
@@ -27,76 +29,100 @@ from victims.errors import UserError
 from victims.files import sha256_sources
 
 if TYPE_CHECKING:
-    from attacks.base import Reconstruction
+    from attacks.base import Attack, Reconstruction
 
 TUNE = "tune"
 """`tuned_by` of a run whose parameters were chosen by the attacker's own objective; the studies' folder."""
 
 
-def tune(
-    runs: Sequence[Run], fixed: frozenset[str], site: Site, how: How, *, trials: int, sampler: Sampler, oracle: bool
-) -> int:
-    """Give every run's parameters `trials` trials, run the best, and return the exit status.
+@dataclass(frozen=True)
+class Search:
+    """How parameters are searched.
 
-    Args:
-        runs: what is tuned, each with the parameters that its trials start from.
-        fixed: parameters that the user set, which are not searched.
-        site: where to read, attack and write; the studies are in the folder `tune` of the results.
-        how: how the picks are run; trials are run in this process.
+    Attributes:
         trials: how many each study has in all, whoever ran them.
         sampler: how parameters are drawn.
         oracle: pick by the number of good images, for which the training set is looked at.
+        pool: how many of the best trials are pooled, too; 0 for none.
+        fixed: parameters that the user set, which are not searched.
     """
-    console, store, picks = Console(), Store(site.results_dir), []
+
+    trials: int
+    sampler: Sampler
+    oracle: bool
+    pool: int
+    fixed: frozenset[str]
+
+
+def tune(runs: Sequence[Run], site: Site, how: How, search: Search) -> int:
+    """Give every run's parameters their trials, run the best, and return the exit status.
+
+    Args:
+        runs: what is tuned, each with the parameters that its trials start from.
+        site: where to read, attack and write; the studies are in the folder `tune` of the results.
+        how: how the picks are run; trials are run in this process.
+        search: how they are searched.
+    """
+    console, store = Console(), Store(site.results_dir)
+    picks, failed = [], 0
     for run in runs:
-        reason = run.attack(run.params).supports(run.victim)
-        if reason is not None:
-            console.print(f"{run.title}: skipped ({reason})", highlight=False, markup=False, soft_wrap=True)
-            continue
         with TerminalReporter(console) as shown:
             reporter = TrialReporter(shown)
             workshop = Workshop(site.data_dir, torch.device(site.device), reporter)
-            folder = store.root / TUNE / _folder_name(run, sampler, oracle)
-            study = _study(folder, run, fixed, workshop, sampler, oracle)
-            tuner = Tuner(study, run, workshop, reporter, _counter(run, workshop) if oracle else None)
-            for trial in tuner.work(trials):
-                table = write_trials(folder, study.trials)
-                row = table[table["trial"] == trial.number].iloc[0].dropna()
-                figures = ", ".join(f"{name} {value:.4g}" for name, value in row.items() if isinstance(value, Real))
-                text = f"{run.title}: trial {trial.number} {row['state']} {row.get('reason', figures)}"
-                console.print(text, highlight=False, markup=False, soft_wrap=True)
-        if study.running:
-            text = (
-                f"{run.title}: {plural(study.running, 'trial')} at work elsewhere; the last one to end makes the pick"
-            )
-            console.print(text, highlight=False, markup=False, soft_wrap=True)
-        elif study.best is None:
-            console.print(f"{run.title}: no trial came to an end; {folder}/trials.csv says why", style="red")
-        else:
-            picks.append(replace(tuner.tuned(study.best.params), tuned_by=TUNED_BY_ORACLE if oracle else TUNE))
+            reason = run.attack(run.params).supports(run.victim)
+            if reason is not None:
+                reporter.notice(f"{run.title}: skipped ({reason})")
+                continue
+            study = _study(store.root / TUNE / _folder_name(run, search), run, workshop, search)
+            tuner = Tuner(study, run, workshop, reporter, _counter(run, workshop) if search.oracle else None)
+            _work(tuner, search.trials, console)
+            if study.running:
+                reporter.notice(f"{run.title}: {plural(study.running, 'trial')} at work elsewhere, whose end picks")
+                continue
+            best = study.best(max(search.pool, 1))
+            failed += not best
+            if not best:
+                reporter.notice(f"{run.title}: no trial came to an end; {study.folder / TRIALS} says why")
+                continue
+            if search.pool:
+                text = write_pool(study.folder, tuner, best, _control(site))
+                console.print(f"{run.title}: {text}", highlight=False, markup=False, soft_wrap=True)
+            pick = replace(tuner.tuned(best[0].params), tuned_by=TUNED_BY_ORACLE if search.oracle else TUNE)
+            _claim(pick, store, workshop)
+            picks.append(pick)
     write_summary(store.root / TUNE)
-    if not picks:
-        return 1
-    for pick in picks:
-        _claim(pick, store, Workshop(site.data_dir, torch.device(site.device), TerminalReporter(console)))
-    return run_plan(picks, site, how)
+    return max(run_plan(picks, site, how), int(failed > 0)) if picks else int(failed > 0)
 
 
-def _folder_name(run: Run, sampler: Sampler, oracle: bool) -> str:
-    parts = (run.attack.name, run.variant, run.victim.name, str(sampler), TUNED_BY_ORACLE if oracle else "")
+def _work(tuner: Tuner, trials: int, console: Console) -> None:
+    """Run what is left of the trials, and write and print each."""
+    for trial in tuner.work(trials):
+        table = write_trials(tuner.study.folder, tuner.study.trials)
+        row = table[table["trial"] == trial.number].iloc[0].dropna()
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in row.items() if isinstance(value, Real))
+        text = f"{tuner.run.title}: trial {trial.number} {row['state']} {row.get('reason', figures)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _control(site: Site) -> type[Attack[Any]] | None:
+    """Return the attack that is a null control."""
+    return next((kind for kind in registry.attacks(site.plugin_dir).items.values() if kind.control), None)
+
+
+def _folder_name(run: Run, search: Search) -> str:
+    oracle = TUNED_BY_ORACLE if search.oracle else ""
+    parts = (run.attack.name, run.variant, run.victim.name, str(search.sampler), oracle)
     return "-".join(part for part in parts if part)
 
 
-def _study(
-    folder: Path, run: Run, fixed: frozenset[str], workshop: Workshop, sampler: Sampler, oracle: bool
-) -> SharedStudy:
+def _study(folder: Path, run: Run, workshop: Workshop, search: Search) -> SharedStudy:
     """Return the run's study, new or as it is.
 
     Raises:
         UserError: there is nothing to search, or the folder holds another study.
     """
     declared = run.attack.search_spaces.get(run.variant, {})
-    ranges = {name: range_ for name, range_ in declared.items() if name not in fixed}
+    ranges = {name: range_ for name, range_ in declared.items() if name not in search.fixed}
     if not ranges:
         known = ", ".join(f"--variant {name}" if name else "no variant" for name in run.attack.search_spaces) or "none"
         raise UserError(f"{run.title}: there is nothing to search; search spaces of {run.attack.name}: {known}")
@@ -107,9 +133,9 @@ def _study(
         "parameter set": {name: value for name, value in params.items() if name not in ranges},
         "seed": run.seed,
         "budget": str(run.budget),
-        "choice": TUNED_BY_ORACLE if oracle else TUNE,
+        "choice": TUNED_BY_ORACLE if search.oracle else TUNE,
     }
-    return SharedStudy(folder, ranges, sampler, run.seed, identity)
+    return SharedStudy(folder, ranges, search.sampler, run.seed, identity)
 
 
 def _counter(run: Run, workshop: Workshop) -> Callable[[Reconstruction], int]:

@@ -147,6 +147,19 @@ def test_what_an_oracle_picked_is_the_attackers_who_picks_the_same(tune: Bench, 
     assert pd.read_csv(results / "runs.csv")["tuned_by"].tolist() == ["tune"]
 
 
+def test_the_best_trials_are_pooled(tune: Bench, results: Path) -> None:
+    """The bowl shows the more images the larger x is: the pool has those of its largest x."""
+    ended = tune("--trials", 6, "--pool", 3, "--set", "shift=0.5")
+    assert ended.status == 0, ended.err
+    best = trials(results).dropna(subset="loss").nsmallest(3, "loss")
+    (row,) = pd.read_csv(results / "tune" / "bowl-faces-mlp-4-tiny-random" / "pool.csv").to_dict("records")
+    assert row["trials"] == " ".join(map(str, best["trial"]))
+    assert row["n_candidates"] == 12
+    assert row["n_good_unique"] == int(4 * best["x"].max())
+    assert row["null_random"] >= 0
+    assert f"{row['n_good']} good under buzaglo2023" in ended.out
+
+
 def test_tpe_stops_trials_that_are_worse_than_the_median(tune: Bench, results: Path) -> None:
     tune("--trials", 24, "--sampler", "tpe", "--set", "y=0")
     table = trials(results, "bowl-faces-mlp-4-tiny-tpe")
