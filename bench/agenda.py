@@ -9,8 +9,8 @@ from bench.controls import NullControls
 from bench.executors.task import Site
 from bench.plan import Run
 from bench.records import FAILED, RunRecord
-from bench.runner import Step, next_step
 from bench.scorer import Scorer
+from bench.steps import Step, next_step
 from bench.store import Store
 from bench.workshop import Workshop
 from victims.errors import UserError

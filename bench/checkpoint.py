@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from attacks.base import Checkpoint
+from attacks.context import Checkpoint
 from victims.files import atomic
 
 
 class CheckpointFile:
-    """Keeps the last checkpoint of one run in a file; `attacks.base.Checkpoints` says what for.
+    """Keeps the last checkpoint of one run in a file; `attacks.context.Checkpoints` says what for.
 
     Args:
         path: the file; who uses it has claimed the run.

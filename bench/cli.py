@@ -92,7 +92,7 @@ def run(
 
     from bench.commands import How, preview_plan, run_plan
     from bench.executors import Site
-    from bench.runner import Again
+    from bench.steps import Again
 
     again = Again.ALWAYS if force else Again.FAILED if retry_failed else Again.NEVER
     twins = controls is ControlSet.ALL

@@ -15,8 +15,9 @@ from bench.controls import NullControls
 from bench.executors import Executor, Inline, Site, Task
 from bench.plan import Run
 from bench.records import FAILED, RunRecord, Status
-from bench.runner import Outcome, Step
+from bench.runner import Outcome
 from bench.scorer import Scorer
+from bench.steps import Step
 from bench.store import Store, write_record
 from bench.ui import TerminalReporter, plural
 from bench.workshop import Workshop

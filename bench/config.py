@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from attacks.base import Budget
+from attacks.context import Budget
 from bench.options import attack_params, parse_seeds
 from bench.plan import Run
 from bench.registry import Registry

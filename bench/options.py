@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from attacks.base import Attack, AttackParams, Budget
+from attacks.base import Attack, AttackParams
+from attacks.context import Budget
 from victims.errors import UserError
 
 if TYPE_CHECKING:

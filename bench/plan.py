@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from attacks.base import UNLIMITED, Budget
+from attacks.context import UNLIMITED, Budget
 from bench.options import parse_budget
 from bench.registry import ROOT, Registry
 from victims.errors import UserError

@@ -9,7 +9,6 @@ import shutil
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,9 @@ from bench import __version__
 from bench.checkpoint import CheckpointFile
 from bench.plan import Run, attack_sources
 from bench.provenance import git_commit, now_utc
-from bench.records import ENVIRONMENT, FAILED, RunRecord, Status
+from bench.records import ENVIRONMENT, RunRecord, Status
 from bench.scorer import Scorer
+from bench.steps import Again, Step, next_step
 from bench.store import Store, write_record
 from bench.workshop import Attacked, Workshop
 from victims.errors import UserError
@@ -31,27 +31,6 @@ if TYPE_CHECKING:
 
 NO_MEMORY = "can't allocate memory"
 """What torch says when the CPU's memory is at its end, in a plain RuntimeError."""
-
-
-class Again(StrEnum):
-    """Which stored runs are run again.
-
-    A failure is stored like any run and would fail again: its cause has changed when the attack's source, its
-    parameters, the victim or the budget has, and then it is another run. Memory and missing data are not in its
-    identity, so what failed for want of them is tried again at every `run`.
-    """
-
-    NEVER = "never"
-    FAILED = "failed"
-    ALWAYS = "always"
-
-
-class Step(StrEnum):
-    """What is to be done for a run of a plan."""
-
-    NOTHING = "stored"
-    SCORE = "score again"
-    ATTACK = "run"
 
 
 @dataclass(frozen=True)
@@ -84,16 +63,6 @@ class Failure:
     reason: str
     since: str
     nulls: bool = True
-
-
-def next_step(stored: RunRecord | None, again: Again, complete: Callable[[RunRecord], bool]) -> Step:
-    """Return what is to be done for a run, by what is stored of it and whether its scores are complete."""
-    if stored is None or again is Again.ALWAYS:
-        return Step.ATTACK
-    if stored.status in FAILED:
-        retried = again is Again.FAILED or stored.status is Status.OOM or ENVIRONMENT in stored.flags.split(";")
-        return Step.ATTACK if retried else Step.NOTHING
-    return Step.NOTHING if complete(stored) else Step.SCORE
 
 
 class Runner:

@@ -18,7 +18,8 @@ from victims.hardware import prepare
 if TYPE_CHECKING:
     import torch
 
-    from attacks.base import Checkpoints, Reconstruction
+    from attacks.base import Reconstruction
+    from attacks.context import Checkpoints
     from bench.evaluation import Instruments
     from victims.base import Victim
     from victims.spec import VictimSpec

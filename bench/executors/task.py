@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attacks.base import Budget
+from attacks.context import Budget
 from bench.plan import Run
-from bench.runner import Again, Failure, Outcome, Runner
+from bench.runner import Failure, Outcome, Runner
+from bench.steps import Again
 from bench.ui import Reporter
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-import attacks.base
-from attacks.base import Architecture, AttackContext, Budget, Checkpoint, Knowledge, Reconstruction, VictimView
+import attacks.context
+from attacks.base import Architecture, Knowledge, Reconstruction, VictimView
+from attacks.context import UNLIMITED, AttackContext, Budget, Checkpoint
 from attacks.deco import Deco
 from attacks.inversion import Inversion
 from attacks.kkt import KKT
@@ -54,7 +55,7 @@ def view() -> VictimView:
     return VictimView(facts, frozenset(facts))
 
 
-def context(budget: Budget = attacks.base.UNLIMITED, kept: Memory | None = None) -> AttackContext:
+def context(budget: Budget = UNLIMITED, kept: Memory | None = None) -> AttackContext:
     def progress(step: int, steps: int, **figures: float) -> None:
         """Tell nobody."""
 
@@ -105,7 +106,7 @@ def test_what_a_restart_has_halfway_is_left_out(view: VictimView) -> None:
 def test_a_resumed_attack_ends_as_an_undisturbed_one(
     view: VictimView, monkeypatch: pytest.MonkeyPatch, name: str, kills: list[int]
 ) -> None:
-    monkeypatch.setattr(attacks.base, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
     undisturbed = context()
     expected = ATTACKS[name].reconstruct(view, undisturbed)
     kept = Memory()

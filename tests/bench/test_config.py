@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from attacks.base import Budget
+from attacks.context import Budget
 from bench import registry
 from bench.config import planned, read_plan
 

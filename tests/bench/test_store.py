@@ -132,3 +132,38 @@ def test_a_results_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> N
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write to the results folder"):
         Store(tmp_path / "file" / "results").require_writable()
+
+
+def leftover(store: Store, name: str) -> Path:
+    folder = store.runs / name
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{")
+    return folder
+
+
+def test_what_the_dead_left_is_cleared_and_what_the_living_write_is_not(store: Store) -> None:
+    dead = leftover(store, ".a-run.abcd1234")
+    with store.claimed("b-run", lambda text: None):
+        living = leftover(store, ".b-run.abcd1234")
+        store.sweep()
+        assert not dead.exists()
+        assert living.exists()
+    store.sweep()
+    assert not living.exists()
+
+
+def test_a_claim_clears_what_was_left_of_its_run(store: Store) -> None:
+    own, other = leftover(store, ".a-run.abcd1234"), leftover(store, ".a-run-2.abcd1234")
+    with store.claimed("a-run", lambda text: None):
+        assert not own.exists()
+        assert other.exists()
+
+
+def test_a_kill_between_two_renames_loses_nothing(store: Store, record: Make) -> None:
+    put(store, record(run_id="a-run"))
+    (store.runs / "a-run").rename(store.runs / ".a-run.abcd1234.replaced")
+    leftover(store, ".a-run.abcd1234")
+    assert store.find("a-run") is None
+    store.sweep()
+    assert store.find("a-run") == record(run_id="a-run")
+    assert [path.name for path in store.runs.iterdir()] == ["a-run"]

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from attacks.base import UNLIMITED
+from attacks.context import UNLIMITED
 from bench.commands import refresh_tables
 from bench.executors import Inline, Site, Task
 from bench.executors.processes import Limits, Processes
 from bench.masks import encode
 from bench.records import RunRecord
-from bench.runner import Again
+from bench.steps import Again
 from bench.store import Store, write_record
 from bench.ui import TerminalReporter
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from victims.files import atomic, sha256_sources
+from victims.files import atomic, exclusive, sha256_sources
 
 
 def test_sources_of_one_name_in_two_folders_both_count(tmp_path: Path) -> None:
@@ -30,3 +31,21 @@ def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
         raise RuntimeError
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_who_waits_for_a_lock_says_so_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    entered = threading.Event()
+
+    def second() -> None:
+        with exclusive(tmp_path / "lock", lambda: said.append("waiting")):
+            entered.set()
+
+    with exclusive(tmp_path / "lock", lambda: said.append("nobody is there")):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert not entered.wait(0.3)
+        assert said == ["waiting"]
+    thread.join(10)
+    assert entered.is_set()
+    assert said == ["waiting"]

@@ -97,3 +97,27 @@ def test_a_plugin_that_does_not_import_is_named_when_it_is_asked_for(world: Worl
     assert ended.returncode == 2
     assert "RuntimeError: not today" in ended.stderr
     assert not Path(world.results).exists()
+
+
+def test_who_dies_on_a_twin_keeps_its_score(world: World) -> None:
+    (world.plugins / "fragile.py").write_text(
+        HEAD.replace("NAME", "fragile")
+        + """class Fragile(Base):
+    name = "fragile"
+
+    def misbehave(self, images, view):
+        calls = Path(__file__).with_name("fragile.txt")
+        calls.write_text(calls.read_text() + "called" if calls.exists() else "called")
+        if calls.read_text() != "called":
+            os._exit(3)
+        return images
+""".replace("Path(", "__import__('pathlib').Path(")
+    )
+    ended = world.run("-a", "fragile", "-v", "mini-mlp-4")
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (row,) = world.rows().to_dict("records")
+    assert (row["status"], row["n_candidates"], row["null_untrained"], row["null_disjoint"]) == ("ok", 3, "", "")
+    assert "failed_null_untrained: LookupError: the process ended in the middle of the run, with exit" in row["flags"]
+    assert row["null_held_out"] != ""
+    assert "--force" in world.run("-a", "fragile", "-v", "mini-mlp-4").stdout

@@ -18,11 +18,11 @@ import os
 import time
 from pathlib import Path
 
-import attacks.base
+import attacks.context
 from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
-attacks.base.CHECKPOINT_SECONDS = 0.0
+attacks.context.CHECKPOINT_SECONDS = 0.0
 HERE = Path(__file__).parent
 VICTIMS = tuple(
     VictimSpec(
