@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from rich.console import Console
@@ -29,7 +29,9 @@ from victims.errors import UserError
 from victims.files import sha256_sources
 
 if TYPE_CHECKING:
-    from attacks.base import Attack, Reconstruction
+    from optuna.trial import FrozenTrial
+
+    from attacks.base import Reconstruction
 
 TUNE = "tune"
 """`tuned_by` of a run whose parameters were chosen by the attacker's own objective; the studies' folder."""
@@ -64,7 +66,7 @@ def tune(runs: Sequence[Run], site: Site, how: How, search: Search) -> int:
         search: how they are searched.
     """
     console, store = Console(), Store(site.results_dir)
-    picks, failed = [], 0
+    picks, failed = [], False
     for run in runs:
         with TerminalReporter(console) as shown:
             reporter = TrialReporter(shown)
@@ -76,22 +78,23 @@ def tune(runs: Sequence[Run], site: Site, how: How, search: Search) -> int:
             study = _study(store.root / TUNE / _folder_name(run, search), run, workshop, search)
             tuner = Tuner(study, run, workshop, reporter, _counter(run, workshop) if search.oracle else None)
             _work(tuner, search.trials, console)
+            best = study.best(max(search.pool, 1))
             if study.running:
                 reporter.notice(f"{run.title}: {plural(study.running, 'trial')} at work elsewhere, whose end picks")
-                continue
-            best = study.best(max(search.pool, 1))
-            failed += not best
-            if not best:
+            elif not best:
+                failed = True
                 reporter.notice(f"{run.title}: no trial came to an end; {study.folder / TRIALS} says why")
-                continue
-            if search.pool:
-                text = write_pool(study.folder, tuner, best, _control(site))
-                console.print(f"{run.title}: {text}", highlight=False, markup=False, soft_wrap=True)
-            pick = replace(tuner.tuned(best[0].params), tuned_by=TUNED_BY_ORACLE if search.oracle else TUNE)
-            _claim(pick, store, workshop)
-            picks.append(pick)
+            else:
+                _pool(tuner, best[: search.pool], site, console)
+                picks.append(replace(tuner.tuned(best[0].params), tuned_by=_chooser(search)))
+                _claim(picks[-1], store, workshop)
     write_summary(store.root / TUNE)
-    return max(run_plan(picks, site, how), int(failed > 0)) if picks else int(failed > 0)
+    return max(int(failed), run_plan(picks, site, how) if picks else 0)
+
+
+def _chooser(search: Search) -> str:
+    """Return who picks, as in the column `tuned_by`."""
+    return TUNED_BY_ORACLE if search.oracle else TUNE
 
 
 def _work(tuner: Tuner, trials: int, console: Console) -> None:
@@ -104,14 +107,16 @@ def _work(tuner: Tuner, trials: int, console: Console) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def _control(site: Site) -> type[Attack[Any]] | None:
-    """Return the attack that is a null control."""
-    return next((kind for kind in registry.attacks(site.plugin_dir).items.values() if kind.control), None)
+def _pool(tuner: Tuner, trials: Sequence[FrozenTrial], site: Site, console: Console) -> None:
+    """Score the candidates of some trials together, if any are asked for."""
+    if trials:
+        control = next((kind for kind in registry.attacks(site.plugin_dir).items.values() if kind.control), None)
+        text = f"{tuner.run.title}: {write_pool(tuner.study.folder, tuner, trials, control)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _folder_name(run: Run, search: Search) -> str:
-    oracle = TUNED_BY_ORACLE if search.oracle else ""
-    parts = (run.attack.name, run.variant, run.victim.name, str(search.sampler), oracle)
+    parts = (run.attack.name, run.variant, run.victim.name, str(search.sampler), "oracle" if search.oracle else "")
     return "-".join(part for part in parts if part)
 
 
@@ -133,7 +138,7 @@ def _study(folder: Path, run: Run, workshop: Workshop, search: Search) -> Shared
         "parameter set": {name: value for name, value in params.items() if name not in ranges},
         "seed": run.seed,
         "budget": str(run.budget),
-        "choice": TUNED_BY_ORACLE if search.oracle else TUNE,
+        "choice": _chooser(search),
     }
     return SharedStudy(folder, ranges, search.sampler, run.seed, identity)
 
