@@ -170,8 +170,8 @@ def measure(kind: str, point: Point, device: torch.device) -> dict[str, float | 
             first.append(seconds(partial(steps, count), device))
         counted.append(counter.get_total_flops())
     operations, rates, times = counted[1] - counted[0], [rate(device)], [first[1] - first[0]]
-    if times[0] < ENOUGH_SECONDS:
-        count, times = max(1, round(ENOUGH_SECONDS / max(times[0], 1e-4))), []
+    if first[1] < 2 * ENOUGH_SECONDS:
+        count, times = max(1, round(2 * ENOUGH_SECONDS / first[1])), []
         for _ in range(REPEATS):
             alone, more = seconds(partial(steps, 1), device), seconds(partial(steps, 1 + count), device)
             times.append(max(more - alone, 0.0) / count)
