@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
@@ -14,9 +14,10 @@ from attacks.context import AttackContext
 from attacks.search_space import Range
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
-    from victims.spec import ConvSpec, Loss, MLPSpec, VictimSpec
+    from victims.informed.spec import DenseSpec, Descent, GLMArchitecture, Newton, SmallCNNSpec
+    from victims.spec import Loss, NetworkSpec, VictimSpec
 
 
 class Knowledge(StrEnum):
@@ -32,6 +33,9 @@ class Knowledge(StrEnum):
     WEIGHT_DECAY = "weight decay"
     SHADOW_POOL = "shadow pool"
     LOGITS = "logits of chosen inputs"
+    KNOWN_POINTS = "known points"
+    TRAINING = "training algorithm"
+    INITIAL_WEIGHTS = "initial weights"
     TRAINING_IMAGES = "oracle: training images"
 
 
@@ -47,16 +51,32 @@ class DivergedError(ArithmeticError):
     """The attack ended in numbers that are not finite; its row is `diverged`."""
 
 
+def _no_module() -> nn.Module:
+    raise LookupError("the released models are many, and no torch module")
+
+
 @dataclass(frozen=True)
 class Architecture:
-    """What is public about a network: its specification and the shape (C, H, W) of one input."""
+    """What is public about a network.
 
-    spec: MLPSpec | ConvSpec
+    Attributes:
+        spec: its specification.
+        input_shape: (C, H, W) of one input.
+        build: returns it as a torch module on the attack's device, its weights being zeros: load the view's into it;
+            not for the informed adversary, who is shown many models.
+    """
+
+    spec: NetworkSpec | DenseSpec | SmallCNNSpec | GLMArchitecture
     input_shape: tuple[int, int, int]
+    build: Callable[[], nn.Module] = _no_module
 
 
 class VictimView:
-    """A victim as an attack sees it: every item that it declared, and an error on anything else."""
+    """A victim as an attack sees it: every item that it declared, and an error on anything else.
+
+    A victim of the informed adversary is T models, each with a target of its own: weights, labels and logits have a
+    leading dimension T there, n is the size of the fixed set, and images are in [0, 1], no mean subtracted.
+    """
 
     def __init__(self, facts: dict[Knowledge, Any], allowed: frozenset[Knowledge]) -> None:
         self._facts, self._allowed = facts, allowed
@@ -95,7 +115,7 @@ class VictimView:
 
     @property
     def labels(self) -> Tensor:
-        """The training labels, (n,) class indices."""
+        """The training labels, (n,) class indices; of the T targets in the informed setting."""
         labels: Tensor = self._read(Knowledge.LABELS)
         return labels
 
@@ -119,18 +139,45 @@ class VictimView:
 
     @property
     def shadow_pool(self) -> tuple[Tensor, Tensor]:
-        """Images (k, C, H, W) of the same distribution, none a member, less their own mean; and their classes (k,)."""
+        """Images (k, C, H, W) of the same distribution, none a member, and their classes (k,).
+
+        They are less their own mean, in the informed setting as they are.
+        """
         images, labels = self._read(Knowledge.SHADOW_POOL)
         return images.clone(), labels.clone()
 
     @property
+    def known_points(self) -> tuple[Tensor, Tensor]:
+        """The fixed set D_- that every released model was trained on: images (n, C, H, W), classes (n,)."""
+        images, labels = self._read(Knowledge.KNOWN_POINTS)
+        return images.clone(), labels.clone()
+
+    @property
+    def training(self) -> Descent | Newton:
+        """The algorithm A that was run on the fixed set and a target; `victims.informed.training` runs it again."""
+        training: Descent | Newton = self._read(Knowledge.TRAINING)
+        return training
+
+    @property
+    def initial_weights(self) -> dict[str, Tensor] | None:
+        """The one initial network of all released models by parameter name; None where each had its own."""
+        start: dict[str, Tensor] | None = self._read(Knowledge.INITIAL_WEIGHTS)
+        return None if start is None else {name: value.clone() for name, value in start.items()}
+
+    @property
     def training_images(self) -> tuple[Tensor, Tensor]:
-        """The training images themselves, (n, C, H, W) in the victim's input space, and their classes (n,)."""
+        """The training images themselves, (n, C, H, W) in the victim's input space, and their classes (n,).
+
+        In the informed setting the T targets.
+        """
         images, labels = self._read(Knowledge.TRAINING_IMAGES)
         return images.clone(), labels.clone()
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """Return what the victim answers to inputs (m, C, H, W) in its input space: Phi (m,), without a gradient."""
+        """Return what the victim answers to inputs (m, C, H, W) in its input space: Phi (m,), without a gradient.
+
+        In the informed setting: (T, m, outputs), one released model after the other.
+        """
         answer: Callable[[Tensor], Tensor] = self._read(Knowledge.LOGITS)
         return answer(inputs)
 
@@ -140,7 +187,8 @@ class Reconstruction:
     """What an attack returns.
 
     Attributes:
-        candidates: (m, C, H, W) float32 in the victim's input space.
+        candidates: (m, C, H, W) float32 in the victim's input space; in the informed setting candidate i is for
+            target i, NaN where the attack has none.
         labels: (m,) class indices that the attack assigns, or None.
         coefficients: (m,) Lagrange multipliers or whatever weighs a candidate, or None.
         confidence: (m,) how sure the attack is of each candidate, higher is surer, from nothing but what it was told;
@@ -199,7 +247,9 @@ class Attack(ABC, Generic[ParamsT]):
         search_spaces: by variant, "" for the defaults: the parameters that `tune` searches, and their ranges.
         control: a null control, which looks at no image and optimises nothing: the harness draws from it as many
             candidates as an attack returned, of the same contrast, and its Params are `ControlParams`.
-        protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`.
+        setting: the victims that it is for: "dataset", of which all records are to be reconstructed, or "informed",
+            of which one is, all others being known (Balle et al. 2022).
+        protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; "balle2022" if informed.
         helpers: packages and modules of this repository whose source belongs to the attack, such as
             `attacks.stationarity`: a change in them makes stored runs stale, as a change in the attack's own file does.
     """
@@ -212,6 +262,7 @@ class Attack(ABC, Generic[ParamsT]):
     variants: ClassVar[dict[str, dict[str, Any]]] = {}
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {}
     control: ClassVar[bool] = False
+    setting: ClassVar[Literal["dataset", "informed"]] = "dataset"
     protocol: ClassVar[str] = "buzaglo2023"
     helpers: ClassVar[tuple[str, ...]] = ()
 
@@ -223,13 +274,20 @@ class Attack(ABC, Generic[ParamsT]):
         """What it is told with its own parameters: `needs`, unless they ask for more or less."""
         return self.needs
 
-    def supports(self, victim: VictimSpec) -> str | None:
-        """Return None if the attack, with its parameters, can run on this victim, else the reason why not."""
+    def supports(self, victim: Any) -> str | None:
+        """Return None if the attack, with its parameters, can run on this victim, of its setting, else the reason."""
         return None
 
     @abstractmethod
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Attack the victim that `view` shows."""
+
+
+def declined_unless_layered(victim: VictimSpec) -> str | None:
+    """Return why an attack on a ReLU network's layers declines a victim, or None if its layers are known."""
+    if victim.architecture.kind == "module":
+        return f"{victim.architecture.label} is no plain sequence of linear layers and ReLUs"
+    return None
 
 
 def declined_unless_binary(victim: VictimSpec) -> str | None:

@@ -88,7 +88,7 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         """Decline victims that are no binary classifiers, and deep ones: every step trains the victim again."""
         if (reason := declined_unless_binary(victim)) is not None:
             return reason
-        if len(victim.architecture.hidden) > MOST_HIDDEN:
+        if victim.architecture.kind == "mlp" and len(victim.architecture.hidden) > MOST_HIDDEN:
             return "solves the training problem at every step: for affine and one-hidden-layer victims"
         return None
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+
+if TYPE_CHECKING:
+    from victims.spec import VictimSpec
 
 
 class ClassMeanParams(AttackParams):
@@ -20,6 +25,12 @@ class ClassMean(Attack[ClassMeanParams]):
     paper = "Shokri et al. 2017, Section IX, on what model inversion shows"
     needs = frozenset({Knowledge.SHADOW_POOL})
     Params = ClassMeanParams
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Decline released victims that come without images beside their training set."""
+        if victim.training.kind == "released" and not victim.training.n_held_out:
+            return "it comes with no images that it was not trained on"
+        return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Return the class means, (C, channels, height, width)."""

@@ -61,6 +61,10 @@ class Checkpoints(Protocol):
 CHECKPOINT_SECONDS = 30.0
 
 
+def _no_perceptual() -> Callable[[Tensor, Tensor], Tensor]:
+    raise LookupError("this context lends no LPIPS")
+
+
 @dataclass
 class AttackContext:
     """What the harness lends an attack for one run.
@@ -72,6 +76,7 @@ class AttackContext:
             objective, the lower the better, by which `tune` may stop a trial.
         budget: what the attack may spend; ask with `expired`.
         checkpoints: where `checkpoint` keeps and `resume` finds, None for nowhere.
+        perceptual: fetches LPIPS, differentiable: of two batches (k, C, H, W) in [0, 1] it returns (k,).
         trace: rows of figures over time, stored beside the reconstruction; append with `record`.
         started: when it began, on the clock of `time.monotonic`; a resumed attack that much earlier as it had run.
         stopped: `expired` has told the attack to stop.
@@ -82,6 +87,7 @@ class AttackContext:
     progress: Callable[..., None]
     budget: Budget = UNLIMITED
     checkpoints: Checkpoints | None = None
+    perceptual: Callable[[], Callable[[Tensor, Tensor], Tensor]] = _no_perceptual
     trace: list[dict[str, float]] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
     stopped: bool = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView, declined_unless_binary
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
 from attacks.initialisation import InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class InversionParams(InitialisedParams):
         init_scale: standard deviation of the normal noise, or half the width of the uniform one, times a draw from
             `scale_range`.
         mixture: (l1, l2) of the start "mixture".
-        objective: of the class that a candidate is given, its "logit" (Haim et al.) or its "probability" (Fredrikson et
-            al., MIFace).
+        objective: of the class that a candidate is given, its "logit" (Haim et al.; with several classes the log of
+            its odds) or its "probability" (Fredrikson et al., MIFace).
         steps: optimiser steps, gradient descent with momentum 0.9.
         lr: learning rate, times a draw from `lr_range`.
         scale_range: each start draws the factor of its `init_scale` log-uniformly from it.
@@ -78,7 +78,7 @@ class Inversion(Attack[InversionParams]):
     paper = "Haim et al. 2022, Section 5.4; Fredrikson et al. 2015"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE})
     Params = InversionParams
-    helpers = ("attacks.initialisation", "attacks.stationarity")
+    helpers = ("attacks.initialisation", "victims.losses")
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         # MIFace's published rate and cost, but from noise: from its zero image all candidates of a class are one.
         "miface": {
@@ -99,8 +99,8 @@ class Inversion(Attack[InversionParams]):
         return needs if self.params.access == "weights" else needs - {Knowledge.WEIGHTS} | {Knowledge.LOGITS}
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline victims that are no binary classifiers."""
-        return declined_unless_binary(victim)
+        """Decline regressions, which have no classes; any network will do."""
+        return None if victim.loss == "cross-entropy" else f"it is a regression ({victim.loss}), which has no classes"
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Optimise all candidates, `BATCH` at a time."""
@@ -176,15 +176,14 @@ class Inversion(Attack[InversionParams]):
         """Return the function from images and classes to the classes' logits and their gradients in the images."""
         import torch
 
-        from attacks.stationarity.network import Network
-
         params = self.params
         if params.access == "weights":
-            network = Network.of(view.weights, view.architecture.input_shape, ctx.device, torch.float32)
+            network = view.architecture.build()
+            network.load_state_dict(view.weights)
 
             def differentiated(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
                 images = images.detach().requires_grad_()
-                logits = (2 * labels - 1) * network.outputs(images.flatten(1))
+                logits = _log_odds(network(images), labels)
                 (gradient,) = torch.autograd.grad(logits.sum(), images)
                 return logits.detach(), gradient
 
@@ -192,18 +191,27 @@ class Inversion(Attack[InversionParams]):
 
         def estimated(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
             """Mean over directions u of (f(x + h u) - f(x - h u)) / 2h u, whose expectation is the gradient."""
-            signs, pixels = 2 * labels - 1, images[0].numel()
+            pixels = images[0].numel()
             step = params.difference * math.sqrt(pixels)
             gradient = torch.zeros_like(images)
             for _ in range(params.directions):
                 direction = torch.randn(images.shape, generator=ctx.generator).to(images)
                 direction = direction / direction.flatten(1).norm(dim=1)[:, None, None, None]
-                ahead, behind = view.logits(images + step * direction), view.logits(images - step * direction)
-                rise = signs * (ahead - behind) / (2 * step)
+                ahead, behind = (_log_odds(view.logits(images + h * direction), labels) for h in (step, -step))
+                rise = (ahead - behind) / (2 * step)
                 gradient += rise[:, None, None, None] * direction * (pixels / params.directions)
-            return signs * view.logits(images), gradient
+            return _log_odds(view.logits(images), labels), gradient
 
         return estimated
+
+
+def _log_odds(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return log p / (1 - p) of every label's probability p (m,): y Phi, or Phi_y - log sum_{j != y} exp Phi_j."""
+    import torch
+
+    from victims.losses import rival_margins
+
+    return -torch.logsumexp(-rival_margins(outputs, labels), 1)
 
 
 def _log_uniform(limits: tuple[float, float], count: int, generator: torch.Generator) -> Tensor:

@@ -54,4 +54,4 @@ class KKT(MarginAttack[MarginParams]):
             return f"it has {victim.architecture.outputs} outputs, and kkt takes one: use kkt-multiclass"
         if victim.loss != "cross-entropy":
             return f"it is a regression ({victim.loss}), which has no margin: use kkt-general"
-        return None
+        return super().supports(victim)

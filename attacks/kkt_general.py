@@ -75,7 +75,9 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
         """Return why not: what ties coefficients is the weight decay."""
         if self.params.coefficients == "tied" and not victim.weight_decay:
             return "it has no weight decay, which ties coefficients to the loss: use free ones"
-        return None
+        if victim.architecture.kind == "conv" and self.params.method == "row-space":
+            return "its first layer is a convolution: use kkt-conv, or the published method"
+        return super().supports(victim)
 
     def labels(self, view: VictimView, m: int) -> Tensor | None:
         """Return classes in the proportions of the training set, or None: a free coefficient's sign stands for them."""

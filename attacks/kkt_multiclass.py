@@ -60,7 +60,7 @@ class KKTMulticlass(MarginAttack[KKTMulticlassParams]):
         """Return why not: it takes a softmax of several outputs."""
         if victim.architecture.outputs == 1:
             return "it has one output, and no rival classes: use kkt or kkt-general"
-        return None
+        return super().supports(victim)
 
     @property
     def rivals(self) -> Literal["all", "runner-up"]:

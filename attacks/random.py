@@ -24,11 +24,11 @@ class Random(Attack[ControlParams]):
 
         from attacks.stationarity.row_space import row_space
 
-        first, shape = view.weights["layers.0.weight"].float(), view.architecture.input_shape
-        if first.ndim > 2:  # a convolution shows no subspace of images
+        shape = view.architecture.input_shape
+        if view.architecture.spec.kind != "mlp":  # the first layer shows no subspace of images
             noise = torch.randn(self.params.candidates, *shape, generator=ctx.generator)
-            return Reconstruction(candidates=noise.to(first) * self.params.contrast)
-        space = row_space(first)
+            return Reconstruction(candidates=noise.to(ctx.device) * self.params.contrast)
+        space = row_space(view.weights["layers.0.weight"].float())
         draw = torch.randn(self.params.candidates, space.rank, generator=ctx.generator).to(space.basis)
         pixels = (draw * space.singular) @ space.basis.T
         pixels = pixels / pixels.std(1, keepdim=True) * self.params.contrast

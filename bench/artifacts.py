@@ -7,19 +7,21 @@ from pathlib import Path
 
 import pandas as pd
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from attacks.base import Reconstruction
 from bench.evaluation import Evaluation, Reference
 from bench.picture import grid
 from bench.scoring.matching import nearest_neighbours
+from bench.tensors import DamagedError, read_tensors, write_tensors
 from victims.base import Victim
+from victims.cache import DAMAGED
 from victims.errors import UserError
-from victims.files import atomic
+from victims.files import set_aside
+from victims.informed.victim import AnyVictim
 from victims.losses import margins
 
+RECONSTRUCTION = "reconstruction.safetensors"
 PICTURED = "n_good_haim_min"
 """The count whose protocol the picture shows: one candidate an image, as in the figures of Haim et al. 2022."""
 EXAMPLES = 6
@@ -34,25 +36,34 @@ def write_reconstruction(folder: Path, reconstruction: Reconstruction) -> None:
         "coefficients": reconstruction.coefficients,
         "confidence": reconstruction.confidence,
     }
-    present = {name: value.detach().cpu().contiguous() for name, value in tensors.items() if value is not None}
-    _tensors(present, folder / "reconstruction.safetensors", {"resolved": json.dumps(reconstruction.resolved)})
+    present = {name: value for name, value in tensors.items() if value is not None}
+    write_tensors(folder / RECONSTRUCTION, present, {"resolved": json.dumps(reconstruction.resolved)})
 
 
 def read_reconstruction(folder: Path) -> Reconstruction:
-    """Read what an attack returned.
+    """Read what an attack returned; a run whose file is damaged is set aside, so that `run` makes it again.
+
+    Args:
+        folder: RESULTS/runs/RUN_ID.
 
     Raises:
         UserError: the file is missing or damaged.
     """
-    path = folder / "reconstruction.safetensors"
+    path = folder / RECONSTRUCTION
     try:
-        with safe_open(path, framework="pt") as stored:
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-            resolved = json.loads((stored.metadata() or {}).get("resolved", "{}"))
-        return Reconstruction(tensors.pop("candidates"), resolved=resolved, **tensors)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} cannot be read ({reason}); `run --force` makes it again") from None
+        tensors, metadata = read_tensors(path)
+        resolved = json.loads(metadata.get("resolved", "{}"))
+        return Reconstruction(**{**tensors, "resolved": resolved})
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({_line(error)}); `run --force` makes it again") from None
+    except (DamagedError, ValueError, TypeError) as error:
+        aside = set_aside(folder, folder.parents[1] / DAMAGED)
+        hint = f"the run is set aside as {aside}, and `run` makes it again"
+        raise UserError(f"{path} is damaged ({_line(error)}); {hint}") from None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
@@ -60,15 +71,17 @@ def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
     _csv(pd.DataFrame(trace) if trace else pd.DataFrame(columns=["step", "wall_s"]), folder / "trace.csv")
 
 
-def write_scores(folder: Path, victim: Victim, reference: Reference, evaluation: Evaluation, title: str) -> None:
-    """Write per_sample.csv, held_out.csv, confidence.csv, examples.safetensors and grid.png."""
+def write_scores(folder: Path, victim: AnyVictim, reference: Reference, evaluation: Evaluation, title: str) -> None:
+    """Write per_sample.csv, held_out.csv, confidence.csv; and of images examples.safetensors and grid.png."""
     _csv(_per_sample(victim, evaluation), folder / "per_sample.csv")
     _csv(pd.DataFrame({"ssim": evaluation.held_out.numpy()}), folder / "held_out.csv")
     if (curve := evaluation.confidence) is not None:
         columns = {name: getattr(curve, name).numpy() for name in ("confidence", "hit", "precision", "recall")}
         _csv(pd.DataFrame(columns), folder / "confidence.csv")
-    _tensors(_examples(reference, evaluation), folder / "examples.safetensors")
-    shown = evaluation.by_column[PICTURED]
+    if reference.tabular:
+        return
+    write_tensors(folder / "examples.safetensors", _examples(reference, evaluation))
+    shown = evaluation.by_column.get(PICTURED, evaluation.row)
     grid(
         folder / "grid.png",
         reference.truth.images,
@@ -78,16 +91,10 @@ def write_scores(folder: Path, victim: Victim, reference: Reference, evaluation:
     )
 
 
-def _per_sample(victim: Victim, evaluation: Evaluation) -> pd.DataFrame:
+def _per_sample(victim: AnyVictim, evaluation: Evaluation) -> pd.DataFrame:
     """Return one row a training image: where it is, the model's output (for its class) and margin, and its scores."""
-    split = victim.split
-    labels = torch.from_numpy(split.labels)
-    with torch.no_grad():
-        outputs = victim.model(torch.from_numpy(split.inputs))
-    own = outputs if outputs.ndim == 1 else outputs.gather(1, labels[:, None])[:, 0]
-    table = pd.DataFrame({"index": split.indices, "label": split.labels, "output": own.numpy()})
-    table["margin"] = margins(outputs, labels).numpy()
     row = evaluation.row
+    table = _outputs(victim) if isinstance(victim, Victim) else pd.DataFrame({"label": victim.split.targets.labels})
     table["good"], table["ssim"] = row.good.numpy(), row.ssim.numpy()
     for scores in evaluation.by_column.values():
         table[f"ssim_{scores.protocol.name}"] = scores.ssim.numpy()
@@ -95,6 +102,18 @@ def _per_sample(victim: Victim, evaluation: Evaluation) -> pd.DataFrame:
         table[name] = value.numpy()
     table["candidate"], table["voters"] = row.candidate.numpy(), row.voters.numpy()
     table["oracle_mse"] = evaluation.oracle.numpy()
+    return table
+
+
+def _outputs(victim: Victim) -> pd.DataFrame:
+    """Return where the training images are, their labels, and the model's output (for the class) and margin."""
+    split = victim.split
+    labels = torch.from_numpy(split.labels)
+    with torch.no_grad():
+        outputs = victim.model(torch.from_numpy(split.inputs))
+    own = outputs if outputs.ndim == 1 else outputs.gather(1, labels[:, None])[:, 0]
+    table = pd.DataFrame({"index": split.indices, "label": split.labels, "output": own.numpy()})
+    table["margin"] = margins(outputs, labels).numpy()
     return table
 
 
@@ -119,8 +138,3 @@ def _examples(reference: Reference, evaluation: Evaluation) -> dict[str, Tensor]
 
 def _csv(table: pd.DataFrame, path: Path) -> None:
     table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
-
-
-def _tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    with atomic(path) as temporary:  # safetensors writes files that are their owner's alone
-        save_file(tensors, temporary, metadata)

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from attacks.context import Checkpoint
-from victims.files import atomic
 
 
 class CheckpointFile:
@@ -21,24 +20,20 @@ class CheckpointFile:
 
     def load(self) -> Checkpoint | None:
         """Return the last checkpoint, None if there is none that can be read."""
-        from safetensors import SafetensorError, safe_open
+        from bench.tensors import DamagedError, read_tensors
 
         try:
-            with safe_open(self.path, framework="pt") as stored:
-                state = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 it is no mapping
-                metadata = stored.metadata()
+            state, metadata = read_tensors(self.path)
             return Checkpoint(state, json.loads(metadata["trace"]), float(metadata["seconds"]))
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+        except (OSError, DamagedError, ValueError, KeyError, TypeError):
             return None
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint in the place of the last one."""
-        from safetensors.torch import save_file
+        from bench.tensors import write_tensors
 
-        tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.state.items()}
         metadata = {"trace": json.dumps(checkpoint.trace), "seconds": repr(checkpoint.seconds)}
-        with atomic(self.path) as temporary:
-            save_file(tensors, temporary, metadata)
+        write_tensors(self.path, checkpoint.state, metadata)
 
     def discard(self) -> None:
         """Remove it: the run is stored."""

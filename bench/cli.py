@@ -24,7 +24,7 @@ INTERRUPTED = 130
 LOG_WIDTH = 200
 """Columns of a table that is not printed on a terminal, where nobody widens the window."""
 
-PluginDir = Annotated[Path | None, typer.Option(help="Folder of .py files with more attacks and victims.")]
+PluginDir = Annotated[Path | None, typer.Option(help="Folder of .py files with more attacks and victims, or one file.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of NAME.npz files; BENCH_DATA_DIR if not given.")]
 Controls = Annotated[ControlSet, typer.Option(help="Null controls: all, or quick ones that attack nothing.")]
 ResultsDir = Annotated[Path, typer.Option(help="Where runs and tables go.")]
@@ -63,9 +63,10 @@ def run(
 ) -> None:
     """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
 
-    Without options: kkt on faces-mlp-100, which needs no download. What is stored and unchanged is not run again, and
-    what was interrupted goes on where it was. A failure is stored too: it is run again when its attack's source, its
-    parameters, victim or budget change, when it lacked memory or data, and with --retry-failed.
+    Without options: kkt on faces-mlp-100, which needs no download; on released weights, your own model's, every attack.
+    What is stored and unchanged is not run again, and what was interrupted goes on where it was. A failure is stored
+    too: it is run again when its attack's source, its parameters, victim or budget change, when it lacked memory or
+    data, and with --retry-failed.
     """
     from bench import registry
     from bench.config import PlanFile, Section, planned, read_plan
@@ -74,9 +75,11 @@ def run(
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    attacked = victims.match(victim or [DEFAULT_VICTIM])
+    audit = any(spec.training.kind == "released" for spec in attacked)
     for broken in registry.broken(attacks, victims):
         _complain(f"does not import: {broken.origin}: {broken.reason}")
-    asked = PlanFile(plan=(Section(attack=(DEFAULT_ATTACK,), victim=(DEFAULT_VICTIM,)),))
+    asked = PlanFile(plan=(Section(attack=("*",) if audit else (DEFAULT_ATTACK,), victim=(DEFAULT_VICTIM,)),))
     if config is not None:
         asked = read_plan(config, smoke)
     elif smoke:
@@ -319,6 +322,67 @@ def tune(
     site = Site(results_dir, data, plugin_dir, str(chosen_device), twins, environment=Site.variables())
     how = Search(trials, Sampler(sampler), oracle, pool, frozenset(settings))
     raise typer.Exit(search(runs, site, How(jobs), how))
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A .py file with an attack of your own, or with VICTIMS.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Try out whether your own attacks and victims keep the contract, on victims that train in a moment.
+
+    Exit status 1 if something is to be changed.
+    """
+    from bench import tables
+    from bench.check import check_file
+    from bench.options import choose_data_dir, parse_settings
+
+    claims = list(check_file(file, parse_settings(set_ or []), choose_data_dir(data_dir)))
+    Console().print(tables.claims_table(claims))
+    raise typer.Exit(0 if all(claim.holds for claim in claims) else 1)
+
+
+@app.command()
+def new(
+    kind: Annotated[Literal["attack", "victim", "model"], typer.Argument(help="What to write.")],
+    name: Annotated[str, typer.Argument(help="What it will be called.")],
+    folder: Annotated[Path, typer.Option(help="Where the file goes.")] = Path(),
+) -> None:
+    """Write a file with an attack, a victim, or a model of your own, to start from."""
+    from bench.new import write_new
+
+    path = write_new(kind, name, folder)
+    Console().print(f"{path}: change it, then `bench check {path}`", highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def privacy(
+    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
+    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    threshold: Annotated[float, typer.Option(help="Mean squared error up to which an attack succeeds.")] = 0.01,
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+) -> None:
+    """Set stored runs of private victims beside the bounds on any attack; writes privacy.csv and privacy.png."""
+    from bench import registry
+    from bench.options import choose_data_dir, matches
+    from bench.privacy import privacy_table, write_privacy
+    from bench.store import Store
+
+    if not threshold > 0:
+        raise UserError(f"--threshold {threshold:g} must be positive: a mean squared error, such as 0.01")
+    store = Store(results_dir)
+    records = [run for run in store.attacked() if matches(run.attack, attack) and matches(run.victim, victim)]
+    table = privacy_table(records, store, registry.victims(plugin_dir), choose_data_dir(data_dir), threshold)
+    shown = table[
+        ["attack", "variant", "victim", "epsilon", "test_accuracy", "success", "kappa", "bound_gaussian", "bound_zcdp"]
+    ]
+    console = Console()
+    console.print(shown.to_string(index=False, float_format="%.3g"), highlight=False, markup=False, soft_wrap=True)
+    for path in write_privacy(table, results_dir):
+        console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
 
 
 def main() -> None:

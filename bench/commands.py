@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from attacks.base import Attack
     from bench.registry import Registry
-    from victims.spec import VictimSpec
+    from victims.informed.spec import AnySpec
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def score_stored(
     records: Sequence[RunRecord],
     store: Store,
     attacks: Registry[type[Attack[Any]]],
-    victims: Registry[VictimSpec],
+    victims: Registry[AnySpec],
     data_dir: Path | None,
     device: torch.device,
     *,
@@ -194,14 +194,17 @@ def _line(record: RunRecord, cached: bool = False) -> str:
     if record.status is not Status.OK:
         stored = " (stored; --retry-failed runs it again)" if cached and record.status in FAILED else ""
         return f"{record.title}: {record.status} ({record.reason}){stored}"
-    parts = [
-        f"good {_against(record.n_good, record.null_n_good)} under {record.protocol}",
-        f"unique {_against(record.n_good_unique, record.null_n_good_unique)}",
-        f"haim min {_against(record.n_good_haim_min, record.null_n_good_haim_min)}",
-        f"haim mean {_against(record.n_good_haim_mean, record.null_n_good_haim_mean)}",
-        f"at 1% false positives {record.n_good_at_1pct}",
-        f"attack {record.wall_s:.0f} s, training {record.train_s:.0f} s",
-    ]
+    parts = [f"good {_against(record.n_good, record.null_n_good)} under {record.protocol}"]
+    if record.n_fixed is None:
+        parts += [
+            f"unique {_against(record.n_good_unique, record.null_n_good_unique)}",
+            f"haim min {_against(record.n_good_haim_min, record.null_n_good_haim_min)}",
+            f"haim mean {_against(record.n_good_haim_mean, record.null_n_good_haim_mean)}",
+            f"at 1% false positives {record.n_good_at_1pct}",
+        ]
+    elif record.oracle_mse is not None:
+        parts.append(f"mean MSE {record.mse_mean:.3g} (nearest known image: {record.oracle_mse:.3g})")
+    parts.append(f"attack {record.wall_s:.0f} s, training {record.train_s:.0f} s")
     stored = " (stored; --force runs it again)" if cached else ""
     return f"{record.title}: of {record.n} images, {'; '.join(parts)}{stored}"
 

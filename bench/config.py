@@ -17,7 +17,7 @@ from victims.errors import UserError
 
 if TYPE_CHECKING:
     from attacks.base import Attack
-    from victims.spec import VictimSpec
+    from victims.informed.spec import AnySpec
 
 
 class Section(BaseModel):
@@ -88,7 +88,7 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
 def planned(
     sections: Iterable[Section],
     attacks: Registry[type[Attack[Any]]],
-    victims: Registry[VictimSpec],
+    victims: Registry[AnySpec],
     budget: Budget,
 ) -> list[Run]:
     """Return the runs of some sections, victim by victim in each, none of them twice, each with the same budget.

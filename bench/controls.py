@@ -7,25 +7,27 @@ as long as the attack itself: their candidates are kept in the cache, one set fo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bench.checkpoint import CheckpointFile
 from bench.evaluation import Reference, counts, mean_image_counts
 from bench.plan import Run
-from bench.records import COUNTS, NULLS
+from bench.records import ALIGNED_NULLS, NULLS
 from bench.scoring import Protocol
+from bench.tensors import DamagedError, read_tensors, write_tensors
 from bench.workshop import Workshop
 from victims.base import Victim
-from victims.cache import cache_dir
-from victims.files import atomic, exclusive
+from victims.cache import DAMAGED, cache_dir
+from victims.files import exclusive, set_aside
+from victims.informed.victim import AnyVictim
 
 if TYPE_CHECKING:
     from attacks.base import Attack, Reconstruction
+    from victims.spec import VictimSpec
 
 TWINS: dict[str, Literal["untrained", "disjoint"]] = {"null_untrained": "untrained", "null_disjoint": "disjoint"}
 TWIN_SEED = 0
@@ -47,7 +49,7 @@ class NullCounts:
         """Return the columns of runs.csv: each control's count, and the strictest null of every count."""
         values: dict[str, Any] = {name: found["n_good"] for name, found in self.by_control.items()}
         if self.by_control:
-            for column in COUNTS:
+            for column in next(iter(self.by_control.values())):
                 values[f"null_{column}"] = max(found[column] for found in self.by_control.values())
             values["null_control"] = max(self.by_control, key=lambda name: self.by_control[name]["n_good"])
             if n_good is not None:
@@ -68,13 +70,14 @@ class NullControls:
     def __init__(self, workshop: Workshop, control: type[Attack[Any]] | None, twins: bool, lost: str = "") -> None:
         self.workshop, self.control, self.twins, self.lost = workshop, control, twins, lost
 
-    @property
-    def wanted(self) -> tuple[str, ...]:
+    def wanted(self, protocol: Protocol) -> tuple[str, ...]:
         """The columns that a complete row has."""
+        if protocol.matching == "aligned":
+            return tuple(ALIGNED_NULLS)
         return tuple(name for name in NULLS if self.twins or name not in TWINS)
 
     def count(
-        self, run: Run, protocol: Protocol, found: Reconstruction | None, victim: Victim, reference: Reference
+        self, run: Run, protocol: Protocol, found: Reconstruction | None, victim: AnyVictim, reference: Reference
     ) -> NullCounts:
         """Count what each control gets under the protocols of a row.
 
@@ -87,23 +90,29 @@ class NullControls:
         """
         by_control: dict[str, dict[str, int]] = {}
         missing: dict[str, str] = {}
-        for name in self.wanted:
+        for name in self.wanted(protocol):
             try:
                 if name == "null_mean_image":
                     by_control[name] = mean_image_counts(protocol, reference.truth)
                 else:
                     null = self._candidates(name, run, found, victim)
-                    by_control[name] = counts(protocol, null, reference.truth)
+                    by_control[name] = counts(protocol, null, reference)
             except (Exception, SystemExit) as error:  # a control that cannot be had must not cost the run
                 missing[name] = f"{type(error).__name__}: {error}".splitlines()[0]
         return NullCounts(by_control, missing)
 
-    def _candidates(self, name: str, run: Run, found: Reconstruction | None, victim: Victim) -> Tensor:
+    def _candidates(self, name: str, run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:
         """Return a control's candidates.
 
         Raises:
             LookupError: this victim or attack has no such control.
         """
+        if name == "null_shuffled":
+            if found is None:
+                raise LookupError("the attack failed")
+            return found.candidates.roll(1, 0)
+        if not isinstance(victim, Victim):
+            raise LookupError(f"{name} is no control of the informed setting")
         if name == "null_random":
             if self.control is None:
                 raise LookupError("no attack is a null control")
@@ -117,9 +126,9 @@ class NullControls:
             raise LookupError("the attack failed")
         if self.lost:
             raise LookupError(self.lost)
-        return self._twin(TWINS[name], run, found.resolved)
+        return self._twin(TWINS[name], run, victim.spec, found.resolved)
 
-    def _random(self, control: type[Attack[Any]], run: Run, found: Reconstruction | None, victim: Victim) -> Tensor:
+    def _random(self, control: type[Attack[Any]], run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:
         """Draw as many random candidates as the attack returned, with the contrast of its median candidate."""
         settings: dict[str, Any] = {}
         if found is not None:
@@ -130,25 +139,39 @@ class NullControls:
         drawn = replace(run, attack=control, params=control.Params.model_validate(settings), variant="")
         return self.workshop.attack(drawn, victim).reconstruction.candidates.float().cpu()
 
-    def _twin(self, kind: Literal["untrained", "disjoint"], run: Run, resolved: dict[str, Any]) -> Tensor:
+    def _twin(
+        self, kind: Literal["untrained", "disjoint"], run: Run, spec: VictimSpec, resolved: dict[str, Any]
+    ) -> Tensor:
         """Return what the attack makes of a twin of the victim, from the cache if it has been there.
 
         It is given the parameters that it chose itself on the victim, so that it has as many tries.
         """
+        if run.victim.training.kind == "released":
+            raise LookupError("its training is not known here, so it has no twin")
         params = run.params.model_copy(update=resolved)
-        attacked = replace(run, params=params, victim=run.victim.as_twin(kind), seed=TWIN_SEED)
+        attacked = replace(run, params=params, victim=spec.as_twin(kind), seed=TWIN_SEED)
         path = cache_dir() / "controls" / f"{self.workshop.run_id(attacked)}.safetensors"
         waiting = f"{run.attack.name} on {attacked.victim.name}: another process is at it; waiting"
         with exclusive(path.with_suffix(".lock"), lambda: self.workshop.reporter.notice(waiting)):
-            try:
-                return load_file(path)["candidates"]
-            except (OSError, SafetensorError, KeyError):  # never made, or torn
-                pass
+            if (kept := self._kept(path)) is not None:
+                return kept
             victim = self.workshop.victim(attacked.victim)
             checkpoints = CheckpointFile(path.with_suffix(".checkpoint"))
             found = self.workshop.attack(attacked, victim, checkpoints).reconstruction
             candidates = found.candidates.float().cpu().contiguous()
-            with atomic(path) as temporary:
-                save_file({"candidates": candidates}, temporary)
+            write_tensors(path, {"candidates": candidates})
             checkpoints.discard()
             return candidates
+
+    def _kept(self, path: Path) -> Tensor | None:
+        """Return the candidates in a file of the cache, None if there are none; a damaged file is set aside."""
+        try:
+            return read_tensors(path)[0]["candidates"]
+        except FileNotFoundError:
+            return None
+        except (DamagedError, KeyError) as error:
+            aside = set_aside(path, cache_dir() / DAMAGED)
+            self.workshop.reporter.notice(
+                f"{path} is damaged ({error}), set aside as {aside}; attacking the twin again"
+            )
+            return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,8 +23,10 @@ from bench.scoring import (
     measure,
     score,
 )
+from bench.scoring.membership import membership_auc
 from bench.scoring.metrics import oracle
 from victims.base import Victim
+from victims.informed.victim import AnyVictim
 
 if TYPE_CHECKING:
     from bench.judges import Judge
@@ -43,6 +45,9 @@ MEASURED = ("mse", "psnr", "pearson", "identified", "lpips", "kl")
 
 FALSE_POSITIVES = 0.01
 
+MSE_QUANTILES = {"mse_p1": 0.01, "mse_p10": 0.1, "mse_p50": 0.5}
+"""Column of runs.csv: which quantile of the MSE over targets it holds (Balle et al. 2022, Fig. 4)."""
+
 
 @dataclass(frozen=True)
 class Instruments:
@@ -59,36 +64,56 @@ class Reference:
     """A victim's data as the scoring sees them.
 
     Attributes:
-        truth: the training images.
-        held_out: (p, C, H, W) in [0, 1], test images, none of them among the training images; p may be 0.
+        truth: the training images; of a victim of the informed adversary the T targets, and their mean is that of the
+            images that the adversary has.
+        held_out: (p, C, H, W) in [0, 1], test images, none of them among the training images; p may be 0. Of a victim
+            of the informed adversary all images that it has, the fixed set and the shadow pool: its oracle chooses
+            among them.
+        shift: (C, H, W) or a number, what candidates lack to be images less `truth.mean`.
     """
 
     truth: Truth
     held_out: Tensor
+    shift: Tensor | float = 0.0
 
     @classmethod
-    def of(cls, victim: Victim) -> Reference:
+    def of(cls, victim: AnyVictim) -> Reference:
         """Return a victim's training and held-out images."""
+        if not isinstance(victim, Victim):
+            known = [torch.from_numpy(part.images) for part in (victim.split.fixed, victim.split.pool)]
+            had, targets = torch.cat(known), torch.from_numpy(victim.split.targets.images)
+            mean = had.mean(0)
+            return cls(Truth(targets, mean, oracle(Evidence(targets, targets, had))), had, -mean)
         split = victim.split
-        images, mean = torch.from_numpy(split.images), torch.from_numpy(split.mean)
-        held_out = (torch.from_numpy(split.test_inputs) + mean).clamp(0, 1)
-        return cls(Truth(images, mean, oracle(Evidence(images, images, held_out))), held_out)
+        images, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
+        mean, scale = torch.from_numpy(split.mean), torch.from_numpy(victim.scale)
+        return cls(Truth(images, mean, oracle(Evidence(images, images, held_out)), scale), held_out)
+
+    @property
+    def tabular(self) -> bool:
+        """The records are rows of a table, (n, 1, 1, d), which have no neighbourhoods to look at."""
+        return self.truth.images.shape[2] == 1
+
+    def matcher(self, candidates: Tensor) -> Matcher:
+        """Return candidates (m, C, H, W) of an attack beside the training images."""
+        return Matcher(candidates.detach().float().cpu() + self.shift, self.truth)
 
     def swapped(self) -> Truth:
         """Return the held-out images in the place of the training images, to count false positives."""
-        return Truth(self.held_out, self.truth.mean, torch.full((len(self.held_out),), math.inf))
+        return replace(self.truth, images=self.held_out, oracle=torch.full((len(self.held_out),), math.inf))
 
 
-def counts(protocol: Protocol, candidates: Tensor, truth: Truth) -> dict[str, int]:
+def counts(protocol: Protocol, candidates: Tensor, reference: Reference) -> dict[str, int]:
     """Return the good images under the row's protocol and those of `COUNT_PROTOCOLS`, by column."""
-    matcher = Matcher(candidates, truth)
+    matcher = reference.matcher(candidates)
     return {column: score(named, matcher).n_good for column, named in _protocols(protocol).items()}
 
 
 def mean_image_counts(protocol: Protocol, truth: Truth) -> dict[str, int]:
     """Return what `counts` would be if the mean image stood in the place of every reconstruction."""
     n = len(truth.images)
-    served, candidate = torch.zeros_like(truth.images), torch.zeros(n, dtype=torch.long)
+    mean = (truth.images.mean(0) - truth.mean) / truth.scale  # zero, where the victim subtracts the training mean
+    served, candidate = mean.expand_as(truth.images), torch.zeros(n, dtype=torch.long)
     return {
         column: judge(named, served, candidate, torch.ones(n, dtype=torch.long), truth).n_good
         for column, named in _protocols(protocol).items()
@@ -100,13 +125,15 @@ class Evaluation:
     """The scores of one set of candidates.
 
     Attributes:
-        by_column: for `n_good` and every column of `COUNT_PROTOCOLS`.
+        by_column: for `n_good` and every column of `COUNT_PROTOCOLS`; for `n_good` alone where candidate i is for
+            image i, since the others match candidates to images.
         values: (n,) by metric, for the row's reconstructions.
         failed: the metrics that could not be measured, and why.
         oracle: (n,) MSE of each training image to the nearest held-out one.
         held_out: (p,) SSIM that the same scoring call gives each held-out image; 0 for one that no candidate serves.
         confidence: the attack's ranking of its candidates, None if it gave none.
         instruments: what measured LPIPS and KL.
+        membership_auc: of the informed membership test, where candidate i is for image i.
     """
 
     by_column: dict[str, Scores]
@@ -116,6 +143,7 @@ class Evaluation:
     held_out: Tensor
     confidence: ConfidenceCurve | None
     instruments: Instruments
+    membership_auc: float | None = None
 
     @property
     def row(self) -> Scores:
@@ -143,6 +171,10 @@ class Evaluation:
         if bool(self.oracle.isfinite().all()) and "mse" in self.values:
             numbers["oracle_mse"] = float(self.oracle.double().mean())
             numbers["beats_oracle"] = float((self.values["mse"] < self.oracle).double().mean())
+        if self.membership_auc is not None and "mse" in self.values:
+            numbers["membership_auc"] = self.membership_auc
+            shares = torch.tensor(list(MSE_QUANTILES.values()), dtype=torch.float64)
+            numbers |= dict(zip(MSE_QUANTILES, self.values["mse"].double().quantile(shares).tolist(), strict=True))
         if self.confidence is not None:
             numbers |= {"confidence_ap": self.confidence.average_precision, "hit_rate": self.confidence.hit_rate}
         finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
@@ -178,7 +210,7 @@ def evaluate(
         reference: the victim's data.
         instruments: what measures LPIPS and KL.
     """
-    matcher = Matcher(candidates.detach().float().cpu(), reference.truth)
+    matcher = reference.matcher(candidates)
     by_column = {column: score(named, matcher) for column, named in _protocols(protocol).items()}
     evidence = Evidence(
         images=by_column["n_good"].reconstruction,
@@ -187,17 +219,22 @@ def evaluate(
         perceptual=instruments.perceptual,
         judge=instruments.judge,
     )
-    absent = {"lpips": instruments.perceptual is None, "kl": instruments.judge is None}
+    absent = {"lpips": instruments.perceptual is None or reference.tabular, "kl": instruments.judge is None}
     values, failed = measure(evidence, tuple(name for name in MEASURED if not absent.get(name, False)))
+    if protocol.matching == "aligned":
+        auc = membership_auc(evidence.images, evidence.references)
+        return Evaluation(by_column, values, failed, reference.truth.oracle, torch.empty(0), None, instruments, auc)
     curve = None
-    if confidence is not None and protocol.matching != "aligned":
+    if confidence is not None:
         curve = confidence_curve(protocol, matcher, confidence)
     held_out = torch.empty(0)
-    if len(reference.held_out) and protocol.matching != "aligned":
+    if len(reference.held_out):
         swapped = score(protocol, Matcher(matcher.candidates, reference.swapped()))
         held_out = torch.where(swapped.found, swapped.ssim, 0)
     return Evaluation(by_column, values, failed, reference.truth.oracle, held_out, curve, instruments)
 
 
 def _protocols(row: Protocol) -> dict[str, Protocol]:
+    if row.matching == "aligned":
+        return {"n_good": row}
     return {"n_good": row} | {column: PROTOCOLS[name] for column, name in COUNT_PROTOCOLS.items()}

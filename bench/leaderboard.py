@@ -10,7 +10,17 @@ import pandas as pd
 from attacks.base import ORACLE
 from bench.masks import decode
 from bench.ranking import Board, boards, count_interval, samples
-from bench.records import CELL, COLUMNS, COUNTS, SCHEMA_VERSION, SCORES, TUNED_BY_ORACLE, RunRecord, Status
+from bench.records import (
+    CELL,
+    COLUMNS,
+    COUNTS,
+    SCHEMA_VERSION,
+    SCORES,
+    TUNED_BY_ORACLE,
+    RunRecord,
+    Status,
+    require_known_schema,
+)
 from victims.errors import UserError
 from victims.files import write_text
 
@@ -46,6 +56,8 @@ def read_runs(path: Path) -> pd.DataFrame:
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise UserError(f"{path} is no CSV file that can be read ({str(error).splitlines()[0]})") from None
     versions = set(table.get("schema_version", []))
+    for version in sorted(versions):
+        require_known_schema(version, path)
     missing = [name for name in (COLUMNS if str(SCHEMA_VERSION) in versions else REQUIRED) if name not in table.columns]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
@@ -54,7 +66,9 @@ def read_runs(path: Path) -> pd.DataFrame:
         )
     strange = sorted(versions - {str(version) for version in range(1, SCHEMA_VERSION + 1)})
     if strange:
-        raise UserError(f"{path} has schema {strange[0]}, this program reads {SCHEMA_VERSION}; update the program")
+        raise UserError(f"{path} has schema {strange[0]!r}; expected 1 to {SCHEMA_VERSION}")
+    if unknown := sorted(set(table["status"]) - set(Status)):
+        raise UserError(f"{path} has the status {unknown[0]!r}; expected {', '.join(Status)}")
     try:
         runs = _typed(table)
     except ValueError as error:

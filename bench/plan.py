@@ -14,7 +14,7 @@ from attacks.context import UNLIMITED, Budget
 from bench.options import parse_budget
 from bench.registry import ROOT, Registry
 from victims.errors import UserError
-from victims.spec import VictimSpec
+from victims.informed.spec import AnySpec
 
 if TYPE_CHECKING:
     from attacks.base import Attack, AttackParams, Knowledge
@@ -29,12 +29,12 @@ class Run:
     params: AttackParams
     variant: str
     tuned_by: str
-    victim: VictimSpec
+    victim: AnySpec
     seed: int
     budget: Budget = UNLIMITED
 
     @classmethod
-    def of(cls, record: RunRecord, attacks: Registry[type[Attack[Any]]], victims: Registry[VictimSpec]) -> Run:
+    def of(cls, record: RunRecord, attacks: Registry[type[Attack[Any]]], victims: Registry[AnySpec]) -> Run:
         """Return the run that a record is of.
 
         Raises:
@@ -55,6 +55,12 @@ class Run:
     def knowledge(self) -> frozenset[Knowledge]:
         """What the attack is told with these parameters."""
         return self.attack(self.params).knowledge
+
+    def declined(self) -> str | None:
+        """Return why the attack cannot run on this victim, None if it can."""
+        if self.attack.setting != self.victim.setting:
+            return f"the attack is for {self.attack.setting} victims, this one is {self.victim.setting}"
+        return self.attack(self.params).supports(self.victim)
 
     @property
     def title(self) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
+
+from victims.errors import UserError
 
 SCHEMA_VERSION = 3
 """Version of the columns; tables and records of an older one are read, what they lack staying empty."""
@@ -20,6 +23,11 @@ NULLS: dict[str, str] = {
     "null_disjoint": "the same attack on a twin trained on other images",
 }
 """Column of runs.csv: the null control that it counts, none of which has seen what the victim has learnt."""
+ALIGNED_NULLS: dict[str, str] = {
+    "null_mean_image": NULLS["null_mean_image"],
+    "null_shuffled": "each reconstruction scored against the target of another model",
+}
+"""The same where candidate i is for image i, as the informed adversary's are."""
 
 
 class Status(StrEnum):
@@ -56,6 +64,8 @@ class RunRecord(BaseModel):
             attacker's own objective, by the verb of that name) or oracle (the same with the training set in hand).
         budget: what the attack was given, such as 600s or 500steps; empty for no limit. The flag "budget" marks a run
             that spent it and returned its best so far.
+        n: images to be reconstructed: all training images, or the targets of the informed adversary.
+        n_fixed: size of the set that the informed adversary knows; empty for other victims.
         n_good: training images whose reconstruction passes the protocol's threshold.
         n_good_haim_min: the same under haim2022-min, `n_good_haim_mean` under haim2022-mean.
         n_good_unique: the same when a candidate may serve one image only; `n_good_assigned` when nothing is rescaled
@@ -74,6 +84,8 @@ class RunRecord(BaseModel):
         oracle_mse: mean over training images of the MSE to the nearest held-out (test) image.
         beats_oracle: share of training images that are reconstructed with a lower MSE than that of their own
             nearest held-out image.
+        mse_p1: the MSE that 1% of the targets stay below, likewise 10% and 50%; of the informed adversary.
+        membership_auc: of the informed membership test, which tells a target from another model's.
         confidence_ap: average precision with which the attack's own confidence ranks its candidates, a hit being a
             candidate that alone reconstructs a training image; `hit_rate` is what a random order would get.
         attack_loss: the attack's own objective.
@@ -101,6 +113,7 @@ class RunRecord(BaseModel):
     victim_sha: str = ""
     dataset: str
     n: int
+    n_fixed: int | None = None
     n_classes: int = 2
     seed: int
     protocol: str
@@ -122,6 +135,7 @@ class RunRecord(BaseModel):
     null_held_out: int | None = None
     null_untrained: int | None = None
     null_disjoint: int | None = None
+    null_shuffled: int | None = None
     gain_over_null: int | None = None
     false_positive_rate: float | None = None
     ssim_at_1pct: float | None = None
@@ -141,6 +155,10 @@ class RunRecord(BaseModel):
     kl_status: str = "not measured"
     oracle_mse: float | None = None
     beats_oracle: float | None = None
+    mse_p1: float | None = None
+    mse_p10: float | None = None
+    mse_p50: float | None = None
+    membership_auc: float | None = None
     confidence_ap: float | None = None
     hit_rate: float | None = None
     attack_loss: float | None = None
@@ -169,6 +187,17 @@ class RunRecord(BaseModel):
         return self.status is Status.OK and self.n_good is None
 
 
+def require_known_schema(version: object, path: Path) -> None:
+    """See that a stored record or table is not of a newer program.
+
+    Raises:
+        UserError: it is.
+    """
+    text = str(version)
+    if text.isdigit() and int(text) > SCHEMA_VERSION:
+        raise UserError(f"{path} has schema {text}, this program reads {SCHEMA_VERSION}; update the program")
+
+
 COLUMNS: tuple[str, ...] = tuple(RunRecord.model_fields)
 CELL: tuple[str, ...] = ("attack", "variant", "params_hash", "victim", "protocol", "metric_suite", "budget")
 """What makes two rows comparable: the same attack, parameters and budget on the same victim, scored alike."""
@@ -178,6 +207,7 @@ MEASURES: tuple[str, ...] = (
     *COUNTS,
     *(f"null_{name}" for name in COUNTS),
     *NULLS,
+    "null_shuffled",
     "gain_over_null",
     "false_positive_rate",
     "ssim_at_1pct",
@@ -194,6 +224,10 @@ MEASURES: tuple[str, ...] = (
     "kl_mean",
     "oracle_mse",
     "beats_oracle",
+    "mse_p1",
+    "mse_p10",
+    "mse_p50",
+    "membership_auc",
     "confidence_ap",
     "hit_rate",
 )

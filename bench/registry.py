@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar
 from attacks.base import Attack
 from attacks.study import Study
 from victims.errors import UserError
-from victims.spec import VictimSpec
+from victims.informed.spec import AnySpec
 
 T = TypeVar("T")
 ROOT = Path(__file__).parent.parent
@@ -107,14 +107,14 @@ def attacks(plugin_dir: Path | None = None) -> Registry[type[Attack[Any]]]:
     return registry
 
 
-def victims(plugin_dir: Path | None = None) -> Registry[VictimSpec]:
+def victims(plugin_dir: Path | None = None) -> Registry[AnySpec]:
     """Return all victims: the `VICTIMS` of the files of `victims/zoo/`, of installed packages, and of `plugin_dir`."""
-    registry: Registry[VictimSpec] = Registry("victim")
+    registry: Registry[AnySpec] = Registry("victim")
 
     def collect(module: ModuleType, origin: str) -> None:
         for spec in vars(module).get("VICTIMS", ()):
-            if not isinstance(spec, VictimSpec):
-                raise TypeError(f"VICTIMS holds {spec!r}, which is no VictimSpec")
+            if not isinstance(spec, AnySpec):
+                raise TypeError(f"VICTIMS holds {spec!r}, which is no victim's spec")
             registry.add(spec.name, spec, origin)
 
     _scan(registry, "victims.zoo", collect, plugin_dir)
@@ -149,15 +149,16 @@ def _check_attack(attack: type[Attack[Any]]) -> None:
 def _scan(
     registry: Registry[Any], package: str, collect: Callable[[ModuleType, str], None], extra: Path | None
 ) -> None:
-    if extra is not None and not extra.is_dir():
-        raise UserError(f"the plug-in folder {extra} does not exist; give --plugin-dir a folder of .py files")
+    if extra is not None and not extra.is_dir() and not (extra.is_file() and extra.suffix == ".py"):
+        raise UserError(f"the plug-in folder {extra} does not exist; give --plugin-dir a folder of .py files, or one")
     for path in sorted((ROOT / package.replace(".", "/")).glob("*.py")):
         if path.stem != "__init__":
             name = f"{package}.{path.stem}"
             _try(registry, str(path.relative_to(ROOT)), partial(importlib.import_module, name), collect)
     for point in entry_points(group=f"bench.{'studies' if registry.kind == 'study' else registry.kind + 's'}"):
         _try(registry, f"entry point {point.name} ({point.value})", point.load, collect)
-    for path in sorted(extra.glob("*.py")) if extra else ():
+    plugins = [] if extra is None else [extra] if extra.is_file() else sorted(extra.glob("*.py"))
+    for path in plugins:
         _try(registry, str(path), partial(_load, path), collect)
 
 

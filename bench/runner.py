@@ -27,7 +27,7 @@ from victims.files import sha256_json, sha256_sources
 
 if TYPE_CHECKING:
     from attacks.base import Knowledge
-    from victims.base import Victim
+    from victims.informed.victim import AnyVictim
 
 NO_MEMORY = "can't allocate memory"
 """What torch says when the CPU's memory is at its end, in a plain RuntimeError."""
@@ -141,7 +141,7 @@ class Runner:
     def _attacked(self, run: Run, record: RunRecord, checkpoints: CheckpointFile | None) -> Outcome:
         victim = None
         try:
-            reason = run.attack(run.params).supports(run.victim)
+            reason = run.declined()
             if reason is not None:
                 record = record.model_copy(update={"status": Status.SKIPPED, "reason": reason})
                 with self.store.writing(record.run_id) as folder:
@@ -162,7 +162,7 @@ class Runner:
             record = record.model_copy(update={"status": failure_status(error), "reason": reason})
             return Outcome(self._failed(run, record, victim, "".join(traceback.format_exception(error))))
 
-    def _stored(self, record: RunRecord, attacked: Attacked, victim: Victim) -> RunRecord:
+    def _stored(self, record: RunRecord, attacked: Attacked, victim: AnyVictim) -> RunRecord:
         """Store what an attack returned, not scored yet, so that a kill while it is scored loses no attack."""
         from bench import artifacts
 
@@ -177,7 +177,7 @@ class Runner:
                 "train_s": victim.card.train_s,
                 "test_accuracy": victim.card.test_accuracy,
                 "peak_mem_mb": attacked.peak_mem_mb,
-                "flags": ";".join([*_flags(victim), *attacked.flags, *reconstruction.flags]),
+                "flags": ";".join([*victim.flags, *attacked.flags, *reconstruction.flags]),
             }
         )
         with self.store.writing(record.run_id) as folder:
@@ -187,7 +187,7 @@ class Runner:
             write_record(folder, record)
         return record
 
-    def _failed(self, run: Run, record: RunRecord, victim: Victim | None, details: str = "") -> RunRecord:
+    def _failed(self, run: Run, record: RunRecord, victim: AnyVictim | None, details: str = "") -> RunRecord:
         """Store a failure, with what the null controls of its victim get: that is what it counts as."""
         columns = {} if victim is None else self.scorer.null_columns(run, victim)
         with self.store.writing(record.run_id) as folder:
@@ -229,7 +229,8 @@ class Runner:
             budget=str(run.budget),
             victim=run.victim.name,
             dataset=run.victim.dataset,
-            n=run.victim.n,
+            n=run.victim.n_targets,
+            n_fixed=run.victim.n if run.victim.setting == "informed" else None,
             n_classes=run.victim.n_classes,
             seed=run.seed,
             protocol=run.attack.protocol,
@@ -260,12 +261,3 @@ def _knowledge(run: Run) -> frozenset[Knowledge]:
         return run.knowledge
     except Exception:
         return run.attack.needs
-
-
-def _flags(victim: Victim) -> list[str]:
-    flags = []
-    if victim.card.train_accuracy < 1:
-        flags.append("not_interpolating")
-    if victim.spec.architecture.biases == "all":
-        flags.append("not_homogeneous")
-    return flags

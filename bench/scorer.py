@@ -12,7 +12,7 @@ from victims.errors import UserError
 if TYPE_CHECKING:
     from bench.controls import NullControls
     from bench.plan import Run
-    from victims.base import Victim
+    from victims.informed.victim import AnyVictim
 
 FAILED = "failed_"
 """What begins the flag of a metric or a null control that could not be had; its name and the reason follow."""
@@ -33,15 +33,19 @@ class Scorer:
     def complete(self, record: RunRecord) -> bool:
         """Say whether a stored run needs no more scoring: its metrics are of today, and no control is missing."""
         from bench.scoring import METRIC_SUITE
+        from bench.scoring.protocols import protocol_named
 
         if record.status is not Status.OK:
             return True
         if record.n_good is None or record.metric_suite != METRIC_SUITE:
             return False
         failed = [flag.partition(":")[0].removeprefix(FAILED) for flag in record.flags.split(";")]
-        return all(getattr(record, name) is not None or name in failed for name in self.controls.wanted)
+        return all(
+            getattr(record, name) is not None or name in failed
+            for name in self.controls.wanted(protocol_named(record.protocol))
+        )
 
-    def score(self, record: RunRecord, run: Run, victim: Victim, protocol: str | None = None) -> RunRecord:
+    def score(self, record: RunRecord, run: Run, victim: AnyVictim, protocol: str | None = None) -> RunRecord:
         """Score a stored run and store its record.
 
         Args:
@@ -61,7 +65,7 @@ class Scorer:
         chosen = protocol_named(protocol or record.protocol)
         reconstruction = artifacts.read_reconstruction(self.store.folder(record.run_id))
         shape = tuple(reconstruction.candidates.shape[1:])
-        if shape != victim.split.inputs.shape[1:]:
+        if shape != victim.input_shape:
             raise UserError(f"{record.run_id}: its candidates are {shape}, images of another victim; run it again")
         reference = Reference.of(victim)
         instruments = self.workshop.instruments(run.victim.dataset)
@@ -94,10 +98,13 @@ class Scorer:
                 write_record(folder, scored, chosen.name)
         return scored
 
-    def null_columns(self, run: Run, victim: Victim) -> dict[str, Any]:
+    def null_columns(self, run: Run, victim: AnyVictim) -> dict[str, Any]:
         """Return the columns of the null controls for a run that failed: those that need no attack."""
         from bench.evaluation import Reference
         from bench.scoring.protocols import protocol_named
 
-        protocol = protocol_named(run.attack.protocol)
+        try:
+            protocol = protocol_named(run.attack.protocol)
+        except UserError:  # which is why it failed
+            return {}
         return self.controls.count(run, protocol, None, victim, Reference.of(victim)).columns(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -9,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from pydantic import ValidationError
 
-from bench.records import RunRecord, Status
+from bench.records import RunRecord, Status, require_known_schema
+from victims.cache import DAMAGED
 from victims.errors import UserError
-from victims.files import exclusive, umask
+from victims.files import exclusive, set_aside, umask
 
 RECORDS = "[!.]*/run.json"
 """Folders that begin with a dot belong to a run that is being written, or was killed while it was."""
@@ -74,14 +75,17 @@ class Store:
 
     @contextmanager
     def claimed(self, run_id: str, notice: Callable[[str], None]) -> Iterator[None]:
-        """Hold a run against other processes, and clear away what a killed one left of it.
+        """Hold a run against other processes, clear away what a killed one left, and set aside what is damaged of it.
 
         Args:
             run_id: the run, stored or not.
-            notice: told in one line that another process is at it, and that this one waits.
+            notice: told in one line that another process is at it, and that this one waits; and of damage.
         """
         with exclusive(self._lock(run_id), lambda: notice(f"{run_id}: another process is at it; waiting")):
             self._clear(run_id)
+            if self.folder(run_id).exists() and self.find(run_id) is None:
+                aside = set_aside(self.folder(run_id), self.root / DAMAGED)
+                notice(f"{run_id}: its record cannot be read; set aside as {aside}")
             yield
 
     @contextmanager
@@ -92,8 +96,8 @@ class Store:
 
     def sweep(self) -> None:
         """Clear away what killed processes left; what a living one is at stays."""
-        for path in self.runs.glob(".*.*"):
-            run_id = path.name.removesuffix(REPLACED)[1:].rpartition(".")[0]
+        folders = {path.name.removesuffix(REPLACED)[1:].rpartition(".")[0] for path in self.runs.glob(".*.*")}
+        for run_id in folders | {path.stem for path in self.checkpoint("any").parent.glob("[!.]*")}:
             try:
                 with FileLock(self._lock(run_id), timeout=0):
                     self._clear(run_id)
@@ -110,6 +114,9 @@ class Store:
                 replaced.replace(self.runs / run_id)
         for left in self.runs.glob(f".{run_id}.*"):
             shutil.rmtree(left, ignore_errors=True)
+        stored = self.find(run_id)
+        if stored is not None and stored.status is Status.OK:
+            self.checkpoint(run_id).unlink(missing_ok=True)
 
     def resolve(self, prefix: str) -> Path | None:
         """Return the folder of the one run whose id starts with `prefix`, or None if there is none.
@@ -155,11 +162,19 @@ class Store:
 
     @staticmethod
     def _read(path: Path) -> RunRecord | None:
-        """Return a stored record, or None if it is absent or not one of this schema."""
+        """Return a stored record, or None if it is absent or damaged, or names another folder than its own.
+
+        Raises:
+            UserError: it is of a newer schema.
+        """
         try:
-            return RunRecord.model_validate_json(path.read_text())
-        except (OSError, UnicodeDecodeError, ValidationError):
+            stored = json.loads(path.read_text())
+            if isinstance(stored, dict):
+                require_known_schema(stored.get("schema_version"), path)
+            record = RunRecord.model_validate(stored)
+        except (OSError, ValueError):  # a ValidationError is a ValueError
             return None
+        return record if record.run_id == path.parent.name else None
 
 
 def write_record(folder: Path, record: RunRecord, protocol: str = "") -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from attacks.base import Attack
+from bench.records import require_known_schema
 from bench.registry import Registry
 from victims.cache import trained_card
 from victims.errors import UserError
-from victims.spec import VictimSpec
+from victims.informed.spec import AnySpec
 
 if TYPE_CHECKING:
+    from bench.check.claims import Claim
     from bench.compare import Comparison
 
 
@@ -37,7 +39,7 @@ def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
     return table
 
 
-def victim_table(victims: Registry[VictimSpec], data_dir: Path | None) -> Table:
+def victim_table(victims: Registry[AnySpec], data_dir: Path | None) -> Table:
     """Return the table of victims: name, dataset, n, architecture, training, and whether it is trained."""
     table = _table("victim", "dataset", "n", "architecture", "training", "trained")
     for name, spec in victims.items.items():
@@ -73,7 +75,7 @@ def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
     return table
 
 
-def victim_card(spec: VictimSpec, origin: str, data_dir: Path | None) -> Table:
+def victim_card(spec: AnySpec, origin: str, data_dir: Path | None) -> Table:
     """Return a victim's spec and, if it is trained, its card."""
     table = _table("item", "value")
     table.add_row("file", escape(origin))
@@ -92,10 +94,14 @@ def run_card(folder: Path) -> Table:
         UserError: the record is damaged.
     """
     table = _table("column", "value")
+    path = folder / "run.json"
     try:
-        record = json.loads((folder / "run.json").read_text())
+        record = json.loads(path.read_text())
+        if not isinstance(record, dict):
+            raise ValueError("it holds no record")
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder / 'run.json'} cannot be read ({error}); `run --force` makes it again") from None
+        raise UserError(f"{path} cannot be read ({error}); `run --force` makes it again") from None
+    require_known_schema(record.get("schema_version"), path)
     for name, value in record.items():
         table.add_row(name, escape(str("" if value is None else value)))
     for path in sorted(folder.iterdir()):
@@ -118,6 +124,14 @@ def scoring_card(name: str) -> Table | None:
     return table
 
 
+def claims_table(claims: Sequence[Claim]) -> Table:
+    """Return what `check` found: a tick or a cross, the claim, and what to change."""
+    table = _table("of", "", "claim", "what to change")
+    for claim in claims:
+        table.add_row(escape(claim.subject), "✓" if claim.holds else "✗", claim.text, escape(claim.trouble))
+    return table
+
+
 def comparison_table(comparison: Comparison) -> Table:
     """Return the scores that changed: old, new, their difference with its 95% interval, and the cause, once a cell."""
     table = _table("cell", "score", "old", "new", "change", "95% interval", "cause")
@@ -137,7 +151,7 @@ def _figure(form: str, *values: float) -> str:
     return "" if any(math.isnan(value) for value in values) else form.format(*values)
 
 
-def _trained(spec: VictimSpec, data_dir: Path | None) -> bool:
+def _trained(spec: AnySpec, data_dir: Path | None) -> bool:
     try:
         return bool(trained_card(spec, data_dir))
     except UserError:

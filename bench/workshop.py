@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from attacks.base import Reconstruction
     from attacks.context import Checkpoints
     from bench.evaluation import Instruments
-    from victims.base import Victim
-    from victims.spec import VictimSpec
+    from victims.informed.spec import AnySpec
+    from victims.informed.victim import AnyVictim
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ class Workshop:
     def __init__(self, data_dir: Path | None, device: torch.device, reporter: Reporter) -> None:
         self.data_dir, self.device, self.reporter = data_dir, device, reporter
         prepare(device)
-        self._victims: dict[str, Victim] = {}
+        self._victims: dict[str, AnyVictim] = {}
         self._data: dict[str, str | UserError] = {}
         self._instruments: dict[str, Instruments] = {}
 
-    def victim_key(self, spec: VictimSpec) -> str:
+    def victim_key(self, spec: AnySpec) -> str:
         """Return the key of a victim in the cache, trained or not; its data are downloaded first if need be."""
         from victims.cache import victim_key
 
@@ -103,7 +104,7 @@ class Workshop:
             raise known
         return known
 
-    def is_trained(self, spec: VictimSpec) -> bool:
+    def is_trained(self, spec: AnySpec) -> bool:
         """Say whether a victim is in the cache."""
         from victims.cache import trained_card
 
@@ -112,9 +113,10 @@ class Workshop:
         except UserError:
             return False
 
-    def victim(self, spec: VictimSpec) -> Victim:
+    def victim(self, spec: AnySpec) -> AnyVictim:
         """Return a trained victim, training it if need be; the last one that is no twin is kept in memory."""
         from victims.cache import obtain
+        from victims.informed.cache import obtain as obtain_informed
         from victims.training.loop import TrainProgress
 
         if spec.name in self._victims:
@@ -124,12 +126,19 @@ class Workshop:
             figures = {"loss": at.loss, "accuracy": at.accuracy, "margin": at.margin}
             self.reporter.progress(f"train {spec.name}", at.step, at.steps, figures)
 
-        victim = obtain(spec, self.data_dir, self.device, report, self.reporter.notice)
+        def count(done: int, models: int) -> None:
+            self.reporter.progress(f"train the models of {spec.name}", done, models, {})
+
+        victim: AnyVictim
+        if spec.setting == "dataset":
+            victim = obtain(spec, self.data_dir, self.device, report, self.reporter.notice)
+        else:
+            victim = obtain_informed(spec, self.data_dir, self.device, count, self.reporter.notice)
         if not spec.twin:
             self._victims = {spec.name: victim}
         return victim
 
-    def attack(self, run: Run, victim: Victim, checkpoints: Checkpoints | None = None) -> Attacked:
+    def attack(self, run: Run, victim: AnyVictim, checkpoints: Checkpoints | None = None) -> Attacked:
         """Run an attack on a victim.
 
         Args:
@@ -144,14 +153,19 @@ class Workshop:
         import torch
 
         from attacks.base import AttackContext
+        from bench.scoring.perceptual import load_perceptual
         from bench.view import require_intact, view_of
+        from victims.cache import cache_dir
 
         def progress(step: int, steps: int, **figures: float) -> None:
             self.reporter.progress(run.title, step, steps, figures)
 
+        def perceptual() -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+            return load_perceptual(None, cache_dir()).distance
+
         view = view_of(victim, run.knowledge, self.device)
         generator = torch.Generator().manual_seed(run.seed)
-        ctx = AttackContext(self.device, generator, progress, run.budget, checkpoints)
+        ctx = AttackContext(self.device, generator, progress, run.budget, checkpoints, perceptual)
         self.reporter.deadline(run.budget.seconds)
         try:
             reconstruction = run.attack(run.params).reconstruct(view, ctx)
@@ -172,11 +186,17 @@ class Workshop:
         return self._instruments[dataset]
 
 
-def _check(reconstruction: Reconstruction, victim: Victim) -> None:
+def _check(reconstruction: Reconstruction, victim: AnyVictim) -> None:
     shape = tuple(reconstruction.candidates.shape)
-    expected = victim.split.inputs.shape[1:]
+    expected = victim.input_shape
     if len(shape) != 4 or shape[0] == 0 or shape[1:] != expected:
         raise ValueError(f"candidates have shape {shape}, expected (m, {', '.join(map(str, expected))}) with m > 0")
+    if not reconstruction.candidates.is_floating_point():
+        raise ValueError(f"candidates are {reconstruction.candidates.dtype}, expected torch.float32")
+    if victim.spec.setting == "informed" and shape[0] != victim.spec.n_targets:
+        raise ValueError(
+            f"{shape[0]} candidates for {victim.spec.n_targets} targets; expected one each, in their order"
+        )
     if reconstruction.confidence is not None and reconstruction.confidence.shape != shape[:1]:
         raise ValueError(f"confidence has shape {tuple(reconstruction.confidence.shape)}, expected ({shape[0]},)")
     finite = reconstruction.candidates.isfinite().flatten(1).all(1)

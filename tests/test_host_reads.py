@@ -21,7 +21,7 @@ from attacks.stationarity.row_space import row_space
 from attacks.stationarity.search import SearchSettings, search
 from victims.architectures import build
 from victims.hardware import prepare
-from victims.spec import ConvSpec, GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
+from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
 from victims.training.loop import algorithm
 from victims.training.state import TrainState
 
@@ -70,12 +70,6 @@ def network(outputs: int = 1) -> Network:
     return Network(weights, (torch.randn(16, generator=generator), None, None))
 
 
-def convolution() -> Network:
-    spec = ConvSpec(kernel=2, channels=3, hidden=(5,), first_layer_scale=None)
-    model = build(spec, (1, 3, 4), torch.Generator().manual_seed(0), torch.float32)
-    return Network.of(model.state_dict(), (1, 3, 4), torch.device("cpu"), torch.float32)
-
-
 def multipliers(rivals: Any = "all", *, positive: bool = True) -> Coefficients:
     return margin_coefficients(torch.arange(M) % 2, torch.full((M,), 0.5), rivals, positive=positive)
 
@@ -83,7 +77,6 @@ def multipliers(rivals: Any = "all", *, positive: bool = True) -> Coefficients:
 SEARCHES: dict[str, tuple[Callable[[], Network], Callable[[], Coefficients]]] = {
     "kkt": (network, multipliers),
     "kkt-general": (lambda: network(3), lambda: free_coefficients(torch.ones(M, 3))),
-    "convolution": (convolution, multipliers),
 }
 
 
@@ -93,7 +86,7 @@ def test_no_step_of_an_attack_waits_for_the_host(name: str, solver: str) -> None
     make, coefficients = SEARCHES[name]
     net, generator = make(), torch.Generator().manual_seed(0)
     first = net.weights[0]
-    space = row_space(first.flatten(1) if first.ndim == 2 else torch.eye(D))
+    space = row_space(first)
     layers = (1.0,) * net.depth
     settings = {"lr": 1e-3, "lambda_lr": 1e-3, "init_scale": 0.1, "alpha": 10.0}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from victims.architectures import ReLUNetwork
+import numpy as np
+from torch import nn
+
 from victims.card import VictimCard
 from victims.datasets import Split
 from victims.spec import VictimSpec
@@ -18,13 +20,36 @@ class Victim:
         card: what is known of it; `card.spec` is its description.
         model: the network, on the CPU, float32.
         split: its training and test data.
+        scale: (C, 1, 1), what one unit of an input is in pixels of [0, 1].
     """
 
     card: VictimCard
-    model: ReLUNetwork
+    model: nn.Module
     split: Split
+    scale: np.ndarray = field(default_factory=lambda: np.ones((1, 1, 1), np.float32))
 
     @property
     def spec(self) -> VictimSpec:
         """The victim's description."""
         return self.card.spec
+
+    def images(self, inputs: np.ndarray) -> np.ndarray:
+        """Return the images (k, C, H, W) in [0, 1] that inputs of the network stand for."""
+        images: np.ndarray = inputs * self.scale + self.split.mean
+        return images.clip(0, 1)
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of an image."""
+        channels, height, width = self.split.inputs.shape[1:]
+        return channels, height, width
+
+    @property
+    def flags(self) -> list[str]:
+        """Reasons to read its rows with care."""
+        flags = []
+        if self.card.train_accuracy < 1:
+            flags.append("not_interpolating")
+        if self.spec.architecture.biases == "all":
+            flags.append("not_homogeneous")
+        return flags

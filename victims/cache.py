@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ from platformdirs import user_cache_path
 from pydantic import ValidationError
 
 from victims.errors import UserError
-from victims.files import atomic, exclusive, sha256_file, sha256_json, sha256_sources, write_text
+from victims.files import atomic, exclusive, set_aside, sha256_file, sha256_json, sha256_sources, write_text
+from victims.informed.spec import AnySpec
 from victims.spec import VictimSpec
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ SOURCES = [
     HERE / "datasets" / "selection.py",
     *(HERE / "training").glob("*.py"),
 ]
+DAMAGED = "damaged"
+"""The folder, of the cache and of the results, of files that did not match their hash."""
+INFORMED_SOURCES = list((HERE / "informed").glob("*.py"))
 
 
 def cache_dir() -> Path:
@@ -38,17 +43,18 @@ def cache_dir() -> Path:
     return Path(chosen) if chosen else user_cache_path("reconstruction-bench")
 
 
-def victim_key(spec: VictimSpec, dataset_sha256: str) -> str:
+def victim_key(spec: AnySpec, dataset_sha256: str) -> str:
     """Return the 16 hex digits that name a victim's folder in the cache."""
-    return sha256_json([spec.identity(), sha256_sources(SOURCES), dataset_sha256])[:16]
+    sources = SOURCES if spec.setting == "dataset" else INFORMED_SOURCES
+    return sha256_json([spec.identity(), sha256_sources(sources), dataset_sha256])[:16]
 
 
-def victim_folder(spec: VictimSpec, dataset_sha256: str) -> Path:
+def victim_folder(spec: AnySpec, dataset_sha256: str) -> Path:
     """Return the folder that holds a victim, trained or not."""
     return cache_dir() / "victims" / victim_key(spec, dataset_sha256)
 
 
-def trained_card(spec: VictimSpec, data_dir: Path | None) -> dict[str, Any]:
+def trained_card(spec: AnySpec, data_dir: Path | None) -> dict[str, Any]:
     """Return a trained victim's card as it is stored, empty if it is not trained; imports no torch."""
     from victims.datasets import fingerprint
 
@@ -58,6 +64,23 @@ def trained_card(spec: VictimSpec, data_dir: Path | None) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return stored
+
+
+@contextmanager
+def locked_folder(spec: AnySpec, dataset_sha256: str, notice: Callable[[str], None]) -> Iterator[Path]:
+    """Yield a victim's folder while no other process trains it; `notice` is told if one does.
+
+    Raises:
+        UserError: the cache cannot be written.
+    """
+    folder = victim_folder(spec, dataset_sha256)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "name another cache with BENCH_CACHE_DIR"
+        raise UserError(f"cannot write to the folder of trained victims {folder} ({error.strerror}); {hint}") from None
+    with exclusive(folder / "lock", lambda: notice(f"victim {spec.name}: another process trains it; waiting")):
+        yield folder
 
 
 def obtain(
@@ -81,19 +104,29 @@ def obtain(
     """
     from victims import datasets
 
+    if spec.training.kind == "released":
+        return _released(spec, data_dir)
     split = datasets.select(
         datasets.load(spec.dataset, data_dir), spec.n, spec.groups, skip_first=spec.twin == "disjoint"
     )
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
-    folder = victim_folder(spec, dataset_sha256)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        hint = "name another cache with BENCH_CACHE_DIR"
-        raise UserError(f"cannot write to the folder of trained victims {folder} ({error.strerror}); {hint}") from None
-    with exclusive(folder / "lock", lambda: notice(f"victim {spec.name}: another process trains it; waiting")):
+    with locked_folder(spec, dataset_sha256, notice) as folder:
         found = _load(spec, folder, split, notice)
         return found or _train(spec, folder, split, dataset_sha256, device, report)
+
+
+def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
+    """Load a victim that is not trained here, and keep its card for `trained_card`."""
+    from victims import datasets, released
+
+    dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
+    victim = released.load(spec, dataset_sha256)
+    try:
+        write_text(victim_folder(spec, dataset_sha256) / "card.json", victim.card.model_dump_json(indent=1))
+    except OSError as error:
+        hint = "name another cache with BENCH_CACHE_DIR"
+        raise UserError(f"cannot write to the folder of victims {cache_dir()} ({error.strerror}); {hint}") from None
+    return victim
 
 
 def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], None]) -> Victim | None:
@@ -112,9 +145,13 @@ def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], 
     except (ValidationError, UnicodeDecodeError):
         card = None
     if card is None or not weights_file.exists() or sha256_file(weights_file) != card.weights_sha256:
-        notice(f"victim {spec.name}: the cached files in {folder} do not match their hash; training it again")
-        card_file.unlink()
+        aside = [set_aside(path, cache_dir() / DAMAGED).name for path in (card_file, weights_file) if path.exists()]
+        notice(
+            f"victim {spec.name}: the cached files in {folder} do not match their hash; training it again "
+            f"({', '.join(aside)} set aside in {cache_dir() / DAMAGED})"
+        )
         return None
+    assert spec.architecture.kind != "module"
     model = build(spec.architecture, split.inputs.shape[1:], torch.Generator(), torch.float32)
     model.load_state_dict(load_file(weights_file))
     return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, split)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 from datetime import UTC, datetime
 
 import torch
 from pydantic import BaseModel
+from torch import Tensor, nn
 
-from victims.architectures import MLP, ReLUNetwork
+from victims.architectures import MLP
 from victims.datasets import Split
 from victims.hardware import cpu_name, gpu_name
 from victims.losses import margins, sample_losses, signs
@@ -20,8 +22,9 @@ from victims.training.regularised import relative_gradient
 class VictimCard(BaseModel):
     """What is known of a trained victim; stored beside its weights.
 
-    Losses are means of the victim's own loss, accuracies lie in [0, 1], margins are y Phi(x), or Phi_y - max Phi_j, on
-    the training set (the smallest, the quartiles and the largest), stationarity residuals are relative, one a layer.
+    Losses are means of the victim's own loss, accuracies lie in [0, 1]; both are NaN without test images. Margins are
+    y Phi(x), or Phi_y - max Phi_j, on the training set (the smallest, the quartiles and the largest), stationarity
+    residuals are relative, one a layer.
     `relative_gradient` is how far a regularised victim is from a minimum: ||gradient|| / (weight_decay ||theta||).
     """
 
@@ -45,7 +48,7 @@ class VictimCard(BaseModel):
 
 def describe(
     spec: VictimSpec,
-    model: ReLUNetwork,
+    model: nn.Module,
     split: Split,
     *,
     weights_sha256: str,
@@ -55,10 +58,12 @@ def describe(
 ) -> VictimCard:
     """Measure a trained victim and return its card."""
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
-    test_labels = torch.from_numpy(split.test_labels)
-    with torch.no_grad():
-        train, test = model(inputs), model(torch.from_numpy(split.test_inputs))
-    train_margins, test_margins = margins(train, labels), margins(test, test_labels)
+    train_loss, train_margins = _measured(spec, model, inputs, labels)
+    test_loss, test_accuracy = math.nan, math.nan
+    if len(split.test_labels):
+        test = torch.from_numpy(split.test_inputs), torch.from_numpy(split.test_labels)
+        test_loss, test_margins = _measured(spec, model, *test)
+        test_accuracy = float((test_margins > 0).float().mean())
     quantiles = torch.quantile(train_margins, torch.tensor([0, 0.25, 0.5, 0.75, 1.0]))
     gradient = None
     if isinstance(spec.training, Regularised) and isinstance(model, MLP):
@@ -69,10 +74,10 @@ def describe(
         spec=spec,
         weights_sha256=weights_sha256,
         dataset_sha256=dataset_sha256,
-        train_loss=float(sample_losses(spec.loss, train, labels).mean()),
+        train_loss=train_loss,
         train_accuracy=float((train_margins > 0).float().mean()),
-        test_loss=float(sample_losses(spec.loss, test, test_labels).mean()),
-        test_accuracy=float((test_margins > 0).float().mean()),
+        test_loss=test_loss,
+        test_accuracy=test_accuracy,
         margins=quantiles.tolist(),
         stationarity_residual=stationarity_residuals(spec, model, inputs, labels),
         relative_gradient=gradient,
@@ -82,3 +87,10 @@ def describe(
         torch=torch.__version__,
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+@torch.no_grad()
+def _measured(spec: VictimSpec, model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, Tensor]:
+    """Return the mean loss and the margins (n,) on some images."""
+    outputs = model(inputs)
+    return float(sample_losses(spec.loss, outputs, labels).mean()), margins(outputs, labels)

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,19 @@ def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` atomically."""
     with atomic(path) as temporary:
         temporary.write_text(text)
+
+
+def set_aside(path: Path, folder: Path) -> Path:
+    """Move a damaged file or folder into `folder`, which is made, and return where it is now; nothing is replaced.
+
+    Raises:
+        OSError: it cannot be moved.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    name = path.name if path.is_dir() else f"{path.parent.name}-{path.name}"
+    names = (f"{name}.{number}" if number else name for number in count())
+    aside = next(folder / name for name in names if not (folder / name).exists())
+    return path.rename(aside)
 
 
 def sha256_file(path: Path) -> str:

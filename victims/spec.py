@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
@@ -50,7 +52,8 @@ class ConvSpec(Frozen):
         channels: C_out.
         hidden: widths of the fully connected hidden layers.
         outputs: C; one output is a binary classifier or a regression.
-        first_layer_scale: as for `MLPSpec`; the bias is the convolution's alone.
+        biases: "first", the convolution's alone; "all" is for released weights.
+        first_layer_scale: as for `MLPSpec`.
     """
 
     kind: Literal["conv"] = "conv"
@@ -58,13 +61,36 @@ class ConvSpec(Frozen):
     channels: PositiveInt = 32
     hidden: tuple[PositiveInt, ...] = (1000,)
     outputs: PositiveInt = 1
-    biases: Literal["first"] = "first"
+    biases: Literal["first", "all"] = "first"
     first_layer_scale: PositiveFloat | None = 1e-4
 
     @property
     def label(self) -> str:
         """Short text for tables, e.g. `conv(3, 32)-1000-1`."""
         return f"conv({self.kernel}, {self.channels})-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
+
+
+class ModuleSpec(Frozen):
+    """Any other torch module, for released weights: attacks see its outputs and gradients, and no layers.
+
+    Attributes:
+        name: its class.
+        outputs: C; one output is a binary classifier or a regression.
+        biases: "all": it is not taken for homogeneous.
+    """
+
+    kind: Literal["module"] = "module"
+    name: str
+    outputs: PositiveInt = 1
+    biases: Literal["all"] = "all"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        return self.name
+
+
+NetworkSpec = MLPSpec | ConvSpec | ModuleSpec
 
 
 class GradientDescent(Frozen):
@@ -173,13 +199,49 @@ class Regularised(Frozen):
         return f"L-BFGS, weight decay {self.weight_decay:g}"
 
 
+class Released(Frozen):
+    """No recipe: weights that were trained elsewhere. `victims.released.released` fills it in.
+
+    Attributes:
+        weights: file of the weights; the hash stands for it in the cache key.
+        weights_sha256: its hex SHA-256.
+        network: builds the module that the weights belong to.
+        network_sha256: hex SHA-256 of the file that defines `network`.
+        mean: what is subtracted from an image in [0, 1], a number a channel, or "training" for the per-pixel mean of
+            the images given.
+        std: what it is then divided by, a number a channel.
+        dtype: what it is attacked in.
+        weight_decay: that of the training, as far as it is known.
+        n_trained: number of images that the network was trained on.
+        n_held_out: number of images given that it was not trained on.
+    """
+
+    kind: Literal["released"] = "released"
+    weights: Path
+    weights_sha256: str
+    network: Callable[[], Any] | None = Field(default=None, exclude=True, repr=False)
+    network_sha256: str
+    mean: tuple[float, ...] | Literal["training"]
+    std: tuple[PositiveFloat, ...]
+    dtype: Literal["float32"] = "float32"
+    weight_decay: NonNegativeFloat = 0.0
+    n_trained: PositiveInt
+    n_held_out: int = 0
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        decay = f", decay {self.weight_decay:g}" if self.weight_decay else ""
+        return f"released weights{decay}"
+
+
 class VictimSpec(Frozen):
     """Everything that determines a victim's weights, and what its paper reports of it.
 
     Attributes:
         name: `<dataset>-<architecture>-<n>[-<variant>]`.
         dataset: a name that `victims.datasets.load` knows.
-        n: number of training images, balanced over the classes.
+        n: number of training images, balanced over the classes; of released weights, those that are at hand.
         loss: cross-entropy (with one output the logistic loss), or a regression of one output to targets of -1 and +1.
         seed: seed of the initialisation and of the mini-batches.
         twin: "untrained" is the network before training, "disjoint" the same recipe on the n images after the first n;
@@ -187,13 +249,16 @@ class VictimSpec(Frozen):
         reported_test_accuracy: the paper's figure for this victim, in [0, 1], shown beside the measured one.
     """
 
+    setting: ClassVar[Literal["dataset"]] = "dataset"
+    """All records are to be reconstructed; of a victim of the setting "informed" only one is not known."""
+
     name: str
     dataset: str
     n: PositiveInt
-    architecture: Annotated[MLPSpec | ConvSpec, Field(discriminator="kind")] = MLPSpec()
+    architecture: Annotated[NetworkSpec, Field(discriminator="kind")] = MLPSpec()
     loss: Loss = "cross-entropy"
     training: Annotated[
-        GradientDescent | NormalizedDescent | DecayedDescent | Regularised, Field(discriminator="kind")
+        GradientDescent | NormalizedDescent | DecayedDescent | Regularised | Released, Field(discriminator="kind")
     ] = NormalizedDescent()
     seed: int = 1
     twin: Literal["", "untrained", "disjoint"] = ""
@@ -205,6 +270,10 @@ class VictimSpec(Frozen):
             raise ValueError(f"the loss {self.loss} is a regression of one output, not of {self.architecture.outputs}")
         if self.loss != "cross-entropy" and self.training.kind == "normalized":
             raise ValueError(f"normalised descent follows the cross-entropy, not {self.loss}")
+        if self.training.kind == "released":
+            return self
+        if self.architecture.kind != "mlp" and self.architecture.biases == "all":
+            raise ValueError(f"no recipe trains {self.architecture.label}; give its weights, see victims.released")
         if self.architecture.biases == "all" and self.training.kind == "decayed":
             raise ValueError("decayed descent needs a homogeneous network: a bias in layer 1 alone")
         plain = self.loss == "cross-entropy" and self.architecture.kind == "mlp" and self.architecture.outputs == 1
@@ -218,6 +287,11 @@ class VictimSpec(Frozen):
         return max(self.architecture.outputs, 2)
 
     @property
+    def n_targets(self) -> int:
+        """The number of records to be reconstructed: all."""
+        return self.n
+
+    @property
     def groups(self) -> tuple[tuple[int, ...], ...] | None:
         """The labels that make up each class: the first C labels, or None for the papers' binary problem."""
         outputs = self.architecture.outputs
@@ -228,9 +302,14 @@ class VictimSpec(Frozen):
         """The decay that the recipe has, 0 if none."""
         return 0.0 if isinstance(self.training, NormalizedDescent) else self.training.weight_decay
 
+    @property
+    def n_trained(self) -> int:
+        """The number of images that it was trained on, `n` of which are at hand."""
+        return self.training.n_trained if isinstance(self.training, Released) else self.n
+
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine the weights, for the cache key."""
-        return self.model_dump(exclude={"name", "reported_test_accuracy"})
+        return self.model_dump(exclude={"name": True, "reported_test_accuracy": True, "training": {"weights"}})
 
     def as_twin(self, kind: Literal["untrained", "disjoint"]) -> VictimSpec:
         """Return the victim's twin of that kind."""

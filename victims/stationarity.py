@@ -7,7 +7,7 @@ from copy import deepcopy
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from torch import Tensor
+from torch import Tensor, nn
 
 from victims.architectures import MLP, ReLUNetwork
 from victims.kinks import kink_residuals
@@ -15,11 +15,11 @@ from victims.losses import rival_margins, sample_losses
 from victims.spec import VictimSpec
 
 
-def stationarity_residuals(spec: VictimSpec, model: ReLUNetwork, inputs: Tensor, labels: Tensor) -> list[float]:
+def stationarity_residuals(spec: VictimSpec, model: nn.Module, inputs: Tensor, labels: Tensor) -> list[float]:
     """Return the relative residual of the victim's stationarity condition at the true data, one a layer.
 
     With weight decay that is `decay_residuals`; without, `margin_residuals`, which is known for fully connected
-    networks only (else NaN).
+    networks only (else NaN). A module whose layers are not known has none.
 
     Args:
         spec: what the victim is.
@@ -27,6 +27,8 @@ def stationarity_residuals(spec: VictimSpec, model: ReLUNetwork, inputs: Tensor,
         inputs: (n, C, H, W), mean-subtracted.
         labels: (n,) class indices.
     """
+    if not isinstance(model, ReLUNetwork):
+        return []
     if spec.weight_decay:
         return decay_residuals(spec, model, inputs, labels)
     if isinstance(model, MLP):

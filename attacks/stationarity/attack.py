@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from attacks.base import AttackContext, DivergedError, Reconstruction, VictimView
+from attacks.base import AttackContext, DivergedError, Reconstruction, VictimView, declined_unless_layered
 from attacks.initialisation import InitialisedAttack, balanced_labels, initial
 from attacks.stationarity.params import MarginParams, SearchParams
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from attacks.stationarity.coefficients import Coefficients, Rivals
     from attacks.stationarity.network import Network
     from attacks.stationarity.row_space import RowSpace
+    from victims.spec import VictimSpec
 
 Restart = tuple["Tensor", "Tensor", float]
 """The end of one: candidates (m, d), how much each weighs (m,), and the final objective."""
@@ -46,6 +47,10 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
 
     helpers = ("attacks.stationarity", "attacks.initialisation")
 
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Decline networks whose layers are not known."""
+        return declined_unless_layered(victim)
+
     @abstractmethod
     def labels(self, view: VictimView, m: int) -> Tensor | None:
         """Return the classes (m,) that the candidates are given, None if they get none."""
@@ -61,19 +66,27 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         """What the published solver pushes multipliers above, None where they may have any sign."""
         return None
 
+    @property
+    def span_weight(self) -> float:
+        """How much it counts that the features of a convolution leave their span; see `FeatureResidual`."""
+        return 0.0
+
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Search from `restarts` random starts and pool the candidates."""
         import torch
 
         from attacks.stationarity.confidence import confidence
+        from attacks.stationarity.features import feature_space, image_space
         from attacks.stationarity.network import Network
-        from attacks.stationarity.row_space import pixel_space, row_space
+        from attacks.stationarity.row_space import row_space
 
         params = self.params
         network = Network.of(view.weights, view.architecture.input_shape, ctx.device, getattr(torch, params.dtype))
         first = network.weights[0]
-        space = pixel_space(network.inputs, first) if network.convolutional else row_space(first)
-        m = params.candidates or (2 * space.rank if space.gap else 1000)
+        features = feature_space(network) if network.convolutional else None
+        space = row_space(first) if features is None else image_space(view.architecture.input_shape, first)
+        shown = features or space
+        m = params.candidates or (2 * shown.rank if shown.gap else 1000)
         labels = self.labels(view, m)
         if labels is not None:
             labels = labels.to(ctx.device)
@@ -104,7 +117,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
                 classes = torch.arange(m) % 2 if labels is None else labels
                 start = initial(params, view, classes, ctx.generator).flatten(1)
             watch = Watch(report, expired, checkpoint, unfinished)
-            one = self._search(view, network, space, labels, m, start, ctx.generator, watch)
+            one = self._search(view, network, space, features, labels, m, start, ctx.generator, watch)
             if not ctx.stopped:
                 spent = before + params.steps
             elif found:
@@ -131,6 +144,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         view: VictimView,
         network: Network,
         space: RowSpace,
+        features: RowSpace | None,
         labels: Tensor | None,
         m: int,
         start: Tensor | None,
@@ -173,8 +187,9 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
                 state=watch.state,
             )
             return candidates, sizes, residual(candidates)
-        given = params.layer_weights or ((1.0, 1.0, 0.0) if network.convolutional else (1.0, 0.0))
-        layers = (given + given[-1:] * network.depth)[: network.depth]
+        given = params.layer_weights or (1.0, 0.0)
+        searched = network.depth - int(network.convolutional)
+        layers = (given + given[-1:] * searched)[:searched]
         settings = SearchSettings(
             steps=params.steps,
             lr=params.lr,
@@ -185,8 +200,9 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             coordinate_power=params.coordinate_power,
             residual_power=params.residual_power,
             neuron_power=params.neuron_power,
+            span_weight=self.span_weight,
         )
-        found = search(network, space, coefficients, m, settings, generator, reached, start, watch.expired)
+        found = search(network, space, coefficients, m, settings, generator, reached, start, watch.expired, features)
         return found.candidates, found.sizes, residual(found.candidates)
 
 

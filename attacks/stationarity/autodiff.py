@@ -38,10 +38,6 @@ class AutodiffResidual:
         self.network = network
         self.scales = [weight / norm for weight, norm in zip(layers, network.layer_square_norms(), strict=True)]
 
-    def in_parts(self) -> AutodiffResidual:
-        """Return itself: the graph of all candidates is kept whole."""
-        return self
-
     @torch.enable_grad()
     def __call__(self, inputs: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float) -> tuple[Tensor, Tensor]:
         """Return the residual and its gradient with respect to the inputs; see `StationarityResidual`."""

@@ -79,10 +79,10 @@ def margin_coefficients(
     )
 
 
-def free_coefficients(start: Tensor) -> Coefficients:
-    """Return coefficients (m, C) of any sign, to be found from `start` (Buzaglo et al. 2023, eq. 10)."""
+def free_coefficients(start: Tensor, unit: float = 1.0) -> Coefficients:
+    """Return coefficients (m, C) of any sign, to be found from `start` in these units (Buzaglo et al. 2023, eq. 10)."""
     values = start.clone().requires_grad_()
-    return Coefficients([values], lambda outputs: values, lambda: values.detach().norm(dim=1))
+    return Coefficients([values], lambda outputs: unit * values, lambda: unit * values.detach().norm(dim=1))
 
 
 def tied_coefficients(loss: Loss, labels: Tensor, start: Tensor) -> Coefficients:

@@ -59,6 +59,10 @@ class Network:
         """Return the fully connected network on coordinates c of inputs x = basis c, for a basis (d, r)."""
         return replace(self, weights=(self.weights[0] @ basis, *self.weights[1:]))
 
+    def after_first(self) -> Network:
+        """Return the fully connected network on the activations of layer 1."""
+        return Network(self.weights[1:], self.biases[1:])
+
     def outputs(self, inputs: Tensor) -> Tensor:
         """Return Phi (m,) of inputs (m, d), with the true ReLU, of a fully connected network with one output."""
         hidden = inputs

@@ -51,11 +51,6 @@ def row_space(first_weight: Tensor) -> RowSpace:
     return RowSpace(directions[:rank].T.to(first_weight).contiguous(), singular[:rank].to(first_weight), gap)
 
 
-def pixel_space(d: int, like: Tensor) -> RowSpace:
-    """Return the whole space of d pixels, of the precision and on the device of a tensor."""
-    return RowSpace(torch.eye(d).to(like), torch.ones(d).to(like), gap=False)
-
-
 def signal_rank(singular: Tensor, h: int, d: int) -> int:
     """Return the smallest r such that the singular values from r on look like a Gaussian matrix's.
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.stationarity.autodiff import AutodiffResidual
 from attacks.stationarity.coefficients import Coefficients
+from attacks.stationarity.features import FeatureResidual
 from attacks.stationarity.network import Network
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import RowSpace
@@ -35,6 +35,7 @@ class SearchSettings:
     coordinate_power: float
     residual_power: float
     neuron_power: float
+    span_weight: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ def search(
     report: Callable[[int, Tensor], None],
     start: Tensor | None = None,
     expired: Callable[[int], bool] = lambda step: False,
+    features: RowSpace | None = None,
 ) -> Found:
     """Minimise the stationarity residual over candidates and coefficients from one random start.
 
@@ -75,13 +77,14 @@ def search(
         report: called every few steps, and after the last one, with the step and the candidates (m, d).
         start: (m, d) candidates to start from, of which the part in W1's row space counts; None to draw them.
         expired: asked before every step, with the steps done, whether to end there.
+        features: for a convolution, what W2 shows of their space; S_k^-q and ||w_j||^-s are then those of layer 2.
 
     Raises:
         torch.OutOfMemoryError: the parts do not fit either.
     """
     relative = space.singular / space.singular.square().mean().sqrt()
     scaling = relative**settings.coordinate_power
-    residual = _residual(network, space, relative, settings)
+    residual = _residual(network, space, features, settings)
 
     def gradient() -> Tensor:
         nonlocal residual
@@ -123,23 +126,26 @@ def search(
 
 
 def _residual(
-    network: Network, space: RowSpace, relative: Tensor, settings: SearchSettings
-) -> StationarityResidual | AutodiffResidual:
-    """Return the residual on the coordinates of the search; a convolution is searched in pixels, unweighted."""
-    if network.convolutional:
-        return AutodiffResidual(network, settings.layer_weights)
+    network: Network, space: RowSpace, features: RowSpace | None, settings: SearchSettings
+) -> StationarityResidual | FeatureResidual:
+    """Return the residual on the coordinates of the search."""
+    if features is None:
+        return _connected(network, space, settings)
+    after = _connected(network.after_first(), features, settings)
+    return FeatureResidual(network, space, features, after, settings.span_weight)
+
+
+def _connected(network: Network, space: RowSpace, settings: SearchSettings) -> StationarityResidual:
+    """Return the residual of a fully connected network on coordinates of its inputs.
+
+    Its entries are weighted: neurons by their norm, coordinates and bias by their size.
+    """
     reduced = network.on_coordinates(space.basis)
-    return StationarityResidual(reduced, _weighting(reduced, relative, space, settings))
-
-
-def _weighting(network: Network, relative: Tensor, space: RowSpace, settings: SearchSettings) -> Weighting:
-    """Return the weights of the residual's entries: neurons by their norm, coordinates and bias by their size."""
-    weight, bias = network.weights[0], network.biases[0]
+    weight, bias = reduced.weights[0], reduced.biases[0]
     squares = weight.square().sum(1) + (0 if bias is None else bias.square())
     norms = (squares / squares.mean()).sqrt().clamp_min(SMALLEST_NEURON)
-    bias_size = 1.0
-    if bias is not None and space.gap:
-        bias_size = float(bias.norm() / space.singular.square().mean().sqrt())
+    mean_square = space.singular.square().mean().sqrt()
+    bias_size = float(bias.norm() / mean_square) if bias is not None and space.gap else 1.0
     power = settings.residual_power
-    rows, columns = norms**-settings.neuron_power, relative**-power
-    return Weighting(settings.layer_weights, rows, columns, bias_size**-power)
+    rows, columns = norms**-settings.neuron_power, (space.singular / mean_square) ** -power
+    return StationarityResidual(reduced, Weighting(settings.layer_weights, rows, columns, bias_size**-power))

@@ -72,11 +72,9 @@ STUDIES: tuple[Study, ...] = (
         summary="how many images come out of a convolution by its kernel and channels, n = 50, on the CPU's scale",
         paper="Buzaglo et al. 2023, Fig. 15",
         cells=tuple(
-            Cell({"kernel": k, "channels": c}, "kkt-general", f"cifar-conv-50-k{k}-{c}")
-            for k in KERNELS
-            for c in CHANNELS
+            Cell({"kernel": k, "channels": c}, "kkt-conv", f"cifar-conv-50-k{k}-{c}") for k in KERNELS for c in CHANNELS
         ),
-        smoke=(Cell({"kernel": 3, "channels": 4}, "kkt-general", "digits-conv-20-k3-4", SMOKE | {"candidates": 40}),),
+        smoke=(Cell({"kernel": 3, "channels": 4}, "kkt-conv", "digits-conv-20-k3-4", SMOKE),),
         plots=(Plot("map", "kernel", "channels", values=("n_good", "null_n_good")),),
     ),
 )

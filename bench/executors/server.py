@@ -23,6 +23,7 @@ THIRD_PARTY = (
     "skimage.metrics",
     "sklearn.metrics",
     "torch",
+    "torch._dynamo",  # a second or two, which the first step of any optimiser would otherwise take
 )
 """What is imported once for all processes. Nothing of this repository is: a run executes the source it is named by."""
 THREADS = "OMP_NUM_THREADS"

@@ -18,7 +18,7 @@ from bench.ui import Reporter
 if TYPE_CHECKING:
     from attacks.base import Attack
     from bench.registry import Registry
-    from victims.spec import VictimSpec
+    from victims.informed.spec import AnySpec
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Task:
         name, victim = run.attack.name, run.victim.name
         return cls(run_id, name, run.variant, params, run.tuned_by, victim, run.seed, run.budget, site)
 
-    def run(self, attacks: Registry[type[Attack[Any]]], victims: Registry[VictimSpec]) -> Run:
+    def run(self, attacks: Registry[type[Attack[Any]]], victims: Registry[AnySpec]) -> Run:
         """Return the run.
 
         Raises:

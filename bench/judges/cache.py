@@ -16,10 +16,10 @@ from bench.judges.judge import Judge, JudgeCard
 from bench.judges.networks import build, network_for
 from bench.judges.training import RECIPES, SEED, Report, evaluate, train
 from victims import datasets
-from victims.cache import cache_dir
+from victims.cache import DAMAGED, cache_dir
 from victims.datasets import RawDataset
 from victims.errors import UserError
-from victims.files import atomic, exclusive, sha256_file, sha256_json, sha256_sources, write_text
+from victims.files import atomic, exclusive, set_aside, sha256_file, sha256_json, sha256_sources, write_text
 from victims.hardware import cpu_name, gpu_name
 
 HERE = Path(__file__).parent
@@ -74,8 +74,11 @@ def _load(dataset: str, folder: Path, device: torch.device, notice: Callable[[st
     except (ValidationError, UnicodeDecodeError):
         card = None
     if card is None or not weights_file.exists() or sha256_file(weights_file) != card.weights_sha256:
-        notice(f"judge of {dataset}: the cached files in {folder} do not match their hash; training it again")
-        card_file.unlink()
+        aside = [set_aside(path, cache_dir() / DAMAGED).name for path in (card_file, weights_file) if path.exists()]
+        notice(
+            f"judge of {dataset}: the cached files in {folder} do not match their hash; training it again "
+            f"({', '.join(aside)} set aside in {cache_dir() / DAMAGED})"
+        )
         return None
     model = build(card.network, card.shape[0], card.n_classes, torch.Generator())
     model.load_state_dict(load_file(weights_file))

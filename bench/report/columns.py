@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bench.records import NULLS, RunRecord
+from bench.records import ALIGNED_NULLS, NULLS, RunRecord
 
 MISSING = "–"
 ARROWS = {"higher": "↑", "lower": "↓"}
@@ -28,6 +28,11 @@ def signed(value: float) -> str:
 def fraction(value: float) -> str:
     """Return a score with three decimals."""
     return f"{value:.3f}".replace("-", "−")
+
+
+def small(value: float) -> str:
+    """Return an error with two digits."""
+    return f"{value:.2g}".replace("-", "−")
 
 
 def duration(seconds: float) -> str:
@@ -99,6 +104,7 @@ SHOWN: tuple[Column, ...] = (
     Column("n_good_assigned", "assigned", "higher", count, "null_n_good_assigned"),
     Column("n_good_at_1pct", "at 1% FP", "higher", count),
     Column("ssim_top10", "SSIM top 10", "higher", fraction),
+    Column("mse_mean", "MSE", "lower", small, "oracle_mse"),
     Column("lpips_mean", "LPIPS", "lower", fraction),
     Column("kl_mean", "KL", "lower", fraction),
     Column("confidence_ap", "conf. AP", "higher", fraction, "hit_rate"),
@@ -117,6 +123,7 @@ LEGEND = {
     "assigned": "unique, and nothing is rescaled",
     "at 1% FP": "training images above the SSIM that 1% of held-out images pass",
     "SSIM top 10": "mean of the ten best",
+    "MSE": "mean squared error of pixels in [0, 1]; in brackets that of the nearest image that no attack is needed for",
     "LPIPS, KL": "means over all training images",
     "conf. AP": "average precision of the attack's own confidence; in brackets what a random order would get",
     "time": "wall time of the attack, training excluded",
@@ -129,4 +136,4 @@ def glossary() -> dict[str, str]:
     text = inspect.getdoc(RunRecord) or ""
     section = text.partition("Attributes:\n")[2]
     entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
-    return {name: " ".join(meaning.replace("`", "").split()) for name, meaning in entries} | NULLS
+    return {name: " ".join(meaning.replace("`", "").split()) for name, meaning in entries} | NULLS | ALIGNED_NULLS

@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bench.ranking import Board
-from bench.records import FAILED, NULLS, Status
+from bench.records import ALIGNED_NULLS, FAILED, NULLS, Status
 from bench.report import figures
 from bench.report.collect import Entry, Report, Row, cell_of, gain_share
 from bench.report.columns import ARROWS, LEGEND, MISSING, SHOWN, glossary, number
@@ -100,7 +100,7 @@ def render(report: Report) -> str:
         legend=LEGEND,
         glossary=glossary(),
         missing=MISSING,
-        nulls=NULLS,
+        nulls=NULLS | ALIGNED_NULLS,
         open=OPEN,
         style=Markup(style),
         script=Markup(script),

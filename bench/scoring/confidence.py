@@ -58,7 +58,7 @@ def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -
         raise ValueError(f"confidence has shape {tuple(confidence.shape)} for {len(candidates)} candidates")
     distance, image = matcher.distance(protocol).min(0)
     usable = distance.isfinite()
-    shown = rescaled(protocol, torch.where(usable[:, None, None, None], candidates, 0), truth.mean)
+    shown = rescaled(protocol, torch.where(usable[:, None, None, None], candidates, 0), truth)
     hit = usable & (protocol_ssim(protocol, shown, truth.images[image]) > protocol.threshold)
 
     confidence = confidence.detach().double().cpu()

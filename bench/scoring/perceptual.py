@@ -42,6 +42,7 @@ class Perceptual:
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):  # it draws a trunk, to be replaced
             warnings.simplefilter("ignore")  # lpips calls torchvision in a deprecated way
             self._network = LPIPS(net="alex", pnet_rand=True, verbose=False)
+        self._network.requires_grad_(False)
         self._network.net.load_state_dict(
             {
                 f"slice{number}.{layer}.{kind}": trunk.tensors[f"features.{layer}.{kind}"]
@@ -52,7 +53,12 @@ class Perceptual:
 
     @torch.no_grad()
     def __call__(self, images: Tensor, references: Tensor) -> Tensor:
-        """Measure each pair.
+        """Measure each pair, without a gradient; arguments and result are those of `distance`."""
+        pairs = zip(images.split(_CHUNK), references.split(_CHUNK), strict=True)
+        return torch.cat([self.distance(image, reference) for image, reference in pairs])
+
+    def distance(self, images: Tensor, references: Tensor) -> Tensor:
+        """Measure each pair, differentiably.
 
         Args:
             images: (k, C, H, W) in [0, 1], grey (C = 1) or colour (C = 3).
@@ -68,10 +74,10 @@ class Perceptual:
             shapes = f"{tuple(images.shape)} and {tuple(references.shape)}"
             raise ValueError(f"expected two (k, 1 or 3, H, W) batches of one shape, got {shapes}")
         network = self._network.to(images.device)
-        pairs = zip(images.split(_CHUNK), references.split(_CHUNK), strict=True)
         # On a GPU, neither rounding to TF32 nor a choice of algorithm by stopwatch: the CPU's numbers, every time.
         with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-            return torch.cat([network(prepare(image), prepare(reference)).flatten() for image, reference in pairs])
+            distances: Tensor = network(prepare(images), prepare(references)).flatten()
+        return distances
 
 
 def prepare(images: Tensor) -> Tensor:

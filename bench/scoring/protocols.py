@@ -95,6 +95,7 @@ class Truth:
         images: (n, C, H, W) in [0, 1], the training images.
         mean: (C, H, W), what the victim subtracts from an image in [0, 1] (zeros if nothing).
         oracle: (n,) MSE of each image to the nearest one that the attacker has; inf where it has none.
+        scale: broadcasts to (C, 1, 1), what one unit of an input is in pixels: images are inputs * scale + mean.
 
     Raises:
         ValueError: Shapes do not fit, there is no image, or one leaves [0, 1].
@@ -103,6 +104,7 @@ class Truth:
     images: Tensor
     mean: Tensor
     oracle: Tensor
+    scale: Tensor = field(default_factory=lambda: torch.ones(()))
 
     def __post_init__(self) -> None:
         if self.images.ndim != 4 or len(self.images) == 0:
@@ -224,20 +226,22 @@ def judge(protocol: Protocol, served: Tensor, candidate: Tensor, voters: Tensor,
         voters: (n,) int64, how many candidates it averages.
         truth: The training images.
     """
-    mean = truth.mean
-    reconstruction = torch.where((candidate >= 0)[:, None, None, None], rescaled(protocol, served, mean), mean)
+    reconstruction = torch.where((candidate >= 0)[:, None, None, None], rescaled(protocol, served, truth), truth.mean)
     ssim = protocol_ssim(protocol, reconstruction, truth.images)
     good = ssim > protocol.threshold if protocol.good == "ssim" else mse(reconstruction, truth.images) < truth.oracle
     return Scores(protocol, ssim, good & (candidate >= 0), candidate, voters, reconstruction)
 
 
-def rescaled(protocol: Protocol, images: Tensor, mean: Tensor) -> Tensor:
-    """Return images (k, C, H, W) of the victim's input space as the protocol shows them, in [0, 1]."""
-    return (stretch(images + mean) if protocol.stretch else images + mean).clamp(0, 1)
+def rescaled(protocol: Protocol, inputs: Tensor, truth: Truth) -> Tensor:
+    """Return inputs (k, C, H, W) of the victim as the images that the protocol shows, in [0, 1]."""
+    images = inputs * truth.scale + truth.mean
+    return (stretch(images) if protocol.stretch else images).clamp(0, 1)
 
 
 def protocol_ssim(protocol: Protocol, images: Tensor, references: Tensor) -> Tensor:
-    """Return the SSIM (k,) that the protocol judges, of two batches (k, C, H, W) in [0, 1]."""
+    """Return the SSIM (k,) that the protocol judges, of two batches (k, C, H, W) in [0, 1]; NaN for tabular records."""
+    if images.shape[2] == 1:
+        return torch.full((len(images),), torch.nan)
     wang = protocol.ssim == "wang" and min(images.shape[2:]) >= WANG_WINDOW
     return ssim_wang(images, references) if wang else ssim_window3(images, references)
 

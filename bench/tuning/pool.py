@@ -42,7 +42,7 @@ def write_pool(folder: Path, tuner: Tuner, trials: Sequence[FrozenTrial], contro
     found = [tuner.workshop.attack(tuner.tuned(trial.params), victim).reconstruction for trial in trials]
     pooled = Reconstruction(torch.cat([one.candidates.detach().float().cpu() for one in found]))
     reference, protocol = Reference.of(victim), protocol_named(tuner.run.attack.protocol)
-    counted = counts(protocol, pooled.candidates, reference.truth)
+    counted = counts(protocol, pooled.candidates, reference)
     controls = NullControls(tuner.workshop, control, twins=False)
     nulls = controls.count(tuner.run, protocol, pooled, victim, reference).columns(counted["n_good"])
     numbers = " ".join(str(trial.number) for trial in trials)

@@ -146,8 +146,8 @@ def _study(folder: Path, run: Run, workshop: Workshop, search: Search) -> Shared
 def _counter(run: Run, workshop: Workshop) -> Callable[[Reconstruction], int]:
     """Return what counts good images under the attack's protocol: what an oracle looks at."""
     protocol = protocol_named(run.attack.protocol)
-    truth = Reference.of(workshop.victim(run.victim)).truth
-    return lambda found: counts(protocol, found.candidates.float().cpu(), truth)["n_good"]
+    reference = Reference.of(workshop.victim(run.victim))
+    return lambda found: counts(protocol, found.candidates.float().cpu(), reference)["n_good"]
 
 
 def _claim(pick: Run, store: Store, workshop: Workshop) -> None:

@@ -24,7 +24,7 @@ POOL = TRUTH + 10
 
 def view(params: InitialisedParams) -> VictimView:
     facts = {
-        Knowledge.ARCHITECTURE: Architecture(MLPSpec(), SHAPE),
+        Knowledge.ARCHITECTURE: Architecture(MLPSpec(), SHAPE, torch.nn.Module),
         Knowledge.TRAINING_IMAGES: (TRUTH, CLASSES),
         Knowledge.SHADOW_POOL: (POOL, CLASSES),
     }

@@ -135,3 +135,16 @@ def test_a_debugger_stops_where_an_attack_fails(run: Bench, monkeypatch: pytest.
     monkeypatch.setattr(pdb, "post_mortem", lambda trace: seen.append(trace.tb_frame.f_code.co_name))
     assert run("-a", "raises", "-a", "tiny", "--pdb", "--controls", "quick").status == 1
     assert seen == ["_attacked"]
+
+
+def test_showing_and_reporting_write_nothing_into_the_results_folder(
+    run: Bench, bench: Bench, results: Path, tmp_path: Path
+) -> None:
+    run("-a", "tiny", "--controls", "quick")
+    (run_id,) = stored(results)["run_id"]
+    before = {path: path.stat().st_mtime_ns for path in results.rglob("*")}
+    folder = ("--results-dir", results)
+    assert bench("show", run_id, *folder).status == 0
+    assert bench("compare", results / "runs.csv", results / "runs.csv").status == 0
+    assert bench("report", "--output", tmp_path / "report.html", *folder).status == 0
+    assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before

@@ -52,8 +52,10 @@ def test_quick_controls_attack_no_twin_and_all_complete_the_row_later(
     assert len(calls(plugins)) == made + 3  # another seed shares the twins
     for path in (cache_dir / "controls").glob("tiny-faces-mlp-4-tiny~*"):
         path.write_bytes(path.read_bytes()[:50])
-    run("-a", "tiny", "--set", "count=4", "--seeds", "2")
+    again = run("-a", "tiny", "--set", "count=4", "--seeds", "2")
     assert len(calls(plugins)) == made + 6  # a torn file is made again
+    assert again.out.count("is damaged") == 2
+    assert len(list((cache_dir / "damaged").glob("controls-tiny-faces-mlp-4-tiny~*"))) == 2
 
 
 def test_the_strictest_null_counts(run: Bench, results: Path) -> None:
@@ -153,11 +155,18 @@ def test_a_score_that_cannot_be_measured_any_more_does_not_stay(run: Bench, scor
     assert (again.n_good, again.wall_s) == (measured.n_good, measured.wall_s)
 
 
+def alter(path: Path) -> None:
+    """Change one bit of a file's last byte."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
         (lambda folder: (folder / "reconstruction.safetensors").unlink(), "cannot be read"),
-        (lambda folder: (folder / "reconstruction.safetensors").write_bytes(b"junk"), "cannot be read"),
+        (lambda folder: (folder / "reconstruction.safetensors").write_bytes(b"junk"), "is damaged (Error while"),
+        (lambda folder: alter(folder / "reconstruction.safetensors"), "does not match its hash"),
         (
             lambda folder: save_file({"candidates": torch.zeros(2, 1, 8, 8)}, folder / "reconstruction.safetensors"),
             "images of another victim",
@@ -174,6 +183,8 @@ def test_a_damaged_reconstruction_is_a_line_to_score_and_a_new_attack_to_run(
     ended = scored("--controls", "quick")
     assert ended.status == 1
     assert words in ended.out
+    damaged = list((results / "damaged").glob(f"{folder.name}/run.json"))
+    assert len(damaged) == ("damaged" in words or "hash" in words)  # set aside with its record, not deleted
     assert "Traceback" not in ended.out + ended.err
     assert len(calls(plugins)) == made
     assert run("-a", "tiny", "--force", "--controls", "quick").status == 0

@@ -12,7 +12,7 @@ import pytest
 
 from bench.leaderboard import BOARD_COLUMNS, TEXT, leaderboard, read_runs, write_tables
 from bench.masks import encode
-from bench.records import COLUMNS, NULLS, SCORES, RunRecord, Status
+from bench.records import COLUMNS, NULLS, SCHEMA_VERSION, SCORES, RunRecord, Status
 from victims.errors import UserError
 
 Make = Callable[..., RunRecord]
@@ -125,7 +125,7 @@ def test_rows_of_an_earlier_schema_stand_beside_new_ones(record: Make, tmp_path:
         board = write_tables(tmp_path, [record(metric_suite="2", control=True, good_images="e")])
         assert read_runs(tmp_path / "runs.csv")[["schema_version", "control"]].to_numpy().tolist() == [
             [1, False],
-            [2, True],
+            [SCHEMA_VERSION, True],
         ]
         assert board[["metric_suite", "rank"]].to_numpy().tolist() == [["1", ""], ["2", "1"]]
 
@@ -133,7 +133,7 @@ def test_rows_of_an_earlier_schema_stand_beside_new_ones(record: Make, tmp_path:
 @pytest.mark.parametrize(
     ("column", "value", "words"),
     [
-        ("schema_version", "3", "has schema 3, this program reads 2; update the program"),
+        ("schema_version", str(SCHEMA_VERSION + 1), "; update the program"),
         ("schema_version", "", "has schema"),
         ("good_images", "e8", "good_images of the run kkt-faces-mlp-4-s0-0123456789: 'e8' is not 1"),
         ("n_good", "splendid", "holds text in a column of numbers"),

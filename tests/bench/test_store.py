@@ -134,6 +134,22 @@ def test_a_results_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> N
         Store(tmp_path / "file" / "results").require_writable()
 
 
+def test_a_record_that_cannot_be_read_is_set_aside_before_its_run_is_made_again(store: Store, record: Make) -> None:
+    put(store, record(run_id="a-run"))
+    notices: list[str] = []
+    for number, content in enumerate((b"{", b"\xff", b"[]")):
+        (store.runs / "a-run" / "run.json").write_bytes(content)
+        with store.claimed("a-run", notices.append):
+            assert not (store.runs / "a-run").exists()
+        assert "a-run: its record cannot be read; set aside as" in notices[number]
+        aside = store.root / "damaged" / (f"a-run.{number}" if number else "a-run")
+        assert (aside / "run.json").read_bytes() == content
+        put(store, record(run_id="a-run"))
+    with store.claimed("a-run", notices.append):
+        assert store.find("a-run") is not None
+    assert len(notices) == 3
+
+
 def leftover(store: Store, name: str) -> Path:
     folder = store.runs / name
     folder.mkdir(parents=True)

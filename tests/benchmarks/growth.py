@@ -175,13 +175,12 @@ def measure(kind: str, point: Point, device: torch.device) -> dict[str, float | 
         with FlopCounterMode(display=False) as counter:
             first.append(seconds(partial(steps, count), device))
         counted.append(counter.get_total_flops())
-    operations, rates, times = counted[1] - counted[0], [rate(device)], [first[1] - first[0]]
-    if first[1] < 2 * ENOUGH_SECONDS:
-        count, times = max(1, round(2 * ENOUGH_SECONDS / first[1])), []
-        for _ in range(REPEATS):
-            alone, more = seconds(partial(steps, 1), device), seconds(partial(steps, 1 + count), device)
-            times.append(max(more - alone, 0.0) / count)
-            rates.append(rate(device))
+    operations, rates, times = counted[1] - counted[0], [rate(device)], []
+    count = max(1, round(2 * ENOUGH_SECONDS / first[1]))
+    for _ in range(REPEATS if count > 1 else 1):
+        alone, more = seconds(partial(steps, 1), device), seconds(partial(steps, 1 + count), device)
+        times.append(max(more - alone, 0.0) / count)
+        rates.append(rate(device))
     del steps
     peak = peak_bytes(lambda: STEPS[kind](point, device)(2), device)
     taken, floor = statistics.median(times), operations / statistics.median(rates)

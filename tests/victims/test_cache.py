@@ -83,6 +83,10 @@ def test_damaged_files_are_found_named_and_replaced(obtain: Obtain, damage: str)
     again, reports, notices = obtain(SPEC)
     assert reports > 0
     assert len(notices) == 1 and SPEC.name in notices[0] and str(folder(SPEC)) in notices[0]
+    aside = {path.name.partition("-")[2]: path.read_bytes() for path in (cache.cache_dir() / "damaged").iterdir()}
+    assert set(aside) == {"card.json"} | ({"weights.safetensors"} - {damage.replace("missing ", "") + ".safetensors"})
+    if damage == "truncated weights":
+        assert aside["weights.safetensors"] == content[:100]
     for name, value in first.model.state_dict().items():
         assert torch.equal(value, again.model.state_dict()[name])
 

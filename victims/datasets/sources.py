@@ -18,6 +18,8 @@ from victims.files import sha256_file
 SHIPPED = {
     "faces": ("skimage", "data/lfw_subset.npy"),
     "digits": ("sklearn", "datasets/data/digits.csv.gz"),
+    "cancer": ("sklearn", "datasets/data/breast_cancer.csv"),
+    "diabetes": ("sklearn", "datasets/data/diabetes_data_raw.csv.gz"),
 }
 """Name: (package, the file inside it). Reading the file itself spares the import of the package."""
 
@@ -34,8 +36,8 @@ def load(name: str, data_dir: Path | None, download: bool = True) -> RawDataset:
     """Load a dataset: a shipped one, NAME.npz of the data folder, or a path that ends in .npz.
 
     Args:
-        name: `faces`, `digits`, `mnist`, `fashion`, `cifar`, `cifar100`, the name of a file in the data folder without
-            its .npz, or the path of an npz file. `validate` says what such a file must hold.
+        name: `faces`, `digits`, `cancer`, `diabetes`, `mnist`, `fashion`, `cifar`, `cifar100`, the name of a file in
+            the data folder without its .npz, or the path of an npz file. `validate` says what such a file must hold.
         data_dir: The data folder; None for BENCH_DATA_DIR, or without it a folder in the user's cache.
         download: Whether mnist, fashion, cifar and cifar100 may be downloaded into the data folder.
 
@@ -53,7 +55,23 @@ def load(name: str, data_dir: Path | None, download: bool = True) -> RawDataset:
         return _faces(path)
     if name == "digits":
         return _digits(path)
+    if name in TABULAR:
+        return TABULAR[name](path)
     return validate(name, _read_npz(path), str(path))
+
+
+def load_own(path: Path) -> RawDataset:
+    """Load the images of somebody's own model: an npz file as of `validate`, whose test set may be left out.
+
+    Raises:
+        UserError: There is no such file, or it holds no images and labels.
+    """
+    if not path.is_file():
+        raise UserError(f"there are no images at {path}; expected an .npz file with train_images and train_labels")
+    arrays = _read_npz(path)
+    if not {"test_images", "test_labels"} & arrays.keys() and {"train_images", "train_labels"} <= arrays.keys():
+        arrays |= {"test_images": arrays["train_images"][:0], "test_labels": arrays["train_labels"][:0]}
+    return validate(path.stem, arrays, str(path))
 
 
 def fingerprint(name: str, data_dir: Path | None) -> str:
@@ -137,6 +155,28 @@ def _digits(path: Path) -> RawDataset:
     """1,797 handwritten digits, 8 x 8, values of 0 to 16, in sklearn.datasets.load_digits' order."""
     table = np.loadtxt(path, delimiter=",", dtype=np.float32)
     return _without_test("digits", table[:, :-1].reshape(-1, 1, 8, 8) / 16, table[:, -1].astype(np.int64))
+
+
+def _cancer(path: Path) -> RawDataset:
+    """569 patients of Wisconsin, 30 features of cell nuclei, malignant (0) or benign (1)."""
+    table = np.loadtxt(path, delimiter=",", skiprows=1)
+    return _tabular("cancer", table[:, :-1], table[:, -1])
+
+
+def _diabetes(path: Path) -> RawDataset:
+    """442 patients, 10 features; the label is the disease's progress after a year, 25 to 346."""
+    answers = np.loadtxt(path.with_name("diabetes_target.csv.gz"))
+    return _tabular("diabetes", np.loadtxt(path), answers)
+
+
+def _tabular(name: str, features: np.ndarray, labels: np.ndarray) -> RawDataset:
+    """Records in the place of images: (N, 1, 1, d), each feature scaled to fill [0, 1]."""
+    low, high = features.min(0), features.max(0)
+    scaled = ((features - low) / (high - low)).astype(np.float32)
+    return _without_test(name, scaled[:, np.newaxis, np.newaxis], labels.astype(np.int64))
+
+
+TABULAR = {"cancer": _cancer, "diabetes": _diabetes}
 
 
 def _without_test(name: str, images: np.ndarray, labels: np.ndarray) -> RawDataset:

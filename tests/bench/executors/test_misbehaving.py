@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from world import World
 
 HEAD = """
@@ -88,7 +89,8 @@ def test_each_misbehaviour_is_one_row_and_costs_no_other_run(world: World) -> No
     board = world.rows("leaderboard.csv").set_index("attack")
     assert (board.loc[list(WAYS), "failed"] == 1).all()
     counted = [name for name in WAYS if name != "construction"]
-    assert (board.loc[counted, "n_good"] == board.loc[counted, "null_n_good"]).all()
+    scores = board.loc[counted, ["n_good", "null_n_good"]].astype(float)
+    assert (scores["n_good"] == scores["null_n_good"]).all()
 
 
 def test_a_plugin_that_does_not_import_is_named_when_it_is_asked_for(world: World) -> None:
@@ -99,6 +101,7 @@ def test_a_plugin_that_does_not_import_is_named_when_it_is_asked_for(world: Worl
     assert not Path(world.results).exists()
 
 
+@pytest.mark.slow
 def test_who_dies_on_a_twin_keeps_its_score(world: World) -> None:
     (world.plugins / "fragile.py").write_text(
         HEAD.replace("NAME", "fragile")

@@ -5,15 +5,31 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
+import sys
 import time
-from pathlib import Path
 
 import pytest
-from world import World, comparable, make_world
+from world import ROOT, World, comparable, make_world
 
 SWEEP = ("-a", "steps", "-a", "plain", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--seeds", "0-2", "--jobs", 2)
 RUNS = 12
 TABLES = ("runs.csv", "leaderboard.csv")
+FORKED = """
+import os, random, signal, sys, time
+import bench.artifacts, bench.commands, bench.controls, bench.instruments, bench.leaderboard, bench.view
+from bench.cli import main
+
+chance = random.Random(int(sys.argv[1]))
+sys.argv = ["bench", *sys.argv[3:]]
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        main()
+    time.sleep(chance.uniform(0.2, 1.5))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+"""Starts the sweep without the seconds that the imports take, and kills it."""
 
 
 def killed_at_random(world: World, kills: int, chance: random.Random, seconds: float) -> int:
@@ -43,9 +59,24 @@ def require_whole(world: World) -> None:
     assert world.unfinished() == []
 
 
-@pytest.mark.parametrize(
-    "kills", [5, *(pytest.param(10, marks=pytest.mark.slow, id=f"10-{part}") for part in range(5))]
-)
+def test_five_kills_and_a_resume(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
+    undisturbed = make_world(tmp_path_factory.mktemp("undisturbed"))
+    words = (*SWEEP[:-1], 0)
+    assert undisturbed.run(*words).returncode == 0
+    require_whole(undisturbed)
+
+    line = [sys.executable, "-c", FORKED, "1", *world.command(*words)[2:]]
+    killed = subprocess.run(line, cwd=ROOT, env=world.environment, capture_output=True, text=True, check=False)
+    assert killed.returncode == 0, killed.stderr
+    assert (world.results / "runs.csv").exists()
+    assert world.run(*words).returncode == 0
+    require_whole(world)
+    for name in TABLES:
+        assert comparable(world.rows(name)) == comparable(undisturbed.rows(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [10] * 5)
 def test_a_sweep_that_is_killed_and_resumed_is_the_undisturbed_one(
     world: World, kills: int, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> None:
@@ -85,6 +116,7 @@ def test_several_processes_share_a_sweep(world: World, processes: int, seeds: in
     assert len(lines) == processes * runs  # each tells of them all
 
 
+@pytest.mark.slow
 def test_an_attack_goes_on_from_its_checkpoint(world: World) -> None:
     slow = ("-a", "steps", "-v", "mini-mlp-4", "--set", "steps=200", "--controls", "quick")
     running = world.start(*slow)
@@ -123,6 +155,7 @@ def test_a_child_does_not_survive_its_parent(world: World) -> None:
     assert psutil.wait_procs(family, timeout=20)[1] == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_finishes_the_tables(world: World) -> None:
     running = world.start("-a", "plain", "-a", "steps", "-v", "mini-mlp-4", "--set", "steps=100000", "--jobs", 2)
     deadline = time.monotonic() + 120
@@ -136,19 +169,3 @@ def test_ctrl_c_finishes_the_tables(world: World) -> None:
     assert err == "bench: interrupted; finished runs are stored\n"
     assert world.rows()["attack"].tolist() == ["plain"]
     assert not list((world.results / "runs").glob(".*"))
-
-
-def test_a_read_only_results_folder_is_still_shown(world: World, tmp_path: Path) -> None:
-    assert world.run("-a", "plain", "-v", "mini-mlp-4", "--controls", "quick").returncode == 0
-    (run_id,) = world.rows()["run_id"]
-    before = {path: path.stat().st_mtime_ns for path in world.results.rglob("*")}
-    folder = ["--results-dir", str(world.results)]
-    for words in (
-        ["show", run_id, *folder],
-        ["compare", str(world.results / "runs.csv"), str(world.results / "runs.csv")],
-        ["report", "--output", str(tmp_path / "report.html"), *folder],
-    ):
-        command = [*world.command()[:3], *words]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, env=world.environment)
-        assert ended.returncode == 0, ended.stderr
-    assert {path: path.stat().st_mtime_ns for path in world.results.rglob("*")} == before

@@ -117,7 +117,7 @@ class World:
         own = {
             "BENCH_CACHE_DIR": str(self.root / "cache"),
             "BENCH_DATA_DIR": str(self.plugins),
-            "BENCH_LPIPS_WEIGHTS": str(self.root / "absent"),
+            "BENCH_LPIPS_WEIGHTS": "/absent/weights.pth",
         }
         given = {name: value for name, value in os.environ.items() if not name.startswith("BENCH_")}
         return given | own | {"OMP_NUM_THREADS": "1", "COLUMNS": "250"}

@@ -1,0 +1,1 @@
+"""What the attacks of the informed adversary share (Balle, Cherubin, Hayes 2022)."""

@@ -1,0 +1,140 @@
+"""RecoNN: a network that is shown a model's parameters and answers with the record (Balle et al. 2022, Section 4.2)."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Of reconstructed images and the true ones, both (k, C, H, W) in [0, 1]; a scalar."""
+
+
+def dense_reconstructor(inputs: int, hidden: Sequence[int], shape: Sequence[int]) -> nn.Sequential:
+    """Return the network for grey images: ReLU layers and a sigmoid (Table V and the authors' notebook).
+
+    Args:
+        inputs: p, the number of features.
+        hidden: widths of the hidden layers.
+        shape: (C, H, W) of an image.
+    """
+    widths = (inputs, *hidden)
+    layers: list[nn.Module] = []
+    for a, b in pairwise(widths):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    layers += [nn.Linear(widths[-1], math.prod(shape)), nn.Sigmoid(), nn.Unflatten(1, tuple(shape))]
+    return nn.Sequential(*layers)
+
+
+def convolutional_reconstructor(inputs: int, shape: Sequence[int]) -> nn.Sequential:
+    """Return the network for colour images: a linear layer as 64 maps, then two transposed convolutions (Table VII).
+
+    Each of these doubles the side, so the maps have a quarter of the image's.
+
+    Args:
+        inputs: p, the number of features.
+        shape: (C, H, W) of an image, H and W multiples of 4.
+    """
+    channels, height, width = shape
+    side = (height // 4, width // 4)
+    return nn.Sequential(
+        nn.Linear(inputs, 64 * math.prod(side)),
+        nn.ReLU(),
+        nn.Unflatten(1, (64, *side)),
+        nn.ConvTranspose2d(64, 32, 5, stride=2, padding=2, output_padding=1),
+        nn.ReLU(),
+        nn.ConvTranspose2d(32, channels, 5, stride=2, padding=2, output_padding=1),
+        nn.Sigmoid(),
+    )
+
+
+def pixel_loss(images: Tensor, truth: Tensor) -> Tensor:
+    """Return the mean absolute error plus the mean squared error."""
+    return F.l1_loss(images, truth) + F.mse_loss(images, truth)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a reconstructor is trained.
+
+    Attributes:
+        epochs: the most passes.
+        batch_size: pairs of a model and its record in a step.
+        patience: epochs without a better validation error after which training ends.
+    """
+
+    epochs: int
+    batch_size: int
+    patience: int
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Standardised features (k, p) and the images (k, C, H, W) that belong to them."""
+
+    features: Tensor
+    images: Tensor
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Pairs]:
+        """Yield all pairs in a random order, `size` at a time."""
+        for chosen in torch.randperm(len(self.images), generator=generator).split(size):
+            part = chosen.to(self.features.device)
+            yield Pairs(self.features[part], self.images[part])
+
+
+def fit(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss: Loss,
+    learned: Pairs,
+    apart: Pairs,
+    schedule: Schedule,
+    generator: torch.Generator,
+    report: Callable[[int, float, float], None],
+) -> float:
+    """Train a reconstructor in place, and leave it as it was after its best epoch.
+
+    Args:
+        network: from features (k, p) to images (k, C, H, W).
+        optimizer: of its parameters.
+        loss: what is minimised.
+        learned: what it learns from.
+        apart: what chooses the epoch, by mean squared error.
+        schedule: when to end.
+        generator: CPU generator of the order of pairs.
+        report: told after each epoch: its number from 1, the mean training loss, the validation error.
+
+    Returns:
+        The best mean squared error on the pairs kept apart.
+    """
+    best, best_state, best_epoch = math.inf, network.state_dict(), 0
+    for epoch in range(1, schedule.epochs + 1):
+        network.train()
+        total = 0.0
+        for batch in learned.batches(schedule.batch_size, generator):
+            optimizer.zero_grad()
+            value = loss(network(batch.features), batch.images)
+            value.backward()
+            optimizer.step()
+            total += float(value.detach()) * len(batch.images)
+        error = float(F.mse_loss(apply(network, apart.features), apart.images))
+        report(epoch, total / len(learned.images), error)
+        if error < best:
+            best, best_state, best_epoch = error, copy.deepcopy(network.state_dict()), epoch
+        elif epoch - best_epoch >= schedule.patience:
+            break
+    network.load_state_dict(best_state)
+    return best
+
+
+@torch.no_grad()
+def apply(network: nn.Module, features: Tensor) -> Tensor:
+    """Return the images (k, C, H, W) that a reconstructor answers to standardised features (k, p)."""
+    network.eval()
+    return torch.cat([network(part) for part in features.split(256)])

@@ -1,0 +1,105 @@
+"""Training run forwards and backwards: what the trained parameters say of the record that was added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attacks.informed.lockstep import minimise_together
+from victims.informed.descent import Problem, State
+from victims.informed.networks import Parameters
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """Training on the fixed set and one record more, as a function of that record; of several records at once.
+
+    Attributes:
+        problem: the algorithm A on the fixed set.
+        start: the one initial network by parameter name.
+        orders: of mini-batches, as of `Problem.orders`.
+    """
+
+    problem: Problem
+    start: Parameters
+    orders: Tensor | None
+
+    def distance(self, images: Tensor, targets: Tensor, released: Parameters) -> tuple[Tensor, Tensor]:
+        """Return ||A(D_- and the record) - theta||^2, (k,), and its gradient in the records, (k, C, H, W).
+
+        Every state of the forward run is kept, and each step is run again to be differentiated: memory grows with the
+        number of parameters and steps, not with that of the records.
+        """
+        k, problem, states = len(images), self.problem, []
+        state = State({name: value.expand(k, *value.shape) for name, value in self.start.items()})
+        for step in range(problem.steps):
+            states.append(state)
+            state = problem.advance(state, problem.batch(step, self.orders, images, targets))
+        residual = [value - released[name] for name, value in state.parameters.items()]
+        distance = torch.stack([value.square().flatten(1).sum(1) for value in residual]).sum(0)
+        gradient = torch.zeros_like(images)
+        slopes = [2 * value for value in residual]  # of the distance in the state after the step, parameters first
+        slopes += [torch.zeros_like(value) for value in _tensors(state)[len(slopes) :]]
+        for step in reversed(range(problem.steps)):
+            records, before = images.detach().requires_grad_(), _leaves(states.pop())
+            batch = problem.batch(step, self.orders, records, targets)
+            after = problem.advance(before, batch, create_graph=True)
+            inputs = [records, *_tensors(before)]
+            own, *slopes = torch.autograd.grad(_tensors(after), inputs, slopes, materialize_grads=True)
+            gradient += own
+        return distance, gradient
+
+
+def _tensors(state: State) -> list[Tensor]:
+    return [*state.parameters.values(), *(value for moment in state.moments for value in moment.values())]
+
+
+def _leaves(state: State) -> State:
+    def leaf(named: Parameters) -> Parameters:
+        return {name: value.detach().requires_grad_() for name, value in named.items()}
+
+    return replace(state, parameters=leaf(state.parameters), moments=tuple(leaf(one) for one in state.moments))
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where k searches ended.
+
+    Attributes:
+        images: (k, C, H, W) in [0, 1].
+        distances: (k,) ||A(D_- and the image) - theta||^2.
+        evaluations: of the distance and its gradient, in all.
+    """
+
+    images: Tensor
+    distances: Tensor
+    evaluations: int
+
+
+def search(unrolled: Unrolled, images: Tensor, targets: Tensor, released: Parameters, evaluations: int) -> Found:
+    """Minimise the distance over k records, each for its own released model, with pixels in [0, 1].
+
+    Args:
+        unrolled: the training.
+        images: (k, C, H, W) where to start.
+        targets: (k, outputs) their classes as one-hot rows.
+        released: theta, (k, ...) by name.
+        evaluations: the most a record.
+    """
+
+    def evaluate(problems: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        chosen = torch.from_numpy(problems).to(images.device)
+        guesses = torch.from_numpy(points).to(images).view(-1, *images.shape[1:])
+        theta = {name: value[chosen] for name, value in released.items()}
+        distances, gradients = unrolled.distance(guesses, targets[chosen], theta)
+        return distances.double().cpu().numpy(), gradients.double().flatten(1).cpu().numpy()
+
+    starts = images.double().flatten(1).cpu().numpy()
+    ended, count = minimise_together(evaluate, starts, evaluations)
+    distances, _ = evaluate(np.arange(len(ended)), ended)
+    return Found(
+        torch.from_numpy(ended).to(images).view_as(images), torch.from_numpy(distances), count + len(distances)
+    )

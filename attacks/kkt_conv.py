@@ -1,0 +1,84 @@
+"""Reconstruction from a convolutional network, in the space of its features (beyond Buzaglo et al. 2023, Section 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
+from attacks.base import Knowledge, VictimView
+from attacks.stationarity.attack import StationarityAttack
+from attacks.stationarity.params import SearchParams
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from attacks.stationarity.coefficients import Coefficients
+    from attacks.stationarity.network import Network
+    from victims.spec import VictimSpec
+
+TYPICAL_OUTPUT = 7.0
+"""|Phi| at the training images of a classifier that has fitted them with weight decay."""
+
+
+class KKTConvParams(SearchParams):
+    """Parameters of `kkt-conv`.
+
+    Attributes:
+        span_weight: weight of the share of the candidates' features outside the span that W2 shows.
+        lambda_lr: learning rate of the coefficients, relative to their size.
+    """
+
+    method: Literal["row-space"] = "row-space"
+    restarts: PositiveInt = 4
+    steps: PositiveInt = 500
+    lr: PositiveFloat = 0.05
+    lambda_lr: PositiveFloat = 0.03
+    init_scale: PositiveFloat = 0.1
+    coordinate_power: NonNegativeFloat = 1.8
+    residual_power: NonNegativeFloat = 0.15
+    span_weight: NonNegativeFloat = 10.0
+
+
+class KKTConv(StationarityAttack[KKTConvParams]):
+    """Candidates whose features make up W2, with coefficients of any sign, and lie in the span that W2 shows.
+
+    It searches images as natural ones are distributed, smooth before fine, where `kkt` has the row space of W1 to tell
+    it: a prior that all natural images share, and no others.
+    """
+
+    name = "kkt-conv"
+    summary = "stationarity of the layer after a convolution, on features that lie in the row space of its weights"
+    paper = "after Buzaglo et al. 2023, Section 5; span check after Petrov et al. 2024 (DAGER)"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
+    Params = KKTConvParams
+    protocol = "buzaglo2023-conv"
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Return why not: it takes a convolution and one output."""
+        if victim.architecture.kind != "conv":
+            return "its first layer is no convolution: use kkt-general"
+        if victim.architecture.outputs > 1:
+            return f"it has {victim.architecture.outputs} outputs: for one"
+        return None
+
+    @property
+    def span_weight(self) -> float:
+        """How much the span counts."""
+        return self.params.span_weight
+
+    def labels(self, view: VictimView, m: int) -> None:
+        """Return None: the sign of a coefficient stands for the label."""
+
+    def coefficients(
+        self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
+    ) -> Coefficients:
+        """Return Gaussian coefficients in units of ||W2||^2 / (m |Phi|): by Euler, sum_i c_i Phi(x_i) = ||W2||^2."""
+        import torch
+
+        from attacks.stationarity.coefficients import free_coefficients
+
+        unit = float(network.weights[1].square().sum()) / (m * TYPICAL_OUTPUT)
+        draw = torch.randn(m, 1, generator=generator).to(network.weights[0])
+        return free_coefficients(draw, unit)

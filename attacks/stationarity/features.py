@@ -1,0 +1,101 @@
+"""The row space of a network whose first layer is a convolution: that of layer 2, on features.
+
+Of conv(k, C_out)-h-1 nearly all weights are in layer 2, W2 = sum_i c_i D_i' phi(x_i) with phi(x) = relu(conv(x)): its
+rows lie in the span of the features of the training images, which are few in a space of tens of thousands of
+dimensions. On coordinates z_i = V' phi(x_i) of that span the network is fully connected again and the residual is that
+of `StationarityResidual`; and a candidate whose features leave the span is no training image: convolution and ReLU do
+not map the combinations of images to the combinations of their features. (Span checks of this kind are known from
+gradient inversion: Petrov et al. 2024, DAGER.)
+
+Images are searched on cosines, scaled as in natural images: amplitudes fall with the frequency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.fft import idctn
+from torch import Tensor
+
+from attacks.stationarity.network import Network
+from attacks.stationarity.residual import StationarityResidual
+from attacks.stationarity.row_space import RowSpace, signal_rank
+
+CHANNEL_SIZES = (1.0, 0.3, 0.15)
+"""Amplitudes of natural colour images along the cosines over channels: the mean of the channels has most."""
+
+
+def image_space(shape: tuple[int, int, int], like: Tensor) -> RowSpace:
+    """Return all images (C, H, W) on cosines, with 1 / (1 + frequency) in the place of singular values.
+
+    Args:
+        shape: of an image; C is 1 or 3.
+        like: a tensor of the precision and on the device to use.
+    """
+    channels, height, width = shape
+    d = channels * height * width
+    cosines = idctn(np.eye(d).reshape(d, *shape), axes=(1, 2, 3), norm="ortho").reshape(d, d).T
+    frequency = np.hypot(*np.meshgrid(np.arange(height), np.arange(width), indexing="ij"))
+    amplitudes = np.concatenate([(size / (1 + frequency)).ravel() for size in CHANNEL_SIZES[:channels]])
+    return RowSpace(torch.from_numpy(cosines).to(like).contiguous(), torch.from_numpy(amplitudes).to(like), gap=False)
+
+
+def feature_space(network: Network) -> RowSpace:
+    """Return the part of the features' space that the rows of W2 (h, f) show, all of their span if no gap shows one."""
+    second = network.weights[1]
+    _, singular, directions = torch.linalg.svd(second.double(), full_matrices=False)
+    rank = signal_rank(singular, *second.shape)
+    gap = 0 < rank < len(singular)
+    rank = rank if gap else len(singular)
+    return RowSpace(directions[:rank].T.to(second).contiguous(), singular[:rank].to(second), gap)
+
+
+class FeatureResidual:
+    """The residual of layer 2 on the coordinates of its features, and how far the features leave their span.
+
+    Args:
+        network: the victim; its first layer is a convolution.
+        space: where the images are searched.
+        features: see `feature_space`.
+        residual: of the network after the convolution, on the features' coordinates.
+        span_weight: weight of the share of the features' energy outside the span, a mean over candidates.
+    """
+
+    def __init__(
+        self, network: Network, space: RowSpace, features: RowSpace, residual: StationarityResidual, span_weight: float
+    ) -> None:
+        self.network, self.space, self.features = network, space, features
+        self.residual, self.span_weight = residual, span_weight
+
+    def in_parts(self) -> FeatureResidual:
+        """Return the same residual, for less memory after the convolution."""
+        parts = self.residual.in_parts()
+        return FeatureResidual(self.network, self.space, self.features, parts, self.span_weight)
+
+    def __call__(
+        self, coordinates: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return the residual, without the span's term, and the gradient of both; see `StationarityResidual`.
+
+        Args:
+            coordinates: (m, d) of the candidates in `space`.
+            coefficients: maps the outputs (m, C) to the coefficients c (m, C).
+            alpha: sharpness of the gates.
+        """
+        assert self.network.input_shape is not None
+        weight, bias = self.network.weights[0], self.network.biases[0]
+        with torch.enable_grad():
+            inputs = coordinates.detach().requires_grad_()
+            images = (inputs @ self.space.basis.T).view(-1, *self.network.input_shape)
+            features = F.conv2d(images, weight, bias).relu().flatten(1)
+            projected = features @ self.features.basis
+            energy = features.square().sum(1).clamp_min(torch.finfo(features.dtype).tiny)
+            outside = 1 - projected.square().sum(1) / energy
+            value, gradient = self.residual(projected.detach(), coefficients, alpha)
+            # the residual comes in as its inner product with the gradient that is written down
+            whole = self.span_weight * outside.mean() + (projected * gradient).sum()
+            (total,) = torch.autograd.grad(whole, inputs)
+        return value, total

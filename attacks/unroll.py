@@ -1,0 +1,165 @@
+"""Reconstruction by running the victim's own training on guesses of the record, and differentiating through it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import PositiveInt
+
+from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from victims.informed.spec import DenseSpec, Descent, InformedSpec, SmallCNNSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from victims.informed.networks import Parameters
+
+REACHED = 1e-2
+"""A search has reached the released weights where no more than this is left of the squared distance by which the
+record moved them."""
+
+
+class UnrollParams(AttackParams):
+    """Parameters of `unroll`.
+
+    Attributes:
+        labels: how many classes of the record are tried, those that look likeliest; one is kept.
+        trial: evaluations that each of these gets.
+        evaluations: the most that the class kept gets, of the distance and its gradient; each costs about as much as
+            training four models.
+        together: targets that are searched at once; it bounds the memory.
+        hardest: probes a class, beside its mean image: records of the fixed set, those with the largest loss.
+        dtype: of the computation.
+    """
+
+    labels: PositiveInt = 3
+    trial: PositiveInt = 8
+    evaluations: PositiveInt = 80
+    together: PositiveInt = 16
+    hardest: PositiveInt = 8
+    dtype: Literal["float32", "float64"] = "float32"
+
+
+class Unroll(Attack[UnrollParams]):
+    """Minimises ||A(D_- and z) - theta||^2 over z: no shadow models, one search a target.
+
+    The adversary of Balle et al. knows the training algorithm, all records but one and the initial weights, so the
+    released weights are a function of z that can be evaluated and differentiated. The class of z is guessed first: the
+    fixed set is trained on with one record more of each class, and classes are ranked by how well the change of the
+    weights points in the direction of theta's.
+    """
+
+    name = "unroll"
+    summary = "the record at which the victim's own training ends at the released weights, by differentiating it"
+    paper = "beyond Balle, Cherubin, Hayes 2022; unrolling after Tian et al. 2025 (SimuDy)"
+    needs = frozenset(
+        {
+            Knowledge.ARCHITECTURE,
+            Knowledge.WEIGHTS,
+            Knowledge.KNOWN_POINTS,
+            Knowledge.TRAINING,
+            Knowledge.INITIAL_WEIGHTS,
+        }
+    )
+    Params = UnrollParams
+    setting = "informed"
+    protocol = "balle2022"
+    helpers = ("attacks.informed",)
+
+    def supports(self, victim: Any) -> str | None:
+        """Decline generalised linear models."""
+        return None if isinstance(victim, InformedSpec) else "for networks trained by gradient descent"
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Search for the targets' records, some at once."""
+        import torch
+
+        from attacks.informed.classes import Probes, rank_classes
+        from attacks.informed.features import parameter_features
+        from attacks.informed.unrolling import Unrolled, search
+        from victims.informed.descent import Problem
+        from victims.informed.networks import initial
+        from victims.informed.training import reproducible, train_many
+
+        params, spec, training = self.params, view.architecture.spec, view.training
+        assert isinstance(spec, DenseSpec | SmallCNNSpec)
+        assert isinstance(training, Descent)
+        dtype = getattr(torch, params.dtype)
+        flags = _assumptions(view, training)
+        training = training.model_copy(update={"privacy": None})
+        known, released = view.known_points, view.weights
+        start = view.initial_weights or initial(spec, view.architecture.input_shape, ctx.generator)
+        problem = Problem(spec, training, known[0].to(dtype), known[1])
+        begun = {name: value.to(ctx.device, dtype) for name, value in start.items()}
+        unrolled = Unrolled(problem, begun, problem.orders([ctx.generator]))
+
+        probes = Probes.of(spec, {name: value[0] for name, value in released.items()}, *known, params.hardest)
+        added = (probes.images, probes.labels)
+        probed = train_many(spec, training, known, added, start, range(len(probes.labels)), ctx.device)
+        rows, probed_rows = parameter_features(released, ()), parameter_features(probed, ())
+        ranking, moved = rank_classes(rows, probed_rows, probes.labels, spec.outputs)
+
+        found: list[Guess] = []
+        for first in range(0, len(ranking), params.together):
+            part = slice(first, first + params.together)
+            theta = {name: value[part].to(dtype) for name, value in released.items()}
+
+            def guess(labels: Tensor, images: Tensor, evaluations: int, theta: Parameters = theta) -> Guess:
+                ended = search(unrolled, images.to(dtype), problem.one_hot(labels), theta, evaluations)
+                return Guess(labels, ended.images, ended.distances, ended.evaluations)
+
+            with reproducible(ctx.device):
+                best = guess(ranking[part, 0], probes.means[ranking[part, 0]], params.trial)
+                for rank in range(1, params.labels):
+                    best = best.or_better(guess(ranking[part, rank], probes.means[ranking[part, rank]], params.trial))
+                ended = guess(best.labels, best.images, params.evaluations)
+            found.append(replace(ended, evaluations=ended.evaluations + best.evaluations))
+            ctx.report(min(part.stop, len(ranking)), len(ranking), distance=float(ended.distances.mean()))
+        distances = torch.cat([part.distances for part in found]).to(moved)
+        relative = distances / moved
+        return Reconstruction(
+            candidates=torch.cat([part.images for part in found]).float(),
+            labels=torch.cat([part.labels for part in found]),
+            confidence=-relative.clamp_min(1e-30).log(),
+            loss=float(relative.mean()),
+            grad_evals=sum(part.evaluations for part in found),
+            flags=(
+                *flags,
+                f"released weights reached for {int((relative < REACHED).sum())} of {len(relative)} targets",
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Records (k, C, H, W), their classes (k,), how far they lead from the released weights (k,), and at what cost."""
+
+    labels: Tensor
+    images: Tensor
+    distances: Tensor
+    evaluations: int
+
+    def or_better(self, other: Guess) -> Guess:
+        """Return for each of the k the nearer of two records."""
+        import torch
+
+        nearer = (other.distances < self.distances).to(self.images.device)
+        return Guess(
+            torch.where(nearer, other.labels, self.labels),
+            torch.where(nearer[:, None, None, None], other.images, self.images),
+            torch.minimum(self.distances, other.distances),
+            self.evaluations + other.evaluations,
+        )
+
+
+def _assumptions(view: VictimView, training: Descent) -> tuple[str, ...]:
+    """Say what of the training the attack had to guess; each guess alone keeps it from the released weights."""
+    guessed = []
+    if view.initial_weights is None:
+        guessed.append("initialisation unknown, one was drawn: no record leads from it to the released weights")
+    if training.batch_size is not None and training.order_seed is None:
+        guessed.append("order of mini-batches unknown, one was drawn")
+    if training.privacy is not None:
+        guessed.append("private training: its noise is unknown, and its clipping left out")
+    return tuple(guessed)

@@ -1,0 +1,51 @@
+"""The verb `check`: whether somebody's own attacks and victims keep the contract of this suite.
+
+Every claim is tried out, on victims that train in a moment, in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench import registry
+from bench.check.claims import Claim
+from bench.registry import ROOT, Registry
+from victims.errors import UserError
+
+
+def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> Iterator[Claim]:
+    """Yield what is claimed of every attack and victim of a file, one after the other.
+
+    Args:
+        path: a .py file.
+        settings: parameters of its attacks, where the defaults take too long.
+        data_dir: the data folder of its victims, None for the default.
+
+    Raises:
+        UserError: there is no such file, it holds no attack and no victim, or its attacks have no such parameter.
+    """
+    if path.suffix != ".py" or not path.is_file():
+        raise UserError(f"{path} is no .py file; name the file that defines an attack or VICTIMS")
+    shipped = path.resolve().is_relative_to(ROOT)
+    origin = str(path.resolve().relative_to(ROOT)) if shipped else str(path)
+    extra = None if shipped else path
+    attacks, victims = registry.attacks(extra), registry.victims(extra)
+    broken = [entry for entry in registry.broken(attacks, victims) if entry.origin == origin]
+    yield Claim(path.name, "imports, and its names are free", "; ".join(entry.reason for entry in broken))
+    own_attacks, own_victims = _own(attacks, origin), _own(victims, origin)
+    if not broken and not own_attacks and not own_victims:
+        raise UserError(f"{path} defines no Attack and no VICTIMS; `bench new attack NAME` writes a file that does")
+
+    from bench.check.attack import attack_claims
+    from bench.check.victim import victim_claims
+
+    for attack in own_attacks:
+        yield from attack_claims(attack, settings)
+    for victim in own_victims:
+        yield from victim_claims(victim, list(attacks.items.values()), data_dir)
+
+
+def _own(found: Registry[Any], origin: str) -> list[Any]:
+    return [item for name, item in found.items.items() if found.origins[name] == origin]

@@ -1,0 +1,96 @@
+"""What a victim must hold, tried out with a few steps of its training."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from bench.check.claims import Claim
+from bench.options import attack_params
+from victims import datasets
+from victims.base import Victim
+from victims.cache import obtain
+from victims.datasets import Split
+from victims.errors import UserError
+from victims.spec import VictimSpec
+from victims.training.loop import train
+
+CPU = torch.device("cpu")
+FEW_STEPS = 3
+
+
+def victim_claims(spec: VictimSpec, attacks: Sequence[type[Attack[Any]]], data_dir: Path | None) -> Iterator[Claim]:
+    """Yield what a victim claims; what cannot be tried out for an earlier trouble is left out.
+
+    Args:
+        spec: the victim.
+        attacks: who may attack it.
+        data_dir: the data folder, None for the default.
+    """
+    yield from _released(spec, data_dir) if spec.training.kind == "released" else _trainable(spec, data_dir)
+    takers, reasons = [], []
+    for attack in attacks:
+        reason = attack(attack_params(attack, "", {})).supports(spec)
+        if reason is None and not attack.control:
+            takers.append(attack.name)
+        else:
+            reasons.append(f"{attack.name}: {reason}")
+    yield Claim(spec.name, "an attack takes it", "" if takers else f"none does: {'; '.join(reasons)}")
+
+
+def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
+    try:
+        split = datasets.select(datasets.load(spec.dataset, data_dir), spec.n, spec.groups)
+        trouble = ""
+    except UserError as error:
+        split, trouble = None, str(error)
+    yield Claim(spec.name, "its images are there", trouble)
+    if split is None:
+        return
+    try:
+        first, second = _weights(spec, split), _weights(spec, split)
+        same = all(torch.equal(value, second[name]) for name, value in first.items())
+        finite = all(bool(value.isfinite().all()) for value in first.values())
+        trouble = "" if finite else f"its weights are not finite after {FEW_STEPS} steps; lower the learning rate"
+    except Exception as error:
+        same, trouble = True, f"{type(error).__name__}: {' '.join(str(error).split())}"
+    yield Claim(spec.name, "trains", trouble)
+    yield Claim(spec.name, "trains the same twice", "" if same else "two trainings of one seed differ")
+
+
+def _weights(spec: VictimSpec, split: Split) -> dict[str, Tensor]:
+    """Return the weights after a few steps."""
+    count = "epochs" if spec.training.kind == "gd" else "steps"
+    short = spec.model_copy(update={"training": spec.training.model_copy(update={count: FEW_STEPS})})
+    inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
+    with tempfile.TemporaryDirectory() as folder:
+        weights: dict[str, Tensor] = train(
+            short, inputs, labels, CPU, Path(folder) / "none", lambda progress: None
+        ).state_dict()
+    return weights
+
+
+def _released(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
+    try:
+        victim, trouble = obtain(spec, data_dir, CPU, lambda progress: None, lambda notice: None), ""
+    except UserError as error:
+        victim, trouble = None, str(error)
+    yield Claim(spec.name, "its weights fit its network", trouble)
+    if victim is not None:
+        yield Claim(spec.name, "classifies the images that it has learnt", _unlearnt(victim))
+
+
+def _unlearnt(victim: Victim) -> str:
+    labels = victim.split.labels
+    largest = max(float((labels == label).mean()) for label in set(labels.tolist()))
+    accuracy = victim.card.train_accuracy
+    if victim.spec.loss != "cross-entropy" or accuracy > largest:
+        return ""
+    hint = "are mean and std those of its training, and the labels its classes?"
+    return f"its accuracy on them is {accuracy:.3f}, where the most frequent class has {largest:.3f}; {hint}"

@@ -1,0 +1,60 @@
+"""Tensors on disk, with the hash of what they hold: a file that was cut or altered is told from a whole one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from victims.files import atomic
+
+SHA256 = "sha256"
+"""The key of the hash among a file's metadata; files of older versions have none."""
+
+
+class DamagedError(Exception):
+    """A file is not what was written; the message is one line without the file's name."""
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write tensors as safetensors, atomically, with their hash.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    texts = dict(metadata or {})
+    with atomic(path) as temporary:  # safetensors writes files that are their owner's alone
+        save_file(plain, temporary, texts | {SHA256: _sha256(plain, texts)})
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return what `write_tensors` wrote: tensors and metadata.
+
+    Raises:
+        OSError: the file is missing or not to be read.
+        DamagedError: it is not whole, no safetensors, or does not match its hash.
+    """
+    try:
+        with safe_open(path, framework="pt") as stored:
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 it is no mapping
+            metadata = dict(stored.metadata() or {})
+    except SafetensorError as error:
+        raise DamagedError(" ".join(str(error).split())) from None
+    expected = metadata.pop(SHA256, None)
+    if expected is not None and expected != _sha256(tensors, metadata):
+        raise DamagedError("it does not match its hash")
+    return tensors, metadata
+
+
+def _sha256(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(repr(sorted(metadata.items())).encode())
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

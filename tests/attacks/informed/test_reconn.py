@@ -1,0 +1,190 @@
+"""RecoNN and its baseline on 8 x 8 digits: they learn, from shadows alone, in the paper's directions."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attacks.base import AttackContext, Knowledge, Reconstruction
+from attacks.informed.adversarial import PatchJudge
+from attacks.informed.features import Standardisation, parameter_features
+from attacks.informed.reconstructor import (
+    Pairs,
+    Schedule,
+    apply,
+    convolutional_reconstructor,
+    dense_reconstructor,
+    fit,
+    pixel_loss,
+)
+from attacks.informed.ridge import fit_ridge
+from attacks.informed.shadows import ShadowParams
+from attacks.reconn import Reconn, ReconnParams
+from attacks.reconn_linear import ReconnLinear
+from bench.view import view_of
+from victims.errors import UserError
+from victims.informed.cache import obtain
+from victims.informed.spec import DenseSpec, Descent, InformedSpec
+from victims.informed.victim import InformedVictim
+
+CPU = torch.device("cpu")
+PLAIN = InformedSpec(
+    name="digits-elu10-60",
+    dataset="digits",
+    n=60,
+    targets=30,
+    architecture=DenseSpec(hidden=(8,)),
+    training=Descent(epochs=40),
+)
+SMALL: dict[str, Any] = {"shadows": 500, "hidden": (200,), "lr": 1e-3, "epochs": 50, "batch_size": 64}
+
+
+@cache
+def victim_of(spec: InformedSpec) -> InformedVictim:
+    return obtain(spec, None, CPU, lambda done, total: None, lambda line: None)
+
+
+def attack(spec: InformedSpec, *, linear: bool = False, **params: Any) -> tuple[Reconstruction, float]:
+    """What the attack returns, and its mean squared error over the targets."""
+    chosen = ReconnLinear(ShadowParams(shadows=500)) if linear else Reconn(ReconnParams(**SMALL | params))
+    context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
+    victim = victim_of(spec)
+    found = chosen.reconstruct(view_of(victim, chosen.knowledge, CPU), context)
+    return found, float((found.candidates - torch.from_numpy(victim.split.targets.images)).square().mean())
+
+
+def mean_image_error(spec: InformedSpec) -> float:
+    split = victim_of(spec).split
+    return float(((split.targets.images - split.pool.images.mean(0)) ** 2).mean())
+
+
+def test_it_beats_the_ridge_decoder_which_beats_the_mean_image() -> None:
+    (found, error), (_, linear) = attack(PLAIN), attack(PLAIN, linear=True)
+    assert error < linear
+    assert linear < 0.8 * mean_image_error(PLAIN)
+    assert found.loss == pytest.approx(error, rel=0.5)  # the validation error foretells it
+    assert found.flags == ("500 shadows",)
+
+
+def test_from_logits_it_learns_less_and_from_a_random_start_nothing() -> None:
+    mean = mean_image_error(PLAIN)
+    assert attack(PLAIN, released="logits", queries=40)[1] < 0.7 * mean
+    assert attack(PLAIN, layers=(2,))[1] < 0.7 * mean
+    assert attack(PLAIN.model_copy(update={"initialisation": "random"}))[1] > 0.85 * mean
+
+
+def test_a_rehearsal_on_another_fixed_set_helps_where_shadows_are_few() -> None:
+    alone, rehearsed = attack(PLAIN, shadows=60)[1], attack(PLAIN, shadows=60, rehearsal=500)[1]
+    assert rehearsed < alone
+
+
+def test_logits_are_asked_for_and_weights_are_not_told() -> None:
+    assert Knowledge.WEIGHTS not in Reconn(ReconnParams(released="logits")).knowledge
+    assert Knowledge.LOGITS not in Reconn(ReconnParams()).knowledge
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"shadows": 5000}, "5000 shadows, but the shadow pool has 1707 images"),
+        ({"shadows": 5}, "expected at least 10"),
+        ({"layers": (3,)}, "layers 1 to 2; it has no layer 3"),
+        ({"released": "logits", "queries": 61}, "61 queries, but the fixed set has 60"),
+        ({"rehearsal": 1700}, "the pool has 1707"),
+        ({"adversarial": 0.1}, "at least 24 pixels"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_line(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        attack(PLAIN, **{"shadows": 20, **params})
+
+
+def test_a_shadow_that_diverged_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from victims.informed import shadows
+
+    train = shadows.train_shadows
+
+    def diverged(*arguments: Any) -> dict[str, Tensor]:
+        trained = train(*arguments)
+        trained["layers.1.bias"][7] = torch.nan
+        return trained
+
+    monkeypatch.setattr(shadows, "train_shadows", diverged)
+    found, _ = attack(PLAIN, shadows=40, epochs=1)
+    assert found.flags == ("39 shadows, 1 more diverged and were dropped",)
+    assert found.candidates.isfinite().all()
+
+
+def test_constant_features_stay_and_others_are_standardised() -> None:
+    features = torch.randn(50, 4, generator=torch.Generator().manual_seed(0)) * 1e-5 + 0.3
+    features[:, 2] = 0.1
+    scaled = Standardisation.of(features)(features)
+    assert scaled.isfinite().all()
+    assert scaled[:, 2].abs().max() < 1e-6
+    for column in (0, 1, 3):
+        assert scaled[:, column].mean().abs() < 1e-2  # float32 at this offset
+        assert scaled[:, column].std() == pytest.approx(1, abs=1e-3)
+
+
+def test_features_are_those_of_the_chosen_layers() -> None:
+    parameters = {
+        "layers.0.weight": torch.zeros(2, 3, 4),
+        "layers.0.bias": torch.ones(2, 3),
+        "layers.1.weight": torch.full((2, 2, 3), 2.0),
+        "layers.1.bias": torch.full((2, 2), 3.0),
+    }
+    assert parameter_features(parameters, ()).shape == (2, 12 + 3 + 6 + 2)
+    assert parameter_features(parameters, (2,))[0].tolist() == [2.0] * 6 + [3.0] * 2
+
+
+@pytest.mark.parametrize("count", [20, 200], ids=["k < p", "k > p"])
+def test_ridge_solves_its_normal_equations(count: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(count, 50, generator=generator)
+    features -= features.mean(0)
+    truth = torch.randn(50, 3, generator=generator)
+    images = features @ truth * 0.01 + 0.5
+    ridge = fit_ridge(features, images, (features, images))
+    strength = ridge.strength * features.square().sum() / count
+    expected = torch.linalg.solve(
+        features.double().T @ features.double() + strength * torch.eye(50), (features.T @ (images - 0.5)).double()
+    )
+    torch.testing.assert_close(ridge.weight, expected.float(), rtol=1e-3, atol=1e-6)
+
+
+def test_training_ends_early_and_keeps_the_best_epoch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features, images = torch.randn(40, 6, generator=generator), torch.rand(40, 1, 2, 2, generator=generator)
+    torch.manual_seed(0)
+    network = dense_reconstructor(6, (64,), (1, 2, 2))
+    optimizer = torch.optim.RMSprop(network.parameters(), 1e-2)
+    apart, seen = Pairs(features[30:], images[30:]), []
+    best = fit(
+        *(network, optimizer, pixel_loss, Pairs(features[:30], images[:30]), apart, Schedule(500, 8, 5), generator),
+        lambda epoch, loss, error: seen.append(error),
+    )
+    assert len(seen) < 500
+    assert best == min(seen)
+    assert len(seen) - 1 - seen.index(best) == 5
+    assert torch.nn.functional.mse_loss(apply(network, apart.features), apart.images).item() == pytest.approx(best)
+
+
+def test_colour_images_come_from_transposed_convolutions_and_a_judge_that_learns() -> None:
+    torch.manual_seed(0)
+    network = convolutional_reconstructor(20, (3, 32, 32))
+    images = network(torch.randn(4, 20))
+    assert images.shape == (4, 3, 32, 32)
+    assert 0 <= images.min() <= images.max() <= 1
+    assert (
+        sum(p.numel() for p in convolutional_reconstructor(55098, (3, 32, 32)).parameters()) > 225e6
+    )  # the paper's 226M
+    judge = PatchJudge(3, CPU)
+    before = [value.clone() for value in judge.network.parameters()]
+    judged = judge(images, torch.rand(4, 3, 32, 32))
+    judged.backward()
+    assert next(network.parameters()).grad is not None
+    assert any(not torch.equal(a, b) for a, b in zip(before, judge.network.parameters(), strict=True))

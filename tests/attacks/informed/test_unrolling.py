@@ -1,0 +1,145 @@
+"""Differentiating through training: right to the last digit, and right enough to find the record."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from attacks.base import AttackContext, Knowledge
+from attacks.informed.classes import Probes, rank_classes
+from attacks.informed.lockstep import minimise_together
+from attacks.informed.unrolling import Unrolled, search
+from attacks.unroll import Unroll, UnrollParams
+from bench.view import view_of
+from victims.informed.cache import obtain
+from victims.informed.descent import Problem
+from victims.informed.networks import initial
+from victims.informed.spec import DenseSpec, Descent, InformedSpec, SmallCNNSpec
+
+CPU = torch.device("cpu")
+DENSE = DenseSpec(hidden=(4,), outputs=3)
+CASES = {
+    "gd": (DENSE, Descent(epochs=5), 4),
+    "mini-batches": (DENSE, Descent(epochs=3, batch_size=5), 4),
+    "secret order": (DENSE, Descent(epochs=3, batch_size=5, order_seed=None), 4),
+    "adam": (DENSE, Descent(epochs=4, optimizer="adam", lr=0.01), 4),
+    "cnn": (SmallCNNSpec(outputs=3), Descent(epochs=2), 12),
+}
+
+
+@pytest.mark.parametrize(("spec", "training", "side"), CASES.values(), ids=CASES)
+def test_the_gradient_is_that_of_finite_differences(
+    spec: DenseSpec | SmallCNNSpec, training: Descent, side: int
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(11, 1, side, side, generator=generator, dtype=torch.float64)
+    labels = torch.arange(11) % 3
+    start = {name: value.double() for name, value in initial(spec, (1, side, side), generator).items()}
+    problem = Problem(spec, training, images[:9], labels[:9])
+    unrolled = Unrolled(problem, start, problem.orders([torch.Generator().manual_seed(seed) for seed in (1, 2)]))
+    stacked = {name: value.expand(2, *value.shape) for name, value in start.items()}
+    released = {name: value + 0.01 for name, value in stacked.items()}
+    targets = problem.one_hot(labels[9:])
+    distance, gradient = unrolled.distance(images[9:], targets, released)
+    trained = problem.run(stacked, unrolled.orders, images[9:], targets)
+    expected = sum((trained[name] - released[name]).square().flatten(1).sum(1) for name in trained)
+    torch.testing.assert_close(distance, expected)
+
+    for model in range(2):
+        direction = torch.randn(1, side, side, generator=generator, dtype=torch.float64)
+        ends = []
+        for step in (1e-6, -1e-6):
+            moved = images[9:].clone()
+            moved[model] += step * direction
+            ends.append(unrolled.distance(moved, targets, released)[0])
+        slopes = (ends[0] - ends[1]) / 2e-6
+        assert slopes[model].item() == pytest.approx((gradient[model] * direction).sum().item(), rel=1e-5)
+        assert slopes[1 - model].item() == 0  # each model sees its own record alone
+
+
+def test_the_search_finds_the_record_that_the_weights_hold() -> None:
+    generator = torch.Generator().manual_seed(0)
+    images, labels = torch.rand(31, 1, 5, 5, generator=generator, dtype=torch.float64), torch.arange(31) % 3
+    start = {name: value.double() for name, value in initial(DENSE, (1, 5, 5), generator).items()}
+    problem = Problem(DENSE, Descent(epochs=8), images[:30], labels[:30])
+    unrolled = Unrolled(problem, start, None)
+    truth, targets = images[30:].expand(2, -1, -1, -1), problem.one_hot(labels[[30, 30]])
+    stacked = {name: value.expand(2, *value.shape) for name, value in start.items()}
+    released = problem.run(stacked, None, truth, targets)
+    begin = images[:30].mean(0).expand_as(truth)
+    found = search(unrolled, begin, problem.one_hot(labels[[30, 29]]), released, 80)
+    assert (found.images[0] - images[30]).abs().max() < 1e-3
+    assert found.distances[0] < 1e-10
+    assert found.distances[1] > 100 * found.distances[0]  # of another class there is no such record
+    alone = search(unrolled, begin[:1], targets[:1], {name: value[:1] for name, value in released.items()}, 80)
+    torch.testing.assert_close(alone.images[0], found.images[0], rtol=0, atol=1e-4)
+
+
+def test_many_minimisations_end_where_each_alone_does_and_an_error_stops_them_all() -> None:
+    centres = np.array([[0.2, 0.7], [-1.0, 0.5], [0.9, 2.0], [0.5, 0.5]])
+    rounds = []
+
+    def evaluate(problems: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rounds.append(problems.tolist())
+        difference = points - centres[problems]
+        curvature = (1 + problems)[:, None] * np.array([1.0, 30.0])
+        return (curvature * difference**2).sum(1), 2 * curvature * difference
+
+    starts = np.tile([0.5, 0.5], (4, 1))
+    ended, count = minimise_together(evaluate, starts, 50)
+    np.testing.assert_allclose(ended, centres.clip(0, 1), atol=1e-6)
+    assert rounds[0] == [0, 1, 2, 3]
+    assert count == sum(map(len, rounds))
+    again = minimise_together(evaluate, starts, 50)[0]
+    assert np.array_equal(ended, again)
+    with pytest.raises(ZeroDivisionError):
+        minimise_together(lambda problems, points: 1 // 0, starts, 50)
+
+
+def test_classes_are_ranked_by_the_direction_of_the_change() -> None:
+    probed = torch.tensor([[5.0, 1], [6, 0], [5, -1], [4, 0], [5, 0]])
+    released = torch.tensor([[7.0, 0.1], [5, -0.5]])
+    ranking, moved = rank_classes(released, probed, torch.tensor([0, 1, 2, 3, 3]), 5)
+    assert ranking[:, 0].tolist() == [1, 2]
+    assert ranking[:, -1].tolist() == [4, 4]  # no probe is of class 4
+    torch.testing.assert_close(moved, torch.tensor([4.01, 0.25]))
+
+
+def test_probes_are_the_mean_and_the_hardest_records_of_every_class() -> None:
+    images = torch.rand(6, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([0, 0, 0, 1, 1, 1])
+    spec = DenseSpec(hidden=(), outputs=3)
+    model = {"layers.0.weight": torch.zeros(3, 4), "layers.0.bias": torch.zeros(3)}
+    model["layers.0.weight"][0, 0] = 1.0  # the larger the first pixel, the surer of class 0
+    probes = Probes.of(spec, model, images, labels, hardest=1)
+    assert probes.labels.tolist() == [0, 0, 1, 1]
+    torch.testing.assert_close(probes.images[0], images[:3].mean(0))
+    first = images[:, 0, 0, 0]
+    assert torch.equal(probes.images[1], images[first[:3].argmin()])
+    assert torch.equal(probes.images[3], images[3 + first[3:].argmax()])
+    torch.testing.assert_close(probes.means[2], images.mean(0))
+
+
+def test_it_reconstructs_digits_and_says_what_it_had_to_guess() -> None:
+    known = InformedSpec(
+        name="digits-elu4-40",
+        dataset="digits",
+        n=40,
+        targets=2,
+        architecture=DenseSpec(hidden=(4,)),
+        training=Descent(epochs=8),
+    )
+    context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
+    errors = {}
+    for name, spec in {"known": known, "random": known.model_copy(update={"initialisation": "random"})}.items():
+        victim = obtain(spec, None, CPU, lambda done, total: None, lambda line: None)
+        attack = Unroll(UnrollParams(evaluations=30 if name == "known" else 2, labels=2, trial=5, hardest=3))
+        assert Knowledge.SHADOW_POOL not in attack.knowledge
+        found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), context)
+        errors[name] = (found.candidates - torch.from_numpy(victim.split.targets.images)).square().mean()
+        reached = "2 of 2" if name == "known" else "0 of 2"
+        assert found.flags[-1] == f"released weights reached for {reached} targets"
+        assert len(found.flags) == (1 if name == "known" else 2)
+    assert errors["known"] < 1e-3
+    assert errors["random"] > 0.02

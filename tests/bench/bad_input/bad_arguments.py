@@ -1,0 +1,177 @@
+"""Words of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from scene import CASES, Scene, Words, case, simple
+
+simple("unknown_attack", "did you mean kkt", "--attack", "ktk")
+simple("unknown_attack_far", "there are:", "--attack", "xyzzy")
+simple("unknown_attack_glob", "no attack is called 'zz*'", "--attack", "zz*")
+simple("empty_attack", "no attack is called ''", "--attack", "")
+simple("unknown_victim", "did you mean faces-mlp", "--victim", "face-mlp-100")
+simple("one_victim_of_two_unknown", "no victim is called 'nobody'", "-v", "faces-mlp-20", "-v", "nobody")
+simple("unknown_variant", "no variant 'papre'; there are: many", "--variant", "papre")
+simple("unknown_option", "No such option: --nope", "--nope")
+simple("option_without_value", "--seeds", "--seeds")
+simple("surplus_argument", "unexpected extra argument", "surplus")
+simple("set_without_equals", "write --set key=value", "--set", "count")
+simple("set_unknown_key", "did you mean count", "--set", "conut=3")
+simple("set_unknown_key_far", "there are: count", "--set", "xyzzy=3")
+simple("set_without_key", "no such parameter", "--set", "=3")
+simple("set_wrong_type", "valid integer", "--set", "count=many")
+simple("set_fraction", "valid integer", "--set", "count=2.5")
+simple("set_list", "valid integer", "--set", "count=[1,2]")
+simple("set_endless_number", "--set count", "--set", f"count={'9' * 5000}")
+simple("set_negative", "greater than 0", "--attack", "kkt", "--set", "steps=-1")
+simple("set_zero", "greater than 0", "--attack", "kkt", "--set", "lr=0")
+simple("set_not_a_number", "--set lr=nan", "--attack", "kkt", "--set", "lr=NaN")
+simple("set_no_choice", "'row-space' or 'published'", "--attack", "kkt", "--set", "method=magic")
+simple("set_for_one_of_two_attacks", "first-layer has no such parameter", "-a", "first-layer", "--set", "count=3")
+simple("seeds_word", "--seeds 'many'", "--seeds", "many")
+simple("seeds_empty", "--seeds ''", "--seeds", "")
+simple("seeds_negative", "--seeds '-1'", "--seeds=-1")
+simple("seeds_backwards", "--seeds '5-3'", "--seeds", "5-3")
+simple("seeds_gap", "--seeds '1,,2'", "--seeds", "1,,2")
+simple("seeds_fraction", "--seeds '1.5'", "--seeds", "1.5")
+simple("seeds_endless", "--seeds '0-99999999999'", "--seeds", "0-99999999999")
+simple("seeds_too_large", "--seeds '99999999999999999999999'", "--seeds", "99999999999999999999999")
+simple("device_nonsense", "--device 'abacus' is no device", "--device", "abacus")
+simple("device_index", "--device 'cuda:x' is no device", "--device", "cuda:x")
+simple("plugin_dir_missing", "the plug-in folder /no/such/folder does not exist", "--plugin-dir", "/no/such/folder")
+simple("data_dir_missing", "the data folder /no/such/folder does not exist", "--data-dir", "/no/such/folder")
+
+
+@case("this machine has no CUDA device")
+def device_absent(scene: Scene) -> Words:
+    scene.monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    return scene.run("--device", "cuda")
+
+
+@case("No such command 'fly'")
+def unknown_verb(scene: Scene) -> Words:
+    return ["fly"]
+
+
+@case("Missing argument")
+def missing_argument(scene: Scene) -> Words:
+    return ["compare", scene.root / "runs.csv"]
+
+
+@case("cannot write to the results folder")
+def results_under_a_file(scene: Scene) -> Words:
+    return scene.run("--results-dir", scene.file("file", "") / "results")
+
+
+@case("cannot write to the results folder")
+def results_is_a_file(scene: Scene) -> Words:
+    return scene.run("--results-dir", scene.file("file", ""))
+
+
+@case("is no runs.csv of schema")
+def results_of_another_schema(scene: Scene) -> Words:
+    scene.file("results/runs.csv", "attack,victim\nkkt,faces\n")
+    return scene.run()
+
+
+@case("is no CSV file that can be read")
+def results_with_an_empty_table(scene: Scene) -> Words:
+    scene.file("results/runs.csv", "")
+    return scene.run()
+
+
+@case("cannot write to the folder of trained victims")
+def cache_under_a_file(scene: Scene) -> Words:
+    scene.monkeypatch.setenv("BENCH_CACHE_DIR", str(scene.file("file", "") / "cache"))
+    return scene.run()
+
+
+simple("budget_word", "--budget 'soon' is no budget", "--budget", "soon")
+simple("budget_zero", "--budget '0s' is no budget", "--budget", "0s")
+simple("budget_of_half_a_step", "--budget '0.5steps' is no budget", "--budget", "0.5steps")
+simple("budget_without_unit", "--budget '10' is no budget", "--budget", "10")
+simple("memory_word", "--memory 'lots' is no amount", "--memory", "lots")
+simple("memory_zero", "--memory '0g' is no amount", "--memory", "0g")
+simple("jobs_negative", "--jobs", "--jobs", "-1")
+simple("jobs_word", "--jobs", "--jobs", "many")
+simple("controls_unknown", "--controls", "--controls", "some")
+simple("attack_open_bracket", "no attack is called '['", "--attack", "[")
+simple("attack_other_case", "did you mean kkt?", "--attack", "Kkt")
+simple("attack_path", "no attack is called 'attacks/kkt.py'", "--attack", "attacks/kkt.py")
+simple("victim_newline", "no victim is called 'a\\nb'", "--victim", "a\nb")
+simple("device_empty", "--device '' is no device", "--device", "")
+simple("set_null", "valid integer", "--set", "count=null")
+simple("set_object", "valid integer", "--set", 'count={"a": 1}')
+simple("set_infinite", "finite number", "--attack", "kkt", "--set", "steps=Infinity")
+simple("set_precision", "'float32' or 'float64'", "--attack", "kkt", "--set", "dtype=float16")
+simple("set_start", "--set init='stars'", "--attack", "bilevel", "--set", "init=stars")
+simple("set_share_above_1", "less than or equal to 1", "--attack", "bilevel", "--set", "mixture=[2,0]")
+simple("set_pair_of_three", "--set mixture", "--attack", "bilevel", "--set", "mixture=[0.1,0.2,0.3]")
+simple("set_range_backwards", "a range is (low, high)", "--attack", "inversion", "--set", "lr_range=[1,0.1]")
+simple("set_against_its_variant", "greater than 0", "--attack", "inversion", "--variant", "miface", "--set", "lr=-1")
+simple("variant_of_another_attack", "first-layer has no variant 'many'", "-a", "first-layer", "--variant", "many")
+simple("plugin_dir_is_no_python", "does not exist; give --plugin-dir", "--plugin-dir", __file__[:-3])
+
+SIMPLE_VERBS: dict[str, tuple[str, Words]] = {
+    "score_nothing": ("no stored run", ["score"]),
+    "score_unknown_protocol": ("did you mean assigned?", ["score", "--protocol", "asigned"]),
+    "report_nothing": ("no runs in", ["report"]),
+    "report_format": ("--format", ["report", "--format", "pdf"]),
+    "study_unknown": ("no study is called 'xyzzy'", ["study", "xyzzy"]),
+    "list_data_dir": ("the data folder /no/such/folder does not exist", ["list", "--data-dir", "/no/such/folder"]),
+    "list_surplus": ("unexpected extra argument", ["list", "everything"]),
+    "check_missing": ("absent.py is no .py file", ["check", "absent.py"]),
+    "check_folder": ("is no .py file", ["check", "/"]),
+    "new_kind": ("'attack', 'victim', 'model'", ["new", "dataset", "mine"]),
+    "new_name": ("'my attack' is no name", ["new", "attack", "my attack"]),
+    "new_nowhere": ("cannot write /no/such/folder/mine.py", ["new", "attack", "mine", "--folder", "/no/such/folder"]),
+}
+
+
+def verb(line: Words) -> Callable[[Scene], Words]:
+    takes_results = line[0] in ("score", "report", "study")
+    return lambda scene: [*line, *(("--results-dir", scene.root / "none") if takes_results else ())]
+
+
+CASES.update({name: (verb(line), words) for name, (words, line) in SIMPLE_VERBS.items()})
+
+
+@case("is there already")
+def new_over_an_old_file(scene: Scene) -> Words:
+    return ["new", "victim", "mine", "--folder", scene.file("mine.py", "mine = 1\n").parent]
+
+
+@case("defines no Attack and no VICTIMS")
+def check_file_without_attack(scene: Scene) -> Words:
+    return ["check", scene.file("empty.py", "x = 1\n")]
+
+
+@case("--set conut: tiny has no such parameter")
+def check_with_an_unknown_parameter(scene: Scene) -> Words:
+    return ["check", scene.plugins / "tiny.py", "--set", "conut=3"]
+
+
+@case("cannot write")
+def report_into_a_folder(scene: Scene) -> Words:
+    scene.runs_csv("results")
+    return ["report", "--results-dir", scene.root / "results", "--output", scene.root]
+
+
+@case("cannot write to the results folder")
+def results_whose_runs_are_a_file(scene: Scene) -> Words:
+    scene.file("results/runs", "")
+    return scene.run()
+
+
+@case("is no CSV file that can be read")
+def results_whose_table_is_a_folder(scene: Scene) -> Words:
+    (scene.root / "results" / "runs.csv").mkdir(parents=True)
+    return scene.run()
+
+
+@case("cannot write to the folder of trained victims")
+def cache_whose_victims_are_a_file(scene: Scene) -> Words:
+    scene.monkeypatch.setenv("BENCH_CACHE_DIR", str(scene.file("cache/victims", "").parent))
+    return scene.run()

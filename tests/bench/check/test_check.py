@@ -1,0 +1,233 @@
+"""`check` finds what is wrong with an attack or a victim of one's own, and `new` writes files in which nothing is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.check import attack as attack_check
+from bench.check import check_file
+from bench.check.watch import watched
+from bench.new import TEMPLATES, write_new
+from bench.registry import ROOT
+from victims.errors import UserError
+
+GOOD = """
+import torch
+
+from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
+
+
+class Params(AttackParams):
+    candidates: int = 5
+
+
+class Own(Attack[Params]):
+    name = "own"
+    summary = "noise"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
+    Params = Params
+    ATTRIBUTES
+
+    def reconstruct(self, view, ctx):
+        shape, weights = view.architecture.input_shape, view.weights
+        images = torch.randn(self.params.candidates, *shape, generator=ctx.generator)
+        labels = None
+        BODY
+        return Reconstruction(candidates=images, labels=labels)
+"""
+IMAGES, DECLARED = "returns images of the victim's shape", "its declarations are sound"
+FLAWS: dict[str, tuple[str, str, str, str]] = {
+    "asks for more": ("", "view.n", "reads what it declares", "add Knowledge.N to `needs`"),
+    "asks for more in secret": (
+        "",
+        "try: view.n\n        except Exception: pass",
+        "reads what it declares",
+        "add Knowledge.N to `needs`",
+    ),
+    "declares too much": (
+        "needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.LABELS})",
+        "",
+        "declares what it reads",
+        "never read Knowledge.LABELS",
+    ),
+    "raises": ("", "1 / 0", "runs", "ZeroDivisionError: division by zero (line "),
+    "leaves": ("", "raise SystemExit(3)", "runs", "SystemExit: 3"),
+    "hangs": ("", "while True: pass", "runs", "it takes more than 0.5 s on a few images (line 22); try `--set`"),
+    "returns a tensor": ("", "return images", "runs", "returns Tensor; return a Reconstruction"),
+    "wrong shape": ("", "images = images[..., 1:]", IMAGES, "candidates are (5, 1, 25, 24); expected (m, 1, 25, 25)"),
+    "no images": ("", "images = images[:0]", IMAGES, "m > 0"),
+    "bytes": ("", "images = images.byte()", IMAGES, "torch.uint8"),
+    "with gradients": ("", "images = images.requires_grad_() * 1", IMAGES, "requires_grad=True; detach"),
+    "not finite": ("", "images = images * float('nan')", IMAGES, "no candidate is finite"),
+    "labels of another length": ("", "labels = torch.zeros(4)", IMAGES, "labels are (4,); expected (5,)"),
+    "global randomness": ("", "images = torch.randn_like(images)", "gives the same for the same seed", "ctx.generator"),
+    "numpy's randomness": (
+        "",
+        "import numpy; images = images * numpy.random.rand()",
+        "gives the same for the same seed",
+        "ctx.generator",
+    ),
+    "prints": ("", "print('step', 1)", "prints nothing", "it prints 'step 1'; call ctx.report"),
+    "writes": ("", "open('log.txt', 'w').close()", "writes no files", "it writes log.txt"),
+    "makes a folder": ("", "import os; os.makedirs('made', exist_ok=True)", "writes no files", "it writes made"),
+    "changes the weights": (
+        "",
+        "next(iter(view._facts[Knowledge.WEIGHTS].values())).zero_()",
+        "leaves the victim and torch as they were",
+        "it changes the weights that its view shows",
+    ),
+    "changes the default dtype": (
+        "",
+        "torch.set_default_dtype(torch.float64)",
+        "leaves the victim and torch as they were",
+        "torch's default dtype",
+    ),
+    "knows no budget": (
+        "",
+        "for step in range(9): ctx.report(step, 9)",
+        "ends when its budget is spent",
+        "write `if ctx.expired(step): break`",
+    ),
+    "does not heed its budget": (
+        "",
+        "import time\n        for step in range(9): ctx.report(step, 9); ctx.expired(step); time.sleep(0.13)",
+        "ends when its budget is spent",
+        "it goes on for 1 s with a budget of one step",
+    ),
+    "has nothing when its budget is spent": (
+        "",
+        "for step in range(9):\n            ctx.report(step, 9)\n            if ctx.expired(step): images = images[:0]",
+        "ends when its budget is spent",
+        "candidates are (0, 1, 25, 25)",
+    ),
+    "needs many images": (
+        "needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.N})",
+        "images = images[: view.n - 2]",
+        "takes a victim with one image a class",
+        "candidates are (0, 1, 25, 25)",
+    ),
+    "declines all": (
+        "def supports(self, victim): return 'only cats'",
+        "",
+        "takes one of the tiny victims",
+        "mlp 16-16-1: only cats",
+    ),
+    "cannot say": (
+        "def supports(self, victim): return victim.cats",
+        "",
+        "says which victims it takes",
+        "AttributeError",
+    ),
+    "unknown protocol": ("protocol = 'mine'", "", DECLARED, "'mine' is none of"),
+    "unknown helper": ("helpers = ('attacks.gone',)", "", DECLARED, "gone.py, which is not there"),
+    "a variant that is none": ("variants = {'big': {'size': 3}}", "", DECLARED, "variant 'big'"),
+    "needs in a list": ("needs = [Knowledge.ARCHITECTURE, Knowledge.WEIGHTS]", "", DECLARED, "frozenset"),
+    "a name that is taken": ("name = 'kkt'", "", "imports, and its names are free", "already taken by attacks/kkt.py"),
+    "no Python": ("def :", "", "imports, and its names are free", "SyntaxError"),
+}
+"""What is wrong: (attributes, body of `reconstruct`, the claim that does not hold, what to change)."""
+
+
+def written(folder: Path, attributes: str = "", body: str = "") -> Path:
+    path = folder / "own.py"
+    path.write_text(GOOD.replace("ATTRIBUTES", attributes).replace("BODY", body))
+    return path
+
+
+LOOP = "for step in range(9):\n            ctx.report(step, 9)\n            if ctx.expired(step): break"
+
+
+@pytest.mark.parametrize("body", ["", LOOP])
+def test_nothing_is_wrong_with_a_good_attack(tmp_path: Path, body: str) -> None:
+    claims = list(check_file(written(tmp_path, body=body), {}, None))
+
+    assert [claim.text for claim in claims if not claim.holds] == []
+    assert len({claim.text for claim in claims}) == len(claims) == 13
+
+
+@pytest.mark.parametrize(("attributes", "body", "text", "words"), FLAWS.values(), ids=FLAWS)
+def test_a_flaw_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attributes: str, body: str, text: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "while" in body:
+        monkeypatch.setattr(attack_check, "LIMIT_SECONDS", 0.5)
+    claims = {claim.text: claim for claim in check_file(written(tmp_path, attributes, body), {}, None)}
+
+    assert not claims[text].holds
+    assert words in claims[text].trouble
+    assert "\n" not in claims[text].trouble
+
+
+VICTIM = "from victims.spec import *\nVICTIMS = (VictimSpec(name='own', dataset={!r}, n={}, training={}),)\n"
+POOR_VICTIMS = {
+    "no data": (VICTIM.format("absent", 4, "NormalizedDescent()"), "its images are there", "no readable file"),
+    "too many": (VICTIM.format("faces", 400, "NormalizedDescent()"), "its images are there", "largest possible n"),
+    "diverges": (VICTIM.format("faces", 4, "GradientDescent(lr=1e300)"), "trains", "lower the learning rate"),
+}
+
+
+@pytest.mark.parametrize(("text", "claim", "words"), POOR_VICTIMS.values(), ids=POOR_VICTIMS)
+def test_a_poor_victim_is_found(tmp_path: Path, text: str, claim: str, words: str) -> None:
+    (tmp_path / "own.py").write_text(text)
+    claims = {found.text: found for found in check_file(tmp_path / "own.py", {}, tmp_path)}
+
+    assert words in claims[claim].trouble
+
+
+def test_what_new_writes_passes(bench: Callable[..., Any], tmp_path: Path) -> None:
+    for kind, name in (("attack", "my-attack.2"), ("attack", "3"), ("victim", "my-victim")):
+        made = bench("new", kind, name, "--folder", tmp_path)
+        assert made.status == 0
+        path = tmp_path / f"{re.sub('[-.]', '_', name)}.py"
+        assert str(path) in made.out
+        checked = bench("check", path)
+        assert (checked.status, "✗" in checked.out, name in checked.out) == (0, False, True)
+    assert "my_attack_2.py" in bench("new", "attack", "my-attack.2", "--folder", tmp_path).err
+
+
+def test_a_new_model_wants_its_files(bench: Callable[..., Any], tmp_path: Path) -> None:
+    checked = bench("check", write_new("model", "mine", tmp_path))
+
+    assert checked.status == 1
+    assert "there are no images at" in " ".join(checked.out.split())
+
+
+def test_the_attack_of_the_readme_is_the_template() -> None:
+    assert (TEMPLATES / "attack.py").read_text() in (ROOT / "README.md").read_text()
+
+
+def test_a_shipped_file_can_be_checked(bench: Callable[..., Any]) -> None:
+    checked = bench("check", ROOT / "attacks" / "first_layer.py")
+
+    assert (checked.status, "first-layer" in checked.out) == (0, True)
+
+
+def test_what_holds_neither_attack_nor_victim_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("")
+    for path in (tmp_path / "empty.py", tmp_path / "absent.py", tmp_path, ROOT / "README.md"):
+        with pytest.raises(UserError):
+            list(check_file(path, {}, None))
+
+
+def test_watching_sees_text_and_files_and_time(tmp_path: Path) -> None:
+    with watched(5) as doings:
+        print("hello")  # noqa: T201
+        (tmp_path / "made").mkdir()
+        (tmp_path / "file").write_text("x")
+        (tmp_path / "file").read_text()
+        os.close(os.open(tmp_path / "low", os.O_CREAT | os.O_WRONLY))
+    (tmp_path / "later").write_text("x")
+
+    assert doings.printed == "hello\n"
+    assert doings.written == [str(tmp_path / name) for name in ("made", "file", "low")]
+    assert 0 < doings.seconds < 5
+    with pytest.raises(TimeoutError), watched(0.05):
+        while True:
+            pass

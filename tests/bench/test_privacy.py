@@ -1,0 +1,64 @@
+"""The verb `privacy`: measured success of stored runs beside the bounds on any attack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+Bench = Callable[..., Any]
+
+PLUGIN = """
+from victims.informed.spec import GLMArchitecture, GLMSpec, Newton, OutputPrivacy
+
+VICTIMS = tuple(
+    GLMSpec(
+        name=f"digits-logistic-eps{name}",
+        dataset="digits",
+        n=100,
+        targets=20,
+        architecture=GLMArchitecture(intercept="penalised"),
+        training=Newton(
+            strength=100,
+            convention="half-lambda",
+            privacy=OutputPrivacy(epsilon=float(name)) if name != "inf" else None,
+        ),
+    )
+    for name in ("2", "4e9", "inf")
+)
+"""
+
+
+@pytest.fixture
+def folders(tmp_path: Path, results: Path) -> tuple[object, ...]:
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "private.py").write_text(PLUGIN)
+    return ("--plugin-dir", tmp_path / "plugins", "--results-dir", results)
+
+
+def test_success_lies_under_the_bound_and_grows_with_epsilon(
+    bench: Bench, folders: tuple[object, ...], results: Path
+) -> None:
+    chosen = [word for name in ("2", "4e9", "inf") for word in ("-v", f"digits-logistic-eps{name}")]
+    bench("run", "-a", "glm", *chosen, "--device", "cpu", *folders)
+    ended = bench("privacy", "--threshold", "0.005", *folders)
+    assert ended.status == 0, ended.err
+    table = pd.read_csv(results / "privacy.csv")
+    assert table["epsilon"].tolist() == [2, 4e9]  # the third victim is not private
+    assert (table["success"] <= table["bound_gaussian"]).all()
+    assert (table["bound_gaussian"] <= table["bound_zcdp"] + 1e-9).all()
+    assert table["success"].tolist() == [0, 1]
+    assert table["test_accuracy"].notna().all()
+    assert (results / "privacy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_mistakes_are_one_line(bench: Bench, folders: tuple[object, ...], results: Path) -> None:
+    for words, line in (
+        (("privacy",), "no stored run is of a differentially private victim"),
+        (("privacy", "--threshold", "0"), "must be positive"),
+    ):
+        ended = bench(*words, *folders)
+        assert ended.status == 2 and line in ended.err and "Traceback" not in ended.err

@@ -1,0 +1,305 @@
+"""Somebody's own model: recognised where it is plain, measured on the images given, attacked by what can take it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from skimage.data import lfw_subset
+from torch import Tensor, nn
+
+from attacks.base import AttackContext, Knowledge
+from bench import registry
+from bench.evaluation import Reference
+from bench.scoring import PROTOCOLS, Matcher, score
+from bench.view import view_of
+from victims.base import Victim
+from victims.cache import obtain, trained_card, victim_key
+from victims.errors import UserError
+from victims.plain import plain, specification
+from victims.released import released
+from victims.spec import ConvSpec, MLPSpec, ModuleSpec, NormalizedDescent, VictimSpec
+
+CPU = torch.device("cpu")
+SHAPE = (1, 25, 25)
+SMALL = NormalizedDescent(steps=60)
+CHEAP = {"steps": 10, "restarts": 1, "candidates": 6, "lower_steps": 20, "inverse_steps": 10}
+FACES, LABELS = lfw_subset().astype(np.float32), np.repeat(np.array([1, 0]), 100)
+MEMBERS, OTHERS = [0, 1, 2, 100, 101, 102], [10, 11, 110, 111]
+PLUGIN = """
+from torch import nn
+from victims.released import released
+
+
+def network():
+    return nn.Sequential(nn.Flatten(), nn.Linear(625, 12), nn.ReLU(), nn.Linear(12, 1))
+
+
+VICTIMS = (
+    released("mine", network=network, weights={weights!r}, images={images!r}, mean=0.5, std=0.25),
+)
+"""
+
+
+def two_layers() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(625, 12), nn.ReLU(), nn.Linear(12, 1))
+
+
+def padded() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.GELU(), nn.Flatten(), nn.Linear(1250, 2))
+
+
+@dataclass(frozen=True)
+class Own:
+    """A trained module with its files."""
+
+    module: nn.Module
+    weights: Path
+    images: Path
+
+    def victim(self, network: Callable[[], nn.Module] = two_layers, **options: Any) -> Victim:
+        given = {"weights": self.weights, "images": self.images} | options
+        spec = released("mine", network=network, **given)
+        return obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
+
+
+def saved(folder: Path, network: Callable[[], nn.Module], test: bool = True) -> Own:
+    torch.manual_seed(0)
+    module = network()
+    inputs, labels = torch.from_numpy(FACES[MEMBERS])[:, None], torch.from_numpy(LABELS[MEMBERS])
+    optimiser = torch.optim.Adam(module.parameters(), lr=1e-3)
+    for _ in range(40):
+        outputs = module((inputs - 0.5) / 0.25)
+        both = torch.cat([torch.zeros_like(outputs), outputs], 1) if outputs.shape[1] == 1 else outputs
+        loss = nn.functional.cross_entropy(both, labels)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    save_file(module.state_dict(), folder / "weights.safetensors")
+    arrays = {"train_images": FACES[MEMBERS], "train_labels": LABELS[MEMBERS]}
+    if test:
+        arrays |= {"test_images": FACES[OTHERS], "test_labels": LABELS[OTHERS]}
+    np.savez(folder / "images.npz", **arrays)  # type: ignore[arg-type]
+    return Own(module.eval(), folder / "weights.safetensors", folder / "images.npz")
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Own:
+    return saved(tmp_path, two_layers)
+
+
+PLAIN = {
+    "two layers": (two_layers, MLPSpec(hidden=(12,), biases="all", first_layer_scale=None)),
+    "affine": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(625, 3)),
+        MLPSpec(hidden=(), outputs=3, first_layer_scale=None),
+    ),
+    "homogeneous": (
+        lambda: nn.Sequential(
+            nn.Flatten(), nn.Linear(625, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 5, bias=False), nn.ReLU(),
+            nn.Identity(), nn.Linear(5, 4, bias=False),
+        ),
+        MLPSpec(hidden=(8, 5), outputs=4, first_layer_scale=None),
+    ),
+    "nested": (
+        lambda: nn.Sequential(nn.Sequential(nn.Flatten(), nn.Linear(625, 8)), nn.ReLU(), nn.Linear(8, 1)),
+        MLPSpec(hidden=(8,), biases="all", first_layer_scale=None),
+    ),
+    "convolution": (
+        lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(2 * 23 * 23, 2)),
+        ConvSpec(channels=2, hidden=(), outputs=2, biases="all", first_layer_scale=None),
+    ),
+}  # fmt: skip
+OTHER = {
+    "padding": lambda: nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(1250, 2)),
+    "stride": lambda: nn.Sequential(nn.Conv2d(1, 2, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(288, 2)),
+    "another nonlinearity": lambda: nn.Sequential(nn.Flatten(), nn.Linear(625, 8), nn.Tanh(), nn.Linear(8, 1)),
+    "a normalisation": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(625, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1)
+    ),
+    "two layers without a ReLU between": lambda: nn.Sequential(nn.Flatten(), nn.Linear(625, 8), nn.Linear(8, 1)),
+    "a last ReLU": lambda: nn.Sequential(nn.Flatten(), nn.Linear(625, 1), nn.ReLU()),
+    "a subclass that does something else": lambda: Doubled(nn.Flatten(), nn.Linear(625, 1)),
+}
+
+
+class Doubled(nn.Sequential):
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = 2 * super().forward(inputs)
+        return outputs
+
+
+@pytest.mark.parametrize(("network", "expected"), PLAIN.values(), ids=PLAIN)
+def test_a_plain_network_is_recognised(network: Callable[[], nn.Module], expected: MLPSpec | ConvSpec) -> None:
+    module, inputs = network().eval(), torch.rand(5, *SHAPE)
+    found = plain(module, SHAPE)
+
+    assert found is not None
+    assert specification(found) == expected
+    outputs = module(inputs)
+    torch.testing.assert_close(found(inputs), outputs[:, 0] if outputs.shape[1] == 1 else outputs)
+    assert "layers.0.weight" in found.state_dict()
+
+
+@pytest.mark.parametrize("network", OTHER.values(), ids=OTHER)
+def test_no_other_network_is_taken_for_plain(network: Callable[[], nn.Module]) -> None:
+    assert plain(network().eval(), SHAPE) is None
+
+
+@pytest.mark.parametrize("network", [two_layers, padded])
+def test_its_inputs_are_those_that_it_was_trained_on(tmp_path: Path, network: Callable[[], nn.Module]) -> None:
+    own = saved(tmp_path, network)
+    victim = own.victim(network, mean=0.5, std=(0.25,))
+    split, images = victim.split, torch.from_numpy(FACES[MEMBERS])[:, None]
+    with torch.no_grad():
+        outputs = own.module((images - 0.5) / 0.25)
+        found = victim.model(torch.from_numpy(split.inputs))
+
+    torch.testing.assert_close(found, outputs[:, 0] if outputs.shape[1] == 1 else outputs)
+    np.testing.assert_allclose(victim.images(split.inputs), images, atol=1e-6)
+    assert victim.spec.n == 6
+    assert victim.card.train_accuracy == 1
+    assert len(victim.card.stationarity_residual) == (2 if network is two_layers else 0)
+    assert trained_card(victim.spec, None)["margins"] == pytest.approx(victim.card.margins)
+    reference = Reference.of(victim)
+    exact = score(PROTOCOLS["assigned"], Matcher(torch.from_numpy(split.inputs), reference.truth))
+    assert exact.n_good == 6
+    assert exact.ssim_mean == pytest.approx(1, abs=1e-4)
+
+
+def test_the_training_mean_may_be_subtracted(own: Own) -> None:
+    split = own.victim(mean="training").split
+
+    np.testing.assert_allclose(split.inputs.mean(0), 0, atol=1e-6)
+
+
+def test_some_of_its_images_are_enough(own: Own) -> None:
+    victim = own.victim(n_trained=500)
+    view = view_of(victim, frozenset({Knowledge.N, Knowledge.LABELS, Knowledge.CLASS_BALANCE}), CPU)
+
+    assert view.n == 500
+    assert len(view.labels) == victim.spec.n == 6
+    assert view.class_balance == (0.5, 0.5)
+
+
+def test_the_architecture_is_given_without_the_weights(own: Own) -> None:
+    view = view_of(own.victim(), frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS}), CPU)
+    built = view.architecture.build()
+
+    assert all(not value.any() for value in built.state_dict().values())
+    built.load_state_dict(view.weights)
+    images = torch.rand(3, *SHAPE)
+    torch.testing.assert_close(built(images), own.module(images)[:, 0])
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_torch_file_of_tensors_will_do(own: Own, tmp_path: Path, wrapped: bool) -> None:
+    state = own.module.state_dict()
+    torch.save({"state_dict": state, "epoch": 3} if wrapped else state, tmp_path / "weights.pt")
+
+    assert own.victim(weights=tmp_path / "weights.pt").card.train_loss == own.victim().card.train_loss
+
+
+def test_nothing_is_unpickled(own: Own, tmp_path: Path) -> None:
+    class Code:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return os.mkdir, (str(tmp_path / "harm"),)
+
+    (tmp_path / "weights.pt").write_bytes(pickle.dumps({"weight": Code()}))
+    torch.save({"weight": Code()}, tmp_path / "zipped.pt")
+    for name in ("weights.pt", "zipped.pt"):
+        with pytest.raises(UserError, match="no torch file of tensors alone"):
+            own.victim(weights=tmp_path / name)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_what_changes_the_result_changes_the_key(own: Own, tmp_path: Path) -> None:
+    def key(**options: Any) -> str:
+        given = {"network": two_layers, "weights": own.weights, "images": own.images} | options
+        return victim_key(released("mine", **given), "data")
+
+    moved = tmp_path / "moved.safetensors"
+    moved.write_bytes(own.weights.read_bytes())
+    first = key()
+    assert key(weights=moved) == first
+    keys = [key(mean=0.5), key(std=0.5), key(weight_decay=0.1), key(n_trained=7), key(loss="l2")]
+    save_file(two_layers().state_dict(), own.weights)
+    assert len({first, key(), *keys}) == 7
+
+
+@pytest.mark.parametrize(("network", "taken"), [(two_layers, 7), (padded, 3)])
+def test_every_attack_takes_it_or_says_why_not(tmp_path: Path, network: Callable[[], nn.Module], taken: int) -> None:
+    victim = saved(tmp_path, network).victim(network, mean=0.5, std=0.25, weight_decay=1e-3)
+    candidates = []
+    for attack in registry.attacks().items.values():
+        chosen = attack(attack.Params(**{name: CHEAP[name] for name in CHEAP if name in attack.Params.model_fields}))
+        if (reason := chosen.supports(victim.spec)) is not None:
+            assert reason
+            continue
+        context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
+        candidates.append(chosen.reconstruct(view_of(victim, chosen.knowledge, CPU), context).candidates)
+
+    assert isinstance(victim.spec.architecture, MLPSpec if network is two_layers else ModuleSpec)
+    assert len(candidates) >= taken
+    assert all(found.shape[1:] == SHAPE and found.isfinite().all() for found in candidates)
+
+
+def test_an_audit_runs_or_skips_every_attack(
+    bench: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = saved(tmp_path, two_layers, test=False)
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "mine.py").write_text(PLUGIN.format(weights=str(own.weights), images=str(own.images)))
+    for attack in registry.attacks().items.values():  # the audit itself is meant, not the attacks
+        if attack.name not in ("random", "first-layer"):
+            monkeypatch.setattr(attack, "supports", lambda self, victim: "too slow for a test")
+    ended = bench("run", "-v", "mine", "--plugin-dir", tmp_path / "plugins", "--results-dir", tmp_path / "results")
+    rows = pd.read_csv(tmp_path / "results" / "runs.csv", keep_default_na=False).set_index("attack")
+
+    assert ended.status == 0
+    assert set(rows.index) == set(registry.attacks().items)
+    assert list(rows.index[rows["status"] == "ok"]) == ["first-layer", "random"]
+    assert set(rows["status"]) == {"ok", "skipped"}
+    flags = rows.loc["first-layer", "flags"]
+    for missing in ("null_untrained: LookupError: its training is not known", "null_disjoint", "null_held_out"):
+        assert missing in flags
+    assert rows.loc["first-layer", "null_control"] in ("null_random", "null_mean_image")
+    again = bench("run", "-v", "mine", "--plugin-dir", tmp_path / "plugins", "--results-dir", tmp_path / "results")
+    assert again.out.count("stored") == 2
+
+
+def test_a_victim_of_this_suite_is_the_same_as_a_model_of_ones_own(tmp_path: Path) -> None:
+    spec = VictimSpec(name="tiny", dataset="faces", n=6, architecture=MLPSpec(hidden=(12,)), training=SMALL)
+    theirs = obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
+    split, state = theirs.split, theirs.model.state_dict()
+    names = {"layers.0.weight": "1.weight", "layers.0.bias": "1.bias", "layers.1.weight": "3.weight"}
+    save_file({names[name]: value for name, value in state.items()}, tmp_path / "weights.safetensors")
+    test_images = theirs.images(split.test_inputs)[:, 0]
+    arrays = {"train_images": split.images[:, 0], "train_labels": split.labels}
+    np.savez(tmp_path / "images.npz", test_images=test_images, test_labels=split.test_labels, **arrays)
+
+    def network() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(625, 12), nn.ReLU(), nn.Linear(12, 1, bias=False))
+
+    own = Own(theirs.model, tmp_path / "weights.safetensors", tmp_path / "images.npz").victim(network, mean="training")
+    assert own.card.margins == pytest.approx(theirs.card.margins, rel=1e-4)
+    assert own.card.stationarity_residual == pytest.approx(theirs.card.stationarity_residual, rel=1e-3)
+    assert own.card.test_accuracy == theirs.card.test_accuracy
+    everything = frozenset(Knowledge)
+    for item in (Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N):
+        mine, other = (view_of(victim, everything, CPU).shown(item) for victim in (own, theirs))
+        same = all(torch.equal(mine[name], other[name]) for name in other) if isinstance(other, dict) else mine == other
+        assert same, item
+    candidates = torch.from_numpy(split.inputs + 0.3 * np.random.default_rng(0).standard_normal(split.inputs.shape))
+    for protocol in PROTOCOLS.values():
+        counts = [score(protocol, Matcher(candidates.float(), Reference.of(victim).truth)) for victim in (own, theirs)]
+        torch.testing.assert_close(counts[0].ssim, counts[1].ssim, rtol=1e-4, atol=1e-4)

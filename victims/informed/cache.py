@@ -1,0 +1,190 @@
+"""Victims of the informed adversary are trained once and kept, in the same cache as all others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import ValidationError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from victims.cache import locked_folder
+from victims.datasets import fingerprint
+from victims.errors import UserError
+from victims.files import atomic, sha256_file, write_text
+from victims.hardware import cpu_name, gpu_name
+from victims.informed.data import InformedSplit, Records, split_of
+from victims.informed.glm import GLM, fit, mean, targets_of
+from victims.informed.networks import Parameters, initial
+from victims.informed.privacy import gaussian_privacy, output_deviation
+from victims.informed.spec import GLMSpec, InformedSpec
+from victims.informed.training import train_many
+from victims.informed.victim import InformedCard, InformedVictim, logits
+
+Report = Callable[[int, int], None]
+
+
+def obtain(
+    spec: InformedSpec | GLMSpec,
+    data_dir: Path | None,
+    device: torch.device,
+    report: Report,
+    notice: Callable[[str], None],
+) -> InformedVictim:
+    """Return a victim: from the cache if it is there and whole, else trained and cached.
+
+    Args:
+        spec: the victim.
+        data_dir: the data folder, None for the default.
+        device: where to train.
+        report: told how many models are trained, of how many.
+        notice: told in one line what the user should know, such as a cached file that was found altered.
+
+    Raises:
+        UserError: the data are missing, too few or overlap, a model diverged or has no optimum, or the cache cannot be
+            written.
+    """
+    split = split_of(spec, data_dir)
+    dataset_sha256 = fingerprint(spec.dataset, data_dir)
+    with locked_folder(spec, dataset_sha256, notice) as folder:
+        return _load(spec, folder, split, notice) or _train(spec, folder, split, dataset_sha256, device, report)
+
+
+def start_of(spec: InformedSpec | GLMSpec, split: InformedSplit) -> Parameters | None:
+    """Return the initial network of all models, on the CPU; None where each has its own, or it does not matter."""
+    if isinstance(spec, GLMSpec) or spec.initialisation == "random":
+        return None
+    start = initial(spec.architecture, split.targets.images.shape[1:], torch.Generator().manual_seed(spec.seed))
+    if spec.initialisation == "known":
+        return start
+    images, labels = _tensors(split.pool)
+    if len(images) < spec.n:
+        raise UserError(f"{spec.name}: pretraining takes {spec.n} images of the shadow pool, which has {len(images)}")
+    public, last = (images[-spec.n : -1], labels[-spec.n : -1]), (images[-1:], labels[-1:])
+    trained = train_many(spec.architecture, spec.training, public, last, start, [spec.seed], torch.device("cpu"))
+    return {name: value[0] for name, value in trained.items()}
+
+
+def seeds_of(spec: InformedSpec | GLMSpec) -> list[int]:
+    """Return the secret seed of each of the T models."""
+    drawn = np.random.SeedSequence([spec.seed, 1]).generate_state(spec.targets, np.uint32)
+    return [int(seed) for seed in drawn]
+
+
+def _load(
+    spec: InformedSpec | GLMSpec, folder: Path, split: InformedSplit, notice: Callable[[str], None]
+) -> InformedVictim | None:
+    card_file, weights_file = folder / "card.json", folder / "weights.safetensors"
+    if not card_file.exists():
+        return None
+    try:
+        card = InformedCard.model_validate_json(card_file.read_text())
+    except (ValidationError, UnicodeDecodeError):
+        card = None
+    if card is None or not weights_file.exists() or sha256_file(weights_file) != card.weights_sha256:
+        notice(f"victim {spec.name}: the cached files in {folder} do not match their hash; training it again")
+        card_file.unlink()
+        return None
+    card = card.model_copy(update={"name": spec.name, "spec": spec})
+    return InformedVictim(card, start_of(spec, split), load_file(weights_file), split)
+
+
+def _train(
+    spec: InformedSpec | GLMSpec,
+    folder: Path,
+    split: InformedSplit,
+    dataset_sha256: str,
+    device: torch.device,
+    report: Report,
+) -> InformedVictim:
+    began = time.monotonic()
+    start = start_of(spec, split)
+    optimality = None
+    if isinstance(spec, GLMSpec):
+        weights, optimality = _fit_many(spec, split, report)
+    else:
+        fixed, targets = (_tensors(part) for part in (split.fixed, split.targets))
+        arguments = (spec.architecture, spec.training, fixed, targets, start, seeds_of(spec), device, report)
+        weights = {name: value.cpu() for name, value in train_many(*arguments).items()}
+        diverged = ~torch.stack([value.isfinite().flatten(1).all(1) for value in weights.values()]).all(0)
+        if bool(diverged.any()):
+            raise UserError(f"{spec.name}: {int(diverged.sum())} of {spec.targets} models diverged; lower its lr")
+    seconds = time.monotonic() - began
+    weights_file = folder / "weights.safetensors"
+    with atomic(weights_file) as path:
+        save_file({name: value.contiguous() for name, value in weights.items()}, path)
+    train_loss, train_accuracy = _scores(spec, weights, split.fixed)
+    test_loss, test_accuracy = _scores(spec, weights, split.test)
+    card = InformedCard(
+        name=spec.name,
+        spec=spec,
+        weights_sha256=sha256_file(weights_file),
+        dataset_sha256=dataset_sha256,
+        train_loss=train_loss,
+        train_accuracy=train_accuracy,
+        test_loss=test_loss,
+        test_accuracy=test_accuracy,
+        optimality=optimality,
+        gaussian_privacy=gaussian_privacy(spec),
+        train_s=seconds,
+        device=device.type,
+        hardware=gpu_name(device) or cpu_name(),
+        torch=torch.__version__,
+        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    write_text(folder / "card.json", card.model_dump_json(indent=1))
+    return InformedVictim(card, start, weights, split)
+
+
+def _fit_many(spec: GLMSpec, split: InformedSplit, report: Report) -> tuple[Parameters, float]:
+    """Fit T models, each from the optimum of the fixed set alone; return their parameters and the worst optimality."""
+    architecture, penalty = spec.architecture, spec.training.penalty(spec.n + 1)
+
+    def design(records: Records) -> tuple[np.ndarray, np.ndarray]:
+        features = records.images.reshape(len(records), -1).astype(np.float64)
+        return features, targets_of(architecture.family, records.labels, architecture.outputs)
+
+    (fixed, known), (secret, answers) = design(split.fixed), design(split.targets)
+    start: GLM | None = None
+    coefs, intercepts, worst = [], [], 0.0
+    deviation = output_deviation(architecture, spec.training, spec.n + 1, fixed.shape[1])
+    privacy, linear = spec.training.privacy, architecture.family == "linear"
+    if privacy is not None and linear and max(np.abs(known).max(), np.abs(answers).max()) > privacy.label_bound:
+        raise UserError(f"{spec.name}: a label exceeds its label_bound of {privacy.label_bound:g}")
+    for place, seed in enumerate(seeds_of(spec)):
+        records, targets = np.vstack([fixed, secret[place]]), np.vstack([known, answers[place]])
+        model = fit(architecture, penalty, records, targets, start)
+        start = start or model
+        worst = max(worst, model.optimality(records, targets))
+        noise = np.random.default_rng(seed)
+        coefs.append(model.coef + deviation * noise.standard_normal(model.coef.shape))
+        shift = deviation * noise.standard_normal(model.intercept.shape)
+        intercepts.append(model.intercept + shift * (architecture.intercept != "none"))
+        report(place + 1, spec.targets)
+    return {"coef": torch.from_numpy(np.stack(coefs)), "intercept": torch.from_numpy(np.stack(intercepts))}, worst
+
+
+def _scores(spec: InformedSpec | GLMSpec, weights: Parameters, records: Records) -> tuple[float | None, float | None]:
+    """Return the mean loss and the mean accuracy of the models on some records; None for what there is not."""
+    if len(records) == 0:
+        return None, None
+    images, labels = _tensors(records)
+    answers = logits(spec, weights, images)
+    expected = labels.expand(answers.shape[:2])
+    if isinstance(spec, GLMSpec) and spec.n_classes == 1:
+        means = torch.from_numpy(mean(spec.architecture.family, answers[..., 0].numpy()))
+        return float((means - expected).square().mean()), None
+    if answers.shape[2] == 1:  # one logit, of class 1
+        answers = torch.cat([torch.zeros_like(answers), answers], dim=2)
+    loss = F.cross_entropy(answers.flatten(0, 1), expected.flatten())
+    return float(loss), float((answers.argmax(2) == expected).double().mean())
+
+
+def _tensors(records: Records) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(records.images), torch.from_numpy(records.labels)

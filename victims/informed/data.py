@@ -1,0 +1,107 @@
+"""Who holds which record: the fixed set, the targets and the shadow pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from victims import datasets
+from victims.errors import UserError
+from victims.informed.spec import GLMSpec, InformedSpec
+
+TEST = 1000
+"""The most test images, the first of the source's; they measure the accuracy."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Images and labels.
+
+    Attributes:
+        images: (k, C, H, W) float32 in [0, 1]; k may be 0.
+        labels: (k,) int64.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, chosen: slice | np.ndarray) -> Records:
+        return Records(self.images[chosen], self.labels[chosen])
+
+
+@dataclass(frozen=True)
+class InformedSplit:
+    """The records of one victim.
+
+    Attributes:
+        fixed: D_-, in every model's training set; the adversary has it.
+        targets: the secrets; model i was trained on the fixed set and target i.
+        pool: the adversary's shadow pool.
+        test: what the accuracy is measured on.
+
+    Raises:
+        UserError: a target is also in the fixed set or in the shadow pool.
+    """
+
+    fixed: Records
+    targets: Records
+    pool: Records
+    test: Records
+
+    def __post_init__(self) -> None:
+        secret = {image.tobytes(): place for place, image in enumerate(self.targets.images)}
+        for name, known in (("fixed set", self.fixed), ("shadow pool", self.pool)):
+            for place, image in enumerate(known.images):
+                if (target := secret.get(image.tobytes())) is not None:
+                    raise UserError(f"target {target} is also record {place} of the {name}; targets must be secret")
+
+
+def split_of(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> InformedSplit:
+    """Return the records of a victim.
+
+    Args:
+        spec: the victim.
+        data_dir: the data folder, None for the default.
+
+    Raises:
+        UserError: the data are missing or too few, a label is none of the model's, or sets overlap.
+    """
+    raw = datasets.load(spec.dataset, data_dir)
+    train, test = Records(raw.train_images, raw.train_labels), Records(raw.test_images, raw.test_labels)
+    needed = spec.n + spec.targets
+    if needed > len(train):
+        raise UserError(
+            f"{spec.name}: {spec.n} fixed records and {spec.targets} targets need {needed} training images, "
+            f"but {spec.dataset} has {len(train)}"
+        )
+    pool = train[needed:]
+    if spec.shadow_dataset:
+        foreign = datasets.load(spec.shadow_dataset, data_dir)
+        if foreign.train_images.shape[1:] != train.images.shape[1:]:
+            shapes = f"{foreign.train_images.shape[1:]}, not {train.images.shape[1:]}"
+            raise UserError(f"{spec.name}: images of the shadow dataset {spec.shadow_dataset} are {shapes}")
+        known = foreign.train_labels < spec.n_classes
+        pool = Records(foreign.train_images[known], foreign.train_labels[known])
+    tested = test[:TEST] if len(test) else train[needed:]
+    return InformedSplit(*(_relabelled(spec, part) for part in (train[: spec.n], train[spec.n : needed], pool, tested)))
+
+
+def _relabelled(spec: InformedSpec | GLMSpec, records: Records) -> Records:
+    """Return records with the classes that the model tells apart; a regression keeps its labels.
+
+    Raises:
+        UserError: a label is no class of the model.
+    """
+    if spec.n_classes == 1:
+        return records
+    labels = records.labels
+    if spec.n_classes == 2 and spec.dataset in datasets.GROUPS:
+        labels = np.isin(labels, datasets.GROUPS[spec.dataset][1]).astype(np.int64)
+    if len(labels) and labels.max() >= spec.n_classes:
+        raise UserError(f"{spec.name}: {spec.dataset} has the label {labels.max()}; the model has {spec.n_classes}")
+    return Records(records.images, labels)

@@ -1,0 +1,128 @@
+"""The training algorithm A on many data sets that differ in one record: of the victims, and of shadow models.
+
+It is here and not in `victims.training`, whose source is part of the key of every other victim in the cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from victims.errors import UserError
+from victims.informed.descent import Problem
+from victims.informed.networks import CONVOLUTIONS, Parameters, initial, shapes
+from victims.informed.privacy import train_privately
+from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
+
+Points = tuple[Tensor, Tensor]
+"""Images (k, C, H, W) in [0, 1] and their classes (k,)."""
+
+CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**32}
+"""About what the networks trained at once may take, by type of device; larger chunks fall out of a CPU's caches."""
+
+
+def train_many(
+    architecture: DenseSpec | SmallCNNSpec,
+    training: Descent,
+    fixed: Points,
+    extra: Points,
+    start: Parameters | None,
+    seeds: Sequence[int],
+    device: torch.device,
+    report: Callable[[int, int], None] = lambda done, total: None,
+    chunk_bytes: int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Parameters:
+    """Train k networks, network j on the fixed set and extra record j, which comes last.
+
+    Args:
+        architecture: of all of them.
+        training: the algorithm A.
+        fixed: the n records that they share.
+        extra: the k records that tell them apart.
+        start: the initial network that they share; None for one of each one's own, from its seed.
+        seeds: (k,) for each network the seed of what is its own: initialisation, order of mini-batches, noise.
+        device: where to compute.
+        report: told how many networks are trained, of how many.
+        chunk_bytes: bound on the memory of the networks trained at once; None for `CHUNK_BYTES`. It changes results by
+            no more than rounding.
+        dtype: of the computation.
+
+    Returns:
+        The trained parameters (k, ...) on `device`; those of a network that diverged are not finite.
+
+    Raises:
+        UserError: records, classes and seeds differ in number, or a class is none of the network's.
+    """
+    k, shape = len(extra[0]), fixed[0].shape[1:]
+    if not len(extra[1]) == len(seeds) == k > 0:
+        raise UserError(f"{k} extra records, {len(extra[1])} classes and {len(seeds)} seeds; expected as many of each")
+    largest = int(torch.cat([fixed[1].cpu(), extra[1].cpu()]).max())
+    if largest >= architecture.outputs:
+        raise UserError(f"a record is of class {largest}, but the network has {architecture.outputs} outputs")
+    if training.privacy is not None:
+        return train_privately(architecture, training, fixed, extra, start, seeds, device, report)
+    problem = Problem(architecture, training, fixed[0].to(device, dtype), fixed[1])
+    bound = chunk_bytes or CHUNK_BYTES[device.type]
+    size = max(1, bound // network_bytes(architecture, training, fixed[0], dtype))
+    trained: list[Parameters] = []
+    for first in range(0, k, size):
+        part = slice(first, first + size)
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds[part]]
+        if start is None:
+            drawn = [initial(architecture, shape, generator) for generator in generators]
+            begin = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
+        else:
+            begin = {name: value.expand(len(generators), *value.shape) for name, value in start.items()}
+        images, targets = extra[0][part].to(device, dtype), problem.one_hot(extra[1][part])
+        with reproducible(device):
+            begin = {name: value.to(device, dtype) for name, value in begin.items()}
+            trained.append(problem.run(begin, problem.orders(generators), images, targets))
+        report(min(first + size, k), k)
+    return {name: torch.cat([chunk[name].detach() for chunk in trained]) for name in trained[0]}
+
+
+def finite(parameters: Parameters) -> Tensor:
+    """Return which of k networks did not diverge, (k,) bool."""
+    return torch.stack([value.isfinite().flatten(1).all(1) for value in parameters.values()]).all(0)
+
+
+def network_bytes(architecture: DenseSpec | SmallCNNSpec, training: Descent, images: Tensor, dtype: torch.dtype) -> int:
+    """Return about what one network takes in training: five copies of each weight, activation and point of its own.
+
+    Args:
+        architecture: of the network.
+        training: the algorithm A.
+        images: (n, C, H, W) of the fixed set.
+        dtype: of the computation.
+    """
+    sizes, sides, activations = shapes(architecture, images.shape[1:]), list(images.shape[2:]), 0
+    strides = (stride for _, _, stride in CONVOLUTIONS)
+    for size in sizes.values():
+        if len(size) == 4:
+            stride = next(strides)
+            sides = [(side - size[2]) // stride + 1 for side in sides]
+            activations += size[0] * math.prod(sides)
+        elif len(size) == 2:
+            activations += size[0]
+    if training.batch_size is not None and training.order_seed is None:
+        activations += images[0].numel()
+    records = min(training.batch_size or len(images) + 1, len(images) + 1)
+    weights = sum(math.prod(size) for size in sizes.values())
+    return 5 * dtype.itemsize * (weights + records * activations)
+
+
+@contextmanager
+def reproducible(device: torch.device) -> Iterator[None]:
+    """Compute in full precision and the same every time: one record's influence is far below TF32's rounding."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)

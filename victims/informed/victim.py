@@ -1,0 +1,90 @@
+"""A trained victim of the informed adversary: T released models, and the records that made them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, Field
+from torch import Tensor
+
+from victims.base import Victim
+from victims.informed.data import InformedSplit
+from victims.informed.networks import Parameters
+from victims.informed.spec import GLMSpec, InformedSpec
+
+
+class InformedCard(BaseModel):
+    """What is known of T released models; stored beside their parameters.
+
+    Accuracies lie in [0, 1], and like losses are means over the models; a regression has no accuracy, and its loss is
+    the mean squared error. Test figures are None where no record is left to test on.
+
+    Attributes:
+        optimality: of a generalised linear model, the largest norm of its objective's gradient relative to that of its
+            parts; None for a network.
+        gaussian_privacy: mu of the Gaussian differential privacy of the training, None without.
+    """
+
+    name: str
+    spec: InformedSpec | GLMSpec = Field(discriminator="kind")
+    weights_sha256: str
+    dataset_sha256: str
+    train_loss: float | None
+    train_accuracy: float | None
+    test_loss: float | None
+    test_accuracy: float | None
+    optimality: float | None = None
+    gaussian_privacy: float | None = None
+    train_s: float
+    device: str
+    hardware: str
+    torch: str
+    created_utc: str
+
+
+@dataclass(frozen=True)
+class InformedVictim:
+    """T released models and the records that made them.
+
+    Attributes:
+        card: what is known of them; `card.spec` is the victim's description.
+        start: the initial network of all models, None where each had its own, and for a generalised linear model.
+        weights: the released parameters (T, ...) by name, on the CPU: `layers.{l}.weight` and `layers.{l}.bias`,
+            float32; of a generalised linear model `coef` (T, C, d) and `intercept` (T, C), float64.
+        split: fixed set, targets, shadow pool and test images.
+    """
+
+    card: InformedCard
+    start: Parameters | None
+    weights: Parameters
+    split: InformedSplit
+
+    @property
+    def spec(self) -> InformedSpec | GLMSpec:
+        """The victim's description."""
+        return self.card.spec
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of a record."""
+        channels, height, width = self.split.targets.images.shape[1:]
+        return channels, height, width
+
+    @property
+    def flags(self) -> list[str]:
+        """Reasons to read its rows with care."""
+        return []
+
+
+AnyVictim = Victim | InformedVictim
+"""A trained victim of either setting."""
+
+
+def logits(spec: InformedSpec | GLMSpec, weights: Parameters, images: Tensor) -> Tensor:
+    """Return what T released models answer to images (m, C, H, W): logits or linear predictors (T, m, outputs)."""
+    from victims.informed.glm import predictors
+    from victims.informed.networks import forward_many
+
+    if isinstance(spec, InformedSpec):
+        return forward_many(spec.architecture, weights, images)
+    return predictors(weights["coef"], weights["intercept"], images.flatten(1))

@@ -1,0 +1,206 @@
+"""Your own model as a victim: a torch module, its trained weights, and images that it was trained on.
+
+Nothing is trained and nothing is unpickled: weights are safetensors, or a torch file that holds tensors alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from inspect import getsourcefile
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from victims.base import Victim
+from victims.card import describe
+from victims.datasets import RawDataset, Split
+from victims.datasets.sources import load_own
+from victims.errors import UserError
+from victims.files import sha256_file
+from victims.plain import plain, specification
+from victims.spec import Loss, ModuleSpec, NetworkSpec, Released, VictimSpec
+
+Shape = tuple[int, int, int]
+
+
+def released(
+    name: str,
+    *,
+    network: Callable[[], nn.Module],
+    weights: Path | str,
+    images: Path | str,
+    mean: float | Sequence[float] | Literal["training"] = 0.0,
+    std: float | Sequence[float] = 1.0,
+    loss: Loss = "cross-entropy",
+    weight_decay: float = 0.0,
+    n_trained: int | None = None,
+) -> VictimSpec:
+    """Describe a model of your own, for the `VICTIMS` of a plug-in file.
+
+    Args:
+        name: what it is called on the command line.
+        network: builds the module that takes inputs (n, C, H, W) and returns (n,), (n, 1) or (n, C) outputs, no
+            softmax. An nn.Sequential of Linear and ReLU, with a convolution in front or not, is opened to the attacks
+            on layers (`victims.plain`); any other module to those that need its outputs and gradients alone.
+        weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone.
+        images: an .npz with train_images (n, H, W) or (n, H, W, 3), uint8 or floats in [0, 1], and train_labels (n,),
+            classes from 0: all images that it was trained on, or some of them. test_images and test_labels, if given,
+            are images that it was not trained on: they serve as null controls and as the shadow pool.
+        mean: an input is (image - mean) / std, of an image in [0, 1]: a number, one a channel, or "training", the
+            per-pixel mean of the images given.
+        std: a number, or one a channel.
+        loss: what it was trained with.
+        weight_decay: likewise, 0 if without.
+        n_trained: how many images it was trained on, if `images` holds only some.
+
+    Raises:
+        UserError: a file is missing or malformed, or the module does not take the images.
+    """
+    weights, images = Path(weights).expanduser().absolute(), Path(images).expanduser().absolute()
+    raw = load_own(images)
+    if not weights.is_file():
+        raise UserError(f"victim {name}: there are no weights at {weights}")
+    shape = raw.train_images.shape[1:]
+    architecture, source = _architecture(name, network(), shape), getsourcefile(network)
+    classes = max(architecture.outputs, 2)
+    for labels in (raw.train_labels, raw.test_labels):
+        if len(labels) and labels.max() >= classes:
+            raise UserError(f"{images} has the label {labels.max()}; {name} tells the classes 0 to {classes - 1} apart")
+    n = len(raw.train_labels)
+    if n_trained is not None and n_trained < n:
+        raise UserError(f"victim {name}: {images} holds {n} training images, more than n_trained = {n_trained}")
+    return VictimSpec(
+        name=name,
+        dataset=str(images),
+        n=n,
+        architecture=architecture,
+        loss=loss,
+        training=Released(
+            weights=weights,
+            weights_sha256=sha256_file(weights),
+            network=network,
+            network_sha256=sha256_file(Path(source)) if source else "",
+            mean="training" if mean == "training" else _channels(name, "mean", mean, shape[0]),
+            std=_channels(name, "std", std, shape[0]),
+            weight_decay=weight_decay,
+            n_trained=n_trained or n,
+            n_held_out=len(raw.test_labels),
+        ),
+    )
+
+
+def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
+    """Load a released victim and measure it on the images given.
+
+    Raises:
+        UserError: the weights cannot be read, changed since the plug-in was loaded, or are none of the network's.
+    """
+    training = spec.training
+    assert isinstance(training, Released)
+    assert training.network is not None
+    raw = load_own(Path(spec.dataset))
+    split, scale = _split(raw, training)
+    state = _read_weights(training.weights)
+    module = training.network().eval()
+    try:
+        module.load_state_dict(state)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"victim {spec.name}: {training.weights} does not fit the network: {reason}") from None
+    if sha256_file(training.weights) != training.weights_sha256:
+        raise UserError(f"victim {spec.name}: {training.weights} changed while this ran; start again")
+    model = _answering(module, raw.train_images.shape[1:]).float()
+    card = describe(
+        spec,
+        model,
+        split,
+        weights_sha256=training.weights_sha256,
+        dataset_sha256=dataset_sha256,
+        device=torch.device("cpu"),
+        train_s=0.0,
+    )
+    if not math.isfinite(card.train_loss):
+        raise UserError(f"victim {spec.name}: its outputs are not finite; do weights and normalisation fit?")
+    return Victim(card, model, split, scale)
+
+
+def _split(raw: RawDataset, training: Released) -> tuple[Split, np.ndarray]:
+    """Return all images given, as inputs of the network, and the pixels (C, 1, 1) that one unit of input stands for."""
+    shape = raw.train_images.shape[1:]
+    scale = np.array(training.std, np.float32).reshape(-1, 1, 1)
+    if training.mean == "training":
+        mean = raw.train_images.mean(axis=0, dtype=np.float64).astype(np.float32)
+    else:
+        mean = np.broadcast_to(np.array(training.mean, np.float32).reshape(-1, 1, 1), shape).copy()
+    split = Split(
+        inputs=(raw.train_images - mean) / scale,
+        labels=raw.train_labels,
+        indices=np.arange(len(raw.train_labels)),
+        mean=mean,
+        test_inputs=(raw.test_images - mean) / scale,
+        test_labels=raw.test_labels,
+    )
+    return split, scale
+
+
+def _architecture(name: str, module: object, shape: Shape) -> NetworkSpec:
+    """Return what a module is."""
+    if not isinstance(module, nn.Module):
+        raise UserError(f"victim {name}: `network` returned {type(module).__name__}; expected a torch.nn.Module")
+    try:
+        model = _answering(module.eval(), shape)
+        with torch.no_grad():
+            outputs = model(torch.zeros(2, *shape))
+    except (RuntimeError, TypeError, ValueError) as error:
+        reason = f"(n, {', '.join(map(str, shape))}): {' '.join(str(error).split())}"
+        raise UserError(f"victim {name}: the network does not take inputs of shape {reason}") from None
+    if not isinstance(outputs, Tensor) or outputs.ndim > 2 or len(outputs) != 2:
+        found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise UserError(f"victim {name}: the network answers 2 inputs with {found}; expected (2,), (2, 1) or (2, C)")
+    network = plain(module, shape)
+    if network is not None:
+        return specification(network)
+    return ModuleSpec(name=type(module).__name__, outputs=1 if outputs.ndim == 1 else outputs.shape[1])
+
+
+def _answering(module: nn.Module, shape: Shape) -> nn.Module:
+    """Return the plain network that the module is, or the module itself, answering (n,) where it has one output."""
+    network = plain(module, shape)
+    if network is None:
+        module.register_forward_hook(_one_output)
+    return network or module
+
+
+def _one_output(module: nn.Module, inputs: object, outputs: object) -> object:
+    single = isinstance(outputs, Tensor) and outputs.ndim == 2 and outputs.shape[1] == 1
+    return outputs[:, 0] if single else outputs  # type: ignore[index]
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """Return a state dict, also one that lies under the key "state_dict"."""
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{path} cannot be read as safetensors ({' '.join(str(error).split())})") from None
+    except Exception:  # what a broken file makes torch.load raise is not documented
+        raise UserError(f"{path} is no torch file of tensors alone; save model.state_dict(), as safetensors") from None
+    state = state.get("state_dict", state) if isinstance(state, dict) else state
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise UserError(f"{path} holds no state dict; save model.state_dict(), best as safetensors")
+    return state
+
+
+def _channels(name: str, what: str, given: float | Sequence[float], channels: int) -> tuple[float, ...]:
+    values = (float(given),) * channels if isinstance(given, int | float) else tuple(map(float, given))
+    if len(values) != channels or not all(map(math.isfinite, values)) or (what == "std" and min(values) <= 0):
+        positive = ", above 0" if what == "std" else ""
+        raise UserError(f"victim {name}: {what} = {given!r}; expected a number{positive}, or {channels}, one a channel")
+    return values
