@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 from attacks.context import AttackContext
+from attacks.search_space import Range
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -194,7 +195,8 @@ class Reconstruction:
         confidence: (m,) how sure the attack is of each candidate, higher is surer, from nothing but what it was told;
             None if it cannot tell its hits from its misses.
         resolved: parameters that were left to the attack and what it chose, for a null control to be given the same.
-        loss: the attack's own final objective, comparable between runs of that attack on one victim.
+        loss: the attack's own final objective, the lower the better, comparable between runs of that attack on one
+            victim whatever its parameters: `tune` picks by it.
         grad_evals: evaluations of the objective's gradient.
         flags: what the reader of the row should know, such as what was done where a solve did not converge; one short
             line each, without ";".
@@ -257,6 +259,7 @@ class Attack(ABC, Generic[ParamsT]):
         needs: the knowledge that it declares, and gets, with its default parameters; see `knowledge`.
         Params: its parameters, with defaults that work.
         variants: named parameter sets, for `--variant`.
+        search_spaces: by variant, "" for the defaults: the parameters that `tune` searches, and their ranges.
         control: a null control, which looks at no image and optimises nothing: the harness draws from it as many
             candidates as an attack returned, of the same contrast, and its Params are `ControlParams`.
         setting: the victims that it is for: "dataset", of which all records are to be reconstructed, or "informed",
@@ -272,6 +275,7 @@ class Attack(ABC, Generic[ParamsT]):
     needs: ClassVar[frozenset[Knowledge]]
     Params: ClassVar[type[AttackParams]]
     variants: ClassVar[dict[str, dict[str, Any]]] = {}
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {}
     control: ClassVar[bool] = False
     setting: ClassVar[Literal["dataset", "informed"]] = "dataset"
     protocol: ClassVar[str] = "buzaglo2023"

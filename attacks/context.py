@@ -72,7 +72,8 @@ class AttackContext:
     Attributes:
         device: where to compute.
         generator: seeded CPU generator; the attack's only source of randomness.
-        progress: `progress(step, steps, **figures)` tells the user where the attack is.
+        progress: `progress(step, steps, **figures)` tells the user where the attack is; the first figure is its
+            objective, the lower the better, by which `tune` may stop a trial.
         budget: what the attack may spend; ask with `expired`.
         checkpoints: where `checkpoint` keeps and `resume` finds, None for nowhere.
         perceptual: fetches LPIPS, differentiable: of two batches (k, C, H, W) in [0, 1] it returns (k,).

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Knowledge
+from attacks.search_space import Range
 from attacks.stationarity.attack import MarginAttack
-from attacks.stationarity.params import MarginParams
+from attacks.stationarity.params import FAST_RANGES, MarginParams
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -33,6 +34,17 @@ class KKT(MarginAttack[MarginParams]):
             "lambda_min": 0.4983,
             "alpha": 19.14,
             "dtype": "float64",
+        },
+    }
+
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
+        "": FAST_RANGES,
+        # Haim et al. 2022, Appendix B.
+        "paper": {
+            "lr": Range(1e-5, 1, log=True),
+            "init_scale": Range(1e-6, 1, log=True),
+            "lambda_min": Range(1e-4, 1, log=True),
+            "alpha": Range(10, 500),
         },
     }
 

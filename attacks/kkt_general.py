@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attacks.base import Knowledge, VictimView
 from attacks.initialisation import balanced_labels
+from attacks.search_space import Range
 from attacks.stationarity.attack import StationarityAttack
-from attacks.stationarity.params import SearchParams
+from attacks.stationarity.params import BUZAGLO_RANGES, FAST_RANGES, SearchParams
 
 if TYPE_CHECKING:
     import torch
@@ -56,6 +57,12 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
             "dtype": "float64",
         },
         "tied": {"coefficients": "tied"},
+    }
+
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
+        "": FAST_RANGES,
+        "tied": FAST_RANGES,
+        "paper": BUZAGLO_RANGES,
     }
 
     @property

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attacks.base import Knowledge
+from attacks.search_space import Range
 from attacks.stationarity.attack import MarginAttack
-from attacks.stationarity.params import MarginParams
+from attacks.stationarity.params import BUZAGLO_RANGES, FAST_RANGES, MarginParams
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -48,6 +49,11 @@ class KKTMulticlass(MarginAttack[KKTMulticlassParams]):
         },
         # The published coefficients in the fast solver.
         "runner-up": {"rivals": "runner-up"},
+    }
+
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
+        "": FAST_RANGES,
+        "paper": BUZAGLO_RANGES | {"lambda_min": Range(0.01, 0.5)},
     }
 
     def supports(self, victim: VictimSpec) -> str | None:

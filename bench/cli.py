@@ -36,8 +36,10 @@ def run(
     victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
     variant: Annotated[str, typer.Option(help="Named parameter set of the attack, e.g. paper.")] = "",
-    seeds: Annotated[str, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = "0",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seeds: Annotated[str, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = "",
+    config: Annotated[Path | None, typer.Option(help="TOML file with a plan; other options change it.")] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="The plan's own small version, to see that it works.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "",
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
@@ -49,6 +51,10 @@ def run(
     memory: Annotated[
         str, typer.Option(help="What each process may use, e.g. 8g; an equal share of what is free.")
     ] = "",
+    executor: Annotated[
+        Literal["local", "ray"], typer.Option(help="local: processes here; ray: tasks on a Ray cluster.")
+    ] = "local",
+    ray_address: Annotated[str, typer.Option(help="host:port of the cluster; RAY_ADDRESS, or a new one here.")] = "",
     pdb: Annotated[bool, typer.Option("--pdb", help="In this process, with a debugger where an attack fails.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed.")] = False,
@@ -63,52 +69,42 @@ def run(
     data, and with --retry-failed.
     """
     from bench import registry
+    from bench.config import PlanFile, Section, planned, read_plan
     from bench.executors import server
-    from bench.options import (
-        attack_params,
-        choose_data_dir,
-        choose_device,
-        parse_budget,
-        parse_memory,
-        parse_seeds,
-        parse_settings,
-    )
+    from bench.options import choose_data_dir, choose_device, parse_budget, parse_memory, parse_settings
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     attacked = victims.match(victim or [DEFAULT_VICTIM])
     audit = any(spec.training.kind == "released" for spec in attacked)
-    chosen = attacks.match(attack or (["*"] if audit else [DEFAULT_ATTACK]))
     for broken in registry.broken(attacks, victims):
         _complain(f"does not import: {broken.origin}: {broken.reason}")
-    settings = parse_settings(set_ or [])
-    params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}
-    seed_list, data, limit = parse_seeds(seeds), choose_data_dir(data_dir), parse_budget(budget)
-    share = parse_memory(memory) if memory else None
+    asked = PlanFile(plan=(Section(attack=("*",) if audit else (DEFAULT_ATTACK,), victim=(DEFAULT_VICTIM,)),))
+    if config is not None:
+        asked = read_plan(config, smoke)
+    elif smoke:
+        raise UserError("--smoke shrinks the plan of a file; name one with --config")
+    given = {"attack": attack, "victim": victim, "set": parse_settings(set_ or []), "variant": variant, "seeds": seeds}
+    sections = (section.changed(given) for section in asked.plan)
+    plan = planned(sections, attacks, victims, parse_budget(budget))
+    data, share = choose_data_dir(data_dir), parse_memory(memory) if memory else None
     Store(results_dir).require_writable()
-    if jobs and not (pdb or only_cached or dry_run):
+    if jobs and executor == "local" and not (pdb or only_cached or dry_run):
         server.start(server.threads_each(jobs))  # it imports torch while this process does
-    chosen_device = choose_device(device)
+    chosen_device = choose_device(device or asked.device)
 
     from bench.commands import How, preview_plan, run_plan
     from bench.executors import Site
-    from bench.plan import Run
     from bench.steps import Again
 
-    tuned_by = "user" if settings else variant or "default"
-    plan = [
-        Run(kind, params[kind.name], variant, tuned_by, spec, seed, limit)
-        for spec in attacked
-        for kind in chosen
-        for seed in seed_list
-    ]
     again = Again.ALWAYS if force else Again.FAILED if retry_failed else Again.NEVER
     twins = controls is ControlSet.ALL
     site = Site(results_dir, data, plugin_dir, str(chosen_device), twins, again, Site.variables())
     if dry_run:
         preview_plan(plan, site)
         return
-    raise typer.Exit(run_plan(plan, site, How(jobs, share, pdb, only_cached)))
+    ray = ray_address if executor == "ray" else None
+    raise typer.Exit(run_plan(plan, site, How(jobs, share, pdb, only_cached, ray)))
 
 
 @app.command()
@@ -274,6 +270,58 @@ def study(
     root = results_dir / "studies" / (f"{chosen.name}-smoke" if smoke else chosen.name)
     cells = chosen.smoke if smoke else chosen.cells
     raise typer.Exit(run_study(chosen, cells, attacks, victims, root, data, chosen_device))
+
+
+@app.command()
+def tune(
+    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
+    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter to hold, key=value; repeat.")] = None,
+    variant: Annotated[str, typer.Option(help="Search around this parameter set, in its own ranges.")] = "",
+    trials: Annotated[int, typer.Option(min=1, help="Trials of each attack on each victim.")] = 30,
+    sampler: Annotated[Literal["random", "tpe"], typer.Option(help="random: all end; tpe: learns, stops bad ones.")] = (
+        "random"
+    ),
+    oracle: Annotated[bool, typer.Option("--oracle", help="Pick by good images, looking at the training set.")] = False,
+    pool: Annotated[int, typer.Option(min=0, help="Score the pooled candidates of so many of the best, too.")] = 0,
+    budget: Annotated[str, typer.Option(help="What a trial may spend: 90s, 10m, 1.5h or 500steps.")] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search and of every trial.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+    controls: Controls = ControlSet.ALL,
+    jobs: Annotated[int, typer.Option(min=0, envvar="BENCH_JOBS", help="How the best are run: as for run.")] = 1,
+) -> None:
+    """Search an attack's parameters by what the attacker sees, and run the best as a row of its own.
+
+    Trials are kept in RESULTS/tune: a search that was killed goes on, and the same command in several shells shares it.
+    """
+    from bench import registry
+    from bench.options import attack_params, choose_data_dir, choose_device, parse_budget, parse_settings
+    from bench.store import Store
+
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    chosen, attacked = attacks.match(attack or [DEFAULT_ATTACK]), victims.match(victim or [DEFAULT_VICTIM])
+    settings = parse_settings(set_ or [])
+    params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}
+    data = choose_data_dir(data_dir)
+    Store(results_dir).require_writable()
+    chosen_device = choose_device(device)
+
+    from bench.commands import How
+    from bench.executors import Site
+    from bench.plan import Run
+    from bench.tuning.study import Sampler
+    from bench.tuning.verb import Search
+    from bench.tuning.verb import tune as search
+
+    limit = parse_budget(budget)
+    runs = [Run(kind, params[kind.name], variant, "", spec, seed, limit) for spec in attacked for kind in chosen]
+    twins = controls is ControlSet.ALL
+    site = Site(results_dir, data, plugin_dir, str(chosen_device), twins, environment=Site.variables())
+    how = Search(trials, Sampler(sampler), oracle, pool, frozenset(settings))
+    raise typer.Exit(search(runs, site, How(jobs), how))
 
 
 @app.command()

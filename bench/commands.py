@@ -40,12 +40,14 @@ class How:
         memory: bytes that each process may use; None for an equal share of what is free.
         debug: post-mortem debugger on every failure, in this process.
         only_cached: show what is stored, execute nothing.
+        ray: address of the Ray cluster that executes the runs, empty for the one at hand; None for this machine alone.
     """
 
     jobs: int = 1
     memory: int | None = None
     debug: bool = False
     only_cached: bool = False
+    ray: str | None = None
 
 
 def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
@@ -110,6 +112,12 @@ def _workshop(site: Site, reporter: TerminalReporter) -> Workshop:
 
 
 def _executor(reporter: TerminalReporter, how: How) -> Executor:
+    if how.ray is not None and not how.debug:
+        try:
+            from bench.executors.ray import Ray
+        except ImportError:
+            raise UserError("--executor ray needs Ray: pip install 'reconstruction-bench[ray]'") from None
+        return Ray(reporter, how.ray)
     if how.debug or not how.jobs:
         return Inline(reporter, _post_mortem if how.debug else None)
     from bench.executors.processes import Limits, Processes

@@ -10,7 +10,17 @@ import pandas as pd
 from attacks.base import ORACLE
 from bench.masks import decode
 from bench.ranking import Board, boards, count_interval, samples
-from bench.records import CELL, COLUMNS, COUNTS, SCHEMA_VERSION, SCORES, RunRecord, Status, require_known_schema
+from bench.records import (
+    CELL,
+    COLUMNS,
+    COUNTS,
+    SCHEMA_VERSION,
+    SCORES,
+    TUNED_BY_ORACLE,
+    RunRecord,
+    Status,
+    require_known_schema,
+)
 from victims.errors import UserError
 from victims.files import write_text
 
@@ -111,11 +121,12 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
 
     A failed run counts as its null control's score, or 0 where none was computed, in every count of good images, and
     gains nothing over the null; its other scores do not enter the means. A skipped run is not in the table, nor one
-    that was told what no attacker knows. `rank` is
+    that was told what no attacker knows, or whose parameters were chosen by it. `rank` is
     that among the attacks that need no more knowledge than the row's, and is empty, like the interval of `n_good`,
     where runs.csv does not tell which images are good. Rows are ordered by victim and `n_good`.
     """
-    runs = runs[(runs["status"] != Status.SKIPPED) & ~runs["knowledge"].str.contains(ORACLE, regex=False)]
+    told = runs["knowledge"].str.contains(ORACLE, regex=False) | (runs["tuned_by"] == TUNED_BY_ORACLE)
+    runs = runs[(runs["status"] != Status.SKIPPED) & ~told]
     if runs.empty:
         return pd.DataFrame(columns=list(BOARD_COLUMNS))
     groups = _failures_counted(runs).groupby(list(CELL), sort=False)

@@ -12,6 +12,9 @@ from victims.errors import UserError
 SCHEMA_VERSION = 3
 """Version of the columns; tables and records of an older one are read, what they lack staying empty."""
 
+TUNED_BY_ORACLE = "oracle"
+"""`tuned_by` of a run whose parameters were chosen by looking at the training set: it is on no leaderboard."""
+
 NULLS: dict[str, str] = {
     "null_random": "random candidates in the subspace that the network shows, as many and of the same contrast",
     "null_mean_image": "the mean image in the place of every reconstruction",
@@ -57,7 +60,8 @@ class RunRecord(BaseModel):
         attack_sha: hash of the attack's source and of the helpers that it declares.
         knowledge: the attack's declared needs, sorted, joined by "+".
         control: the attack is a null control itself.
-        tuned_by: who chose the hyperparameters: default, paper (the variant of that name) or user (--set).
+        tuned_by: who chose the hyperparameters: default, paper (the variant of that name), user (--set), tune (the
+            attacker's own objective, by the verb of that name) or oracle (the same with the training set in hand).
         budget: what the attack was given, such as 600s or 500steps; empty for no limit. The flag "budget" marks a run
             that spent it and returned its best so far.
         n: images to be reconstructed: all training images, or the targets of the informed adversary.

@@ -68,6 +68,9 @@ def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
         table.add_row(f"--set {name}=", escape(str(field.default)))
     for variant, values in attack.variants.items():
         table.add_row(f"--variant {variant}", escape(json.dumps(values)))
+    for variant, ranges in attack.search_spaces.items():
+        spans = (f"{name} {span.low:g} to {span.high:g}{' (log)' * span.log}" for name, span in ranges.items())
+        table.add_row(f"tune{variant and f' --variant {variant}'}", escape(", ".join(spans)))
     table.add_row("parameters", escape(inspect.getdoc(attack.Params) or ""))
     return table
 

@@ -14,6 +14,7 @@ from bench.provenance import peak_memory
 from bench.ui import Reporter
 from victims.errors import UserError
 from victims.files import sha256_json, sha256_sources
+from victims.hardware import prepare
 
 if TYPE_CHECKING:
     import torch
@@ -55,6 +56,7 @@ class Workshop:
 
     def __init__(self, data_dir: Path | None, device: torch.device, reporter: Reporter) -> None:
         self.data_dir, self.device, self.reporter = data_dir, device, reporter
+        prepare(device)
         self._victims: dict[str, AnyVictim] = {}
         self._data: dict[str, str | UserError] = {}
         self._instruments: dict[str, Instruments] = {}

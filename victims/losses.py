@@ -41,8 +41,9 @@ def rival_margins(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return Phi_y - Phi_j for every rival class j != y, (n, C - 1); for one output y Phi, (n, 1)."""
     if outputs.ndim == 1:
         return (signs(labels).to(outputs) * outputs)[:, None]
-    own = torch.zeros_like(outputs, dtype=torch.bool).scatter(1, labels[:, None], value=True)
-    return outputs[own][:, None] - outputs[~own].view(len(outputs), -1)
+    others = torch.arange(outputs.shape[1] - 1, device=outputs.device)
+    rivals = others + (others >= labels[:, None])  # a mask would make a GPU wait for the host at every step
+    return outputs.gather(1, labels[:, None]) - outputs.gather(1, rivals)
 
 
 def margins(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from attacks.base import AttackContext, Reconstruction, VictimView, declined_unless_layered
+from attacks.base import AttackContext, DivergedError, Reconstruction, VictimView, declined_unless_layered
 from attacks.initialisation import InitialisedAttack, balanced_labels, initial
 from attacks.stationarity.params import MarginParams, SearchParams
 
@@ -99,6 +100,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             begun = ctx.generator.get_state()
 
             def report(step: int, residual: float, before: int = before) -> None:
+                if not math.isfinite(residual):
+                    raise DivergedError(f"the residual is not finite after {step} steps")
                 ctx.report(before + step, params.restarts * params.steps, residual=residual)
 
             def expired(step: int, before: int = before) -> bool:
@@ -148,14 +151,25 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         generator: torch.Generator,
         watch: Watch,
     ) -> Restart:
-        """Return one restart's candidates (m, d), how much each weighs (m,), and the final objective."""
+        """Return one restart's candidates (m, d), how much each weighs (m,), and what they leave unexplained."""
         from attacks.stationarity.published import published_search
         from attacks.stationarity.search import SearchSettings, search
+        from attacks.stationarity.yardstick import unexplained
 
         params = self.params
         coefficients = self.coefficients(view, network, labels, m, generator)
+        share = m if params.method == "published" else 1  # the published sum is a mean
+        reduced = network if network.convolutional else network.on_coordinates(space.basis)
+
+        def residual(candidates: Tensor) -> float:
+            inputs = candidates if network.convolutional else candidates @ space.basis
+            return float(unexplained(reduced, inputs, lambda outputs: coefficients.rows(outputs) / share))
+
+        def reached(step: int, candidates: Tensor) -> None:
+            watch.report(step, residual(candidates))
+
         if params.method == "published":
-            return published_search(
+            candidates, sizes = published_search(
                 network,
                 coefficients,
                 m,
@@ -166,12 +180,13 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
                 lambda_min=self.lambda_min,
                 alpha=params.alpha,
                 generator=generator,
-                report=watch.report,
+                report=reached,
                 start=start,
                 expired=watch.expired,
                 checkpoint=watch.checkpoint,
                 state=watch.state,
             )
+            return candidates, sizes, residual(candidates)
         given = params.layer_weights or (1.0, 0.0)
         searched = network.depth - int(network.convolutional)
         layers = (given + given[-1:] * searched)[:searched]
@@ -187,10 +202,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             neuron_power=params.neuron_power,
             span_weight=self.span_weight,
         )
-        found = search(
-            network, space, coefficients, m, settings, generator, watch.report, start, watch.expired, features
-        )
-        return found.candidates, found.sizes, found.residual
+        found = search(network, space, coefficients, m, settings, generator, reached, start, watch.expired, features)
+        return found.candidates, found.sizes, residual(found.candidates)
 
 
 def _packed(found: list[Restart], generator: Tensor) -> dict[str, Tensor]:

@@ -8,6 +8,9 @@ from torch import Tensor
 
 from attacks.stationarity.row_space import RowSpace
 
+ROWS = 4096
+"""Candidates that are compared with those of one restart at a time, to bound the memory."""
+
 
 def confidence(
     candidates: Tensor, sizes: Tensor, labels: Tensor | None, restarts: int, space: RowSpace, power: float
@@ -38,8 +41,9 @@ def confidence(
     classes = torch.zeros(len(candidates), device=candidates.device) if labels is None else labels
     best = []
     for found, given in zip(directions.chunk(restarts), classes.chunk(restarts), strict=True):
-        cosine = (directions @ found.T).masked_fill(classes[:, None] != given, 0)
-        best.append(cosine.amax(1).clamp(min=0))
+        parts = zip(directions.split(ROWS), classes.split(ROWS), strict=True)
+        cosines = ((part @ found.T).masked_fill(own[:, None] != given, 0) for part, own in parts)
+        best.append(torch.cat([cosine.amax(1) for cosine in cosines]).clamp(min=0))
     agreement = torch.stack(best, 1)
     own = torch.arange(restarts, device=agreement.device).repeat_interleave(len(candidates) // restarts)
     agreement[torch.arange(len(candidates), device=agreement.device), own] = 0

@@ -70,6 +70,11 @@ class FeatureResidual:
         self.network, self.space, self.features = network, space, features
         self.residual, self.span_weight = residual, span_weight
 
+    def in_parts(self) -> FeatureResidual:
+        """Return the same residual, for less memory after the convolution."""
+        parts = self.residual.in_parts()
+        return FeatureResidual(self.network, self.space, self.features, parts, self.span_weight)
+
     def __call__(
         self, coordinates: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float
     ) -> tuple[Tensor, Tensor]:

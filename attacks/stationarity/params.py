@@ -7,6 +7,25 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.initialisation import InitialisedParams
+from attacks.search_space import Range
+
+FAST_RANGES = {
+    "lr": Range(1e-5, 1, log=True),
+    "lambda_lr": Range(1e-5, 1, log=True),
+    "init_scale": Range(1e-6, 1, log=True),
+    "alpha": Range(10, 500),
+    "coordinate_power": Range(0, 1),
+    "residual_power": Range(0, 1),
+    "neuron_power": Range(0, 1.5),
+}
+"""The published ranges (Haim et al. 2022) in the fast solver, and those of the powers that it alone has."""
+BUZAGLO_RANGES = {
+    "lr": Range(1e-5, 1, log=True),
+    "lambda_lr": Range(1e-5, 1, log=True),
+    "init_scale": Range(1e-6, 0.1, log=True),
+    "alpha": Range(10, 500),
+}
+"""The ranges of the authors' sweeps with free coefficients or several classes (Buzaglo et al. 2023)."""
 
 
 class SearchParams(InitialisedParams):

@@ -19,6 +19,7 @@ from attacks.stationarity.network import Network
 BOX_WEIGHT = 1.0
 LAMBDA_WEIGHT = 5.0
 MOMENTUM = 0.9
+REPORT_STEPS = 100
 
 
 def published_loss(network: Network, inputs: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float) -> Tensor:
@@ -56,13 +57,12 @@ def published_search(
     lambda_min: float | None,
     alpha: float,
     generator: torch.Generator,
-    report: Callable[[int, float], None],
-    report_steps: int = 10,
+    report: Callable[[int, Tensor], None],
     start: Tensor | None = None,
     expired: Callable[[int], bool] = lambda step: False,
     checkpoint: Callable[[Callable[[], dict[str, Tensor]]], None] = lambda state: None,
     state: dict[str, Tensor] | None = None,
-) -> tuple[Tensor, Tensor, float]:
+) -> tuple[Tensor, Tensor]:
     """Run the authors' loop: SGD with momentum on candidates and coefficients, from `start` (m, d) or a normal draw.
 
     Args:
@@ -76,15 +76,14 @@ def published_search(
         lambda_min: what the hinge pushes multipliers above, None for no hinge.
         alpha: sharpness of the gates.
         generator: CPU generator of the start.
-        report: called every `report_steps` with the step and the published loss.
-        report_steps: see `report`.
+        report: called every few steps, and after the last one, with the step and the candidates (m, d).
         start: (m, d) candidates to start from; None to draw them.
         expired: asked before every step, with the steps done, whether to end there.
         checkpoint: offered, after every step, the state from which the loop can go on.
         state: such a state of the same loop; empty or None to begin.
 
     Returns:
-        Candidates (m, d), how much each weighs (m,) and the final published loss.
+        Candidates (m, d) and how much each weighs (m,).
     """
     reference = network.weights[0]
     if start is None:
@@ -94,9 +93,9 @@ def published_search(
         [{"params": [inputs], "lr": lr}, {"params": coefficients.variables, "lr": lambda_lr}], momentum=MOMENTUM
     )
     moving = [inputs, *coefficients.variables]
-    loss, first = torch.zeros(()), 0
+    first = 0
     if state:
-        loss, first = state["loss"], int(state["step"])
+        first = int(state["step"])
         with torch.no_grad():
             for index, variable in enumerate(moving):
                 variable.copy_(state[f"variable.{index}"])
@@ -106,17 +105,17 @@ def published_search(
         momenta = [optimizer.state[variable]["momentum_buffer"] for variable in moving]
         named = {f"variable.{index}": variable.detach() for index, variable in enumerate(moving)}
         named |= {f"momentum.{index}": momentum for index, momentum in enumerate(momenta)}
-        return named | {"loss": loss.detach(), "step": torch.tensor(step)}
+        return named | {"step": torch.tensor(step)}
 
-    for step in range(first, steps):
-        if expired(step):
+    for step in range(first + 1, steps + 1):
+        if expired(step - 1):
             break
         loss = published_loss(network, inputs, coefficients.rows, alpha)
         objective = loss + published_penalties(inputs, coefficients.variables[0], lambda_min)
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(objective, inputs=moving)
         optimizer.step()
-        if step % report_steps == 0 or step == steps - 1:
-            report(step + 1, float(loss.detach()))
-        checkpoint(partial(now, step + 1))
-    return inputs.detach(), coefficients.sizes(), float(loss.detach())
+        if step % REPORT_STEPS == 0 or step == steps:
+            report(step, inputs.detach())
+        checkpoint(partial(now, step))
+    return inputs.detach(), coefficients.sizes()

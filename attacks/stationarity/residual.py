@@ -48,11 +48,47 @@ class Weighting:
         return cls(layers, torch.ones(len(first)).to(first), torch.ones(first.shape[1]).to(first), 1.0)
 
 
-class StationarityResidual:
-    """The weighted squared residual sum_l w_l ||R_l||^2 / ||theta_l||^2 of one network, and its gradient."""
+PARTS = 8
+"""How many parts the candidates are taken in where all at once do not fit into memory."""
+Rows = Callable[[Tensor], Tensor]
+"""A map from outputs (m, C) to coefficients (m, C), differentiable; a row depends on the same row alone."""
+_Entries = tuple[Tensor | None, Tensor | None]
+"""Something of the shape of a layer's weight and bias; None for a layer that does not count, or has no bias."""
 
-    def __init__(self, network: Network, weighting: Weighting) -> None:
-        self.network, self.weighting = network, weighting
+
+@dataclass(frozen=True)
+class _Pass:
+    """Some of the candidates on their way forward through the network and back, in the letters of the module.
+
+    Attributes:
+        activations: A_0 to A_{L-1}.
+        gates: G_1 to G_{L-1}.
+        outputs: Z_L, a leaf of the graph of `chosen`.
+        chosen: c.
+        signals: D_1 to D_L.
+        ungated: D_{l+1} W_{l+1} for l = 1 to L - 1.
+    """
+
+    activations: list[Tensor]
+    gates: list[Tensor]
+    outputs: Tensor
+    chosen: Tensor
+    signals: list[Tensor]
+    ungated: list[Tensor]
+
+
+class StationarityResidual:
+    """The weighted squared residual sum_l w_l ||R_l||^2 / ||theta_l||^2 of one network, and its gradient.
+
+    Args:
+        network: the network.
+        weighting: the weights w, and those of the entries.
+        parts: how many parts the candidates are taken in: memory falls with their number, and each goes forward three
+            times instead of once.
+    """
+
+    def __init__(self, network: Network, weighting: Weighting, parts: int = 1) -> None:
+        self.network, self.weighting, self.parts = network, weighting, parts
         scales = []
         for layer, weight in enumerate(weighting.layers):
             left, right = self._entry_weights(layer)
@@ -72,8 +108,12 @@ class StationarityResidual:
     def _bias_weight(self, layer: int) -> float:
         return self.weighting.bias if layer == 0 else 1.0
 
+    def in_parts(self) -> StationarityResidual:
+        """Return the same residual, for less memory."""
+        return StationarityResidual(self.network, self.weighting, PARTS)
+
     @torch.no_grad()
-    def __call__(self, inputs: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float) -> tuple[Tensor, Tensor]:
+    def __call__(self, inputs: Tensor, coefficients: Rows, alpha: float) -> tuple[Tensor, Tensor]:
         """Return the residual (a scalar tensor) and its gradient with respect to the inputs.
 
         The gradients with respect to the variables of `coefficients` are added to their `.grad`, as by `backward`.
@@ -83,46 +123,103 @@ class StationarityResidual:
             coefficients: maps the outputs (m, C) to the coefficients c (m, C), differentiably.
             alpha: sharpness of the gates.
         """
-        weights, biases, depth = self.network.weights, self.network.biases, self.network.depth
+        if self.parts == 1:
+            whole = self._pass(inputs, coefficients, alpha)
+            value, slopes = self._value(self._without(self._theta(), whole))
+            return value, self._gradient(whole, slopes, alpha)
+        parts = inputs.split(-(-len(inputs) // self.parts))
+        sizes = [len(part) for part in parts]
+        outputs = [self._forward(part, alpha)[2] for part in parts]
+
+        def passed(index: int) -> _Pass:
+            def rows(own: Tensor) -> Tensor:
+                every = coefficients(torch.cat([*outputs[:index], own, *outputs[index + 1 :]]))
+                return torch.split(every, sizes)[index]
+
+            return self._pass(parts[index], rows, alpha)
+
+        residuals = self._theta()
+        for index in range(len(parts)):
+            residuals = self._without(residuals, passed(index))
+        value, slopes = self._value(residuals)
+        return value, torch.cat([self._gradient(passed(index), slopes, alpha) for index in range(len(parts))])
+
+    def _forward(self, inputs: Tensor, alpha: float) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """Return activations, gates and outputs."""
+        weights, biases = self.network.weights, self.network.biases
         activations, gates = [inputs], []
         for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
             pre = activations[-1] @ weight.T if bias is None else torch.addmm(bias, activations[-1], weight.T)
             gates.append(torch.sigmoid(alpha * pre))
             activations.append(pre.relu_())
-        outputs = torch.nn.functional.linear(activations[-1], weights[-1], biases[-1]).requires_grad_()
+        return activations, gates, torch.nn.functional.linear(activations[-1], weights[-1], biases[-1])
+
+    def _pass(self, inputs: Tensor, coefficients: Rows, alpha: float) -> _Pass:
+        activations, gates, outputs = self._forward(inputs, alpha)
+        outputs.requires_grad_()
         with torch.enable_grad():
             chosen = coefficients(outputs)
         signals = [chosen.detach()]
         ungated: list[Tensor] = []
-        for layer in range(depth - 2, -1, -1):
-            ungated.insert(0, signals[0] @ weights[layer + 1])
+        for layer in range(self.network.depth - 2, -1, -1):
+            ungated.insert(0, signals[0] @ self.network.weights[layer + 1])
             signals.insert(0, ungated[0] * gates[layer])
+        return _Pass(activations, gates, outputs, chosen, signals, ungated)
 
-        total = inputs.new_zeros(())
+    def _theta(self) -> list[_Entries]:
+        """Return the residuals R without any candidate."""
+        layers = zip(self.weighting.layers, self.network.weights, self.network.biases, strict=True)
+        return [(weight, bias) if counts else (None, None) for counts, weight, bias in layers]
+
+    def _without(self, residuals: list[_Entries], found: _Pass) -> list[_Entries]:
+        """Return the residuals R less what some candidates explain, D_l' A_{l-1}."""
+        explained = zip(residuals, found.signals, found.activations, strict=True)
+        return [
+            (
+                None if weight is None else torch.addmm(weight, signal.T, activation, alpha=-1),
+                None if bias is None else bias - signal.sum(0),
+            )
+            for (weight, bias), signal, activation in explained
+        ]
+
+    def _value(self, residuals: list[_Entries]) -> tuple[Tensor, list[_Entries]]:
+        """Return sum_l w_l ||R_l||^2 / ||theta_l||^2, and half its derivatives with respect to the R_l."""
+        total, slopes = self.network.weights[0].new_zeros(()), []
+        for layer, (weight, bias) in enumerate(residuals):
+            left, right = self._entry_weights(layer)
+            half = None if weight is None else weight * left.square() * right.square()
+            half_bias = None if bias is None else bias * left[:, 0].square() * self._bias_weight(layer) ** 2
+            for entries, slope in ((weight, half), (bias, half_bias)):
+                if entries is not None and slope is not None:
+                    total = total + (entries * slope).sum() * self.scales[layer]
+            slopes.append((half, half_bias))
+        return total, slopes
+
+    def _gradient(self, found: _Pass, slopes: list[_Entries], alpha: float) -> Tensor:
+        """Return the gradient with respect to the inputs of a pass, given the derivatives by the residuals."""
+        weights, depth, gates = self.network.weights, self.network.depth, found.gates
         signal_gradient: Tensor | None = None
-        activation_gradients: list[Tensor | None] = [None] * depth
+        activation_gradients: list[Tensor | None] = []
         gate_gradients: list[Tensor] = []
         for layer in range(depth):
-            direct: Tensor | None = None
-            if self.weighting.layers[layer]:
-                value, direct, activation_gradients[layer] = self._layer(layer, signals[layer], activations[layer])
-                total = total + value
+            direct, activation_gradient = self._by_layer(layer, found, *slopes[layer])
+            activation_gradients.append(activation_gradient)
             if layer > 0:
                 assert signal_gradient is not None or not any(self.weighting.layers[:layer])
                 if signal_gradient is not None:
                     gated = signal_gradient * gates[layer - 1]
-                    gate_gradients.append(signal_gradient.mul_(ungated[layer - 1]))
+                    gate_gradients.append(signal_gradient.mul_(found.ungated[layer - 1]))
                     through = gated @ weights[layer].T
                     direct = through if direct is None else direct.add_(through)
                 else:
-                    gate_gradients.append(torch.zeros_like(ungated[layer - 1]))
+                    gate_gradients.append(torch.zeros_like(found.ungated[layer - 1]))
             signal_gradient = direct
         assert signal_gradient is not None, "at least one layer must have a weight"
-        if chosen.requires_grad:
-            torch.autograd.backward(chosen, signal_gradient)
+        if found.chosen.requires_grad:
+            torch.autograd.backward(found.chosen, signal_gradient)
         carried = activation_gradients[depth - 1]
-        if outputs.grad is not None:
-            through = outputs.grad @ weights[-1]
+        if found.outputs.grad is not None:
+            through = found.outputs.grad @ weights[-1]
             carried = through if carried is None else carried.add_(through)
         for layer in range(depth - 2, -1, -1):
             gate = gates[layer]
@@ -132,20 +229,16 @@ class StationarityResidual:
             here = activation_gradients[layer]
             carried = down if here is None else down.add_(here)
         assert carried is not None
-        return total, carried
+        return carried
 
-    def _layer(self, layer: int, signal: Tensor, activation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return w_l ||R_l||^2 / ||theta_l||^2 and its gradients with respect to D_l and A_{l-1}."""
-        left, right = self._entry_weights(layer)
-        residual = torch.addmm(self.network.weights[layer], signal.T, activation, alpha=-1)
-        weighted = residual * left.square() * right.square()
-        value = (residual * weighted).sum()
-        signal_gradient = activation @ weighted.T
-        bias = self.network.biases[layer]
-        if bias is not None:
-            bias_residual = bias - signal.sum(0)
-            bias_weighted = bias_residual * left[:, 0].square() * self._bias_weight(layer) ** 2
-            value = value + (bias_residual * bias_weighted).sum()
-            signal_gradient = signal_gradient + bias_weighted
-        scale = self.scales[layer]
-        return value * scale, signal_gradient.mul_(-2 * scale), (signal @ weighted).mul_(-2 * scale)
+    def _by_layer(
+        self, layer: int, found: _Pass, slope: Tensor | None, bias_slope: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the gradients of w_l ||R_l||^2 / ||theta_l||^2 with respect to D_l and A_{l-1}, if they count."""
+        if slope is None:
+            return None, None
+        signal_gradient = found.activations[layer] @ slope.T
+        if bias_slope is not None:
+            signal_gradient += bias_slope
+        scale = -2 * self.scales[layer]
+        return signal_gradient.mul_(scale), (found.signals[layer] @ slope).mul_(scale)

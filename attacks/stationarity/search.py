@@ -40,11 +40,10 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class Found:
-    """The end of one search: candidates (m, d), their weights (m,) and the relative residual ||R|| / ||theta||."""
+    """The end of one search: candidates (m, d) and their weights (m,)."""
 
     candidates: Tensor
     sizes: Tensor
-    residual: float
 
 
 def search(
@@ -54,7 +53,7 @@ def search(
     m: int,
     settings: SearchSettings,
     generator: torch.Generator,
-    report: Callable[[int, float], None],
+    report: Callable[[int, Tensor], None],
     start: Tensor | None = None,
     expired: Callable[[int], bool] = lambda step: False,
     features: RowSpace | None = None,
@@ -65,7 +64,8 @@ def search(
     p > 0 all coordinates c start and move alike although images have most of their energy in few directions. The
     residual's columns are weighted by S_k^-q, so that the fine directions, where one image differs from another, are
     not drowned by the coarse ones, and its rows by ||w_j||^-s, so that every neuron's relative error counts: what no
-    candidate can explain, the fractional gates of pre-activations on the ReLU's kink, grows with both sizes.
+    candidate can explain, the fractional gates of pre-activations on the ReLU's kink, grows with both sizes. Where all
+    candidates at once do not fit into the device's memory, they are taken in parts from then on.
 
     Args:
         network: the victim, on pixels.
@@ -74,14 +74,27 @@ def search(
         m: the number of candidates.
         settings: hyperparameters.
         generator: CPU generator of the start.
-        report: called every few steps with the step and the residual.
+        report: called every few steps, and after the last one, with the step and the candidates (m, d).
         start: (m, d) candidates to start from, of which the part in W1's row space counts; None to draw them.
         expired: asked before every step, with the steps done, whether to end there.
         features: for a convolution, what W2 shows of their space; S_k^-q and ||w_j||^-s are then those of layer 2.
+
+    Raises:
+        torch.OutOfMemoryError: the parts do not fit either.
     """
     relative = space.singular / space.singular.square().mean().sqrt()
     scaling = relative**settings.coordinate_power
     residual = _residual(network, space, features, settings)
+
+    def gradient() -> Tensor:
+        nonlocal residual
+        try:
+            return residual(coordinates * scaling, coefficients.rows, settings.alpha)[1]
+        except torch.OutOfMemoryError:
+            residual = residual.in_parts()
+            optimizer.zero_grad()
+            return residual(coordinates * scaling, coefficients.rows, settings.alpha)[1]
+
     if start is None:
         draw = torch.randn(m, space.rank, generator=generator) * settings.init_scale
     else:
@@ -95,21 +108,21 @@ def search(
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, [settings.lr, settings.lambda_lr], total_steps=max(settings.steps, SHORTEST_CYCLE), pct_start=WARM_UP
     )
-    value = torch.zeros(())
-    for step in range(settings.steps):
-        if expired(step):
+
+    def pixels() -> Tensor:
+        return (coordinates.detach() * scaling) @ space.basis.T
+
+    for step in range(1, settings.steps + 1):
+        if expired(step - 1):
             break
         optimizer.zero_grad()
         with torch.no_grad():
-            value, gradient = residual(coordinates * scaling, coefficients.rows, settings.alpha)
-            coordinates.grad = gradient * scaling
+            coordinates.grad = gradient() * scaling
         optimizer.step()
         schedule.step()
-        if step % REPORT_STEPS == 0 or step == settings.steps - 1:
-            report(step + 1, float(value) ** 0.5)
-    with torch.no_grad():
-        candidates = (coordinates * scaling) @ space.basis.T
-        return Found(candidates, coefficients.sizes(), float(value) ** 0.5)
+        if step % REPORT_STEPS == 0 or step == settings.steps:
+            report(step, pixels())
+    return Found(pixels(), coefficients.sizes())
 
 
 def _residual(

@@ -180,6 +180,23 @@ def test_both_residuals_agree(outputs: int) -> None:
     torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("parts", [2, 3, 8])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_parts_add_up_to_the_whole(outputs: int, parts: int) -> None:
+    """Value, gradient and the coefficients' own gradients do not depend on how many candidates are taken at a time."""
+    generator = torch.Generator().manual_seed(outputs)
+    net = network("biases everywhere", generator, outputs)
+    weighting = Weighting.uniform(net, (1.0, 0.5, 0.0, 2.0))
+    x = torch.randn(M, 7, generator=generator, dtype=torch.float64)
+    for name in kinds(outputs, generator):
+        found = []
+        for count in (1, parts):
+            coefficients = kinds(outputs, torch.Generator().manual_seed(3))[name]
+            value, gradient = StationarityResidual(net, weighting, count)(x, coefficients.rows, 2.3)
+            found.append([value, gradient, *(variable.grad for variable in coefficients.variables)])
+        torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_the_residual_of_a_convolution_is_that_of_the_victim(outputs: int) -> None:
     """With gates as sharp as the ReLU's, theta - sum_ij c_ij grad Phi_j(x_i) of the network that is attacked."""

@@ -1,6 +1,6 @@
 """One step of the published loop against one of ours, at n = 500, m = 1000, D-1000-1000-1; not run by default.
 
-python -m pytest tests/benchmarks --benchmark-only --benchmark-group-by=group
+python -m pytest -o addopts= tests/benchmarks/test_step.py --benchmark-json benchmark.json
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from attacks.stationarity.autodiff import AutodiffResidual
 from attacks.stationarity.network import Network
 from attacks.stationarity.published import published_loss, published_penalties
 from attacks.stationarity.residual import StationarityResidual, Weighting
@@ -41,9 +42,10 @@ def published_step(dtype: torch.dtype) -> Callable[[], None]:
     return step
 
 
-def default_step(layers: tuple[float, ...]) -> Callable[[], None]:
+def default_step(layers: tuple[float, ...], autograd: bool = False) -> Callable[[], None]:
     net, generator = network(RANK, torch.float32), torch.Generator().manual_seed(1)
-    residual = StationarityResidual(net, Weighting.uniform(net, layers))
+    analytic = StationarityResidual(net, Weighting.uniform(net, layers))
+    residual = AutodiffResidual(net, layers) if autograd else analytic
     coordinates = (0.1 * torch.randn(M, RANK, generator=generator)).requires_grad_()
     multipliers = torch.rand(M, generator=generator).requires_grad_()
     optimizer = torch.optim.Adam([coordinates, multipliers], lr=1e-6)
@@ -51,7 +53,7 @@ def default_step(layers: tuple[float, ...]) -> Callable[[], None]:
     def step() -> None:
         multipliers.grad = None
         with torch.no_grad():
-            _, coordinates.grad = residual(coordinates, lambda outputs: multipliers[:, None], 100.0)
+            _, coordinates.grad = residual(coordinates.detach(), lambda outputs: multipliers[:, None], 100.0)
         optimizer.step()
 
     return step
@@ -62,6 +64,7 @@ STEPS = {
     "paper, float32": lambda: published_step(torch.float32),
     "default": lambda: default_step((1.0, 0.0, 0.0)),
     "default, all layers": lambda: default_step((1.0, 1.0, 1.0)),
+    "default, all layers, by autograd": lambda: default_step((1.0, 1.0, 1.0), autograd=True),
 }
 
 

@@ -39,7 +39,8 @@ class DecayedDescentAlgorithm:
         outputs = state.model(inputs)
         depth = len(state.model.layers)
         square_norm = float(norm(parameters).detach()) ** 2
-        scale = self._best_scale(outputs.detach().double(), labels, square_norm, depth)
+        # All that a step reads on the host: two dozen evaluations of the outputs' loss would be as many waits.
+        scale = self._best_scale(outputs.detach().double().cpu(), labels.cpu(), square_norm, depth)
         scaled = (outputs.detach() * scale**depth).requires_grad_()
         loss = sample_losses(self.loss, scaled, labels).mean()
         (slope,) = torch.autograd.grad(loss, scaled)

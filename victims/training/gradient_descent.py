@@ -22,6 +22,7 @@ class GradientDescentAlgorithm:
         self.spec, self.loss, self.n, self.seed = spec, loss, n, seed
         self.batches = 1 if spec.batch_size is None else math.ceil(n / spec.batch_size)
         self.steps = spec.epochs * self.batches
+        self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
 
     def start(self, state: TrainState) -> None:
         """Nothing to carry: no momentum."""
@@ -29,7 +30,7 @@ class GradientDescentAlgorithm:
     def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Figures:
         """Advance theta by -lr times the gradient of the loss on the whole set, or on this step's mini-batch."""
         if self.spec.batch_size is not None:
-            chosen = self._batch(state.step, self.spec.batch_size).to(inputs.device)
+            chosen = self._batch(state.step, self.spec.batch_size, inputs.device)
             inputs, labels = inputs[chosen], labels[chosen]
         parameters = list(state.model.parameters())
         outputs = state.model(inputs)
@@ -42,8 +43,10 @@ class GradientDescentAlgorithm:
         state.outside_scale = state.outside_scale * shrunk
         return Figures(loss.detach(), margins(outputs.detach(), labels))
 
-    def _batch(self, step: int, size: int) -> Tensor:
+    def _batch(self, step: int, size: int, device: torch.device) -> Tensor:
         """Return the indices of this step's mini-batch; every epoch is one permutation, drawn from its own seed."""
         epoch, batch = divmod(step, self.batches)
-        order = torch.randperm(self.n, generator=torch.Generator().manual_seed(self.seed * 1_000_003 + epoch))
-        return order[batch * size : (batch + 1) * size]
+        if epoch != self._epoch:
+            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
+            self._epoch, self._order = epoch, torch.randperm(self.n, generator=generator).to(device)
+        return self._order[batch * size : (batch + 1) * size]

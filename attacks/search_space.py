@@ -1,0 +1,20 @@
+"""The ranges in which an attack's parameters are searched; imports nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values that a parameter may take, ends included.
+
+    Attributes:
+        low: the smallest.
+        high: the largest.
+        log: draw uniformly on a logarithmic scale.
+    """
+
+    low: float
+    high: float
+    log: bool = False

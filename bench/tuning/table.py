@@ -1,0 +1,60 @@
+"""What a study found, as tables: one row a trial, and one row a study that an oracle looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from optuna.trial import FrozenTrial, TrialState
+
+from victims.files import write_text
+
+TRIALS, SUMMARY = "trials.csv", "summary.csv"
+SHOWN = {TrialState.COMPLETE: "done", TrialState.PRUNED: "stopped"}
+
+
+def write_trials(folder: Path, trials: Sequence[FrozenTrial]) -> pd.DataFrame:
+    """Write trials.csv of a study and return it: number, how the trial ended, what it measured, its parameters."""
+    rows = []
+    for trial in trials:
+        if trial.state.is_finished():
+            measured = {name: trial.user_attrs.get(name) for name in ("loss", "n_good", "seconds", "reason")}
+            state = "failed" if "reason" in trial.user_attrs else SHOWN[trial.state]
+            rows.append({"trial": trial.number, "state": state, **measured, **trial.params})
+    table = pd.DataFrame(rows)
+    write_text(folder / TRIALS, _csv(table))
+    return table
+
+
+def write_summary(root: Path) -> None:
+    """Write summary.csv from the trials.csv of all studies below `root` that counted good images.
+
+    `n_good_picked` is what the attacker's own pick among the trials gets, the one of the smallest loss, `n_good_oracle`
+    the most that any gets, and `share` their ratio; `rank_correlation` is Spearman's between -loss and n_good.
+    """
+    rows = []
+    for path in sorted(root.glob(f"*/{TRIALS}")):
+        table = pd.read_csv(path)
+        done = table.dropna(subset=["n_good", "loss"])
+        if done.empty:
+            continue
+        best, picked = done["n_good"].max(), done.sort_values("loss")["n_good"].iloc[0]
+        rows.append(
+            {
+                "study": path.parent.name,
+                "trials": len(table),
+                "n_good_picked": picked,
+                "n_good_oracle": best,
+                "n_good_median": done["n_good"].median(),
+                "share": picked / best if best else None,
+                "rank_correlation": -done["loss"].corr(done["n_good"], method="spearman"),
+                "seconds": table["seconds"].sum(),
+            }
+        )
+    if rows:
+        write_text(root / SUMMARY, _csv(pd.DataFrame(rows)))
+
+
+def _csv(table: pd.DataFrame) -> str:
+    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")

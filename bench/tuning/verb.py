@@ -1,0 +1,158 @@
+"""The verb `tune`: search an attack's parameters on a victim, and run what was picked as any other run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from rich.console import Console
+
+from bench import registry
+from bench.commands import How, run_plan
+from bench.evaluation import Reference, counts
+from bench.executors import Site
+from bench.plan import Run, attack_sources
+from bench.records import TUNED_BY_ORACLE
+from bench.scoring.protocols import protocol_named
+from bench.store import Store, write_record
+from bench.tuning.pool import write_pool
+from bench.tuning.study import Sampler, SharedStudy
+from bench.tuning.table import TRIALS, write_summary, write_trials
+from bench.tuning.tuner import TrialReporter, Tuner
+from bench.ui import TerminalReporter, plural
+from bench.workshop import Workshop
+from victims.errors import UserError
+from victims.files import sha256_sources
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from attacks.base import Reconstruction
+
+TUNE = "tune"
+"""`tuned_by` of a run whose parameters were chosen by the attacker's own objective; the studies' folder."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """How parameters are searched.
+
+    Attributes:
+        trials: how many each study has in all, whoever ran them.
+        sampler: how parameters are drawn.
+        oracle: pick by the number of good images, for which the training set is looked at.
+        pool: how many of the best trials are pooled, too; 0 for none.
+        fixed: parameters that the user set, which are not searched.
+    """
+
+    trials: int
+    sampler: Sampler
+    oracle: bool
+    pool: int
+    fixed: frozenset[str]
+
+
+def tune(runs: Sequence[Run], site: Site, how: How, search: Search) -> int:
+    """Give every run's parameters their trials, run the best, and return the exit status.
+
+    Args:
+        runs: what is tuned, each with the parameters that its trials start from.
+        site: where to read, attack and write; the studies are in the folder `tune` of the results.
+        how: how the picks are run; trials are run in this process.
+        search: how they are searched.
+    """
+    console, store = Console(), Store(site.results_dir)
+    picks, failed = [], False
+    for run in runs:
+        with TerminalReporter(console) as shown:
+            reporter = TrialReporter(shown)
+            workshop = Workshop(site.data_dir, torch.device(site.device), reporter)
+            reason = run.attack(run.params).supports(run.victim)
+            if reason is not None:
+                reporter.notice(f"{run.title}: skipped ({reason})")
+                continue
+            study = _study(store.root / TUNE / _folder_name(run, search), run, workshop, search)
+            tuner = Tuner(study, run, workshop, reporter, _counter(run, workshop) if search.oracle else None)
+            _work(tuner, search.trials, console)
+            best = study.best(max(search.pool, 1))
+            if study.running:
+                reporter.notice(f"{run.title}: {plural(study.running, 'trial')} at work elsewhere, whose end picks")
+            elif not best:
+                failed = True
+                reporter.notice(f"{run.title}: no trial came to an end; {study.folder / TRIALS} says why")
+            else:
+                _pool(tuner, best[: search.pool], site, console)
+                picks.append(replace(tuner.tuned(best[0].params), tuned_by=_chooser(search)))
+                _claim(picks[-1], store, workshop)
+    write_summary(store.root / TUNE)
+    return max(int(failed), run_plan(picks, site, how) if picks else 0)
+
+
+def _chooser(search: Search) -> str:
+    """Return who picks, as in the column `tuned_by`."""
+    return TUNED_BY_ORACLE if search.oracle else TUNE
+
+
+def _work(tuner: Tuner, trials: int, console: Console) -> None:
+    """Run what is left of the trials, and write and print each."""
+    for trial in tuner.work(trials):
+        table = write_trials(tuner.study.folder, tuner.study.trials)
+        row = table[table["trial"] == trial.number].iloc[0].dropna()
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in row.items() if isinstance(value, Real))
+        text = f"{tuner.run.title}: trial {trial.number} {row['state']} {row.get('reason', figures)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _pool(tuner: Tuner, trials: Sequence[FrozenTrial], site: Site, console: Console) -> None:
+    """Score the candidates of some trials together, if any are asked for."""
+    if trials:
+        control = next((kind for kind in registry.attacks(site.plugin_dir).items.values() if kind.control), None)
+        text = f"{tuner.run.title}: {write_pool(tuner.study.folder, tuner, trials, control)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _folder_name(run: Run, search: Search) -> str:
+    parts = (run.attack.name, run.variant, run.victim.name, str(search.sampler), "oracle" if search.oracle else "")
+    return "-".join(part for part in parts if part)
+
+
+def _study(folder: Path, run: Run, workshop: Workshop, search: Search) -> SharedStudy:
+    """Return the run's study, new or as it is.
+
+    Raises:
+        UserError: there is nothing to search, or the folder holds another study.
+    """
+    declared = run.attack.search_spaces.get(run.variant, {})
+    ranges = {name: range_ for name, range_ in declared.items() if name not in search.fixed}
+    if not ranges:
+        known = ", ".join(f"--variant {name}" if name else "no variant" for name in run.attack.search_spaces) or "none"
+        raise UserError(f"{run.title}: there is nothing to search; search spaces of {run.attack.name}: {known}")
+    params = run.params.model_dump(mode="json")
+    identity = {
+        "attack source": sha256_sources(attack_sources(run.attack)),
+        "victim": workshop.victim_key(run.victim),
+        "parameter set": {name: value for name, value in params.items() if name not in ranges},
+        "seed": run.seed,
+        "budget": str(run.budget),
+        "choice": _chooser(search),
+    }
+    return SharedStudy(folder, ranges, search.sampler, run.seed, identity)
+
+
+def _counter(run: Run, workshop: Workshop) -> Callable[[Reconstruction], int]:
+    """Return what counts good images under the attack's protocol: what an oracle looks at."""
+    protocol = protocol_named(run.attack.protocol)
+    reference = Reference.of(workshop.victim(run.victim))
+    return lambda found: counts(protocol, found.candidates.float().cpu(), reference)["n_good"]
+
+
+def _claim(pick: Run, store: Store, workshop: Workshop) -> None:
+    """Let a stored run that an oracle picked be the attacker's if the attacker picks the same."""
+    stored = store.find(workshop.run_id(pick))
+    if stored is not None and (stored.tuned_by, pick.tuned_by) == (TUNED_BY_ORACLE, TUNE):
+        with store.rewriting(stored.run_id) as folder:
+            write_record(folder, stored.model_copy(update={"tuned_by": TUNE}))

@@ -1,0 +1,199 @@
+"""The verb `tune`: what is searched, who may look at what, and which row comes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+ATTACKS = '''
+"""Attacks whose loss is known."""
+
+import math
+from typing import ClassVar
+
+import torch
+
+from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
+from attacks.search_space import Range
+
+
+class Params(AttackParams):
+    x: float = 9.0
+    y: float = 9.0
+    shift: float = 0.25
+
+
+class Bowl(Attack):
+    """The smaller |x - shift|, the smaller its loss; the larger x, the nearer it is to the training images."""
+
+    name = "bowl"
+    summary = "a bowl"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.TRAINING_IMAGES})
+    Params = Params
+    variants: ClassVar = {"wide": {}, "odd": {}}
+    search_spaces: ClassVar = {"": {"x": Range(0, 1), "y": Range(0, 1)}, "wide": {"x": Range(10, 20)}}
+    steps_done: ClassVar = []
+
+    def reconstruct(self, view, ctx):
+        p = self.params
+        for step in range(1, 11):
+            self.steps_done.append(p.x)
+            ctx.report(step, 10, loss=abs(p.x - p.shift))
+        truth, _ = view.training_images
+        shown = int(len(truth) * min(p.x, 1))
+        images = torch.cat([truth[:shown], torch.zeros_like(truth[shown:])])
+        return Reconstruction(candidates=images, loss=abs(p.x - p.shift) if p.x < 0.9 else math.nan)
+
+
+class Fails(Bowl):
+    name = "fails"
+
+    def reconstruct(self, view, ctx):
+        raise RuntimeError("no luck")
+'''
+Bench = Callable[..., Any]
+
+
+@pytest.fixture
+def folder(plugins: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "tiny.py").write_text((plugins / "tiny.py").read_text())
+    (folder / "bowl.py").write_text(ATTACKS)
+    return folder
+
+
+@pytest.fixture
+def tune(bench: Bench, folder: Path, results: Path) -> Bench:
+    def call(*args: object) -> Any:
+        given = ("-a", "bowl") if "-a" not in args else ()
+        fixed = ("-v", "faces-mlp-4-tiny", "--device", "cpu", "--plugin-dir", folder, "--results-dir", results)
+        return bench("tune", *given, *args, *fixed, "--controls", "quick")
+
+    return call
+
+
+def trials(results: Path, study: str = "bowl-faces-mlp-4-tiny-random") -> pd.DataFrame:
+    return pd.read_csv(results / "tune" / study / "trials.csv")
+
+
+def test_the_pick_is_a_row_with_the_smallest_loss(tune: Bench, results: Path) -> None:
+    ended = tune("--trials", 8)
+    assert (ended.status, ended.err) == (0, "")
+    table = trials(results)
+    assert len(table) == 8
+    assert table["n_good"].isna().all()
+    failed = table["x"] >= 0.9
+    assert (table.loc[failed, "state"] == "failed").all()
+    best = table.loc[table["loss"].idxmin()]
+    (row,) = pd.read_csv(results / "runs.csv").to_dict("records")
+    assert row["tuned_by"] == "tune"
+    assert json.loads(row["params_json"])["x"] == pytest.approx(best["x"], rel=1e-5)
+    assert row["attack_loss"] == pytest.approx(best["loss"], rel=1e-4)
+
+
+def test_what_is_stored_is_not_tried_again(tune: Bench, results: Path) -> None:
+    tune("--trials", 3)
+    before = trials(results)
+    ended = tune("--trials", 5)
+    assert "trial 2 " not in ended.out
+    assert ended.out.count(": trial ") == 2
+    numbers = ["trial", "loss", "seconds", "x", "y"]
+    pd.testing.assert_frame_equal(trials(results).loc[:2, numbers], before[numbers])
+    assert "stored" in tune("--trials", 5).out
+
+
+def test_what_the_user_sets_is_not_searched(tune: Bench, results: Path) -> None:
+    tune("--trials", 2, "--set", "x=0.5")
+    assert "x" not in trials(results)
+    (row,) = pd.read_csv(results / "runs.csv").to_dict("records")
+    assert json.loads(row["params_json"])["x"] == 0.5
+
+
+def test_a_variant_has_ranges_of_its_own(tune: Bench, results: Path) -> None:
+    tune("--trials", 2, "--variant", "wide", "--set", "shift=15")
+    assert trials(results, "bowl-wide-faces-mlp-4-tiny-random")["x"].between(10, 20).all()
+
+
+def test_an_oracle_picks_by_good_images_and_is_on_no_board(tune: Bench, results: Path) -> None:
+    ended = tune("--trials", 8, "--oracle")
+    assert ended.status == 0, ended.err
+    table = trials(results, "bowl-faces-mlp-4-tiny-random-oracle")
+    done = table[table["state"] == "done"]
+    assert (done["n_good"] > 0).any()
+    (row,) = pd.read_csv(results / "runs.csv").to_dict("records")
+    assert (row["tuned_by"], row["n_good"]) == ("oracle", done["n_good"].max())
+    assert pd.read_csv(results / "leaderboard.csv").empty
+    (summary,) = pd.read_csv(results / "tune" / "summary.csv").to_dict("records")
+    picked = done.loc[done["loss"].idxmin(), "n_good"]
+    assert (summary["n_good_picked"], summary["n_good_oracle"]) == (picked, done["n_good"].max())
+
+    tune("--trials", 8)
+    attackers = trials(results)
+    pd.testing.assert_series_equal(attackers["x"], table["x"])  # the same trials, of which another one is picked
+    rows = pd.read_csv(results / "runs.csv").set_index("tuned_by")
+    assert rows.loc["tune", "n_good"] == picked
+
+
+def test_what_an_oracle_picked_is_the_attackers_who_picks_the_same(tune: Bench, results: Path) -> None:
+    tune("--trials", 1, "--oracle")
+    assert pd.read_csv(results / "runs.csv")["tuned_by"].tolist() == ["oracle"]
+    tune("--trials", 1)
+    assert pd.read_csv(results / "runs.csv")["tuned_by"].tolist() == ["tune"]
+
+
+def test_the_best_trials_are_pooled(tune: Bench, results: Path) -> None:
+    """The bowl shows the more images the larger x is: the pool has those of its largest x."""
+    ended = tune("--trials", 6, "--pool", 3, "--set", "shift=0.5")
+    assert ended.status == 0, ended.err
+    best = trials(results).dropna(subset="loss").nsmallest(3, "loss")
+    (row,) = pd.read_csv(results / "tune" / "bowl-faces-mlp-4-tiny-random" / "pool.csv").to_dict("records")
+    assert row["trials"] == " ".join(map(str, best["trial"]))
+    assert row["n_candidates"] == 12
+    assert row["n_good_unique"] == int(4 * best["x"].max())
+    assert row["null_random"] >= 0
+    assert f"{row['n_good']} good under buzaglo2023" in ended.out
+
+
+def test_tpe_stops_trials_that_are_worse_than_the_median(tune: Bench, results: Path) -> None:
+    tune("--trials", 24, "--sampler", "tpe", "--set", "y=0")
+    table = trials(results, "bowl-faces-mlp-4-tiny-tpe")
+    stopped = table["state"] == "stopped"
+    assert stopped.any()
+    assert table.loc[stopped, "loss"].isna().all()
+    assert (table["state"] != "stopped").iloc[:10].all()  # as long as there is nothing to compare with
+
+
+def test_trials_that_fail_say_why_and_are_no_pick(tune: Bench, results: Path) -> None:
+    ended = tune("--trials", 2, "-a", "fails")
+    assert ended.status == 1
+    assert "no trial came to an end" in ended.out
+    assert trials(results, "fails-faces-mlp-4-tiny-random")["reason"].tolist() == ["RuntimeError: no luck"] * 2
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (("-a", "tiny"), "there is nothing to search; search spaces of tiny: none"),
+        (("--variant", "odd"), "search spaces of bowl: no variant, --variant wide"),
+        (("--trials", 0), "--trials': Input should be greater than or equal to 1"),
+        (("--sampler", "grid"), "'grid' is not one of"),
+    ],
+)
+def test_mistakes_are_one_line(tune: Bench, args: tuple[object, ...], line: str) -> None:
+    ended = tune(*args)
+    assert ended.status == 2
+    assert line in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_a_study_of_another_search_space_is_one_line(tune: Bench, folder: Path, results: Path) -> None:
+    tune("--trials", 1)
+    ended = tune("--trials", 1, "--set", "x=0.5")
+    assert ended.status == 2
+    assert "holds a study with another parameter set, search space" in ended.err

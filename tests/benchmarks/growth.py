@@ -1,0 +1,241 @@
+"""How a training step and an attack step grow with n, m, width and depth: a CSV and a log-log figure.
+
+python tests/benchmarks/growth.py [--smoke] [--device cuda] [--output results/growth]
+
+The data are random, of CIFAR's shape: only time and memory are measured. The floor is the time that the step's own
+matrix products would take at the rate of a large square product, measured beside every point. On the CPU one thread
+is measured, by the processor's time, so that a machine need not be idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pandas as pd
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from torch.utils.flop_counter import FlopCounterMode
+
+from attacks.stationarity.coefficients import margin_coefficients
+from attacks.stationarity.network import Network
+from attacks.stationarity.row_space import RowSpace
+from attacks.stationarity.search import SearchSettings, search
+from victims.architectures import build
+from victims.hardware import cpu_name, gpu_name, prepare
+from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
+from victims.training.loop import algorithm
+from victims.training.state import TrainState
+
+PIXELS = 3072
+RATE_SIDE = 1000
+"""Side of the square product by which the device's rate is measured."""
+REPEATS = 3
+ENOUGH_SECONDS = 0.3
+"""A point is measured over so many steps that they take about as long as this."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size of the problem; `axis` is what varies. m is twice n unless it is what varies."""
+
+    axis: str
+    n: int = 500
+    m: int = 1000
+    width: int = 1000
+    depth: int = 2
+
+    @property
+    def rank(self) -> int:
+        """The dimension of the data's span, in which both train and search."""
+        return min(self.n, PIXELS, self.width)
+
+
+AXES: dict[str, tuple[int, ...]] = {
+    "n": (50, 100, 200, 500, 1000, 2000, 5000),
+    "m": (100, 300, 1000, 3000, 10_000),
+    "width": (100, 300, 1000, 3000, 10_000),
+    "depth": (1, 2, 3, 5, 8),
+}
+SMOKE: dict[str, tuple[int, ...]] = {"n": (10, 20), "m": (10, 20), "width": (20, 40), "depth": (1, 2)}
+
+
+def points(axes: dict[str, tuple[int, ...]], smoke: bool) -> list[Point]:
+    """Return the points of all axes, from small to large on each."""
+    base = Point("", n=10, m=20, width=20) if smoke else Point("")
+    made = [replace(base, axis=axis, **{axis: value}) for axis, values in axes.items() for value in values]
+    return [replace(point, m=2 * point.n) if point.axis == "n" else point for point in made]
+
+
+def training_step(point: Point, device: torch.device) -> Callable[[int], None]:
+    """Return what trains a victim for so many steps, on the span of its data."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(point.n, point.rank, generator=generator).to(device)
+    labels = (torch.arange(point.n) % 2).to(device)
+    network = MLPSpec(hidden=(point.width,) * point.depth)
+    spec = VictimSpec(name="growth", dataset="none", n=point.n, architecture=network, training=NormalizedDescent())
+    model = build(network, (point.rank,), generator, torch.float32).to(device)
+    state, method = TrainState(model, 0.0, torch.ones((), device=device)), algorithm(spec)
+    method.start(state)
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            method.step(state, inputs, labels)
+
+    return steps
+
+
+def attack_step(point: Point, device: torch.device) -> Callable[[int], None]:
+    """Return what searches for so many steps with the defaults, in the row space of W1."""
+    generator = torch.Generator().manual_seed(0)
+    widths = (PIXELS, *(point.width,) * point.depth, 1)
+    weights = tuple(torch.randn(b, a, generator=generator).to(device) / a**0.5 for a, b in pairwise(widths))
+    basis = torch.linalg.qr(torch.randn(PIXELS, point.rank, generator=generator))[0].to(device)
+    network = Network(weights, (torch.randn(point.width, generator=generator).to(device), *(None,) * point.depth))
+    space = RowSpace(basis, torch.ones(point.rank, device=device), gap=True)
+    labels = (torch.arange(point.m) % 2).to(device)
+
+    def steps(count: int) -> None:
+        start = torch.full((point.m,), 1 / point.m, device=device)
+        settings = SearchSettings(
+            steps=count,
+            lr=0.2,
+            lambda_lr=0.01,
+            init_scale=0.01,
+            alpha=100.0,
+            layer_weights=(1.0, *(0.0,) * point.depth),
+            coordinate_power=0.5,
+            residual_power=0.3,
+            neuron_power=1.0,
+        )
+        coefficients = margin_coefficients(labels, start)
+        search(network, space, coefficients, point.m, settings, generator, lambda step, candidates: None)
+
+    return steps
+
+
+STEPS = {"training": training_step, "attack": attack_step}
+
+
+def seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Return how long a piece of work takes: on the CPU the processor's time, which no neighbour lengthens."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        work()
+        torch.cuda.synchronize(device)
+        return time.perf_counter() - start
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def rate(device: torch.device) -> float:
+    """Return the float32 operations a second of a large square product, the best of a few."""
+    square = torch.randn(RATE_SIDE, RATE_SIDE, device=device)
+    return 2 * RATE_SIDE**3 / min(seconds(lambda: square @ square, device) for _ in range(REPEATS))
+
+
+def peak_bytes(work: Callable[[], object], device: torch.device) -> float:
+    """Return how much memory a piece of work takes at its peak beyond what is there before it; NaN where unknown."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        return float(torch.cuda.max_memory_allocated(device) - before)
+    status, clear = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not clear.exists():
+        return math.nan
+
+    def kibibytes(name: str) -> int:
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith(name))
+
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what earlier points left free would not be counted
+    clear.write_text("5")  # the peak starts again from what is resident now
+    before = kibibytes("VmRSS")
+    work()
+    return 1024.0 * max(kibibytes("VmHWM") - before, 0)
+
+
+def measure(kind: str, point: Point, device: torch.device) -> dict[str, float | str]:
+    """Return one row: what was measured, its size, seconds and operations of one step, its floor, and peak memory."""
+    steps, counted, first = STEPS[kind](point, device), [], []
+    for count in (1, 2):
+        with FlopCounterMode(display=False) as counter:
+            first.append(seconds(partial(steps, count), device))
+        counted.append(counter.get_total_flops())
+    operations, rates, times = counted[1] - counted[0], [rate(device)], []
+    count = max(1, round(2 * ENOUGH_SECONDS / first[1]))
+    for _ in range(REPEATS if count > 1 else 1):
+        alone, more = seconds(partial(steps, 1), device), seconds(partial(steps, 1 + count), device)
+        times.append(max(more - alone, 0.0) / count)
+        rates.append(rate(device))
+    del steps
+    peak = peak_bytes(lambda: STEPS[kind](point, device)(2), device)
+    taken, floor = statistics.median(times), operations / statistics.median(rates)
+    row: dict[str, float | str] = {"step": kind, **asdict(point), "seconds": taken, "floor_seconds": floor}
+    row |= {"over_floor": taken / floor, "operations": operations, "operations_per_second": statistics.median(rates)}
+    return row | {"peak_mib": peak / 2**20}
+
+
+def draw(path: Path, table: pd.DataFrame, hardware: str) -> None:
+    """Write the curves as a PNG: time with its floor above, memory below, a column for each axis."""
+    axes_shown = list(dict.fromkeys(table["axis"]))
+    figure = Figure(figsize=(3.4 * len(axes_shown), 6), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(f"one step, float32, {hardware}: seconds and peak memory", fontsize=10)
+    grid = figure.subplots(2, len(axes_shown), squeeze=False, sharey="row")
+    for column, axis in enumerate(axes_shown):
+        for kind, part in table[table["axis"] == axis].groupby("step"):
+            colour = "C0" if kind == "attack" else "C1"
+            grid[0][column].loglog(part[axis], part["seconds"], "o-", color=colour, label=f"{kind}")
+            label = f"{kind}: its matrix products"
+            grid[0][column].loglog(part[axis], part["floor_seconds"], ":", color=colour, label=label)
+            grid[1][column].loglog(part[axis], part["peak_mib"], "o-", color=colour)
+        grid[1][column].set_xlabel({"n": "n (m = 2n)", "depth": "hidden layers"}.get(axis, axis))
+    grid[0][0].set_ylabel("seconds a step")
+    grid[1][0].set_ylabel("peak memory with weights, MiB")
+    grid[0][0].legend(fontsize=7)
+    figure.savefig(path, metadata={"Software": None})
+
+
+def main() -> None:
+    """Measure the points that growth.csv does not hold yet, writing it after each, and draw growth.png."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="few and small points, to see that it works")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--axis", action="append", choices=list(AXES), help="only this axis; repeat")
+    parser.add_argument("--output", type=Path, default=Path("results/growth"))
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    prepare(device)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    path = arguments.output / "growth.csv"
+    torch.set_num_threads(1)
+    hardware = gpu_name(device) or f"one thread of {cpu_name()}"
+    chosen = SMOKE if arguments.smoke else AXES
+    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
+    measured = {(row["step"], row["axis"], row["n"], row["m"], row["width"], row["depth"]) for row in rows}
+    for point in points({axis: chosen[axis] for axis in arguments.axis or chosen}, arguments.smoke):
+        for kind in STEPS:
+            if (kind, *asdict(point).values()) in measured or (kind, point.axis) == ("training", "m"):
+                continue
+            rows.append(measure(kind, point, device) | {"hardware": hardware})
+            table = pd.DataFrame(rows).sort_values(["axis", "step", "n", "m", "width", "depth"])
+            table.to_csv(path, index=False, float_format="%.4g", lineterminator="\n")
+    draw(path.with_suffix(".png"), pd.read_csv(path), hardware)
+
+
+if __name__ == "__main__":
+    main()
