@@ -296,9 +296,9 @@ def test_a_victim_of_this_suite_is_the_same_as_a_model_of_ones_own(tmp_path: Pat
     assert own.card.margins == pytest.approx(theirs.card.margins, rel=1e-4)
     assert own.card.stationarity_residual == pytest.approx(theirs.card.stationarity_residual, rel=1e-3)
     assert own.card.test_accuracy == theirs.card.test_accuracy
-    everything = frozenset(Knowledge)
-    for item in (Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N):
-        mine, other = (view_of(victim, everything, CPU).shown(item) for victim in (own, theirs))
+    items = (Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N)
+    for item in items:
+        mine, other = (view_of(victim, frozenset(items), CPU).shown(item) for victim in (own, theirs))
         same = all(torch.equal(mine[name], other[name]) for name in other) if isinstance(other, dict) else mine == other
         assert same, item
     candidates = torch.from_numpy(split.inputs + 0.3 * np.random.default_rng(0).standard_normal(split.inputs.shape))
