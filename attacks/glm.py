@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from victims.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,19 +17,21 @@ if TYPE_CHECKING:
     from victims.informed.spec import GLMArchitecture, GLMSpec, InformedSpec, Newton
 
 REPORTS = 20
+LARGEST = 2**31
+"""Bound on a label: noise or a fit that did not converge can give any y."""
 
 
 class GLMParams(AttackParams):
     """Parameters of `glm`.
 
     Attributes:
-        labels: "known" tells the attack the label of every missing record; only a model without an intercept needs it:
-            a linear one cannot be attacked without, of a logistic one the likelier class is taken.
+        known_labels: whether the attack is told the label of every missing record. Only a model without an intercept
+            needs it: a linear one cannot be attacked without, of a logistic one the likelier class is taken.
         noise: what is done where the parameters were released with noise: "weighed" against the known records, which
             say what a record looks like, or "ignored", as the paper's closed form does.
     """
 
-    labels: Literal["unknown", "known"] = "unknown"
+    known_labels: bool = False
     noise: Literal["weighed", "ignored"] = "weighed"
 
 
@@ -46,12 +49,15 @@ class GeneralisedLinear(Attack[GLMParams]):
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.TRAINING, Knowledge.KNOWN_POINTS})
     Params = GLMParams
     helpers = ("attacks.informed.closed_form", "attacks.informed.noisy", "victims.informed.glm")
-    variants: ClassVar[dict[str, dict[str, Any]]] = {"labels-known": {"labels": "known"}, "paper": {"noise": "ignored"}}
+    variants: ClassVar[dict[str, dict[str, Any]]] = {
+        "labels-known": {"known_labels": True},
+        "paper": {"noise": "ignored"},
+    }
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
         """What it needs, and the labels if it is given them."""
-        return self.needs | {Knowledge.LABELS} if self.params.labels == "known" else self.needs
+        return self.needs | {Knowledge.LABELS} if self.params.known_labels else self.needs
 
     @classmethod
     def supports(cls, victim: InformedSpec | GLMSpec) -> str | None:
@@ -63,18 +69,25 @@ class GeneralisedLinear(Attack[GLMParams]):
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Reconstruct the record of each released model; NaN where its parameters hold nothing of it."""
+        """Reconstruct the record of each released model; NaN where its parameters hold nothing of it.
+
+        Raises:
+            UserError: the model needs the labels, and the attack is not told them.
+        """
         import numpy as np
         import torch
 
         from attacks.informed.closed_form import UnidentifiableError, missing_record
         from victims.informed.glm import targets_of
 
+        architecture = described(view)[0]
+        if architecture.intercept == "none" and architecture.family == "linear" and not self.params.known_labels:
+            raise UserError("a linear model without intercept gives its record away with its label only: known_labels")
         images, labels = (part.cpu().numpy() for part in view.known_points)
         records = images.reshape(len(images), -1).astype(np.float64)
         models = released_models(view)
-        answers = targets_of(models[0].architecture.family, labels, len(models[0].coef))
-        told = view.labels.cpu().numpy() if self.params.labels == "known" else [None] * len(models)
+        answers = targets_of(architecture.family, labels, architecture.outputs)
+        told = view.labels.cpu().numpy() if self.params.known_labels else [None] * len(models)
         weigh = self._estimator(view, records, answers)
         found: list[MissingRecord | None] = []
         for place, (model, label) in enumerate(zip(models, told, strict=True)):
@@ -90,7 +103,7 @@ class GeneralisedLinear(Attack[GLMParams]):
         conditions = np.array([np.inf if one is None else one.condition for one in found])
         return Reconstruction(
             candidates=torch.from_numpy(candidates).reshape(-1, *view.architecture.input_shape),
-            labels=torch.tensor([-1 if one is None else round(one.target) for one in found]),
+            labels=torch.tensor([-1 if one is None else round(min(max(one.target, 0), LARGEST)) for one in found]),
             confidence=torch.from_numpy(-np.log10(conditions)),
             flags=_flags([one for one in found if one is not None], len(found)),
         )

@@ -264,7 +264,9 @@ def privacy(
     store = Store(results_dir)
     records = [run for run in store.attacked() if matches(run.attack, attack) and matches(run.victim, victim)]
     table = privacy_table(records, store, registry.victims(plugin_dir), choose_data_dir(data_dir), threshold)
-    shown = table[["attack", "victim", "epsilon", "test_accuracy", "success", "kappa", "bound_gaussian", "bound_zcdp"]]
+    shown = table[
+        ["attack", "variant", "victim", "epsilon", "test_accuracy", "success", "kappa", "bound_gaussian", "bound_zcdp"]
+    ]
     console = Console()
     console.print(shown.to_string(index=False, float_format="%.3g"), highlight=False, markup=False, soft_wrap=True)
     for path in write_privacy(table, results_dir):

@@ -23,6 +23,10 @@ from victims.informed.privacy import gaussian_privacy
 from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
 
 NAME = "privacy"
+CURVE = ["dataset", "attack", "variant", "params_hash"]
+"""What the points of one curve share."""
+ACROSS = 2
+"""Panels side by side."""
 
 
 def privacy_table(
@@ -44,13 +48,18 @@ def privacy_table(
         UserError: no run is of a private victim.
     """
     rows = []
-    for record in records:
+    newest = {_cell(record): record for record in sorted(records, key=lambda record: record.started_utc)}
+    for record in newest.values():
         spec = victims.items.get(record.victim)
         if isinstance(spec, InformedSpec | GLMSpec) and spec.training.privacy is not None:
             rows.append(_row(record, store, spec, data_dir, threshold))
     if not rows:
         raise UserError("no stored run is of a differentially private victim; `list` shows which have an epsilon")
-    return pd.DataFrame(rows).sort_values(["attack", "dataset", "epsilon", "victim", "seed"], ignore_index=True)
+    return pd.DataFrame(rows).sort_values([*CURVE, "epsilon", "victim", "seed"], ignore_index=True)
+
+
+def _cell(record: RunRecord) -> tuple[str, str, str, str, int]:
+    return record.attack, record.variant, record.params_hash, record.victim, record.seed
 
 
 def _row(
@@ -69,6 +78,8 @@ def _row(
     interval = binomtest(hits, len(errors)).proportion_ci()
     return {
         "attack": record.attack,
+        "variant": record.variant,
+        "params_hash": record.params_hash,
         "victim": record.victim,
         "dataset": record.dataset,
         "seed": record.seed,
@@ -94,10 +105,14 @@ def write_privacy(table: pd.DataFrame, root: Path) -> list[Path]:
     """Write privacy.csv and privacy.png into a results folder and return their paths."""
     paths = [root / f"{NAME}.csv", root / f"{NAME}.png"]
     write_text(paths[0], table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
-    groups = list(table.groupby(["attack", "dataset"], sort=False))
-    figure = Figure(figsize=(5.6 * len(groups), 4), layout="constrained")
+    groups = list(table.groupby(CURVE, sort=False))
+    across = min(len(groups), ACROSS)
+    down = -(-len(groups) // across)
+    figure = Figure(figsize=(5 * across, 3.8 * down), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, ((attack, dataset), part) in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
+    panels = figure.subplots(down, across, squeeze=False).flat
+    for (curve, part), axes in zip(groups, panels, strict=False):
+        dataset, attack, variant, _ = map(str, curve)
         ends = part[["success_low", "success_high"]].to_numpy().T
         spread = np.abs(ends - part["success"].to_numpy())
         axes.errorbar(part["epsilon"], part["success"], yerr=spread, fmt="o-", color="C3", label="attack, 95% interval")
@@ -110,8 +125,10 @@ def write_privacy(table: pd.DataFrame, root: Path) -> list[Path]:
         axes.set_ylim(-0.02, 1.02)
         axes.set_xlabel(f"epsilon (delta {part['delta'].iloc[0]:g}, one record added or removed)")
         axes.set_ylabel(f"share of targets with MSE <= {part['threshold'].iloc[0]:g}")
-        axes.set_title(f"{attack} on {dataset}")
+        axes.set_title(f"{attack}{':' + variant if variant else ''} on {dataset}")
         axes.legend(fontsize=7)
+    for axes in panels:  # those that are left
+        axes.set_axis_off()
     with atomic(paths[1]) as temporary:
         figure.savefig(temporary, format="png", metadata={"Software": None})
     return paths

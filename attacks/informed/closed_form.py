@@ -38,7 +38,7 @@ class MissingRecord:
             is multiplied in the record.
         inconsistency: how far y is from the nearest value that it can have, a class or a count: 0 if the model is
             optimal; NaN for a linear model, whose y can be anything, and where y was given.
-        alternatives: the other roots where the equation has several, less likely first to be dropped.
+        alternatives: the other roots where the equation has several, the likeliest first.
     """
 
     record: np.ndarray

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from scipy.stats import mannwhitneyu
 from torch import Tensor
 
@@ -29,4 +28,4 @@ def membership_auc(images: Tensor, references: Tensor) -> float | None:
         return None
     member, other = mse(images, references), mse(images, references.roll(1, 0))
     statistic = mannwhitneyu(other.cpu().numpy(), member.cpu().numpy()).statistic
-    return float(statistic) / len(torch.atleast_1d(member)) ** 2
+    return float(statistic) / len(member) ** 2

@@ -11,6 +11,7 @@ import torch
 from attacks.base import Architecture, AttackContext, Knowledge, Reconstruction, VictimView
 from attacks.glm import GeneralisedLinear, GLMParams
 from bench.view import view_of
+from victims.errors import UserError
 from victims.informed.cache import obtain
 from victims.informed.spec import GLMArchitecture, GLMSpec, InformedSpec, Newton
 from victims.informed.victim import InformedVictim
@@ -51,11 +52,11 @@ def test_without_an_intercept_most_targets_come_out_and_the_labels_help() -> Non
     victim = victim_of("digits", architecture=GLMArchitecture(intercept="none"), n=400, targets=30)
     truth = torch.from_numpy(victim.split.targets.images)
     right = {}
-    for labels in ("unknown", "known"):
+    for told in (False, True):
         view = view_of(victim, GeneralisedLinear.needs | {Knowledge.LABELS}, CPU)
-        off = (attacked(view, labels=labels).candidates - truth).abs().flatten(1).amax(1)
-        right[labels] = int((off < 1e-4).sum())
-    assert 25 <= right["unknown"] <= right["known"]
+        off = (attacked(view, known_labels=told).candidates - truth).abs().flatten(1).amax(1)
+        right[told] = int((off < 1e-4).sum())
+    assert 25 <= right[False] <= right[True]
 
 
 def test_a_model_that_fits_perfectly_has_no_candidate() -> None:
@@ -79,6 +80,17 @@ def test_a_model_that_fits_perfectly_has_no_candidate() -> None:
     assert any("1 of 2 records are fitted perfectly: unidentifiable" in flag for flag in found.flags)
 
 
+def test_a_linear_model_without_intercept_needs_the_labels() -> None:
+    architecture = GLMArchitecture(family="linear", intercept="none")
+    victim = victim_of("diabetes", architecture=architecture, training=Newton(strength=0.1, convention="lambda"))
+    view = view_of(victim, GeneralisedLinear.needs | {Knowledge.LABELS}, CPU)
+    with pytest.raises(UserError, match="with its label only: known_labels"):
+        attacked(view)
+    truth = torch.from_numpy(victim.split.targets.images)
+    off = (attacked(view, known_labels=True).candidates - truth).abs().flatten(1).amax(1)
+    assert int((off < 1e-4).sum()) >= 4
+
+
 def test_what_it_declines_and_what_it_is_told() -> None:
     network = InformedSpec(name="digits-x", dataset="digits", n=10)
     assert GeneralisedLinear.supports(network) == "a network is no generalised linear model"
@@ -87,5 +99,5 @@ def test_what_it_declines_and_what_it_is_told() -> None:
     )
     assert "no closed form" in (GeneralisedLinear.supports(poisson) or "")
     assert GeneralisedLinear.supports(GLMSpec(name="x", dataset="cancer", n=9)) is None
-    told = GeneralisedLinear(GLMParams(labels="known")).knowledge - GeneralisedLinear(GLMParams()).knowledge
+    told = GeneralisedLinear(GLMParams(known_labels=True)).knowledge - GeneralisedLinear(GLMParams()).knowledge
     assert told == {Knowledge.LABELS}

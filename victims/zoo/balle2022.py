@@ -15,7 +15,6 @@ from victims.informed.spec import (
     Newton,
     OutputPrivacy,
     Privacy,
-    SmallCNNSpec,
 )
 
 NOTEBOOK = Descent(lr=0.1, momentum=0.9, epochs=100)
@@ -59,14 +58,6 @@ VICTIMS: tuple[InformedSpec | GLMSpec, ...] = (
     InformedSpec(name="mnist-elu10-1000-random-init", dataset="mnist", n=1000, initialisation="random"),
     InformedSpec(name="mnist-elu10-10000-paper", dataset="mnist", n=10_000, training=TABLE_V),
     InformedSpec(name="digits-elu10-200", dataset="digits", n=200, targets=100),
-    InformedSpec(
-        name="cifar-cnn-1000",
-        dataset="cifar",
-        n=1000,
-        targets=200,
-        architecture=SmallCNNSpec(),
-        training=Descent(lr=0.01, epochs=100),
-    ),
     GLMSpec(name="cancer-logistic", dataset="cancer", n=400),
     GLMSpec(name="diabetes-ridge", dataset="diabetes", n=300, architecture=LINEAR, training=RIDGE),
     GLMSpec(name="diabetes-poisson", dataset="diabetes", n=300, architecture=POISSON, training=RIDGE),
