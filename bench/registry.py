@@ -114,7 +114,7 @@ def victims(plugin_dir: Path | None = None) -> Registry[AnySpec]:
     def collect(module: ModuleType, origin: str) -> None:
         for spec in vars(module).get("VICTIMS", ()):
             if not isinstance(spec, AnySpec):
-                raise TypeError(f"VICTIMS holds {spec!r}, which is no victim's spec")
+                raise TypeError(f"VICTIMS holds {spec!r}, which is no VictimSpec, InformedSpec or GLMSpec")
             registry.add(spec.name, spec, origin)
 
     _scan(registry, "victims.zoo", collect, plugin_dir)

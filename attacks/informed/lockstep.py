@@ -49,7 +49,7 @@ def minimise_together(evaluate: Evaluate, starts: np.ndarray, evaluations: int) 
                 jac=True,
                 method="L-BFGS-B",
                 bounds=[(0.0, 1.0)] * starts.shape[1],
-                options={"maxfun": evaluations, "maxiter": evaluations, "maxcor": 30, "ftol": 1e-12, "gtol": 1e-12},
+                options={"maxfun": evaluations, "maxiter": evaluations, "maxcor": 30, "ftol": 1e-9, "gtol": 1e-9},
             ).x
         except InterruptedError:
             return
