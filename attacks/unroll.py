@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
 from victims.informed.spec import DenseSpec, Descent, InformedSpec, SmallCNNSpec
@@ -28,6 +28,7 @@ class UnrollParams(AttackParams):
         trial: evaluations that each of these gets.
         evaluations: the most that the class kept gets, of the distance and its gradient; each costs about as much as
             training four models.
+        retries: how many other classes get that many too where the class kept does not lead to the released weights.
         together: targets that are searched at once; it bounds the memory.
         hardest: probes a class, beside its mean image: records of the fixed set, those with the largest loss.
         dtype: of the computation.
@@ -36,6 +37,7 @@ class UnrollParams(AttackParams):
     labels: PositiveInt = 3
     trial: PositiveInt = 8
     evaluations: PositiveInt = 80
+    retries: NonNegativeInt = 3
     together: PositiveInt = 16
     hardest: PositiveInt = 8
     dtype: Literal["float32", "float64"] = "float32"
@@ -105,18 +107,35 @@ class Unroll(Attack[UnrollParams]):
             part = slice(first, first + params.together)
             theta = {name: value[part].to(dtype) for name, value in released.items()}
 
-            def guess(labels: Tensor, images: Tensor, evaluations: int, theta: Parameters = theta) -> Guess:
-                ended = search(unrolled, images.to(dtype), problem.one_hot(labels), theta, evaluations)
-                return Guess(labels, ended.images, ended.distances, ended.evaluations)
+            def guess(
+                rows: Tensor, labels: Tensor, images: Tensor, evaluations: int, theta: Parameters = theta
+            ) -> Guess:
+                own = {name: value[rows] for name, value in theta.items()}
+                ended = search(unrolled, images.to(dtype), problem.one_hot(labels), own, evaluations)
+                return Guess(labels, ended.images, ended.distances.to(moved), ended.evaluations)
 
+            classes, everyone = ranking[part], torch.arange(len(ranking[part]), device=ranking.device)
             with reproducible(ctx.device):
-                best = guess(ranking[part, 0], probes.means[ranking[part, 0]], params.trial)
-                for rank in range(1, params.labels):
-                    best = best.or_better(guess(ranking[part, rank], probes.means[ranking[part, rank]], params.trial))
-                ended = guess(best.labels, best.images, params.evaluations)
-            found.append(replace(ended, evaluations=ended.evaluations + best.evaluations))
+                trials = [
+                    guess(everyone, classes[:, rank], probes.means[classes[:, rank]], params.trial)
+                    for rank in range(min(params.labels, classes.shape[1]))
+                ]
+                best = trials[0]
+                for trial in trials[1:]:
+                    best = best.or_better(everyone, trial)
+                ended = guess(everyone, best.labels, best.images, params.evaluations)
+                ended = replace(ended, evaluations=ended.evaluations + best.evaluations)
+                rest = classes[classes != ended.labels[:, None]].view(len(classes), -1)
+                for rank in range(min(params.retries, rest.shape[1])):
+                    missed = (ended.distances > REACHED * moved[part]).nonzero()[:, 0]
+                    if not len(missed):
+                        break
+                    labels = rest[missed, rank]
+                    again = guess(missed, labels, probes.means[labels], params.evaluations)
+                    ended = ended.or_better(missed, again)
+            found.append(ended)
             ctx.report(min(part.stop, len(ranking)), len(ranking), distance=float(ended.distances.mean()))
-        distances = torch.cat([part.distances for part in found]).to(moved)
+        distances = torch.cat([part.distances for part in found])
         relative = distances / moved
         return Reconstruction(
             candidates=torch.cat([part.images for part in found]).float(),
@@ -140,15 +159,14 @@ class Guess:
     distances: Tensor
     evaluations: int
 
-    def or_better(self, other: Guess) -> Guess:
-        """Return for each of the k the nearer of two records."""
-        import torch
-
-        nearer = (other.distances < self.distances).to(self.images.device)
+    def or_better(self, rows: Tensor, other: Guess) -> Guess:
+        """Return these records, but for some rows (j,) the other's j records where they are nearer."""
+        nearer = other.distances < self.distances[rows]
+        chosen = rows[nearer]
         return Guess(
-            torch.where(nearer, other.labels, self.labels),
-            torch.where(nearer[:, None, None, None], other.images, self.images),
-            torch.minimum(self.distances, other.distances),
+            self.labels.index_copy(0, chosen, other.labels[nearer]),
+            self.images.index_copy(0, chosen, other.images[nearer]),
+            self.distances.index_copy(0, chosen, other.distances[nearer]),
             self.evaluations + other.evaluations,
         )
 

@@ -21,7 +21,7 @@ VICTIMS = {name: spec for name, spec in registry.victims().items.items() if spec
 CPU = torch.device("cpu")
 CHEAP: dict[str, Any] = {
     **{"shadows": 20, "epochs": 2, "hidden": (8,)},  # reconn
-    **{"labels": 1, "trial": 2, "evaluations": 2, "hardest": 1},  # unroll
+    **{"labels": 1, "trial": 2, "evaluations": 2, "hardest": 1, "retries": 0},  # unroll
 }
 """Parameters of attacks that make a test of them quick."""
 SPECS: dict[str, InformedSpec | GLMSpec] = {
