@@ -22,6 +22,12 @@ class ReconnParams(ShadowParams):
     """Parameters of `reconn`; the defaults are Table V's for MNIST, but the learning rate is the authors' notebook's.
 
     Attributes:
+        shadows: how many, of the first images of the shadow pool; None for all of them, at most 5,000.
+        released: what the attack sees of a released model: its parameters, or (black box) its logits on `queries`
+            images of the fixed set.
+        layers: the layers whose parameters it sees, from 1; none named means all.
+        queries: see `released`.
+        validation: share of the shadows that is kept apart to choose the epoch.
         decoder: "dense" for grey images, "convolutional" for colour ones (Table VII).
         hidden: widths of the dense decoder's hidden layers.
         optimizer: "rmsprop" (MNIST) or "adam" with weight decay 1e-4 (CIFAR-10).
