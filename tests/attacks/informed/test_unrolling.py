@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from attacks.base import AttackContext, Knowledge
+from attacks.informed import classes
 from attacks.informed.classes import Probes, rank_classes
 from attacks.informed.lockstep import minimise_together
 from attacks.informed.unrolling import Unrolled, search
@@ -18,6 +21,14 @@ from victims.informed.networks import initial
 from victims.informed.spec import DenseSpec, Descent, InformedSpec, SmallCNNSpec
 
 CPU = torch.device("cpu")
+TINY = InformedSpec(
+    name="digits-elu4-40",
+    dataset="digits",
+    n=40,
+    targets=2,
+    architecture=DenseSpec(hidden=(4,)),
+    training=Descent(epochs=8),
+)
 DENSE = DenseSpec(hidden=(4,), outputs=3)
 CASES = {
     "gd": (DENSE, Descent(epochs=5), 4),
@@ -122,17 +133,9 @@ def test_probes_are_the_mean_and_the_hardest_records_of_every_class() -> None:
 
 
 def test_it_reconstructs_digits_and_says_what_it_had_to_guess() -> None:
-    known = InformedSpec(
-        name="digits-elu4-40",
-        dataset="digits",
-        n=40,
-        targets=2,
-        architecture=DenseSpec(hidden=(4,)),
-        training=Descent(epochs=8),
-    )
     context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
     errors = {}
-    for name, spec in {"known": known, "random": known.model_copy(update={"initialisation": "random"})}.items():
+    for name, spec in {"known": TINY, "random": TINY.model_copy(update={"initialisation": "random"})}.items():
         victim = obtain(spec, None, CPU, lambda done, total: None, lambda line: None)
         attack = Unroll(UnrollParams(evaluations=30 if name == "known" else 2, labels=1, trial=1, hardest=1, retries=9))
         assert Knowledge.SHADOW_POOL not in attack.knowledge
@@ -143,3 +146,21 @@ def test_it_reconstructs_digits_and_says_what_it_had_to_guess() -> None:
         assert len(found.flags) == (1 if name == "known" else 2)
     assert errors["known"] < 1e-3
     assert errors["random"] > 0.02
+
+
+def test_a_wrong_class_is_given_up_as_it_does_not_lead_to_the_released_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    def upside_down(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        ranking, moved = rank_classes(*arguments)
+        return ranking.flip(1), moved
+
+    monkeypatch.setattr(classes, "rank_classes", upside_down)
+    victim = obtain(TINY, None, CPU, lambda done, total: None, lambda line: None)
+    context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
+    found = {}
+    for retries in (0, 9):
+        attack = Unroll(UnrollParams(evaluations=30, labels=1, trial=1, hardest=1, retries=retries))
+        found[retries] = attack.reconstruct(view_of(victim, attack.knowledge, CPU), context)
+    truth = torch.from_numpy(victim.split.targets.labels)
+    assert not bool((found[0].labels == truth).any())
+    assert torch.equal(found[9].labels, truth)
+    assert found[9].confidence.min() > found[0].confidence.max()
