@@ -61,7 +61,7 @@ def why(entry: Entry, workshop: Workshop) -> str:
         return "--force" if again else stored.reason
     try:
         workshop.victim_key(entry.run.victim)
-        reason = entry.run.attack(entry.run.params).supports(entry.run.victim)
+        reason = entry.run.declined()
     except UserError as error:
         return str(error)
     except Exception as error:

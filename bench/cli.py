@@ -35,11 +35,11 @@ def run(
     attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
     victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
-    variant: Annotated[str, typer.Option(help="Named parameter set of the attack, e.g. paper.")] = "",
-    seeds: Annotated[str, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = "",
+    variant: Annotated[str | None, typer.Option(help="Named parameter set of the attack, e.g. paper.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with a plan; other options change it.")] = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="The plan's own small version, to see that it works.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "",
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
@@ -77,8 +77,6 @@ def run(
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     attacked = victims.match(victim or [DEFAULT_VICTIM])
     audit = any(spec.training.kind == "released" for spec in attacked)
-    for broken in registry.broken(attacks, victims):
-        _complain(f"does not import: {broken.origin}: {broken.reason}")
     asked = PlanFile(plan=(Section(attack=("*",) if audit else (DEFAULT_ATTACK,), victim=(DEFAULT_VICTIM,)),))
     if config is not None:
         asked = read_plan(config, smoke)
@@ -87,11 +85,13 @@ def run(
     given = {"attack": attack, "victim": victim, "set": parse_settings(set_ or []), "variant": variant, "seeds": seeds}
     sections = (section.changed(given) for section in asked.plan)
     plan = planned(sections, attacks, victims, parse_budget(budget))
+    for broken in registry.broken(attacks, victims):
+        _complain(f"does not import: {broken.origin}: {broken.reason}")
     data, share = choose_data_dir(data_dir), parse_memory(memory) if memory else None
     Store(results_dir).require_writable()
     if jobs and executor == "local" and not (pdb or only_cached or dry_run):
         server.start(server.threads_each(jobs))  # it imports torch while this process does
-    chosen_device = choose_device(device or asked.device)
+    chosen_device = choose_device(asked.device if device is None else device)
 
     from bench.commands import How, preview_plan, run_plan
     from bench.executors import Site

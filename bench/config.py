@@ -47,7 +47,7 @@ class Section(BaseModel):
         Raises:
             ValidationError: a value is of the wrong kind.
         """
-        values = self.model_dump() | {name: value for name, value in given.items() if value}
+        values = self.model_dump() | {name: value for name, value in given.items() if value is not None}
         return Section.model_validate(values | {"set": self.set | given.get("set", {})})
 
 

@@ -107,6 +107,11 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
     yield Claim(name, "its declarations are sound", unsound)
     if unsound:
         return
+    if attack.setting != FAMILIES[0].setting:
+        yield Claim(
+            name, "takes one of the tiny victims", f"none is of its setting, {attack.setting}: nothing is tried"
+        )
+        return
     try:
         reasons = {spec.architecture.label: attack(params).supports(spec) for spec in FAMILIES}
     except Exception as error:

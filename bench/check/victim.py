@@ -35,7 +35,7 @@ def victim_claims(spec: VictimSpec, attacks: Sequence[type[Attack[Any]]], data_d
     """
     yield from _released(spec, data_dir) if spec.training.kind == "released" else _trainable(spec, data_dir)
     takers, reasons = [], []
-    for attack in attacks:
+    for attack in (attack for attack in attacks if attack.setting == spec.setting):
         reason = attack(attack_params(attack, "", {})).supports(spec)
         if reason is None and not attack.control:
             takers.append(attack.name)

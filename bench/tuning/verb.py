@@ -71,7 +71,7 @@ def tune(runs: Sequence[Run], site: Site, how: How, search: Search) -> int:
         with TerminalReporter(console) as shown:
             reporter = TrialReporter(shown)
             workshop = Workshop(site.data_dir, torch.device(site.device), reporter)
-            reason = run.attack(run.params).supports(run.victim)
+            reason = run.declined()
             if reason is not None:
                 reporter.notice(f"{run.title}: skipped ({reason})")
                 continue

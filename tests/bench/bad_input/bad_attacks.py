@@ -57,7 +57,7 @@ FAILS: dict[str, tuple[str, str, str]] = {
         "next(iter(view._facts[Knowledge.WEIGHTS].values())).zero_(); return Reconstruction(images)",
         "changed the victim's weights",
     ),
-    "wants_an_unknown_item": ("needs = frozenset({'gold'})", "return Reconstruction(images)", "KeyError"),
+    "wants_an_unknown_item": ("needs = frozenset({'gold'})", "return Reconstruction(images)", "has no gold to tell"),
     "cannot_say_what_it_knows": (
         "knowledge = property(lambda self: 1 / 0)",
         "return Reconstruction(images)",

@@ -45,7 +45,7 @@ def test_parameters_that_are_no_object_are_none(text: str) -> None:
 
 
 def row_of(attack: str = "kkt", variant: str = "", protocol: str = KKT.protocol) -> dict[Hashable, Any]:
-    return {"attack": attack, "variant": variant, "victim": "faces-mlp-100", "protocol": protocol}
+    return {"attack": attack, "variant": variant, "victim": "faces-mlp-100", "protocol": protocol, "budget": ""}
 
 
 def test_the_command_leads_back_to_the_parameters() -> None:
