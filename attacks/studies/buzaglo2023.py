@@ -14,12 +14,13 @@ def classes_cells(n: int) -> tuple[Cell, ...]:
     return (Cell({"classes": 2}, "kkt", f"cifar-mlp-{n}"), *softmax)
 
 
-def decay_cells(attack: str, classes: str) -> tuple[Cell, ...]:
+def decay_cells(classes: int) -> tuple[Cell, ...]:
     """Return the victims with each weight decay, and the one without, at n = 100 and the standard initialisation."""
-    plain = Cell({"weight_decay": 0.0}, attack, f"cifar-mlp-100{classes}-stdinit")
-    return (
-        plain,
-        *(Cell({"weight_decay": float(wd)}, attack, f"cifar-mlp-100{classes}-wd{wd}") for wd in DECAYS),
+    victim = "cifar-mlp-100" if classes == 2 else f"cifar-mlp-100-c{classes}"
+    variants = {0.0: "stdinit"} | {float(decay): f"wd{decay}" for decay in DECAYS}
+    return tuple(
+        Cell({"classes": classes, "weight_decay": decay}, "kkt-general", f"{victim}-{variant}")
+        for decay, variant in variants.items()
     )
 
 
@@ -48,8 +49,8 @@ STUDIES: tuple[Study, ...] = (
         name="decay",
         summary="how many images come out by weight decay, n = 100, all layers at the standard initialisation",
         paper="Buzaglo et al. 2023, Figs. 6 and 14",
-        cells=decay_cells("kkt-general", "") + decay_cells("kkt-general", "-c10"),
-        smoke=(Cell({"weight_decay": 1e-2}, "kkt-general", "digits-mlp-50-wd1e-2", SMOKE),),
+        cells=decay_cells(2) + decay_cells(10),
+        smoke=(Cell({"classes": 2, "weight_decay": 1e-2}, "kkt-general", "digits-mlp-50-wd1e-2", SMOKE),),
         plots=(
             Plot("curve", "weight_decay", "classes", values=("n_good", "n_good_unique"), logarithmic=True),
             Plot("scatter", "weight_decay"),
