@@ -39,13 +39,18 @@ def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
     return table
 
 
-def victim_table(victims: Registry[AnySpec], data_dir: Path | None) -> Table:
-    """Return the table of victims: name, dataset, n, architecture, training, and whether it is trained."""
-    table = _table("victim", "dataset", "n", "architecture", "training", "trained")
-    for name, spec in victims.items.items():
-        trained = "yes" if _trained(spec, data_dir) else "no"
-        table.add_row(name, spec.dataset, str(spec.n), spec.architecture.label, spec.training.label, trained)
-    return table
+def victim_table(victims: Registry[AnySpec], data_dir: Path | None) -> str:
+    """Return the table of victims, a line each: name, dataset, n, architecture, training, and whether it is trained.
+
+    There are hundreds: `tabulate` takes a tenth of the time that `rich` does.
+    """
+    from tabulate import tabulate
+
+    rows = [
+        (name, spec.dataset, spec.n, spec.architecture.label, spec.training.label, _trained(spec, data_dir))
+        for name, spec in victims.items.items()
+    ]
+    return tabulate(rows, ["victim", "dataset", "n", "architecture", "training", "trained"], disable_numparse=True)
 
 
 def agenda_table(rows: Iterable[tuple[str, str, str]]) -> Table:
@@ -151,11 +156,11 @@ def _figure(form: str, *values: float) -> str:
     return "" if any(math.isnan(value) for value in values) else form.format(*values)
 
 
-def _trained(spec: AnySpec, data_dir: Path | None) -> bool:
+def _trained(spec: AnySpec, data_dir: Path | None) -> str:
     try:
-        return bool(trained_card(spec, data_dir))
+        return "yes" if trained_card(spec, data_dir) else "no"
     except UserError:
-        return False
+        return "no"
 
 
 def _table(*columns: str) -> Table:

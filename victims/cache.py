@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,13 @@ def cache_dir() -> Path:
 
 def victim_key(spec: AnySpec, dataset_sha256: str) -> str:
     """Return the 16 hex digits that name a victim's folder in the cache."""
-    sources = SOURCES if spec.setting == "dataset" else INFORMED_SOURCES
-    return sha256_json([spec.identity(), sha256_sources(sources), dataset_sha256])[:16]
+    return sha256_json([spec.identity(), _training_sha256(spec.setting), dataset_sha256])[:16]
+
+
+@cache
+def _training_sha256(setting: str) -> str:
+    """The hash of the code that trains victims of a setting, as it was when this process first asked."""
+    return sha256_sources(SOURCES if setting == "dataset" else INFORMED_SOURCES)
 
 
 def victim_folder(spec: AnySpec, dataset_sha256: str) -> Path:
@@ -56,7 +62,7 @@ def victim_folder(spec: AnySpec, dataset_sha256: str) -> Path:
 
 def trained_card(spec: AnySpec, data_dir: Path | None) -> dict[str, Any]:
     """Return a trained victim's card as it is stored, empty if it is not trained; imports no torch."""
-    from victims.datasets import fingerprint
+    from victims.dataset_files import fingerprint
 
     card = victim_folder(spec, fingerprint(spec.dataset, data_dir)) / "card.json"
     try:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from bench.verbs.app import LOG_WIDTH, DataDir, PluginDir, ResultsDir, app
+from bench.verbs.app import DataDir, PluginDir, ResultsDir, app, printer
 from victims.errors import UserError
 
 
@@ -18,10 +18,13 @@ def list_(data_dir: DataDir = None, plugin_dir: PluginDir = None) -> None:
     from bench import registry, tables
     from bench.options import choose_data_dir
 
-    console = Console()
+    console = printer()
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     console.print(tables.attack_table(attacks))
-    console.print(tables.victim_table(victims, choose_data_dir(data_dir)))
+    console.print()
+    console.print(
+        tables.victim_table(victims, choose_data_dir(data_dir)), highlight=False, markup=False, soft_wrap=True
+    )
     for broken in registry.broken(attacks, victims):
         console.print(f"does not import: {broken.origin}: {broken.reason}", style="red", markup=False, soft_wrap=True)
 
@@ -38,7 +41,7 @@ def show(
     from bench.options import choose_data_dir
     from bench.store import Store
 
-    console = Console()
+    console = printer()
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     if name in attacks.items:
         console.print(tables.attack_card(attacks.items[name], attacks.origins[name]))
@@ -72,9 +75,7 @@ def compare(
     from bench.compare import compare as compare_files
     from bench.ui import plural
 
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, LOG_WIDTH)
+    console = printer()
     comparison = compare_files(old, new)
     if len(comparison.changed):
         console.print(tables.comparison_table(comparison))
@@ -134,7 +135,7 @@ def privacy(
     shown = table[
         ["attack", "variant", "victim", "epsilon", "test_accuracy", "success", "kappa", "bound_gaussian", "bound_zcdp"]
     ]
-    console = Console()
+    console = printer()
     console.print(shown.to_string(index=False, float_format="%.3g"), highlight=False, markup=False, soft_wrap=True)
     for path in write_privacy(table, results_dir):
         console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)

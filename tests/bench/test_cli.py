@@ -162,11 +162,11 @@ def test_a_failed_attack_is_a_row_and_the_rest_of_the_plan_runs(
 def test_a_failure_is_stored_and_run_again_when_asked(run: Bench, results: Path, plugins: Path) -> None:
     run("-a", "raises")
     before = len(calls(plugins))
-    stored_one = run("-a", "raises", "-a", "tiny")
+    stored_one = run("-a", "raises", "-a", "tiny", "--controls", "quick")
     assert (stored_one.status, len(calls(plugins))) == (1, before + 1)  # the call of tiny
     assert "--retry-failed" in stored_one.out
 
-    retried = run("-a", "raises", "-a", "tiny", "--retry-failed")
+    retried = run("-a", "raises", "-a", "tiny", "--retry-failed", "--controls", "quick")
     assert (retried.status, len(calls(plugins))) == (1, before + 2)  # tiny did not fail
     assert run("-a", "raises", "--set", "count=2").status == 1  # another cause, another run
     assert len(calls(plugins)) == before + 3

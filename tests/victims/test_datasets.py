@@ -259,7 +259,7 @@ def test_a_missing_data_folder_matters_only_to_data_that_lies_there(
 
 def test_without_a_data_folder_the_users_cache_is_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BENCH_DATA_DIR", raising=False)
-    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
+    monkeypatch.setattr("victims.dataset_files.user_cache_path", lambda name: tmp_path / name)
     (tmp_path / "reconstruction-bench" / "data").mkdir(parents=True)
     np.savez(tmp_path / "reconstruction-bench" / "data" / "mine.npz", **arrays())
     assert len(load("mine", None).train_labels) == 6

@@ -4,8 +4,9 @@
 selection of it, and `fingerprint` tells whether the data on disk is still the same.
 """
 
+from victims.dataset_files import fingerprint
 from victims.datasets.raw import RawDataset
 from victims.datasets.selection import GROUPS, Split, select
-from victims.datasets.sources import fingerprint, load
+from victims.datasets.sources import load
 
 __all__ = ["GROUPS", "RawDataset", "Split", "fingerprint", "load", "select"]

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from functools import lru_cache
 from http.client import HTTPException
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
+from victims.dataset_files import DOWNLOADED, dataset_path, not_available, require
 from victims.datasets.raw import KEYS, RawDataset, validate
 from victims.errors import UserError
-from victims.files import sha256_file
-
-SHIPPED = {
-    "faces": ("skimage", "data/lfw_subset.npy"),
-    "digits": ("sklearn", "datasets/data/digits.csv.gz"),
-    "cancer": ("sklearn", "datasets/data/breast_cancer.csv"),
-    "diabetes": ("sklearn", "datasets/data/diabetes_data_raw.csv.gz"),
-}
-"""Name: (package, the file inside it). Reading the file itself spares the import of the package."""
-
-DOWNLOADED = {
-    "mnist": ("mnist.npz", "MNIST"),
-    "fashion": ("fashion.npz", "FashionMNIST"),
-    "cifar": ("cifar10.npz", "CIFAR10"),
-    "cifar100": ("cifar100.npz", "CIFAR100"),
-}
-"""Name: (its file in the data folder, the class of torchvision.datasets that downloads it)."""
 
 
 def load(name: str, data_dir: Path | None, download: bool = True) -> RawDataset:
@@ -47,10 +28,10 @@ def load(name: str, data_dir: Path | None, download: bool = True) -> RawDataset:
     Raises:
         UserError: The data folder or the file is missing, the file holds no dataset, or the download failed.
     """
-    path = _path(name, data_dir)
+    path = dataset_path(name, data_dir)
     if name in DOWNLOADED and download and not path.exists():
         _download(name, path)
-    _require(name, path)
+    require(name, path)
     if name == "faces":
         return _faces(path)
     if name == "digits":
@@ -72,77 +53,6 @@ def load_own(path: Path) -> RawDataset:
     if not {"test_images", "test_labels"} & arrays.keys() and {"train_images", "train_labels"} <= arrays.keys():
         arrays |= {"test_images": arrays["train_images"][:0], "test_labels": arrays["train_labels"][:0]}
     return validate(path.stem, arrays, str(path))
-
-
-def fingerprint(name: str, data_dir: Path | None) -> str:
-    """Tell the data of a dataset from any other, without loading it.
-
-    Args:
-        name: As in `load`.
-        data_dir: As in `load`.
-
-    Returns:
-        The sha256 of the dataset's file, in hexadecimal; "absent" where `load` would first have to download it.
-
-    Raises:
-        UserError: The data folder is missing, or a file that nothing downloads.
-    """
-    path = _path(name, data_dir)
-    if name in DOWNLOADED and not path.exists():
-        return "absent"
-    _require(name, path)
-    stat = path.stat()
-    return _digest(path, stat.st_mtime_ns, stat.st_size)
-
-
-@lru_cache
-def _digest(path: Path, modified_ns: int, size: int) -> str:
-    """The hash of a file, taken once while its time and size stay: many victims share one large file."""
-    return sha256_file(path)
-
-
-def _path(name: str, data_dir: Path | None) -> Path:
-    """The file that holds the dataset, whether it is there or not."""
-    if name in SHIPPED:
-        package, file = SHIPPED[name]
-        spec = find_spec(package)
-        if spec is None or spec.origin is None:
-            raise UserError(f"dataset {name} needs the package {package}, which is not installed")
-        return Path(spec.origin).parent / file
-    if name.endswith(".npz"):
-        return Path(name).expanduser()
-    return _folder(data_dir) / (DOWNLOADED[name][0] if name in DOWNLOADED else f"{name}.npz")
-
-
-def _folder(data_dir: Path | None) -> Path:
-    """The data folder; one that the user names must exist."""
-    given = data_dir or os.environ.get("BENCH_DATA_DIR")
-    if not given:
-        from platformdirs import user_cache_path
-
-        return user_cache_path("reconstruction-bench") / "data"
-    folder = Path(given).expanduser()
-    if not (os.access(folder, os.X_OK) and folder.is_dir()):
-        raise UserError(
-            f"data folder {folder} does not exist or is not yours to enter; change --data-dir or BENCH_DATA_DIR"
-        )
-    return folder
-
-
-def _require(name: str, path: Path) -> None:
-    """UserError unless the dataset's file is there and readable."""
-    if os.access(path, os.R_OK) and path.is_file():
-        return
-    if name in DOWNLOADED:
-        raise _not_available(name, path, "was not downloaded")
-    if name in SHIPPED:
-        raise UserError(
-            f"dataset {name}: the installed {SHIPPED[name][0]} has no {path}; install another version of it"
-        )
-    raise UserError(
-        f"dataset {name}: no readable file {path}; expected one of {', '.join([*SHIPPED, *DOWNLOADED])}, "
-        "the path of an .npz file, or a NAME.npz in the folder that --data-dir or BENCH_DATA_DIR names"
-    )
 
 
 def _faces(path: Path) -> RawDataset:
@@ -217,14 +127,7 @@ def _download(name: str, path: Path) -> None:
             )
             complete.replace(path)
     except (OSError, RuntimeError, HTTPException) as error:
-        raise _not_available(name, path, f"could not be downloaded ({_line(error)})") from error
-
-
-def _not_available(name: str, path: Path, why: str) -> UserError:
-    return UserError(
-        f"dataset {name}: no readable file {path}, and it {why}; put {path.name} into a folder and name that "
-        "with --data-dir or BENCH_DATA_DIR; `python -m bench run -v faces-mlp-100` needs no download"
-    )
+        raise not_available(name, path, f"could not be downloaded ({_line(error)})") from error
 
 
 def _line(error: Exception) -> str:

@@ -1,0 +1,110 @@
+"""Where the file of a dataset lies, and what is in it by its hash; imports no numpy, so that `list` does not either."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from victims.errors import UserError
+from victims.files import sha256_file
+
+SHIPPED = {
+    "faces": ("skimage", "data/lfw_subset.npy"),
+    "digits": ("sklearn", "datasets/data/digits.csv.gz"),
+    "cancer": ("sklearn", "datasets/data/breast_cancer.csv"),
+    "diabetes": ("sklearn", "datasets/data/diabetes_data_raw.csv.gz"),
+}
+"""Name: (package, the file inside it). Reading the file itself spares the import of the package."""
+
+DOWNLOADED = {
+    "mnist": ("mnist.npz", "MNIST"),
+    "fashion": ("fashion.npz", "FashionMNIST"),
+    "cifar": ("cifar10.npz", "CIFAR10"),
+    "cifar100": ("cifar100.npz", "CIFAR100"),
+}
+"""Name: (its file in the data folder, the class of torchvision.datasets that downloads it)."""
+
+
+def fingerprint(name: str, data_dir: Path | None) -> str:
+    """Tell the data of a dataset from any other, without loading it.
+
+    Args:
+        name: As in `load`.
+        data_dir: As in `load`.
+
+    Returns:
+        The sha256 of the dataset's file, in hexadecimal; "absent" where `load` would first have to download it.
+
+    Raises:
+        UserError: The data folder is missing, or a file that nothing downloads.
+    """
+    path = dataset_path(name, data_dir)
+    if name in DOWNLOADED and not path.exists():
+        return "absent"
+    require(name, path)
+    stat = path.stat()
+    return _digest(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache
+def _digest(path: Path, modified_ns: int, size: int) -> str:
+    """The hash of a file, taken once while its time and size stay: many victims share one large file."""
+    return sha256_file(path)
+
+
+def dataset_path(name: str, data_dir: Path | None) -> Path:
+    """Return the file that holds the dataset, whether it is there or not.
+
+    Raises:
+        UserError: the library that ships it is not installed, or the data folder is missing.
+    """
+    if name in SHIPPED:
+        package, file = SHIPPED[name]
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            raise UserError(f"dataset {name} needs the package {package}, which is not installed")
+        return Path(spec.origin).parent / file
+    if name.endswith(".npz"):
+        return Path(name).expanduser()
+    return _folder(data_dir) / (DOWNLOADED[name][0] if name in DOWNLOADED else f"{name}.npz")
+
+
+def _folder(data_dir: Path | None) -> Path:
+    """The data folder; one that the user names must exist."""
+    given = data_dir or os.environ.get("BENCH_DATA_DIR")
+    if not given:
+        return user_cache_path("reconstruction-bench") / "data"
+    folder = Path(given).expanduser()
+    if not (os.access(folder, os.X_OK) and folder.is_dir()):
+        raise UserError(
+            f"data folder {folder} does not exist or is not yours to enter; change --data-dir or BENCH_DATA_DIR"
+        )
+    return folder
+
+
+def require(name: str, path: Path) -> None:
+    """Check that the dataset's file is there and readable; raises UserError."""
+    if os.access(path, os.R_OK) and path.is_file():
+        return
+    if name in DOWNLOADED:
+        raise not_available(name, path, "was not downloaded")
+    if name in SHIPPED:
+        raise UserError(
+            f"dataset {name}: the installed {SHIPPED[name][0]} has no {path}; install another version of it"
+        )
+    raise UserError(
+        f"dataset {name}: no readable file {path}; expected one of {', '.join([*SHIPPED, *DOWNLOADED])}, "
+        "the path of an .npz file, or a NAME.npz in the folder that --data-dir or BENCH_DATA_DIR names"
+    )
+
+
+def not_available(name: str, path: Path, why: str) -> UserError:
+    """Return what to tell the user about a dataset that is not there, and why."""
+    return UserError(
+        f"dataset {name}: no readable file {path}, and it {why}; put {path.name} into a folder and name that "
+        "with --data-dir or BENCH_DATA_DIR; `python -m bench run -v faces-mlp-100` needs no download"
+    )
