@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import Knowledge, VictimView
+from attacks.search_space import Range
 from attacks.stationarity.attack import StationarityAttack
-from attacks.stationarity.params import SearchParams
+from attacks.stationarity.params import FAST_RANGES, SearchParams
 
 if TYPE_CHECKING:
     import torch
@@ -18,23 +19,20 @@ if TYPE_CHECKING:
     from attacks.stationarity.network import Network
     from victims.spec import VictimSpec
 
-TYPICAL_OUTPUT = 7.0
-"""|Phi| at the training images of a classifier that has fitted them with weight decay."""
-
 
 class KKTConvParams(SearchParams):
     """Parameters of `kkt-conv`.
 
     Attributes:
         span_weight: weight of the share of the candidates' features outside the span that W2 shows.
-        lambda_lr: learning rate of the coefficients, relative to their size.
+        lambda_lr: learning rate of the coefficients, in their units; see `random_coefficients`.
     """
 
     method: Literal["row-space"] = "row-space"
     restarts: PositiveInt = 4
     steps: PositiveInt = 500
     lr: PositiveFloat = 0.05
-    lambda_lr: PositiveFloat = 0.03
+    lambda_lr: PositiveFloat = 0.004
     init_scale: PositiveFloat = 0.1
     coordinate_power: NonNegativeFloat = 1.8
     residual_power: NonNegativeFloat = 0.15
@@ -54,6 +52,9 @@ class KKTConv(StationarityAttack[KKTConvParams]):
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
     Params = KKTConvParams
     protocol = "buzaglo2023-conv"
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
+        "": FAST_RANGES | {"coordinate_power": Range(0, 3), "span_weight": Range(0.1, 100, log=True)},
+    }
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it takes a convolution and one output."""
@@ -74,11 +75,7 @@ class KKTConv(StationarityAttack[KKTConvParams]):
     def coefficients(
         self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
     ) -> Coefficients:
-        """Return Gaussian coefficients in units of ||W2||^2 / (m |Phi|): by Euler, sum_i c_i Phi(x_i) = ||W2||^2."""
-        import torch
+        """Return small free coefficients, in the units of layer 2."""
+        from attacks.stationarity.coefficients import random_coefficients
 
-        from attacks.stationarity.coefficients import free_coefficients
-
-        unit = float(network.weights[1].square().sum()) / (m * TYPICAL_OUTPUT)
-        draw = torch.randn(m, 1, generator=generator).to(network.weights[0])
-        return free_coefficients(draw, unit)
+        return random_coefficients(network.weights[1], 1, m, generator)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pydantic import PositiveFloat, PositiveInt
+
 from attacks.base import Knowledge, VictimView
 from attacks.initialisation import balanced_labels
 from attacks.search_space import Range
@@ -26,9 +28,13 @@ class KKTGeneralParams(SearchParams):
         coefficients: "free" ones have any sign, one for each output, and neither labels nor loss need be known; "tied"
             ones are what the loss makes of the candidate's own outputs, -L'(Phi(x_i), y_i), but for a positive factor
             that starts at 1 / (m wd): the loss, the weight decay and the balance of the classes have to be known.
+        lambda_lr: learning rate of the coefficients: of free ones in their units, see `random_coefficients`; of the
+            logarithm of tied ones' factor.
     """
 
     coefficients: Literal["free", "tied"] = "free"
+    restarts: PositiveInt = 4
+    lambda_lr: PositiveFloat = 0.03
 
 
 class KKTGeneral(StationarityAttack[KKTGeneralParams]):
@@ -86,13 +92,15 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
     def coefficients(
         self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
     ) -> Coefficients:
-        """Return Gaussian coefficients, of the published size or such that their sum is of order one; or tied ones."""
+        """Return Gaussian coefficients, of the published size or small in the units of layer 1; or tied ones."""
         import torch
 
-        from attacks.stationarity.coefficients import free_coefficients, tied_coefficients
+        from attacks.stationarity.coefficients import free_coefficients, random_coefficients, tied_coefficients
 
         if labels is not None:
             start = torch.full((m,), 1 / (m * view.weight_decay)).to(network.weights[0])
             return tied_coefficients(view.loss, labels, start)
-        draw = torch.randn(m, len(network.weights[-1]), generator=generator).to(network.weights[0])
-        return free_coefficients(draw if self.params.method == "published" else draw / m)
+        outputs = len(network.weights[-1])
+        if self.params.method == "published":
+            return free_coefficients(torch.randn(m, outputs, generator=generator).to(network.weights[0]))
+        return random_coefficients(network.weights[0], outputs, m, generator)

@@ -159,10 +159,12 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         params = self.params
         coefficients = self.coefficients(view, network, labels, m, generator)
         share = m if params.method == "published" else 1  # the published sum is a mean
-        reduced = network if network.convolutional else network.on_coordinates(space.basis)
+        connected = network if features is None else network.after_first()
+        shown = features or space
+        reduced = connected.on_coordinates(shown.basis)
 
         def residual(candidates: Tensor) -> float:
-            inputs = candidates if network.convolutional else candidates @ space.basis
+            inputs = (candidates if features is None else network.features(candidates)) @ shown.basis
             return float(unexplained(reduced, inputs, lambda outputs: coefficients.rows(outputs) / share))
 
         def reached(step: int, candidates: Tensor) -> None:
@@ -188,8 +190,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             )
             return candidates, sizes, residual(candidates)
         given = params.layer_weights or (1.0, 0.0)
-        searched = network.depth - int(network.convolutional)
-        layers = (given + given[-1:] * searched)[:searched]
+        layers = (given + given[-1:] * connected.depth)[: connected.depth]
         settings = SearchSettings(
             steps=params.steps,
             lr=params.lr,

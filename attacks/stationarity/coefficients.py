@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from victims.spec import Loss
 
 Rivals = Literal["all", "runner-up"]
+SMALL = 0.1
+"""Standard deviation of free coefficients at their start, in their units."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,23 @@ def free_coefficients(start: Tensor, unit: float = 1.0) -> Coefficients:
     """Return coefficients (m, C) of any sign, to be found from `start` in these units (Buzaglo et al. 2023, eq. 10)."""
     values = start.clone().requires_grad_()
     return Coefficients([values], lambda outputs: unit * values, lambda: unit * values.detach().norm(dim=1))
+
+
+def random_coefficients(weight: Tensor, outputs: int, m: int, generator: torch.Generator) -> Coefficients:
+    """Return free coefficients that start small and Gaussian, in units ||W||^2 / m of a layer's weight.
+
+    At a stationary point of a network without biases sum_ij c_ij Phi_j(x_i) = ||W_l||^2 for every layer l: theta_l =
+    sum_ij c_ij grad_l Phi_j(x_i), and Phi is linear in each layer on the pieces of its ReLUs (Euler). So |c_ij| is of
+    this size over |Phi|, which is 1 for a regression to +-1 and some more for a classifier.
+
+    Args:
+        weight: that of the layer whose residual is searched.
+        outputs: C.
+        m: the number of candidates.
+        generator: CPU generator of the start.
+    """
+    unit = float(weight.square().sum()) / m
+    return free_coefficients(SMALL * torch.randn(m, outputs, generator=generator).to(weight), unit)
 
 
 def tied_coefficients(loss: Loss, labels: Tensor, start: Tensor) -> Coefficients:

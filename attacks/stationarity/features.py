@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from scipy.fft import idctn
 from torch import Tensor
 
@@ -85,12 +84,9 @@ class FeatureResidual:
             coefficients: maps the outputs (m, C) to the coefficients c (m, C).
             alpha: sharpness of the gates.
         """
-        assert self.network.input_shape is not None
-        weight, bias = self.network.weights[0], self.network.biases[0]
         with torch.enable_grad():
             inputs = coordinates.detach().requires_grad_()
-            images = (inputs @ self.space.basis.T).view(-1, *self.network.input_shape)
-            features = F.conv2d(images, weight, bias).relu().flatten(1)
+            features = self.network.features(inputs @ self.space.basis.T)
             projected = features @ self.features.basis
             energy = features.square().sum(1).clamp_min(torch.finfo(features.dtype).tiny)
             outside = 1 - projected.square().sum(1) / energy

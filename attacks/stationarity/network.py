@@ -63,6 +63,11 @@ class Network:
         """Return the fully connected network on the activations of layer 1."""
         return Network(self.weights[1:], self.biases[1:])
 
+    def features(self, inputs: Tensor) -> Tensor:
+        """Return the activations (m, f) of layer 1, a convolution, for inputs (m, d)."""
+        assert self.input_shape is not None
+        return F.conv2d(inputs.view(-1, *self.input_shape), self.weights[0], self.biases[0]).relu().flatten(1)
+
     def outputs(self, inputs: Tensor) -> Tensor:
         """Return Phi (m,) of inputs (m, d), with the true ReLU, of a fully connected network with one output."""
         hidden = inputs

@@ -33,7 +33,8 @@ class SearchParams(InitialisedParams):
 
     Attributes:
         method: "row-space" is the fast solver (attacks/stationarity/search.py), "published" the authors' loop.
-        candidates: how many candidates a restart has; None for twice the number of directions that W1 shows, or 1000.
+        candidates: how many candidates a restart has; None for twice the number of directions that the first fully
+            connected layer shows of its inputs, or 1000.
         restarts: independent searches whose candidates are pooled.
         steps: optimiser steps a restart.
         lr: learning rate of the candidates (Adam's for the fast solver, SGD's for the published one).
@@ -43,9 +44,9 @@ class SearchParams(InitialisedParams):
         init_scale: standard deviation sigma_x of the normal start, half the width of a uniform one.
         mixture: (l1, l2) of the start "mixture".
         alpha: sharpness of the sigmoid gates.
-        layer_weights: fast solver only: weight of each layer's residual, the last one repeated for deeper layers.
-            None for layer 1 alone, as the others may keep their initial values, a floor that no candidate can reach;
-            for a convolution, also the layer after it, where most of the weights are.
+        layer_weights: fast solver only: weight of each fully connected layer's residual, the last one repeated for
+            deeper layers. None for the first alone, as the others may keep their initial values, a floor that no
+            candidate can reach.
         coordinate_power: fast solver only: p of `search`.
         residual_power: fast solver only: q of `search`.
         neuron_power: fast solver only: s of `search`.

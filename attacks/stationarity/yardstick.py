@@ -1,9 +1,9 @@
 """One measure of how far a search has come, whatever its hyperparameters.
 
 The residual that a search minimises is weighted by its hyperparameters and has gates as smooth as they say, so two
-settings cannot be compared by it. This one is unweighted, of the network as it is, and of layer 1 alone: the other
-layers may keep their initial values, which no candidate explains. On the coordinates of W1's row space layer 1 has no
-such floor.
+settings cannot be compared by it. This one is unweighted, of the network as it is, and of the first fully connected
+layer alone: the others may keep their initial values, which no candidate explains. On the coordinates of its row space
+that layer has no such floor.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def unexplained(network: Network, inputs: Tensor, coefficients: Callable[[Tensor
     """Return ||theta_1 - sum_ij c_ij grad_1 Phi_j(x_i)|| / ||theta_1||, a scalar tensor; 1 if nothing is explained.
 
     Args:
-        network: the victim.
-        inputs: (m, d) candidates x, on the coordinates that the network takes.
+        network: the victim, from its first fully connected layer on.
+        inputs: (m, r) what that layer is given, on the coordinates that it takes.
         coefficients: maps the outputs (m, C) to c (m, C).
     """
     weight, bias = network.weights[0].detach().requires_grad_(), network.biases[0]
