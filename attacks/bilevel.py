@@ -40,8 +40,9 @@ class BilevelParams(InitialisedParams):
         inverse: how H^-1 is multiplied by: "cg", "neumann" (the truncated series) or "quasi-newton" (L-BFGS).
         inverse_tolerance: relative residual at which that ends.
         inverse_steps: the most Hessian products for it.
-        lower_tolerance: theta(x) is found when ||grad E|| <= this * (weight decay + damping) * ||theta||.
-        lower_steps: the most L-BFGS iterations for it.
+        lower: how theta(x) is found, by "lbfgs" or by "gd", gradient descent with momentum.
+        lower_tolerance: it is found when ||grad E|| <= this * (weight decay + damping) * ||theta||.
+        lower_steps: the most iterations for it.
         sharpness: b of softplus(b z) / b, which the lower level has for the ReLU; see `attacks.implicit.problem`.
         damping: of the lower level, see `attacks.implicit.hypergradient`; None for none where its minimum is unique
             (an affine victim with weight decay) and 0.01 elsewhere, which a flag of the row then says.
@@ -55,6 +56,7 @@ class BilevelParams(InitialisedParams):
     inverse: Literal["cg", "neumann", "quasi-newton"] = "cg"
     inverse_tolerance: PositiveFloat = 1e-5
     inverse_steps: PositiveInt = 500
+    lower: Literal["lbfgs", "gd"] = "lbfgs"
     lower_tolerance: PositiveFloat = 1e-5
     lower_steps: PositiveInt = 1000
     sharpness: PositiveFloat = 50.0
@@ -113,6 +115,7 @@ class Bilevel(InitialisedAttack[BilevelParams]):
             params.inverse,
             params.inverse_tolerance,
             params.inverse_steps,
+            params.lower,
             params.lower_tolerance,
             params.lower_steps,
             damping,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attacks.implicit.inverse import solve
-from attacks.implicit.lower import hessian, minimise
+from attacks.implicit.lower import Method, hessian, minimise
 from attacks.implicit.problem import TrainingProblem
 from attacks.stationarity.network import Network
 
@@ -26,6 +26,7 @@ class Settings:
     inverse: str
     inverse_tolerance: float
     inverse_steps: int
+    lower: Method
     lower_tolerance: float
     lower_steps: int
     damping: float
@@ -82,7 +83,7 @@ def hypergradient(
         return reduced.loss(theta, coordinates, targets) + settings.damping / 2 * (theta - inside).square().sum()
 
     begin = reduced.flat(start.on_coordinates(basis))
-    found = minimise(loss, begin, convexity, settings.lower_tolerance, settings.lower_steps)
+    found = minimise(loss, begin, convexity, settings.lower_tolerance, settings.lower_steps, settings.lower)
     difference, outer = found.theta - inside, -problem.weight_decay / convexity * outside
     distance = float(difference.square().sum() + outer.square().sum())
     _, product = hessian(loss, found.theta)

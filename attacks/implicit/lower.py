@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from attacks.implicit.inverse import Product, solve
 from victims.training.lbfgs import lbfgs
 
+Method = Literal["lbfgs", "gd"]
 NEWTON_STEPS = 4
 NEWTON_TOLERANCE = 1e-3
 NEWTON_PRODUCTS = 500
@@ -32,16 +34,22 @@ class Minimum:
 
 
 def minimise(
-    loss: Callable[[Tensor], Tensor], start: Tensor, convexity: float, tolerance: float, steps: int
+    loss: Callable[[Tensor], Tensor],
+    start: Tensor,
+    convexity: float,
+    tolerance: float,
+    steps: int,
+    method: Method = "lbfgs",
 ) -> Minimum:
-    """Minimise a regularised loss by L-BFGS; where rounding stops that, Newton steps go on.
+    """Minimise a regularised loss by L-BFGS or gradient descent; where that stops short, Newton steps go on.
 
     Args:
         loss: theta (p,) to a scalar; twice differentiable.
         start: (p,) where to start.
         convexity: what its regularisation adds to its Hessian, weight decay and damping.
         tolerance: relative gradient at which to stop.
-        steps: the most L-BFGS iterations.
+        steps: the most iterations.
+        method: "lbfgs", or "gd", gradient descent with Nesterov's momentum.
     """
     relative = math.inf
 
@@ -53,7 +61,14 @@ def minimise(
         relative = _relative(gradient, theta.detach(), convexity)
         return float(value.detach()), gradient
 
-    theta = lbfgs(evaluate, start, steps, lambda: relative <= tolerance)
+    def done() -> bool:
+        return relative <= tolerance
+
+    theta = (
+        lbfgs(evaluate, start, steps, done)
+        if method == "lbfgs"
+        else gradient_descent(evaluate, start, steps, convexity, done)
+    )
     gradient, product = hessian(loss, theta)
     for _ in range(NEWTON_STEPS):
         if _relative(gradient, theta, convexity) <= tolerance:
@@ -64,6 +79,41 @@ def minimise(
             break
         theta, gradient, product = theta - step, nearer, its_product
     return Minimum(theta, _relative(gradient, theta, convexity))
+
+
+def gradient_descent(
+    evaluate: Callable[[Tensor], tuple[float, Tensor]],
+    start: Tensor,
+    steps: int,
+    convexity: float,
+    done: Callable[[], bool],
+) -> Tensor:
+    """Return where gradient descent with momentum ends, for a strongly convex function (Nesterov 2004, eq. 2.2.11).
+
+    The step is 1 / L; L begins at 1, or mu, and is doubled until it bounds the curvature along the step.
+
+    Args:
+        evaluate: point (p,) to its value and gradient (p,).
+        start: (p,).
+        steps: the most iterations.
+        convexity: mu >= 0, a lower bound on the curvature.
+        done: asked after every evaluation at a point of the sequence.
+    """
+    curvature, point, ahead = max(1.0, convexity), start, start
+    for _ in range(steps):
+        value, gradient = evaluate(ahead.detach().clone())
+        if done():
+            return ahead
+        while True:
+            nearer = ahead - gradient / curvature
+            descent = float(gradient.square().sum()) / (2 * curvature)
+            there = evaluate(nearer.clone())[0]
+            if there <= value - descent or descent <= torch.finfo(start.dtype).eps * abs(value):
+                break
+            curvature *= 2
+        momentum = (math.sqrt(curvature) - math.sqrt(convexity)) / (math.sqrt(curvature) + math.sqrt(convexity))
+        point, ahead = nearer, nearer + momentum * (nearer - point)
+    return point
 
 
 def hessian(loss: Callable[[Tensor], Tensor], theta: Tensor) -> tuple[Tensor, Product]:
