@@ -79,13 +79,13 @@ def run_study(
     data_dir: Path | None,
     device: torch.device,
 ) -> int:
-    """Run the cells, write NAME.csv and pictures into `root`, and return the exit status.
+    """Run the cells, write NAME.csv after each and pictures in the end into `root`, and return the exit status.
 
     Runs are stored in `root` and not in the results folder: experiments whose start an oracle gives are on no board.
     """
     console, store = Console(), Store(root)
     store.require_writable()
-    rows = []
+    rows, table, path = [], pd.DataFrame(), root / f"{study.name}.csv"
     with TerminalReporter(console) as reporter:
         workshop = Workshop(data_dir, device, reporter)
         runner = Runner(store, workshop, Scorer(store, workshop, NullControls(workshop, None, twins=False)))
@@ -102,15 +102,15 @@ def run_study(
             if record.status is Status.OK:
                 row |= measure(store, record, workshop.victim(victim), study, cell)
             rows.append(row)
+            table = pd.DataFrame(rows)
+            write_text(path, table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
             described = ", ".join(f"{name} {label}" for name, label in cell.labels.items())
             figures = ", ".join(f"{name} {row[name]:.3g}" for name in MEASURED if row.get(name) is not None)
             text = f"{cell.attack} on {cell.victim}, {described}: {record.status} {figures}"
             console.print(text, highlight=False, markup=False, soft_wrap=True)
-    table = pd.DataFrame(rows)
-    write_text(root / f"{study.name}.csv", table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
     for plot in study.plots:
         draw(root, study.name, plot, table)
-    console.print(f"  {root / study.name}.csv", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
     return int(any(row["status"] in FAILED for row in rows))
 
 
