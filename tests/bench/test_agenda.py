@@ -77,6 +77,26 @@ def test_a_dry_run_says_what_is_stored_new_and_skipped(run: Bench, results: Path
     assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
 
 
+def test_a_dry_run_downloads_nothing_and_says_what_would_be(
+    run: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def download(name: str, path: Path) -> None:
+        pytest.fail(f"a dry run downloads {name}")
+
+    monkeypatch.setattr("victims.datasets.sources._download", download)
+    monkeypatch.setenv("BENCH_DATA_DIR", str(tmp_path))
+    (tmp_path / "own.py").write_text(
+        "from victims.spec import *\nVICTIMS = (VictimSpec(name='mnist-mlp-4', dataset='mnist', n=4),)\n"
+    )
+    words = ("-a", "first-layer", "-a", "class-mean", "-a", "glm", "-v", "mnist-mlp-4", "--plugin-dir", tmp_path)
+    ended = run(*words, "--dry-run")
+
+    assert ended.status == 0
+    assert ended.out.count("dataset mnist is absent; it is downloaded first") == 2
+    assert ended.out.count("skipped: the attack is for informed victims") == 1
+    assert not (tmp_path / "mnist.npz").exists()
+
+
 def test_only_cached_executes_nothing(run: Bench, results: Path) -> None:
     run("-a", "tiny", "--controls", "quick")
     before = stored(results)
