@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from stored_runs import stored
 
 from bench.options import parse_budget, parse_memory
 from victims.errors import UserError
 
 Bench = Callable[..., Any]
 LIGHT = ("-a", "kkt", "--set", "steps=30", "--set", "restarts=4", "--set", "candidates=8", "--controls", "quick")
-
-
-def stored(results: Path) -> pd.DataFrame:
-    return pd.read_csv(results / "runs.csv", keep_default_na=False)
 
 
 @pytest.mark.parametrize(
