@@ -39,7 +39,7 @@ class Entry:
 
 
 def agenda(plan: Sequence[Run], site: Site, workshop: Workshop) -> list[Entry]:
-    """Return what is to be done; data are downloaded where they tell one run from another."""
+    """Return what is to be done; data that tell one run from another are downloaded, if the workshop may."""
     store = Store(site.results_dir)
     complete = Scorer(store, workshop, NullControls(workshop, None, site.twins)).complete
     entries = []
@@ -60,8 +60,9 @@ def why(entry: Entry, workshop: Workshop) -> str:
     if stored is not None:
         return "--force" if again else stored.reason
     try:
-        workshop.victim_key(entry.run.victim)
         reason = entry.run.declined()
+        if reason is None:
+            workshop.victim_key(entry.run.victim)
     except UserError as error:
         return str(error)
     except Exception as error:

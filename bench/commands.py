@@ -86,13 +86,13 @@ def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
 
 
 def preview_plan(plan: Sequence[Run], site: Site) -> None:
-    """Print what `run_plan` would do, and why."""
+    """Print what `run_plan` would do, and why; nothing is downloaded for that."""
     from bench.agenda import why
     from bench.tables import agenda_table
 
     console = Console()
     with TerminalReporter(console) as reporter:
-        workshop = _workshop(site, reporter)
+        workshop = _workshop(site, reporter, downloads=False)
         rows = [(entry.run.title, entry.step, why(entry, workshop)) for entry in agenda(plan, site, workshop)]
     console.print(agenda_table(rows))
 
@@ -105,10 +105,10 @@ def refresh_tables(store: Store) -> None:
         write_tables(store.root, store.records())
 
 
-def _workshop(site: Site, reporter: TerminalReporter) -> Workshop:
+def _workshop(site: Site, reporter: TerminalReporter, downloads: bool = True) -> Workshop:
     import torch
 
-    return Workshop(site.data_dir, torch.device(site.device), reporter)
+    return Workshop(site.data_dir, torch.device(site.device), reporter, downloads)
 
 
 def _executor(reporter: TerminalReporter, how: How) -> Executor:

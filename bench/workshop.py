@@ -52,17 +52,22 @@ class Workshop:
         data_dir: the data folder, None for the default.
         device: where to train and attack.
         reporter: who tells the user.
+        downloads: whether data that are absent may be downloaded.
     """
 
-    def __init__(self, data_dir: Path | None, device: torch.device, reporter: Reporter) -> None:
-        self.data_dir, self.device, self.reporter = data_dir, device, reporter
+    def __init__(self, data_dir: Path | None, device: torch.device, reporter: Reporter, downloads: bool = True) -> None:
+        self.data_dir, self.device, self.reporter, self.downloads = data_dir, device, reporter, downloads
         prepare(device)
         self._victims: dict[str, AnyVictim] = {}
         self._data: dict[str, str | UserError] = {}
         self._instruments: dict[str, Instruments] = {}
 
     def victim_key(self, spec: AnySpec) -> str:
-        """Return the key of a victim in the cache, trained or not; its data are downloaded first if need be."""
+        """Return the key of a victim in the cache, trained or not; its data are downloaded first if need be.
+
+        Raises:
+            UserError: the data are missing, or absent and not to be downloaded.
+        """
         from victims.cache import victim_key
 
         return victim_key(spec, self._data_sha256(spec.dataset))
@@ -95,6 +100,8 @@ class Workshop:
         if dataset not in self._data:
             try:
                 if fingerprint(dataset, self.data_dir) == "absent":
+                    if not self.downloads:
+                        raise UserError(f"dataset {dataset} is absent; it is downloaded first")
                     load(dataset, self.data_dir)
                 self._data[dataset] = fingerprint(dataset, self.data_dir)
             except UserError as error:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from platformdirs import user_cache_path
-from pydantic import ValidationError
 
 from victims.errors import UserError
-from victims.files import atomic, exclusive, set_aside, sha256_file, sha256_json, sha256_sources, write_text
+from victims.files import atomic, exclusive, sha256_file, sha256_json, sha256_sources, write_text
 from victims.informed.spec import AnySpec
 from victims.spec import VictimSpec
+from victims.stored import CARD, WEIGHTS, whole_card
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +64,7 @@ def trained_card(spec: AnySpec, data_dir: Path | None) -> dict[str, Any]:
     """Return a trained victim's card as it is stored, empty if it is not trained; imports no torch."""
     from victims.dataset_files import fingerprint
 
-    card = victim_folder(spec, fingerprint(spec.dataset, data_dir)) / "card.json"
+    card = victim_folder(spec, fingerprint(spec.dataset, data_dir)) / CARD
     try:
         stored: dict[str, Any] = json.loads(card.read_text())
     except (OSError, ValueError):
@@ -128,7 +128,7 @@ def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     victim = released.load(spec, dataset_sha256)
     try:
-        write_text(victim_folder(spec, dataset_sha256) / "card.json", victim.card.model_dump_json(indent=1))
+        write_text(victim_folder(spec, dataset_sha256) / CARD, victim.card.model_dump_json(indent=1))
     except OSError as error:
         hint = "name another cache with BENCH_CACHE_DIR"
         raise UserError(f"cannot write to the folder of victims {cache_dir()} ({error.strerror}); {hint}") from None
@@ -143,23 +143,12 @@ def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], 
     from victims.base import Victim
     from victims.card import VictimCard
 
-    card_file, weights_file = folder / "card.json", folder / "weights.safetensors"
-    if not card_file.exists():
-        return None
-    try:
-        card = VictimCard.model_validate_json(card_file.read_text())
-    except (ValidationError, UnicodeDecodeError):
-        card = None
-    if card is None or not weights_file.exists() or sha256_file(weights_file) != card.weights_sha256:
-        aside = [set_aside(path, cache_dir() / DAMAGED).name for path in (card_file, weights_file) if path.exists()]
-        notice(
-            f"victim {spec.name}: the cached files in {folder} do not match their hash; training it again "
-            f"({', '.join(aside)} set aside in {cache_dir() / DAMAGED})"
-        )
+    card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
+    if card is None:
         return None
     assert spec.architecture.kind != "module"
     model = build(spec.architecture, split.inputs.shape[1:], torch.Generator(), torch.float32)
-    model.load_state_dict(load_file(weights_file))
+    model.load_state_dict(load_file(folder / WEIGHTS))
     return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, split)
 
 
@@ -179,7 +168,7 @@ def _train(
     from victims.training.loop import train
 
     start = time.monotonic()
-    checkpoint, weights_file = folder / "checkpoint.safetensors", folder / "weights.safetensors"
+    checkpoint, weights_file = folder / "checkpoint.safetensors", folder / WEIGHTS
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
     model = train(spec, inputs, labels, device, checkpoint, report).float()
     seconds = time.monotonic() - start
@@ -194,6 +183,6 @@ def _train(
         device=device,
         train_s=seconds,
     )
-    write_text(folder / "card.json", card.model_dump_json(indent=1))
+    write_text(folder / CARD, card.model_dump_json(indent=1))
     checkpoint.unlink(missing_ok=True)
     return Victim(card, model, split)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import copy
 import math
-from datetime import UTC, datetime
 
 import torch
-from pydantic import BaseModel
 from torch import Tensor, nn
 
 from victims.architectures import MLP
 from victims.datasets import Split
-from victims.hardware import cpu_name, gpu_name
 from victims.losses import margins, sample_losses, signs
 from victims.spec import Regularised, VictimSpec
 from victims.stationarity import stationarity_residuals
+from victims.stored import StoredCard, trained_on
 from victims.training.regularised import relative_gradient
 
 
-class VictimCard(BaseModel):
+class VictimCard(StoredCard):
     """What is known of a trained victim; stored beside its weights.
 
     Losses are means of the victim's own loss, accuracies lie in [0, 1]; both are NaN without test images. Margins are
@@ -30,7 +28,6 @@ class VictimCard(BaseModel):
 
     name: str
     spec: VictimSpec
-    weights_sha256: str
     dataset_sha256: str
     train_loss: float
     train_accuracy: float
@@ -82,10 +79,7 @@ def describe(
         stationarity_residual=stationarity_residuals(spec, model, inputs, labels),
         relative_gradient=gradient,
         train_s=train_s,
-        device=device.type,
-        hardware=gpu_name(device) or cpu_name(),
-        torch=torch.__version__,
-        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        **trained_on(device),
     )
 
 

@@ -2,97 +2,26 @@
 
 from __future__ import annotations
 
-import random
-import sys
 from collections.abc import Iterator
-from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
-from attacks.context import UNLIMITED, Budget
+from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
+from attacks.context import Budget
 from bench.check.claims import Claim, where
-from bench.check.watch import Doings, watched
+from bench.check.tiny import FAMILIES, smallest, trained
+from bench.check.trial import Trial, file_of, try_out
+from bench.check.watch import Doings
 from bench.options import attack_params
 from bench.plan import attack_sources
 from bench.scoring import PROTOCOLS
-from bench.view import view_of
-from victims.base import Victim
-from victims.cache import obtain
 from victims.errors import UserError
-from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
+from victims.informed.victim import AnyVictim, InformedVictim
 
-CPU = torch.device("cpu")
-LIMIT_SECONDS = 15.0
-"""What an attack may take on a few images."""
 QUICK_SECONDS = 1.0
 """What no budget would shorten."""
-SMALL, DECAYED = NormalizedDescent(steps=60), Regularised(steps=50)
-SOFTMAX = MLPSpec(hidden=(12,), outputs=3)
-FAMILIES = (
-    VictimSpec(name="check-mlp", dataset="faces", n=4, architecture=MLPSpec(hidden=(16, 16)), training=SMALL),
-    VictimSpec(name="check-classes", dataset="digits", n=6, architecture=SOFTMAX, training=SMALL),
-    VictimSpec(name="check-decay", dataset="faces", n=4, architecture=MLPSpec(hidden=(8,)), training=DECAYED),
-    VictimSpec(
-        name="check-conv",
-        dataset="digits",
-        n=4,
-        architecture=ConvSpec(channels=4, hidden=(10,)),
-        training=DecayedDescent(steps=20),
-    ),
-)
-"""Victims to try an attack on: the first that it supports."""
-
-
-class WatchedView(VictimView):
-    """A view that remembers what was read, allowed or not."""
-
-    def __init__(self, facts: dict[Knowledge, Any], allowed: frozenset[Knowledge]) -> None:
-        super().__init__(facts, allowed)
-        self.read: set[Knowledge] = set()
-
-    def _read(self, item: Knowledge) -> Any:
-        self.read.add(item)
-        return super()._read(item)
-
-
-@dataclass
-class WatchedContext(AttackContext):
-    """A context that remembers how often the attack asked for the end of its budget."""
-
-    asked: int = 0
-
-    def expired(self, step: int) -> bool:
-        """Say what a context says."""
-        self.asked += 1
-        return super().expired(step)
-
-
-@dataclass
-class Trial:
-    """One run of an attack.
-
-    Attributes:
-        found: what it returned, None if it raised.
-        trouble: what it raised, one line.
-        view: what it was shown.
-        context: what it was lent.
-        steps: how often it told where it is.
-        doings: what else it did.
-        changed: what it changed that is not its own, empty if nothing.
-    """
-
-    found: Reconstruction | None
-    trouble: str
-    view: WatchedView
-    context: WatchedContext
-    steps: int
-    doings: Doings
-    changed: str
 
 
 def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterator[Claim]:
@@ -107,24 +36,24 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
     yield Claim(name, "its declarations are sound", unsound)
     if unsound:
         return
-    if attack.setting != FAMILIES[0].setting:
-        yield Claim(
-            name, "takes one of the tiny victims", f"none is of its setting, {attack.setting}: nothing is tried"
-        )
-        return
+    families = [spec for spec in FAMILIES if spec.setting == attack.setting]
     try:
-        reasons = {spec.architecture.label: attack(params).supports(spec) for spec in FAMILIES}
+        reasons = {spec.architecture.label: attack(params).supports(spec) for spec in families}
     except Exception as error:
-        yield Claim(name, "says which victims it takes", f"supports: {where(error, _file(attack))}")
+        yield Claim(name, "says which victims it takes", f"supports: {where(error, file_of(attack))}")
         return
-    spec = next((spec for spec in FAMILIES if reasons[spec.architecture.label] is None), None)
+    spec = next((spec for spec in families if reasons[spec.architecture.label] is None), None)
     declined = "; ".join(f"{label}: {reason}" for label, reason in reasons.items())
     yield Claim(name, "takes one of the tiny victims", f"it declines all, so nothing is tried: {declined}" * (not spec))
     if spec is None:
         return
 
-    victim = _trained(spec)
-    first = _trial(attack, params, victim, noise=1)
+    victim = trained(spec)
+    try:
+        first = try_out(attack, params, victim, noise=1)
+    except LookupError as error:
+        yield Claim(name, "needs what a victim of its setting has", str(error))
+        return
     yield from _told(name, attack(params).knowledge, first)
     hint = "; try `--set` with cheaper parameters" if "TimeoutError" in first.trouble else ""
     yield Claim(name, "runs", first.trouble + hint)
@@ -132,14 +61,15 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
         return
     yield Claim(name, "returns images of the victim's shape", "; ".join(_shapes(first.found, victim)))
     yield Claim(name, "leaves the victim and torch as they were", first.changed)
-    second = _trial(attack, params, victim, noise=2)  # the first one may import libraries, which write and print
+    second = try_out(attack, params, victim, noise=2)  # the first one may import libraries, which write and print
     yield Claim(name, "prints nothing", _printed(second.doings))
     yield Claim(name, "writes no files", _written(second.doings))
     yield Claim(name, "gives the same for the same seed", _difference(first, second))
     yield Claim(name, "ends when its budget is spent", _overspent(attack, params, victim, second))
-    few = _trial(attack, params, _trained(spec.model_copy(update={"n": spec.n_classes})), noise=1)
-    shape = few.trouble or "; ".join(_shapes(few.found, victim) if few.found else [])
-    yield Claim(name, "takes a victim with one image a class", shape)
+    least = trained(smallest(spec))
+    few = try_out(attack, params, least, noise=1)
+    shape = few.trouble or "; ".join(_shapes(few.found, least) if few.found else [])
+    yield Claim(name, f"takes a victim with one {'image a class' if attack.setting == 'dataset' else 'target'}", shape)
 
 
 def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:
@@ -147,8 +77,13 @@ def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:
         yield "`summary` must be one line"
     if not all(isinstance(item, Knowledge) for item in attack.needs) or not isinstance(attack.needs, frozenset):
         yield "`needs` must be a frozenset of Knowledge"
+    settings = dict.fromkeys(spec.setting for spec in FAMILIES)
+    if attack.setting not in settings:
+        yield f"`setting` {attack.setting!r} is none of {', '.join(settings)}"
     if attack.protocol not in PROTOCOLS:
         yield f"`protocol` {attack.protocol!r} is none of {', '.join(PROTOCOLS)}"
+    elif (PROTOCOLS[attack.protocol].matching == "aligned") != (attack.setting == "informed"):
+        yield f"`protocol` {attack.protocol!r} is for attacks of the other `setting`, this one's is {attack.setting!r}"
     for helper in attack_sources(attack):
         if not helper.exists():
             yield f"`helpers` name {helper}, which is not there"
@@ -157,59 +92,6 @@ def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:
             attack_params(attack, variant, {})
         except UserError as error:
             yield f"variant {variant!r}: {error}"
-
-
-def _trained(spec: VictimSpec) -> Victim:
-    return obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
-
-
-def _trial(
-    attack: type[Attack[Any]], params: AttackParams, victim: Victim, noise: int, budget: Budget = UNLIMITED
-) -> Trial:
-    """Run the attack with seed 0, all other sources of randomness being seeded with `noise`."""
-    random.seed(noise)
-    np.random.seed(noise)
-    torch.manual_seed(noise)
-    chosen = attack(params)
-    view = view_of(victim, chosen.knowledge, CPU, WatchedView)
-    assert isinstance(view, WatchedView)
-    reported: list[int] = []
-    context = WatchedContext(
-        CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: reported.append(step), budget
-    )
-    before, trouble, found = _state(victim, view), "", None
-    with watched(LIMIT_SECONDS) as doings:
-        try:
-            found = chosen.reconstruct(view, context)
-            if not isinstance(found, Reconstruction):
-                trouble, found = f"it returns {type(found).__name__}; return a Reconstruction", None
-        except (Exception, SystemExit) as error:
-            trouble = where(error, _file(attack))
-    after = _state(victim, view)
-    changed = [name for name, value in before.items() if not _equal(value, after[name])]
-    torch.set_default_dtype(torch.float32)
-    torch.set_grad_enabled(True)
-    text = f"it changes {', '.join(changed)}; work on a copy" if changed else ""
-    return Trial(found, trouble, view, context, len(reported), doings, text)
-
-
-def _state(victim: Victim, view: VictimView) -> dict[str, Any]:
-    """Return what an attack must not change, by what it is called."""
-    split, facts = victim.split, view._facts
-    return {
-        "the victim's weights": deepcopy(victim.model.state_dict()),
-        "the weights that its view shows": deepcopy(facts.get(Knowledge.WEIGHTS, {})),
-        "the victim's images": {name: torch.tensor(getattr(split, name)) for name in ("inputs", "labels", "mean")},
-        "torch's default dtype": torch.get_default_dtype(),
-        "whether torch records gradients": torch.is_grad_enabled(),
-        "torch's number of threads": torch.get_num_threads(),
-    }
-
-
-def _equal(before: Any, after: Any) -> bool:
-    if isinstance(before, dict):
-        return before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
-    return bool(before == after)
 
 
 def _told(name: str, knowledge: frozenset[Knowledge], trial: Trial) -> Iterator[Claim]:
@@ -221,12 +103,13 @@ def _told(name: str, knowledge: frozenset[Knowledge], trial: Trial) -> Iterator[
         yield Claim(name, "declares what it reads", hint if unread else "")
 
 
-def _shapes(found: Reconstruction, victim: Victim) -> Iterator[str]:
-    candidates, shape = found.candidates, tuple(victim.split.inputs.shape[1:])
-    given = _shape(candidates)
+def _shapes(found: Reconstruction, victim: AnyVictim) -> Iterator[str]:
+    candidates, shape, given = found.candidates, victim.input_shape, _shape(found.candidates)
     if not isinstance(given, tuple) or len(given) != 4 or given[1:] != shape or given[0] == 0:
         yield f"candidates are {given}; expected (m, {', '.join(map(str, shape))}), m > 0"
         return
+    if isinstance(victim, InformedVictim) and given[0] != victim.spec.targets:
+        yield f"{given[0]} candidates for {victim.spec.targets} targets; return one each, NaN where there is none"
     if not candidates.is_floating_point() or candidates.requires_grad:
         yield f"candidates are {candidates.dtype}, requires_grad={candidates.requires_grad}; detach them, as float32"
     if not candidates.isfinite().flatten(1).all(1).any():
@@ -259,19 +142,19 @@ def _difference(first: Trial, second: Trial) -> str:
     return "" if same else "two runs of one seed differ; draw from ctx.generator alone"
 
 
-def _overspent(attack: type[Attack[Any]], params: AttackParams, victim: Victim, free: Trial) -> str:
-    """Return what is wrong with an attack's end when it may take one step; `free` is one that took all."""
-    if free.steps <= 1 and free.doings.seconds < QUICK_SECONDS:
+def _overspent(attack: type[Attack[Any]], params: AttackParams, victim: AnyVictim, free: Trial) -> str:
+    """Return what is wrong with an attack's end when it may take one step; `free` is one that took all.
+
+    One that is quick, and tells where it is no more than once for each problem that it has, does not iterate.
+    """
+    problems = victim.spec.targets if isinstance(victim, InformedVictim) else 1
+    if free.steps <= problems and free.doings.seconds < QUICK_SECONDS:
         return ""
     if not free.context.asked:
         return "it never asks; write `if ctx.expired(step): break` where it loops, and return the best so far"
-    short = _trial(attack, params, victim, 1, Budget(steps=1))
+    short = try_out(attack, params, victim, 1, Budget(steps=1))
     if short.found is None:
         return f"with a budget of one step it fails: {short.trouble}"
     if short.doings.seconds > max(QUICK_SECONDS, free.doings.seconds / 2):
         return f"it goes on for {short.doings.seconds:.0f} s with a budget of one step"
     return "; ".join(_shapes(short.found, victim))
-
-
-def _file(attack: type[Attack[Any]]) -> str:
-    return sys.modules[attack.__module__].__file__ or ""

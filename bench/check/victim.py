@@ -18,6 +18,9 @@ from victims.base import Victim
 from victims.cache import obtain
 from victims.datasets import Split
 from victims.errors import UserError
+from victims.informed import cache as informed_cache
+from victims.informed.data import split_of
+from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
 from victims.spec import VictimSpec
 from victims.training.loop import train
 
@@ -25,7 +28,7 @@ CPU = torch.device("cpu")
 FEW_STEPS = 3
 
 
-def victim_claims(spec: VictimSpec, attacks: Sequence[type[Attack[Any]]], data_dir: Path | None) -> Iterator[Claim]:
+def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir: Path | None) -> Iterator[Claim]:
     """Yield what a victim claims; what cannot be tried out for an earlier trouble is left out.
 
     Args:
@@ -33,7 +36,10 @@ def victim_claims(spec: VictimSpec, attacks: Sequence[type[Attack[Any]]], data_d
         attacks: who may attack it.
         data_dir: the data folder, None for the default.
     """
-    yield from _released(spec, data_dir) if spec.training.kind == "released" else _trainable(spec, data_dir)
+    if not isinstance(spec, VictimSpec):
+        yield from _informed(spec, data_dir)
+    else:
+        yield from _released(spec, data_dir) if spec.training.kind == "released" else _trainable(spec, data_dir)
     takers, reasons = [], []
     for attack in (attack for attack in attacks if attack.setting == spec.setting):
         reason = attack(attack_params(attack, "", {})).supports(spec)
@@ -62,6 +68,26 @@ def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
         same, trouble = True, f"{type(error).__name__}: {' '.join(str(error).split())}"
     yield Claim(spec.name, "trains", trouble)
     yield Claim(spec.name, "trains the same twice", "" if same else "two trainings of one seed differ")
+
+
+def _informed(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> Iterator[Claim]:
+    try:
+        split_of(spec, data_dir)
+        trouble = ""
+    except UserError as error:
+        trouble = str(error)
+    yield Claim(spec.name, "its images are there", trouble)
+    if trouble:
+        return
+    short: dict[str, Any] = {"targets": 1}
+    if isinstance(spec, InformedSpec):
+        short["training"] = spec.training.model_copy(update={"epochs": FEW_STEPS})
+    few = spec.model_copy(update=short)
+    try:
+        informed_cache.obtain(few, data_dir, CPU, lambda done, models: None, lambda notice: None)
+    except Exception as error:
+        trouble = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    yield Claim(spec.name, "trains", trouble)
 
 
 def _weights(spec: VictimSpec, split: Split) -> dict[str, Tensor]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
 from bench.judges.examples import examples
@@ -19,8 +17,8 @@ from victims import datasets
 from victims.cache import DAMAGED, cache_dir
 from victims.datasets import RawDataset
 from victims.errors import UserError
-from victims.files import atomic, exclusive, set_aside, sha256_file, sha256_json, sha256_sources, write_text
-from victims.hardware import cpu_name, gpu_name
+from victims.files import atomic, exclusive, sha256_file, sha256_json, sha256_sources, write_text
+from victims.stored import CARD, WEIGHTS, trained_on, whole_card
 
 HERE = Path(__file__).parent
 SOURCES = [HERE / "examples.py", HERE / "networks.py", HERE / "training.py"]
@@ -66,22 +64,11 @@ def obtain_judge(
 
 
 def _load(dataset: str, folder: Path, device: torch.device, notice: Callable[[str], None]) -> Judge | None:
-    card_file, weights_file = folder / "card.json", folder / "weights.safetensors"
-    if not card_file.exists():
-        return None
-    try:
-        card = JudgeCard.model_validate_json(card_file.read_text())
-    except (ValidationError, UnicodeDecodeError):
-        card = None
-    if card is None or not weights_file.exists() or sha256_file(weights_file) != card.weights_sha256:
-        aside = [set_aside(path, cache_dir() / DAMAGED).name for path in (card_file, weights_file) if path.exists()]
-        notice(
-            f"judge of {dataset}: the cached files in {folder} do not match their hash; training it again "
-            f"({', '.join(aside)} set aside in {cache_dir() / DAMAGED})"
-        )
+    card = whole_card(JudgeCard, folder, f"judge of {dataset}", cache_dir() / DAMAGED, notice)
+    if card is None:
         return None
     model = build(card.network, card.shape[0], card.n_classes, torch.Generator())
-    model.load_state_dict(load_file(weights_file))
+    model.load_state_dict(load_file(folder / WEIGHTS))
     return Judge(card.model_copy(update={"dataset": dataset}), model.to(device).eval())
 
 
@@ -96,7 +83,7 @@ def _train(raw: RawDataset, folder: Path, dataset_sha256: str, device: torch.dev
     accuracy, loss = evaluate(model, known.test_images, known.test_labels)
     seconds = time.monotonic() - start
 
-    weights_file = folder / "weights.safetensors"
+    weights_file = folder / WEIGHTS
     with atomic(weights_file) as path:
         save_file({name: value.cpu().contiguous() for name, value in model.state_dict().items()}, path)
     card = JudgeCard(
@@ -114,10 +101,7 @@ def _train(raw: RawDataset, folder: Path, dataset_sha256: str, device: torch.dev
         weights_sha256=sha256_file(weights_file),
         dataset_sha256=dataset_sha256,
         train_s=seconds,
-        device=device.type,
-        hardware=gpu_name(device) or cpu_name(),
-        torch=torch.__version__,
-        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        **trained_on(device),
     )
-    write_text(folder / "card.json", card.model_dump_json(indent=1))
+    write_text(folder / CARD, card.model_dump_json(indent=1))
     return Judge(card, model)

@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass
 
 import torch
-from pydantic import BaseModel
 from torch import Tensor, nn
 
 from bench.judges.networks import Network
+from victims.stored import StoredCard
 
 _CHUNK = 500
 """Images that are classified at once: it bounds the memory."""
 
 
-class JudgeCard(BaseModel):
+class JudgeCard(StoredCard):
     """What is known of a judge; stored beside its weights.
 
     Accuracy in [0, 1] and loss (mean cross-entropy, nats) are those on `n_test` images that it was not trained on: the
@@ -33,7 +33,6 @@ class JudgeCard(BaseModel):
     loss: float
     steps: int
     seed: int
-    weights_sha256: str
     dataset_sha256: str
     train_s: float
     device: str

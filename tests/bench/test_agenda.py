@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from stored_runs import stored
 
 from bench.options import parse_budget, parse_memory
 from victims.errors import UserError
 
 Bench = Callable[..., Any]
 LIGHT = ("-a", "kkt", "--set", "steps=30", "--set", "restarts=4", "--set", "candidates=8", "--controls", "quick")
-
-
-def stored(results: Path) -> pd.DataFrame:
-    return pd.read_csv(results / "runs.csv", keep_default_na=False)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +72,26 @@ def test_a_dry_run_says_what_is_stored_new_and_skipped(run: Bench, results: Path
     full = {line.split("│")[0].strip(): line for line in run(*words).out.splitlines()}
     assert "score again" in full["tiny on faces-mlp-4-tiny seed 0"]  # now twins are asked for
     assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
+
+
+def test_a_dry_run_downloads_nothing_and_says_what_would_be(
+    run: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def download(name: str, path: Path) -> None:
+        pytest.fail(f"a dry run downloads {name}")
+
+    monkeypatch.setattr("victims.datasets.sources._download", download)
+    monkeypatch.setenv("BENCH_DATA_DIR", str(tmp_path))
+    (tmp_path / "own.py").write_text(
+        "from victims.spec import *\nVICTIMS = (VictimSpec(name='mnist-mlp-4', dataset='mnist', n=4),)\n"
+    )
+    words = ("-a", "first-layer", "-a", "class-mean", "-a", "glm", "-v", "mnist-mlp-4", "--plugin-dir", tmp_path)
+    ended = run(*words, "--dry-run")
+
+    assert ended.status == 0
+    assert ended.out.count("dataset mnist is absent; it is downloaded first") == 2
+    assert ended.out.count("skipped: the attack is for informed victims") == 1
+    assert not (tmp_path / "mnist.npz").exists()
 
 
 def test_only_cached_executes_nothing(run: Bench, results: Path) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from stored_runs import stored
 
 from bench.records import COUNTS, NULLS, RunRecord
 
@@ -22,10 +23,6 @@ def calls(plugins: Path) -> list[int]:
     name = next(name for name in sys.modules if name.startswith("bench_plugin_") and name.endswith("_tiny"))
     found: list[int] = sys.modules[name].Tiny.calls
     return found
-
-
-def rows(results: Path) -> pd.DataFrame:
-    return pd.read_csv(results / "runs.csv", keep_default_na=False)
 
 
 def record(results: Path) -> RunRecord:
@@ -91,7 +88,7 @@ def test_a_control_that_cannot_be_had_is_a_flag(run: Bench, results: Path, plugi
 
 def test_a_failed_run_counts_as_its_null(run: Bench, results: Path) -> None:
     run("-a", "raises")
-    (row,) = rows(results).to_dict("records")
+    (row,) = stored(results).to_dict("records")
     assert row["status"] == "error"
     assert int(row["null_n_good"]) == max(
         int(row[name]) for name in ("null_random", "null_mean_image", "null_held_out")
@@ -114,9 +111,9 @@ def test_a_new_metric_suite_scores_what_is_stored(
     monkeypatch.setattr("bench.scoring.METRIC_SUITE", "next")
     ended = scored("-a", "first-layer")
     assert ended.status == 0
-    assert dict(rows(results)[["attack", "metric_suite"]].to_numpy())["first-layer"] == "next"
+    assert dict(stored(results)[["attack", "metric_suite"]].to_numpy())["first-layer"] == "next"
     assert run("-a", "tiny").status == 0  # `run` does the same for what it is asked for
-    assert set(rows(results)["metric_suite"]) >= {"next"}
+    assert set(stored(results)["metric_suite"]) >= {"next"}
     assert len(calls(plugins)) == made
 
 
@@ -124,7 +121,7 @@ def test_another_protocol_is_a_row_of_its_own(run: Bench, scored: Bench, results
     run("-a", "first-layer")
     ended = scored("--protocol", "assigned")
     assert (ended.status, ended.err) == (0, "")
-    table = rows(results).set_index("protocol")
+    table = stored(results).set_index("protocol")
     assert set(table.index) == {"buzaglo2023", "assigned"}
     assert table.loc["assigned", "n_good"] == table.loc["buzaglo2023", "n_good_assigned"]
     assert table["run_id"].nunique() == 1

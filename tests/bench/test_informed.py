@@ -9,36 +9,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from attacking import CPU, digits_network, victim_of
 
 from attacks.base import Knowledge
 from bench.view import view_of
-from victims.informed.cache import obtain
-from victims.informed.spec import DenseSpec, Descent, GLMArchitecture, GLMSpec, InformedSpec
+from victims.informed.spec import GLMArchitecture, GLMSpec
 from victims.informed.victim import InformedVictim, logits
 
 Bench = Callable[..., object]
-CPU = torch.device("cpu")
-NETWORK = InformedSpec(
-    name="digits-elu4-30",
-    dataset="digits",
-    n=30,
-    targets=5,
-    architecture=DenseSpec(hidden=(4,)),
-    training=Descent(epochs=3),
-)
+NETWORK = digits_network(n=30, targets=5, epochs=3)
 
 PLUGIN = '''
 """A victim of the informed adversary, and attacks that know everything, nothing, or too little."""
 
 from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
-from victims.informed.spec import DenseSpec, Descent, InformedSpec
+from attacking import digits_network
 
-VICTIMS = (
-    InformedSpec(
-        name="digits-elu4-30", dataset="digits", n=30, targets=5, architecture=DenseSpec(hidden=(4,)),
-        training=Descent(epochs=3),
-    ),
-)
+VICTIMS = (digits_network(n=30, targets=5, epochs=3),)
 
 
 class Informed(Attack):
@@ -100,7 +87,7 @@ def attacked(bench: Bench, plugin: Path, results: Path) -> Callable[..., pd.Data
 def victim(tmp_path_factory: pytest.TempPathFactory) -> InformedVictim:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BENCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        return obtain(NETWORK, None, CPU, lambda done, total: None, lambda line: None)
+        return victim_of(NETWORK)
 
 
 def test_who_returns_the_targets_gets_all_of_them(attacked: Callable[..., pd.DataFrame], results: Path) -> None:
@@ -177,13 +164,13 @@ def test_nobody_but_the_oracle_sees_a_target(victim: InformedVictim) -> None:
 
 
 def test_a_cached_victim_is_the_trained_one(victim: InformedVictim, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = obtain(NETWORK, None, CPU, lambda done, total: None, lambda line: None)
+    trained = victim_of(NETWORK)
 
     def fails(*arguments: object) -> None:
         raise AssertionError("trained again")
 
     monkeypatch.setattr("victims.informed.cache._train", fails)
-    cached = obtain(NETWORK, None, CPU, lambda done, total: None, lambda line: None)
+    cached = victim_of(NETWORK)
     assert all(torch.equal(cached.weights[name], value) for name, value in trained.weights.items())
     assert all(torch.equal(victim.weights[name], value) for name, value in trained.weights.items())
     assert cached.card.weights_sha256 == trained.card.weights_sha256
@@ -191,7 +178,7 @@ def test_a_cached_victim_is_the_trained_one(victim: InformedVictim, monkeypatch:
 
 def test_glm_victims_answer_linear_predictors() -> None:
     spec = GLMSpec(name="cancer-x", dataset="cancer", n=100, targets=3, architecture=GLMArchitecture())
-    victim = obtain(spec, None, CPU, lambda done, total: None, lambda line: None)
+    victim = victim_of(spec)
     image = torch.from_numpy(victim.split.pool.images[:2])
     expected = image.flatten(1).double() @ victim.weights["coef"][1, 0] + victim.weights["intercept"][1, 0]
     assert torch.allclose(logits(spec, victim.weights, image)[1, :, 0], expected)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pandas as pd
+from processes import ROOT, bench_run, environment
 
-ROOT = Path(__file__).parents[2]
 PLUGIN = """
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
@@ -48,25 +46,14 @@ class Slow(Attack):
 """
 
 
-def environment_of(folder: Path) -> dict[str, str]:
-    """A cache of its own, one thread, and no download."""
-    return os.environ | {
-        "BENCH_CACHE_DIR": str(folder / "cache"),
-        "BENCH_LPIPS_WEIGHTS": str(folder / "absent"),
-        "BENCH_JOBS": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-
-
 def test_kill_in_the_middle_of_a_plan(tmp_path: Path) -> None:
     plugins, results = tmp_path / "plugins", tmp_path / "results"
     plugins.mkdir()
     plugin = plugins / "small.py"
     plugin.write_text(PLUGIN.replace("LONG", "100_000_000"))
-    environment = environment_of(tmp_path)
-    command = [sys.executable, "-m", "bench", "run", "-a", "first-layer", "-v", "faces-quick-4", "-v", "faces-long-4"]
-    command += ["--results-dir", str(results), "--plugin-dir", str(plugins)]
-    running = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    given = environment(tmp_path, BENCH_JOBS="1")
+    command = bench_run(plugins, results, "-a", "first-layer", "-v", "faces-quick-4", "-v", "faces-long-4")
+    running = subprocess.Popen(command, cwd=ROOT, env=given, stdout=subprocess.PIPE, text=True)
     assert running.stdout is not None
     for line in running.stdout:  # until the second victim is in training
         if line.startswith("train faces-long-4"):
@@ -78,7 +65,7 @@ def test_kill_in_the_middle_of_a_plan(tmp_path: Path) -> None:
     assert list(pd.read_csv(results / "runs.csv")["victim"]) == ["faces-quick-4"]
 
     plugin.write_text(PLUGIN.replace("LONG", "50"))
-    again = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    again = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert "stored" in again.stdout  # the finished run was not run again
     assert set(pd.read_csv(results / "runs.csv")["victim"]) == {"faces-quick-4", "faces-long-4"}
@@ -90,10 +77,9 @@ def test_kill_while_a_run_is_scored_loses_no_attack(tmp_path: Path) -> None:
     plugins.mkdir()
     (plugins / "small.py").write_text(PLUGIN.replace("LONG", "50"))
     (plugins / "slow.py").write_text(SLOW)
-    environment = environment_of(tmp_path) | {"CALLS": str(calls)}
-    command = [sys.executable, "-m", "bench", "run", "-a", "slow", "-v", "faces-quick-4"]
-    command += ["--results-dir", str(results), "--plugin-dir", str(plugins)]
-    running = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    given = environment(tmp_path, BENCH_JOBS="1", CALLS=str(calls))
+    command = bench_run(plugins, results, "-a", "slow", "-v", "faces-quick-4")
+    running = subprocess.Popen(command, cwd=ROOT, env=given, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not (calls.exists() and calls.read_text().count("called") == 2):  # until the attack on the untrained twin
         assert time.monotonic() < deadline
@@ -103,7 +89,7 @@ def test_kill_while_a_run_is_scored_loses_no_attack(tmp_path: Path) -> None:
     assert pd.read_csv(results / "runs.csv").empty  # nothing is scored yet
 
     again = subprocess.run(
-        [*command, "--controls", "quick"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [*command, "--controls", "quick"], cwd=ROOT, env=given, capture_output=True, text=True, check=False
     )
     assert again.returncode == 0, again.stderr
     assert calls.read_text().count("called") == 2

@@ -1,3 +1,5 @@
+"""What `load` reads, from the user's files and those that are shipped, and what it refuses."""
+
 from __future__ import annotations
 
 import io
@@ -5,13 +7,12 @@ import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from urllib.error import URLError
 
 import numpy as np
 import pytest
+from own_arrays import arrays, one_line
 
-from victims.datasets import GROUPS, RawDataset, fingerprint, load, select
+from victims.datasets import fingerprint, load, select
 from victims.errors import UserError
 
 SHARED = Path(os.environ.get("BENCH_DATA_DIR", Path(__file__).parents[3] / "shared" / "data"))
@@ -19,115 +20,6 @@ SHARED = Path(os.environ.get("BENCH_DATA_DIR", Path(__file__).parents[3] / "shar
 
 def needs(file: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(not (SHARED / file).is_file(), reason=f"no {SHARED / file}")
-
-
-def planted(labels: list[int], test_labels: list[int] | None = None, name: str = "planted") -> RawDataset:
-    """Images of 1x2x2 pixels, each of them its own position / 100; test images count on from 0.5."""
-    test = test_labels or []
-
-    def images(first: float, count: int) -> np.ndarray:
-        return np.broadcast_to(
-            (first + np.arange(count, dtype=np.float32) / 100)[:, None, None, None], (count, 1, 2, 2)
-        )
-
-    return RawDataset(name, images(0, len(labels)), np.array(labels), images(0.5, len(test)), np.array(test, dtype=int))
-
-
-def arrays(**changes: np.ndarray) -> dict[str, np.ndarray]:
-    generator = np.random.default_rng(0)
-    return {
-        "train_images": generator.integers(0, 256, (6, 4, 5), dtype=np.uint8),
-        "train_labels": np.array([0, 1, 0, 1, 1, 0]),
-        "test_images": generator.integers(0, 256, (2, 4, 5), dtype=np.uint8),
-        "test_labels": np.array([0, 1]),
-    } | changes
-
-
-def one_line(caught: pytest.ExceptionInfo[UserError]) -> str:
-    message = str(caught.value)
-    assert message
-    assert "\n" not in message
-    return message
-
-
-# --- the selection
-
-
-def test_select_takes_the_first_of_each_class_in_the_order_of_the_distribution() -> None:
-    split = select(planted([7, 7, 7, 3, 7, 3, 3, 7, 3], [3, 7, 3]), n=4)
-
-    assert split.indices.tolist() == [0, 1, 3, 5]
-    assert split.labels.tolist() == [1, 1, 0, 0]  # two labels: the smaller one is class 0
-    np.testing.assert_allclose(split.images[:, 0, 0, 0], [0, 0.01, 0.03, 0.05], atol=1e-7)
-    assert split.n_classes == 2
-    assert split.inputs.dtype == split.mean.dtype == np.float32
-    assert split.labels.dtype == np.int64
-
-
-def test_select_subtracts_the_mean_of_the_selected_images_from_training_and_test() -> None:
-    split = select(planted([0, 1, 0, 1, 0, 1], [1, 0]), n=4)
-
-    np.testing.assert_allclose(split.mean, np.full((1, 2, 2), 0.015), rtol=1e-6)
-    np.testing.assert_allclose(split.inputs.mean(axis=0), 0, atol=1e-8)
-    np.testing.assert_allclose(split.test_inputs[:, 0, 0, 0], [0.485, 0.495], rtol=1e-6)
-
-
-def test_select_balances_the_test_set_and_keeps_its_order() -> None:
-    split = select(planted([0, 1], [1, 1, 0, 1, 0, 0]), n=2, test_n=5)
-
-    assert split.test_labels.tolist() == [1, 1, 0, 0]
-    positions = (split.test_inputs + split.mean)[:, 0, 0, 0]
-    np.testing.assert_allclose(positions, [0.5, 0.51, 0.52, 0.54], rtol=1e-6)
-
-
-def test_select_without_a_test_set_tests_on_training_images_that_were_not_selected() -> None:
-    raw = planted([0, 0, 1, 1, 0, 1, 0])
-    split = select(raw, n=4)
-
-    positions = np.rint((split.test_inputs + split.mean)[:, 0, 0, 0] * 100).astype(int).tolist()
-    assert positions == [4, 5]
-    assert not set(positions) & set(split.indices.tolist())
-    assert select(raw, n=6).test_inputs.shape == (0, 1, 2, 2)  # nothing is left of class 1
-    assert select(raw, n=4, test_n=0).test_labels.shape == (0,)
-
-
-def test_select_leaves_out_labels_of_no_group_and_knows_many_classes() -> None:
-    split = select(planted([2, 9, 0, 1, 2, 9, 1, 0]), n=6, groups=((1,), (0,), (2,)))
-
-    assert split.indices.tolist() == [0, 2, 3, 4, 6, 7]
-    assert split.labels.tolist() == [2, 1, 0, 2, 0, 1]
-    assert split.n_classes == 3
-
-
-def test_select_takes_even_against_odd_labels_of_an_unknown_dataset() -> None:
-    assert select(planted([4, 1, 3, 2]), n=4).labels.tolist() == [0, 1, 1, 0]
-
-
-@pytest.mark.parametrize("name", sorted(GROUPS))
-def test_groups_name_each_label_once(name: str) -> None:
-    labels = [label for group in GROUPS[name] for label in group]
-    assert len(GROUPS[name]) == 2
-    assert sorted(labels) == list(range({"faces": 2, "cifar100": 100}.get(name, 10)))
-
-
-@pytest.mark.parametrize(
-    ("labels", "arguments", "says"),
-    [
-        ([0, 1, 0, 1], {"n": 3}, "multiple of 2"),
-        ([0, 1, 0, 1], {"n": 0}, "multiple of 2"),
-        ([0, 1, 0, 1], {"n": -2}, "multiple of 2"),
-        ([0, 1, 2], {"n": 2, "groups": ((0,), (1,), (2,))}, "multiple of 3"),
-        ([0, 0, 0, 1], {"n": 4}, "have 3, 1; the largest possible n is 2"),
-        ([0, 0, 0, 0], {"n": 2}, "have 4, 0; the largest possible n is 0"),
-        ([0, 1, 0, 1], {"n": 2, "groups": ((0, 1),)}, "at least two"),
-        ([0, 1, 0, 1], {"n": 2, "groups": ((0, 1), (1,))}, "twice"),
-        ([0, 1, 0, 1], {"n": 2, "test_n": -1}, "test_n = -1"),
-    ],
-)
-def test_select_refuses_what_it_cannot_give(labels: list[int], arguments: dict, says: str) -> None:
-    with pytest.raises(UserError, match=says) as caught:
-        select(planted(labels), **arguments)
-    assert "planted" in one_line(caught)
 
 
 # --- npz files
@@ -332,80 +224,3 @@ def test_mnist_is_even_against_odd() -> None:
     assert split.inputs.shape == (500, 1, 28, 28)
     np.testing.assert_array_equal(split.labels, raw.train_labels[split.indices] % 2)
     assert np.bincount(split.test_labels).tolist() == [500, 500]
-
-
-# --- downloads
-
-
-def fake_source(fails_at: str = "", error: BaseException | None = None) -> Callable[..., SimpleNamespace]:
-    """A torchvision class that leaves a file in its root, and fails at its `train` or `test` part."""
-
-    def source(root: str, train: bool, download: bool) -> SimpleNamespace:
-        assert download
-        part = "train" if train else "test"
-        (Path(root) / f"{part}.raw").write_text("downloaded")
-        if part == fails_at and error is not None:
-            raise error
-        data = arrays()[f"{part}_images"]
-        return SimpleNamespace(data=data, targets=arrays()[f"{part}_labels"].tolist())
-
-    return source
-
-
-def test_a_download_becomes_an_npz_and_happens_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchvision.datasets.CIFAR10", fake_source())
-    raw = load("cifar", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["cifar10.npz"]
-    np.testing.assert_array_equal(raw.train_labels, arrays()["train_labels"])
-    before = fingerprint("cifar", tmp_path)
-
-    monkeypatch.setattr("torchvision.datasets.CIFAR10", fake_source("train", URLError("no network")))
-    np.testing.assert_array_equal(load("cifar", tmp_path).test_images, raw.test_images)
-    (tmp_path / "cifar10.npz").unlink()
-    monkeypatch.setattr("torchvision.datasets.CIFAR10", fake_source())
-    load("cifar", tmp_path)
-    assert fingerprint("cifar", tmp_path) == before  # the same data, the same file
-
-
-@pytest.mark.parametrize("part", ["train", "test"])
-@pytest.mark.parametrize("error", [URLError("no network"), RuntimeError("Error downloading x:\nTried y, got:\nz\n")])
-def test_a_failed_download_is_the_users_to_mend_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, error: Exception
-) -> None:
-    monkeypatch.setattr("torchvision.datasets.MNIST", fake_source(part, error))
-    with pytest.raises(UserError, match="could not be downloaded") as caught:
-        load("mnist", tmp_path)
-    message = one_line(caught)
-    for expected in (str(tmp_path / "mnist.npz"), "BENCH_DATA_DIR", "--data-dir", "bench run -v faces-mlp-100"):
-        assert expected in message
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("a bug")])
-def test_an_interrupted_download_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
-) -> None:
-    monkeypatch.setattr("torchvision.datasets.FashionMNIST", fake_source("test", error))
-    with pytest.raises(type(error)):
-        load("fashion", tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_failing_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def half_written(path: Path, **_: np.ndarray) -> None:
-        path.write_bytes(b"PK")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("torchvision.datasets.CIFAR100", fake_source())
-    monkeypatch.setattr("numpy.savez", half_written)
-    with pytest.raises(UserError, match="No space left on device"):
-        load("cifar100", tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_no_download_where_none_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchvision.datasets.MNIST", fake_source())
-    with pytest.raises(UserError, match="was not downloaded") as caught:
-        load("mnist", tmp_path, download=False)
-    assert str(tmp_path / "mnist.npz") in one_line(caught)
-    assert list(tmp_path.iterdir()) == []

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import pytest
 import torch
+from attacking import CPU, attacked, digits_network, victim_of
 from torch import Tensor
 
-from attacks.base import AttackContext, Knowledge, Reconstruction
+from attacks.base import Knowledge, Reconstruction
 from attacks.informed.adversarial import PatchJudge
 from attacks.informed.features import Standardisation, parameter_features
 from attacks.informed.reconstructor import (
@@ -25,35 +25,18 @@ from attacks.informed.ridge import fit_ridge
 from attacks.informed.shadows import ShadowParams
 from attacks.reconn import Reconn, ReconnParams
 from attacks.reconn_linear import ReconnLinear
-from bench.view import view_of
 from victims.errors import UserError
-from victims.informed.cache import obtain
-from victims.informed.spec import DenseSpec, Descent, InformedSpec
-from victims.informed.victim import InformedVictim
+from victims.informed.spec import InformedSpec
 
-CPU = torch.device("cpu")
-PLAIN = InformedSpec(
-    name="digits-elu10-60",
-    dataset="digits",
-    n=60,
-    targets=30,
-    architecture=DenseSpec(hidden=(8,)),
-    training=Descent(epochs=40),
-)
+PLAIN = digits_network(n=60, targets=30, epochs=40, hidden=8)
 SMALL: dict[str, Any] = {"shadows": 500, "hidden": (200,), "lr": 1e-3, "epochs": 50, "batch_size": 64}
-
-
-@cache
-def victim_of(spec: InformedSpec) -> InformedVictim:
-    return obtain(spec, None, CPU, lambda done, total: None, lambda line: None)
 
 
 def attack(spec: InformedSpec, *, linear: bool = False, **params: Any) -> tuple[Reconstruction, float]:
     """What the attack returns, and its mean squared error over the targets."""
     chosen = ReconnLinear(ShadowParams(shadows=500)) if linear else Reconn(ReconnParams(**SMALL | params))
-    context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
     victim = victim_of(spec)
-    found = chosen.reconstruct(view_of(victim, chosen.knowledge, CPU), context)
+    found = attacked(chosen, victim)
     return found, float((found.candidates - torch.from_numpy(victim.split.targets.images)).square().mean())
 
 

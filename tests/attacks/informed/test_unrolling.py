@@ -7,28 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from attacking import attacked, digits_network, victim_of
 
-from attacks.base import AttackContext, Knowledge
+from attacks.base import Knowledge
 from attacks.informed import classes
 from attacks.informed.classes import Probes, rank_classes
 from attacks.informed.lockstep import minimise_together
 from attacks.informed.unrolling import Unrolled, search
 from attacks.unroll import Unroll, UnrollParams
-from bench.view import view_of
-from victims.informed.cache import obtain
 from victims.informed.descent import Problem
 from victims.informed.networks import initial
-from victims.informed.spec import DenseSpec, Descent, InformedSpec, SmallCNNSpec
+from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
 
-CPU = torch.device("cpu")
-TINY = InformedSpec(
-    name="digits-elu4-40",
-    dataset="digits",
-    n=40,
-    targets=2,
-    architecture=DenseSpec(hidden=(4,)),
-    training=Descent(epochs=8),
-)
+TINY = digits_network(n=40, targets=2, epochs=8)
 DENSE = DenseSpec(hidden=(4,), outputs=3)
 CASES = {
     "gd": (DENSE, Descent(epochs=5), 4),
@@ -133,13 +124,12 @@ def test_probes_are_the_mean_and_the_hardest_records_of_every_class() -> None:
 
 
 def test_it_reconstructs_digits_and_says_what_it_had_to_guess() -> None:
-    context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
     errors = {}
     for name, spec in {"known": TINY, "random": TINY.model_copy(update={"initialisation": "random"})}.items():
-        victim = obtain(spec, None, CPU, lambda done, total: None, lambda line: None)
+        victim = victim_of(spec)
         attack = Unroll(UnrollParams(evaluations=30 if name == "known" else 2, labels=1, trial=1, hardest=1, retries=9))
         assert Knowledge.SHADOW_POOL not in attack.knowledge
-        found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), context)
+        found = attacked(attack, victim)
         errors[name] = (found.candidates - torch.from_numpy(victim.split.targets.images)).square().mean()
         reached = "2 of 2" if name == "known" else "0 of 2"
         assert found.flags[-1] == f"released weights reached for {reached} targets"
@@ -154,12 +144,11 @@ def test_a_wrong_class_is_given_up_as_it_does_not_lead_to_the_released_weights(m
         return ranking.flip(1), moved
 
     monkeypatch.setattr(classes, "rank_classes", upside_down)
-    victim = obtain(TINY, None, CPU, lambda done, total: None, lambda line: None)
-    context = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
+    victim = victim_of(TINY)
     found = {}
     for retries in (0, 9):
         attack = Unroll(UnrollParams(evaluations=30, labels=1, trial=1, hardest=1, retries=retries))
-        found[retries] = attack.reconstruct(view_of(victim, attack.knowledge, CPU), context)
+        found[retries] = attacked(attack, victim)
     truth = torch.from_numpy(victim.split.targets.labels)
     assert not bool((found[0].labels == truth).any())
     assert torch.equal(found[9].labels, truth)

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.check import attack as attack_check
-from bench.check import check_file
+from bench.check import check_file, trial
 from bench.check.watch import watched
 from bench.new import TEMPLATES, write_new
 from bench.registry import ROOT
@@ -157,7 +156,7 @@ def test_a_flaw_is_found(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if "while" in body:
-        monkeypatch.setattr(attack_check, "LIMIT_SECONDS", 0.5)
+        monkeypatch.setattr(trial, "LIMIT_SECONDS", 0.5)
     claims = {claim.text: claim for claim in check_file(written(tmp_path, attributes, body), {}, None)}
 
     assert not claims[text].holds

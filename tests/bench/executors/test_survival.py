@@ -9,7 +9,8 @@ import sys
 import time
 
 import pytest
-from world import ROOT, World, comparable, make_world
+from processes import ROOT
+from world import World, comparable, make_world
 
 SWEEP = ("-a", "steps", "-a", "plain", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--seeds", "0-2", "--jobs", 2)
 RUNS = 12

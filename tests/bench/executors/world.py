@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-
-ROOT = Path(__file__).parents[3]
+from processes import ROOT, bench_run, environment
 
 PLUGIN = '''
 import os
@@ -113,18 +110,10 @@ class World:
 
     @property
     def environment(self) -> dict[str, str]:
-        """A cache of its own, one thread, no download."""
-        own = {
-            "BENCH_CACHE_DIR": str(self.root / "cache"),
-            "BENCH_DATA_DIR": str(self.plugins),
-            "BENCH_LPIPS_WEIGHTS": "/absent/weights.pth",
-        }
-        given = {name: value for name, value in os.environ.items() if not name.startswith("BENCH_")}
-        return given | own | {"OMP_NUM_THREADS": "1", "COLUMNS": "250"}
+        return environment(self.root, BENCH_DATA_DIR=str(self.plugins))
 
     def command(self, *words: object) -> list[str]:
-        folders = ["--plugin-dir", str(self.plugins), "--results-dir", str(self.results), "--device", "cpu"]
-        return [sys.executable, "-m", "bench", "run", *map(str, words), *folders]
+        return bench_run(self.plugins, self.results, *words)
 
     def start(self, *words: object) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE

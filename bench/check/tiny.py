@@ -1,0 +1,55 @@
+"""Victims to try an attack on, of either setting, which train in about a second."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from victims import cache
+from victims.informed import cache as informed_cache
+from victims.informed.spec import AnySpec, DenseSpec, Descent, GLMSpec, InformedSpec
+from victims.informed.victim import AnyVictim
+from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
+
+CPU = torch.device("cpu")
+POOL = 60
+"""Images of an informed victim's shadow pool: shadow models are cheap then, whatever an attack's defaults."""
+SMALL, DECAYED = NormalizedDescent(steps=60), Regularised(steps=50)
+SOFTMAX = MLPSpec(hidden=(12,), outputs=3)
+FAMILIES: tuple[AnySpec, ...] = (
+    VictimSpec(name="check-mlp", dataset="faces", n=4, architecture=MLPSpec(hidden=(16, 16)), training=SMALL),
+    VictimSpec(name="check-classes", dataset="digits", n=6, architecture=SOFTMAX, training=SMALL),
+    VictimSpec(name="check-decay", dataset="faces", n=4, architecture=MLPSpec(hidden=(8,)), training=DECAYED),
+    VictimSpec(
+        name="check-conv",
+        dataset="digits",
+        n=4,
+        architecture=ConvSpec(channels=4, hidden=(10,)),
+        training=DecayedDescent(steps=20),
+    ),
+    InformedSpec(
+        name="check-network",
+        dataset="digits",
+        n=30,
+        targets=4,
+        architecture=DenseSpec(hidden=(4,)),
+        training=Descent(epochs=3),
+    ),
+    GLMSpec(name="check-glm", dataset="digits", n=60, targets=4),
+)
+"""An attack is tried on the first of its setting that it supports."""
+
+
+def trained(spec: AnySpec) -> AnyVictim:
+    """Return one of the tiny victims, an informed one with a shadow pool of `POOL` images."""
+    if isinstance(spec, VictimSpec):
+        return cache.obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
+    victim = informed_cache.obtain(spec, None, CPU, lambda done, models: None, lambda notice: None)
+    return replace(victim, split=replace(victim.split, pool=victim.split.pool[:POOL]))
+
+
+def smallest(spec: AnySpec) -> AnySpec:
+    """Return the smallest victim of a kind: one image a class, and one target if that is what is looked for."""
+    few = {"n": spec.n_classes}
+    return spec.model_copy(update=few if isinstance(spec, VictimSpec) else few | {"targets": 1})

@@ -1,0 +1,58 @@
+"""What tests of attacks have in common: tiny victims of either setting, and one run of an attack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from attacks.base import Attack, AttackContext, AttackParams, Reconstruction
+from bench.view import view_of
+from victims import cache
+from victims.informed import cache as informed_cache
+from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec
+from victims.spec import MLPSpec, NormalizedDescent, Regularised, VictimSpec
+
+CPU = torch.device("cpu")
+BIASES = VictimSpec(
+    name="digits-mlp-6-biases",
+    dataset="digits",
+    n=6,
+    architecture=MLPSpec(hidden=(12, 10), biases="all"),
+    training=NormalizedDescent(steps=60),
+)
+DECAYED = VictimSpec(
+    name="faces-mlp-4-wd", dataset="faces", n=4, architecture=MLPSpec(hidden=(8,)), training=Regularised(steps=50)
+)
+"""Victims of the dataset setting, one with a weight decay."""
+
+
+def digits_network(n: int, targets: int, epochs: int, hidden: int = 4) -> InformedSpec:
+    """Networks of the informed setting that train in a moment, on 8 x 8 digits."""
+    return InformedSpec(
+        name=f"digits-elu{hidden}-{n}",
+        dataset="digits",
+        n=n,
+        targets=targets,
+        architecture=DenseSpec(hidden=(hidden,)),
+        training=Descent(epochs=epochs),
+    )
+
+
+def victim_of(spec: AnySpec) -> Any:
+    """The trained victim, of the kind of its setting; nobody is told of its training."""
+    obtain: Any = cache.obtain if spec.setting == "dataset" else informed_cache.obtain
+    return obtain(spec, None, CPU, lambda *progress: None, lambda notice: None)
+
+
+def context(seed: int = 0) -> AttackContext:
+    return AttackContext(CPU, torch.Generator().manual_seed(seed), lambda step, steps, **figures: None)
+
+
+def attacked(attack: Attack[Any], victim: Any, seed: int = 0) -> Reconstruction:
+    return attack.reconstruct(view_of(victim, attack.knowledge, CPU), context(seed))
+
+
+def quick(attack: type[Attack[Any]], values: dict[str, Any]) -> AttackParams:
+    """An attack's defaults, but for those of the values that are parameters of it."""
+    return attack.Params(**{name: value for name, value in values.items() if name in attack.Params.model_fields})

@@ -1,0 +1,89 @@
+"""Downloads: whole or not at all, once, and none that is not wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+from own_arrays import arrays, one_line
+
+from victims.datasets import fingerprint, load
+from victims.errors import UserError
+
+
+def fake_source(fails_at: str = "", error: BaseException | None = None) -> Callable[..., SimpleNamespace]:
+    """A torchvision class that leaves a file in its root, and fails at its `train` or `test` part."""
+
+    def source(root: str, train: bool, download: bool) -> SimpleNamespace:
+        assert download
+        part = "train" if train else "test"
+        (Path(root) / f"{part}.raw").write_text("downloaded")
+        if part == fails_at and error is not None:
+            raise error
+        data = arrays()[f"{part}_images"]
+        return SimpleNamespace(data=data, targets=arrays()[f"{part}_labels"].tolist())
+
+    return source
+
+
+def test_a_download_becomes_an_npz_and_happens_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchvision.datasets.CIFAR10", fake_source())
+    raw = load("cifar", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["cifar10.npz"]
+    np.testing.assert_array_equal(raw.train_labels, arrays()["train_labels"])
+    before = fingerprint("cifar", tmp_path)
+
+    monkeypatch.setattr("torchvision.datasets.CIFAR10", fake_source("train", URLError("no network")))
+    np.testing.assert_array_equal(load("cifar", tmp_path).test_images, raw.test_images)
+    (tmp_path / "cifar10.npz").unlink()
+    monkeypatch.setattr("torchvision.datasets.CIFAR10", fake_source())
+    load("cifar", tmp_path)
+    assert fingerprint("cifar", tmp_path) == before  # the same data, the same file
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+@pytest.mark.parametrize("error", [URLError("no network"), RuntimeError("Error downloading x:\nTried y, got:\nz\n")])
+def test_a_failed_download_is_the_users_to_mend_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, error: Exception
+) -> None:
+    monkeypatch.setattr("torchvision.datasets.MNIST", fake_source(part, error))
+    with pytest.raises(UserError, match="could not be downloaded") as caught:
+        load("mnist", tmp_path)
+    message = one_line(caught)
+    for expected in (str(tmp_path / "mnist.npz"), "BENCH_DATA_DIR", "--data-dir", "bench run -v faces-mlp-100"):
+        assert expected in message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("a bug")])
+def test_an_interrupted_download_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    monkeypatch.setattr("torchvision.datasets.FashionMNIST", fake_source("test", error))
+    with pytest.raises(type(error)):
+        load("fashion", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failing_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half_written(path: Path, **_: np.ndarray) -> None:
+        path.write_bytes(b"PK")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("torchvision.datasets.CIFAR100", fake_source())
+    monkeypatch.setattr("numpy.savez", half_written)
+    with pytest.raises(UserError, match="No space left on device"):
+        load("cifar100", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_download_where_none_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchvision.datasets.MNIST", fake_source())
+    with pytest.raises(UserError, match="was not downloaded") as caught:
+        load("mnist", tmp_path, download=False)
+    assert str(tmp_path / "mnist.npz") in one_line(caught)
+    assert list(tmp_path.iterdir()) == []

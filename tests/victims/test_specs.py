@@ -1,0 +1,85 @@
+"""What every victim that ships must hold, and what of a spec determines the weights."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from bench import registry
+from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
+
+VICTIMS = {name: spec for name, spec in registry.victims().items.items() if isinstance(spec, VictimSpec)}
+DEFAULTS = ((MLPSpec(), NormalizedDescent()), (ConvSpec(), DecayedDescent()))
+"""Architecture and recipe of the victims that are named without a variant."""
+
+every_victim = pytest.mark.parametrize("spec", VICTIMS.values(), ids=VICTIMS)
+
+
+@every_victim
+def test_a_victim_is_named_by_what_it_is(spec: VictimSpec) -> None:
+    start = f"{spec.dataset}-{spec.architecture.kind}-{spec.n}"
+    assert re.fullmatch(rf"{re.escape(start)}(-[a-z0-9]+)*", spec.name)
+    plain = (spec.architecture, spec.training) in DEFAULTS and spec.loss == "cross-entropy"
+    assert plain == (spec.name == start)
+
+
+@every_victim
+def test_a_victim_survives_json(spec: VictimSpec) -> None:
+    assert VictimSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+def test_no_two_victims_are_the_same() -> None:
+    identities = [str(spec.identity()) for spec in VICTIMS.values()]
+    assert len(set(identities)) == len(identities)
+
+
+IDENTITY: dict[str, dict[str, Any]] = {
+    "dataset": {"dataset": "digits"},
+    "n": {"n": 6},
+    "seed": {"seed": 2},
+    "twin": {"twin": "disjoint"},
+    "architecture.hidden": {"architecture": MLPSpec(hidden=(16,))},
+    "architecture.biases": {"architecture": MLPSpec(biases="all")},
+    "architecture.outputs": {"architecture": MLPSpec(outputs=2)},
+    "architecture.kind": {"architecture": ConvSpec()},
+    "architecture.kernel": {"architecture": ConvSpec(kernel=5)},
+    "architecture.channels": {"architecture": ConvSpec(channels=4)},
+    "loss": {"loss": "l2"},
+    "architecture.first_layer_scale": {"architecture": MLPSpec(first_layer_scale=None)},
+    "training.steps": {"training": NormalizedDescent(steps=61)},
+    "training.rate": {"training": NormalizedDescent(rate=(1e-2, 1e-3))},
+    "training.margin": {"training": NormalizedDescent(margin=5)},
+    "training.momentum": {"training": NormalizedDescent(momentum=0)},
+    "training.dtype": {"training": NormalizedDescent(dtype="float64")},
+    "training.kind": {"training": GradientDescent()},
+    "training.lr": {"training": GradientDescent(lr=0.1)},
+    "training.epochs": {"training": GradientDescent(epochs=7)},
+    "training.batch_size": {"training": GradientDescent(batch_size=2)},
+    "training.dtype (gd)": {"training": GradientDescent(dtype="float32")},
+    "training.weight_decay (gd)": {"training": GradientDescent(weight_decay=1e-3)},
+    "training.kind (decayed)": {"training": DecayedDescent()},
+    "training.weight_decay (decayed)": {"training": DecayedDescent(weight_decay=2e-3)},
+    "training.weight_decay": {"training": Regularised(weight_decay=1e-3)},
+    "training.tolerance": {"training": Regularised(tolerance=1e-3)},
+    "training.steps (regularised)": {"training": Regularised(steps=60)},
+}
+
+
+def test_the_identity_is_all_that_determines_the_weights() -> None:
+    plain = VictimSpec(name="a", dataset="faces", n=4)
+    changed = [plain, *(plain.model_copy(update=changes) for changes in IDENTITY.values())]
+    identities = [str(spec.identity()) for spec in changed]
+    assert len(set(identities)) == len(identities)
+
+    named = plain.model_copy(update={"name": "b", "reported_test_accuracy": 0.5})
+    assert named.identity() == plain.identity()
+
+
+def test_every_field_of_a_spec_is_tried() -> None:
+    fields = {"name", "reported_test_accuracy", "twin", *(name.partition(".")[0] for name in IDENTITY)}
+    assert fields == set(VictimSpec.model_fields)
+    tried = {name.partition(".")[2].partition(" ")[0] for name in IDENTITY}
+    for model in (MLPSpec, ConvSpec, NormalizedDescent, GradientDescent, DecayedDescent, Regularised):
+        assert set(model.model_fields) - {"kind"} <= tried

@@ -1,0 +1,153 @@
+"""How a victim is trained: the papers' recipes, as frozen, hashable descriptions. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from victims.frozen import Frozen
+
+
+class GradientDescent(Frozen):
+    """The papers' recipe to the letter: plain (mini-batch) gradient descent on the mean loss.
+
+    Attributes:
+        lr: learning rate; no momentum, no schedule.
+        epochs: passes over the training set.
+        batch_size: None for full-batch descent.
+        weight_decay: wd of the objective mean loss + (wd / 2) ||theta||^2, biases included, as torch's SGD has it.
+    """
+
+    kind: Literal["gd"] = "gd"
+    lr: PositiveFloat = 0.01
+    epochs: PositiveInt = 1_000_000
+    batch_size: PositiveInt | None = None
+    weight_decay: NonNegativeFloat = 0.0
+    dtype: Literal["float32", "float64"] = "float64"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        batch = "full batch" if self.batch_size is None else f"batch {self.batch_size}"
+        decay = f", decay {self.weight_decay:g}" if self.weight_decay else ""
+        return f"GD lr {self.lr:g}, {self.epochs:g} epochs, {batch}{decay}"
+
+
+class NormalizedDescent(Frozen):
+    """The accelerated recipe: normalised gradient descent that reaches the KKT direction in thousands of steps.
+
+    Each step is `rate * ||theta|| / ||g||` along g = sum_i softmax(-margin)_i y_i grad Phi(x_i), averaged over steps by
+    `momentum`; theta is rescaled so that the smallest margin never exceeds `margin`. A fixed point satisfies the
+    stationarity condition theta = sum_i lambda_i y_i grad Phi(x_i) with lambda_i proportional to exp(-margin_i)
+    (Lyu & Li 2020; Haim et al. 2022, eqs. 2-5). With several classes the sums run over pairs of a sample and a rival
+    class j, with margins Phi_y - Phi_j.
+
+    Attributes:
+        steps: number of steps.
+        rate: relative step at the start and at the end, interpolated geometrically.
+        margin: smallest margin held by rescaling; 10 gives a logistic loss of about 4e-6 at n = 500 on CIFAR, the
+            value of Haim et al.'s Table 1.
+        momentum: weight of the old direction in the running average.
+    """
+
+    kind: Literal["normalized"] = "normalized"
+    steps: PositiveInt = 2500
+    rate: tuple[PositiveFloat, PositiveFloat] = (1e-2, 1e-4)
+    margin: PositiveFloat = 10.0
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    dtype: Literal["float32", "float64"] = "float32"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        return f"normalised GD, {self.steps} steps"
+
+
+class DecayedDescent(Frozen):
+    """The accelerated recipe for weight decay: normalised descent to a stationary point of the whole objective.
+
+    The objective is mean loss + (wd / 2) ||theta||^2, and there theta = sum_i l_i grad Phi(x_i) with
+    l_i = -L'(Phi(x_i), y_i) / (n wd) (Buzaglo et al. 2023, Section 3).
+
+    Attributes:
+        weight_decay: wd, on weights and biases, coupled.
+        steps: number of steps.
+        rate: step relative to ||theta|| at the start and at the end, interpolated geometrically.
+        momentum: weight of the old direction in the running average.
+    """
+
+    kind: Literal["decayed"] = "decayed"
+    weight_decay: PositiveFloat = 1e-3
+    steps: PositiveInt = 3000
+    rate: tuple[PositiveFloat, PositiveFloat] = (3e-2, 1e-5)
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    dtype: Literal["float32", "float64"] = "float32"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        return f"normalised GD, {self.steps} steps, decay {self.weight_decay:g}"
+
+
+class Regularised(Frozen):
+    """The minimum of a training problem: mean logistic loss + (weight_decay / 2) ||theta||^2, by L-BFGS.
+
+    All parameters are decayed, biases too. The affine classifier's minimum is unique; a ReLU network's depends on its
+    initialisation and, lying on the kinks of the ReLU, has no gradient that vanishes: it stops short of the tolerance.
+
+    Attributes:
+        weight_decay: in the convention of torch's optimisers.
+        tolerance: training ends when ||gradient|| <= tolerance * weight_decay * ||theta||, which for a convex problem
+            bounds the relative error of theta.
+        steps: the most L-BFGS iterations.
+    """
+
+    kind: Literal["regularised"] = "regularised"
+    weight_decay: PositiveFloat = 1e-2
+    tolerance: PositiveFloat = 1e-6
+    steps: PositiveInt = 2000
+    dtype: Literal["float64"] = "float64"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        return f"L-BFGS, weight decay {self.weight_decay:g}"
+
+
+class Released(Frozen):
+    """No recipe: weights that were trained elsewhere. `victims.released.released` fills it in.
+
+    Attributes:
+        weights: file of the weights; the hash stands for it in the cache key.
+        weights_sha256: its hex SHA-256.
+        network: builds the module that the weights belong to.
+        network_sha256: hex SHA-256 of the file that defines `network`.
+        mean: what is subtracted from an image in [0, 1], a number a channel, or "training" for the per-pixel mean of
+            the images given.
+        std: what it is then divided by, a number a channel.
+        dtype: what it is attacked in.
+        weight_decay: that of the training, as far as it is known.
+        n_trained: number of images that the network was trained on.
+        n_held_out: number of images given that it was not trained on.
+    """
+
+    kind: Literal["released"] = "released"
+    weights: Path
+    weights_sha256: str
+    network: Callable[[], Any] | None = Field(default=None, exclude=True, repr=False)
+    network_sha256: str
+    mean: tuple[float, ...] | Literal["training"]
+    std: tuple[PositiveFloat, ...]
+    dtype: Literal["float32"] = "float32"
+    weight_decay: NonNegativeFloat = 0.0
+    n_trained: PositiveInt
+    n_held_out: int = 0
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        decay = f", decay {self.weight_decay:g}" if self.weight_decay else ""
+        return f"released weights{decay}"
