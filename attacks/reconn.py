@@ -156,5 +156,5 @@ class Reconn(ShadowAttack[ReconnParams]):
         else:
             optimizer = torch.optim.RMSprop(network.parameters(), params.lr, alpha=0.9)
         schedule = Schedule(params.epochs, params.batch_size, params.patience)
-        error = fit(network, optimizer, loss, pairs[0], pairs[1], schedule, ctx.generator, report)
+        error = fit(network, optimizer, loss, pairs[0], pairs[1], schedule, ctx.generator, report, ctx.expired)
         return error, done

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
@@ -41,6 +42,11 @@ class UnrollParams(AttackParams):
     together: PositiveInt = 16
     hardest: PositiveInt = 8
     dtype: Literal["float32", "float64"] = "float32"
+
+
+Search = Callable[["Tensor", "Tensor", "Tensor", int], "Guess"]
+"""From rows (j,) of a part's targets, their classes (j,), images (j, C, H, W) to start from, and the most evaluations
+each, to where the search ended."""
 
 
 class Unroll(Attack[UnrollParams]):
@@ -103,6 +109,7 @@ class Unroll(Attack[UnrollParams]):
         ranking, moved = rank_classes(rows, probed_rows, probes.labels, spec.outputs)
 
         found: list[Guess] = []
+        spent = 0
         for first in range(0, len(ranking), params.together):
             part = slice(first, first + params.together)
             theta = {name: value[part].to(dtype) for name, value in released.items()}
@@ -110,29 +117,18 @@ class Unroll(Attack[UnrollParams]):
             def guess(
                 rows: Tensor, labels: Tensor, images: Tensor, evaluations: int, theta: Parameters = theta
             ) -> Guess:
-                own = {name: value[rows] for name, value in theta.items()}
-                ended = search(unrolled, images.to(dtype), problem.one_hot(labels), own, evaluations)
-                return Guess(labels, ended.images, ended.distances.to(moved), ended.evaluations)
+                nonlocal spent
+                own, before = {name: value[rows] for name, value in theta.items()}, spent
 
-            classes, everyone = ranking[part], torch.arange(len(ranking[part]), device=ranking.device)
+                def expired(count: int) -> bool:
+                    return ctx.expired(before + count)
+
+                ended = search(unrolled, images.to(dtype), problem.one_hot(labels), own, evaluations, expired)
+                spent += ended.evaluations
+                return Guess(labels, ended.images, ended.distances.to(moved))
+
             with reproducible(ctx.device):
-                trials = [
-                    guess(everyone, classes[:, rank], probes.means[classes[:, rank]], params.trial)
-                    for rank in range(min(params.labels, classes.shape[1]))
-                ]
-                best = trials[0]
-                for trial in trials[1:]:
-                    best = best.or_better(everyone, trial)
-                ended = guess(everyone, best.labels, best.images, params.evaluations)
-                ended = replace(ended, evaluations=ended.evaluations + best.evaluations)
-                rest = classes[classes != ended.labels[:, None]].view(len(classes), -1)
-                for rank in range(min(params.retries, rest.shape[1])):
-                    missed = (ended.distances > REACHED * moved[part]).nonzero()[:, 0]
-                    if not len(missed):
-                        break
-                    labels = rest[missed, rank]
-                    again = guess(missed, labels, probes.means[labels], params.evaluations)
-                    ended = ended.or_better(missed, again)
+                ended = self._settled(guess, ranking[part], probes.means, REACHED * moved[part], ctx)
             found.append(ended)
             ctx.report(min(part.stop, len(ranking)), len(ranking), distance=float(ended.distances.mean()))
         distances = torch.cat([part.distances for part in found])
@@ -142,22 +138,51 @@ class Unroll(Attack[UnrollParams]):
             labels=torch.cat([part.labels for part in found]),
             confidence=-relative.clamp_min(1e-30).log(),
             loss=float(relative.mean()),
-            grad_evals=sum(part.evaluations for part in found),
+            grad_evals=spent,
             flags=(
                 *flags,
                 f"released weights reached for {int((relative < REACHED).sum())} of {len(relative)} targets",
             ),
         )
 
+    def _settled(self, guess: Search, classes: Tensor, means: Tensor, reached: Tensor, ctx: AttackContext) -> Guess:
+        """Return records of the class that leads nearest; of the next where it does not lead to the released weights.
+
+        Args:
+            guess: searches records of given classes.
+            classes: (k, classes) of each record, the likeliest first.
+            means: (classes, C, H, W) where the search of a class starts.
+            reached: (k,) distances at which the released weights are reached.
+            ctx: tells when the budget is spent; the best so far is returned then.
+        """
+        import torch
+
+        params, everyone = self.params, torch.arange(len(classes), device=classes.device)
+        ended = guess(everyone, classes[:, 0], means[classes[:, 0]], params.trial)
+        for labels in classes.T[1 : params.labels]:
+            if ctx.stopped:
+                return ended
+            ended = ended.or_better(everyone, guess(everyone, labels, means[labels], params.trial))
+        if ctx.stopped:
+            return ended
+        ended = guess(everyone, ended.labels, ended.images, params.evaluations)
+        others = classes[classes != ended.labels[:, None]].view(len(classes), -1)
+        for labels in others.T[: params.retries]:
+            missed = (ended.distances > reached).nonzero()[:, 0]
+            if not len(missed) or ctx.stopped:
+                break
+            again = guess(missed, labels[missed], means[labels[missed]], params.evaluations)
+            ended = ended.or_better(missed, again)
+        return ended
+
 
 @dataclass(frozen=True)
 class Guess:
-    """Records (k, C, H, W), their classes (k,), how far they lead from the released weights (k,), and at what cost."""
+    """Records (k, C, H, W), their classes (k,), and how far they lead from the released weights (k,)."""
 
     labels: Tensor
     images: Tensor
     distances: Tensor
-    evaluations: int
 
     def or_better(self, rows: Tensor, other: Guess) -> Guess:
         """Return these records, but for some rows (j,) the other's j records where they are nearer."""
@@ -167,7 +192,6 @@ class Guess:
             self.labels.index_copy(0, chosen, other.labels[nearer]),
             self.images.index_copy(0, chosen, other.images[nearer]),
             self.distances.index_copy(0, chosen, other.distances[nearer]),
-            self.evaluations + other.evaluations,
         )
 
 

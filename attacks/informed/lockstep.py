@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
@@ -13,7 +14,12 @@ Evaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Of problems (j,) ascending and points (j, d), one a problem: values (j,) and gradients (j, d)."""
 
 
-def minimise_together(evaluate: Evaluate, starts: np.ndarray, evaluations: int) -> tuple[np.ndarray, int]:
+def minimise_together(
+    evaluate: Evaluate,
+    starts: np.ndarray,
+    evaluations: int,
+    expired: Callable[[int], bool] = lambda count: False,
+) -> tuple[np.ndarray, int]:
     """Minimise k functions over [0, 1]^d, each by its own L-BFGS-B in a thread that waits for the others.
 
     A round evaluates every problem that has not ended; what comes out does not depend on the threads' timing.
@@ -22,23 +28,27 @@ def minimise_together(evaluate: Evaluate, starts: np.ndarray, evaluations: int) 
         evaluate: values and gradients of some of the problems.
         starts: (k, d) float64.
         evaluations: the most rounds.
+        expired: asked after every round, with the evaluations of all problems so far, whether to end there.
 
     Returns:
-        The points (k, d) where they ended, and the number of evaluations of all problems together.
+        The points (k, d) where they ended, the best so far where that was early, and the number of evaluations of all
+        problems together.
     """
     asked: SimpleQueue[tuple[int, np.ndarray | None]] = SimpleQueue()
     answers: list[SimpleQueue[tuple[float, np.ndarray] | None]] = [SimpleQueue() for _ in starts]
     ended, count = starts.copy(), 0
 
     def work(problem: int) -> None:
-        scale = 0.0  # the objective is 1 at the start: the solver's tolerances are absolute
+        best, scale = math.inf, 0.0  # the objective is 1 at the start: the solver's tolerances are absolute
 
         def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
-            nonlocal scale
+            nonlocal best, scale
             asked.put((problem, point.copy()))
             answer = answers[problem].get()
             if answer is None:
                 raise InterruptedError
+            if answer[0] < best:
+                best, ended[problem] = answer[0], point
             scale = scale or 1 / max(answer[0], 1e-30)
             return answer[0] * scale, answer[1] * scale
 
@@ -75,6 +85,8 @@ def minimise_together(evaluate: Evaluate, starts: np.ndarray, evaluations: int) 
                 count += len(problems)
                 for one, value, gradient in zip(problems, values, gradients, strict=True):
                     answers[one].put((float(value), gradient))
+                if expired(count):
+                    break
     finally:
         for answer in answers:
             answer.put(None)

@@ -97,6 +97,7 @@ def fit(
     schedule: Schedule,
     generator: torch.Generator,
     report: Callable[[int, float, float], None],
+    expired: Callable[[int], bool] = lambda step: False,
 ) -> float:
     """Train a reconstructor in place, and leave it as it was after its best epoch.
 
@@ -109,11 +110,12 @@ def fit(
         schedule: when to end.
         generator: CPU generator of the order of pairs.
         report: told after each epoch: its number from 1, the mean training loss, the validation error.
+        expired: asked after each epoch, with the optimiser's steps so far, whether to end there.
 
     Returns:
         The best mean squared error on the pairs kept apart.
     """
-    best, best_state, best_epoch = math.inf, network.state_dict(), 0
+    best, best_state, best_epoch, step = math.inf, network.state_dict(), 0, 0
     for epoch in range(1, schedule.epochs + 1):
         network.train()
         total = 0.0
@@ -122,12 +124,15 @@ def fit(
             value = loss(network(batch.features), batch.images)
             value.backward()
             optimizer.step()
+            step += 1
             total += float(value.detach()) * len(batch.images)
         error = float(F.mse_loss(apply(network, apart.features), apart.images))
         report(epoch, total / len(learned.images), error)
         if error < best:
             best, best_state, best_epoch = error, copy.deepcopy(network.state_dict()), epoch
         elif epoch - best_epoch >= schedule.patience:
+            break
+        if expired(step):
             break
     network.load_state_dict(best_state)
     return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,7 +80,14 @@ class Found:
     evaluations: int
 
 
-def search(unrolled: Unrolled, images: Tensor, targets: Tensor, released: Parameters, evaluations: int) -> Found:
+def search(
+    unrolled: Unrolled,
+    images: Tensor,
+    targets: Tensor,
+    released: Parameters,
+    evaluations: int,
+    expired: Callable[[int], bool] = lambda count: False,
+) -> Found:
     """Minimise the distance over k records, each for its own released model, with pixels in [0, 1].
 
     Args:
@@ -88,6 +96,7 @@ def search(unrolled: Unrolled, images: Tensor, targets: Tensor, released: Parame
         targets: (k, outputs) their classes as one-hot rows.
         released: theta, (k, ...) by name.
         evaluations: the most a record.
+        expired: asked after every round, with the evaluations so far, whether to end there.
     """
 
     def evaluate(problems: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -98,7 +107,7 @@ def search(unrolled: Unrolled, images: Tensor, targets: Tensor, released: Parame
         return distances.double().cpu().numpy(), gradients.double().flatten(1).cpu().numpy()
 
     starts = images.double().flatten(1).cpu().numpy()
-    ended, count = minimise_together(evaluate, starts, evaluations)
+    ended, count = minimise_together(evaluate, starts, evaluations, expired)
     distances, _ = evaluate(np.arange(len(ended)), ended)
     return Found(
         torch.from_numpy(ended).to(images).view_as(images), torch.from_numpy(distances), count + len(distances)

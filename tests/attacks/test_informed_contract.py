@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from attacking import CPU, attacked, context, digits_network, quick, victim_of
 
 from attacks.base import Attack, UndeclaredKnowledgeError
+from attacks.context import Budget
 from bench import registry
 from bench.view import view_of
 from victims.informed.spec import GLMSpec, InformedSpec
@@ -67,6 +69,19 @@ def test_an_attack_needs_what_it_declares(attack: type[Attack[Any]]) -> None:
         view = view_of(victim, attack.needs - {item}, CPU)
         with pytest.raises(UndeclaredKnowledgeError, match=item.value):
             cheap(attack).reconstruct(view, context())
+
+
+@pytest.mark.parametrize("name", ["reconn", "unroll"])
+def test_a_budget_ends_an_attack_at_its_best_so_far(name: str) -> None:
+    victim, attack = victim_of(SPECS["network"]), cheap(ATTACKS[name])
+    ctx = replace(context(), budget=Budget(steps=1))
+    found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
+    free = attacked(attack, victim)
+    assert ctx.stopped
+    assert found.grad_evals is not None and free.grad_evals is not None
+    assert 0 < found.grad_evals < free.grad_evals
+    assert found.candidates.shape == free.candidates.shape
+    assert bool(found.candidates.isfinite().all())
 
 
 @every_attack

@@ -95,6 +95,10 @@ def test_many_minimisations_end_where_each_alone_does_and_an_error_stops_them_al
     assert count == sum(map(len, rounds))
     again = minimise_together(evaluate, starts, 50)[0]
     assert np.array_equal(ended, again)
+    early, spent = minimise_together(evaluate, starts, 50, lambda spent: spent >= 8)
+    assert 8 <= spent < count
+    assert (evaluate(np.arange(4), early)[0] <= evaluate(np.arange(4), starts)[0]).all()
+    assert not np.array_equal(early, starts)
     with pytest.raises(ZeroDivisionError):
         minimise_together(lambda problems, points: 1 // 0, starts, 50)
 
