@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """A cache in a folder, one thread, no download, and nothing of the user's but what `more` names."""
     given = {name: value for name, value in os.environ.items() if not name.startswith("BENCH_")}
-    own = {"BENCH_CACHE_DIR": str(folder / "cache"), "BENCH_LPIPS_WEIGHTS": str(folder / "absent.pth")}
+    own = {"BENCH_CACHE_DIR": str(folder / "cache"), "BENCH_LPIPS_WEIGHTS": "absent.pth"}
     return given | own | {"OMP_NUM_THREADS": "1", "COLUMNS": "250"} | more
 
 
