@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from bench.agenda import agenda
+from bench.console import printer
 from bench.controls import NullControls
 from bench.executors import Executor, Inline, Site, Task
 from bench.plan import Run
@@ -90,7 +91,7 @@ def preview_plan(plan: Sequence[Run], site: Site) -> None:
     from bench.agenda import why
     from bench.tables import agenda_table
 
-    console = Console()
+    console = printer()
     with TerminalReporter(console) as reporter:
         workshop = _workshop(site, reporter, downloads=False)
         rows = [(entry.run.title, entry.step, why(entry, workshop)) for entry in agenda(plan, site, workshop)]

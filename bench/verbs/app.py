@@ -16,8 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-LOG_WIDTH = 200
-"""Columns of a table that is not printed on a terminal, where nobody widens the window."""
+
 PluginDir = Annotated[Path | None, typer.Option(help="Folder of .py files with more attacks and victims, or one file.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of NAME.npz files; BENCH_DATA_DIR if not given.")]
 Controls = Annotated[ControlSet, typer.Option(help="Null controls: all, or quick ones that attack nothing.")]
@@ -28,11 +27,3 @@ def complain(text: str) -> None:
     """Print one line on stderr, whatever the text holds."""
     line = " ".join(text.split())
     Console(stderr=True).print(line, style="red", highlight=False, markup=False, soft_wrap=True)
-
-
-def printer() -> Console:
-    """Return what prints tables: as wide as the terminal, or `LOG_WIDTH` where there is none."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, LOG_WIDTH)
-    return console

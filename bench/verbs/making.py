@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from bench.console import printer
 from bench.verbs.app import DataDir, PluginDir, ResultsDir, app
 
 
@@ -56,7 +57,7 @@ def check(
     from bench.options import choose_data_dir, parse_settings
 
     claims = list(check_file(file, parse_settings(set_ or []), choose_data_dir(data_dir)))
-    Console().print(tables.claims_table(claims))
+    printer().print(tables.claims_table(claims))
     raise typer.Exit(0 if all(claim.holds for claim in claims) else 1)
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from bench.verbs.app import DataDir, PluginDir, ResultsDir, app, printer
+from bench.console import printer
+from bench.verbs.app import DataDir, PluginDir, ResultsDir, app
 from victims.errors import UserError
 
 
