@@ -16,6 +16,7 @@ from bench.controls import NullControls
 from bench.executors import Executor, Inline, Site, Task
 from bench.plan import Run
 from bench.records import FAILED, RunRecord, Status
+from bench.registry import random_control
 from bench.runner import Outcome
 from bench.scorer import Scorer
 from bench.steps import Step
@@ -168,7 +169,7 @@ def score_stored(
     """Score stored reconstructions again, write the tables, and return 0, or 1 if one could not be scored."""
     console = Console()
     failures = 0
-    control = next((kind for kind in attacks.items.values() if kind.control), None)
+    control = random_control(attacks)
     with TerminalReporter(console) as reporter:
         workshop = Workshop(data_dir, device, reporter)
         scorer = Scorer(store, workshop, NullControls(workshop, control, twins))

@@ -107,6 +107,11 @@ def attacks(plugin_dir: Path | None = None) -> Registry[type[Attack[Any]]]:
     return registry
 
 
+def random_control(attacks: Registry[type[Attack[Any]]]) -> type[Attack[Any]] | None:
+    """Return the attack that is the null control of random candidates, None if there is none."""
+    return next((kind for kind in attacks.items.values() if kind.control), None)
+
+
 def victims(plugin_dir: Path | None = None) -> Registry[AnySpec]:
     """Return all victims: the `VICTIMS` of the files of `victims/zoo/`, of installed packages, and of `plugin_dir`."""
     registry: Registry[AnySpec] = Registry("victim")

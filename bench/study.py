@@ -18,7 +18,7 @@ from bench.controls import NullControls
 from bench.options import attack_params
 from bench.plan import Run
 from bench.records import FAILED, RunRecord, Status
-from bench.registry import Registry
+from bench.registry import Registry, random_control
 from bench.runner import Runner
 from bench.scorer import Scorer
 from bench.scoring.matching import ncc_distance, nearest_neighbours
@@ -85,10 +85,11 @@ def run_study(
     """
     console, store = Console(), Store(root)
     store.require_writable()
+    control = random_control(attacks)
     rows, table, path = [], pd.DataFrame(), root / f"{study.name}.csv"
     with TerminalReporter(console) as reporter:
         workshop = Workshop(data_dir, device, reporter)
-        runner = Runner(store, workshop, Scorer(store, workshop, NullControls(workshop, None, twins=False)))
+        runner = Runner(store, workshop, Scorer(store, workshop, NullControls(workshop, control, twins=False)))
         for cell in cells:
             attack, victim = attacks.match([cell.attack])[0], victims.match([cell.victim])[0]
             run = Run(attack, attack_params(attack, "", cell.params), "", "study", victim, seed=0)

@@ -136,7 +136,7 @@ def work(
     os.environ.update(site.environment)
     attacks, victims = registry.attacks(site.plugin_dir), registry.victims(site.plugin_dir)
     store, workshop = Store(site.results_dir), Workshop(site.data_dir, torch.device(site.device), reporter)
-    control = next((kind for kind in attacks.items.values() if kind.control), None)
+    control = registry.random_control(attacks)
     lost = task.failure.reason if task.failure else ""
     scorer = Scorer(store, workshop, NullControls(workshop, control, site.twins, lost))
     runner = Runner(store, workshop, scorer, site.again, output, debugger)

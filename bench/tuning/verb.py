@@ -110,7 +110,7 @@ def _work(tuner: Tuner, trials: int, console: Console) -> None:
 def _pool(tuner: Tuner, trials: Sequence[FrozenTrial], site: Site, console: Console) -> None:
     """Score the candidates of some trials together, if any are asked for."""
     if trials:
-        control = next((kind for kind in registry.attacks(site.plugin_dir).items.values() if kind.control), None)
+        control = registry.random_control(registry.attacks(site.plugin_dir))
         text = f"{tuner.run.title}: {write_pool(tuner.study.folder, tuner, trials, control)}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
