@@ -88,9 +88,9 @@ def gradient_descent(
     convexity: float,
     done: Callable[[], bool],
 ) -> Tensor:
-    """Return where gradient descent with momentum ends, for a strongly convex function (Nesterov 2004, eq. 2.2.11).
+    """Return where gradient descent with momentum ends, for a strongly convex function.
 
-    The step is 1 / L; L begins at 1, or mu, and is doubled until it bounds the curvature along the step.
+    Nesterov 2004, Section 2.2.1, constant step: it is 1 / L; L begins at 1, or mu, and is doubled until it bounds the curvature along the step.
 
     Args:
         evaluate: point (p,) to its value and gradient (p,).
@@ -104,13 +104,12 @@ def gradient_descent(
         value, gradient = evaluate(ahead.detach().clone())
         if done():
             return ahead
-        while True:
-            nearer = ahead - gradient / curvature
-            descent = float(gradient.square().sum()) / (2 * curvature)
-            there = evaluate(nearer.clone())[0]
-            if there <= value - descent or descent <= torch.finfo(start.dtype).eps * abs(value):
-                break
+        size, rounding = float(gradient.square().sum()) / 2, torch.finfo(start.dtype).eps * abs(value)
+        nearer = ahead - gradient / curvature
+        # False where the gradient is not a number: the caller sees that, and nothing is doubled for ever
+        while size / curvature > rounding and not evaluate(nearer.clone())[0] <= value - size / curvature:
             curvature *= 2
+            nearer = ahead - gradient / curvature
         momentum = (math.sqrt(curvature) - math.sqrt(convexity)) / (math.sqrt(curvature) + math.sqrt(convexity))
         point, ahead = nearer, nearer + momentum * (nearer - point)
     return point

@@ -135,6 +135,12 @@ def test_gradient_descent_alone_ends_where_newton_does() -> None:
     assert len(sizes) < 10_000
 
 
+def test_gradient_descent_ends_where_there_are_no_numbers() -> None:
+    nowhere = torch.full((3,), torch.nan, dtype=torch.float64)
+    found = gradient_descent(lambda point: (float("nan"), nowhere), torch.zeros_like(nowhere), 5, 0.1, lambda: False)
+    assert bool(found.isnan().all())
+
+
 @every_method
 @every_depth
 @pytest.mark.parametrize("damping", [0.0, 0.05])
