@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -89,15 +88,16 @@ class Reconn(ShadowAttack[ReconnParams]):
             torch.manual_seed(seed)
             network = self._network(shadows).to(ctx.device)
             losses = self._losses(shadows, ctx)
+        spent = 0
         if self.params.rehearsal:
             _, *pairs = standardised(self._rehearsed(view, ctx))
-            self._fit(network, losses, pairs, ctx)
+            _, spent = self._fit(network, losses, pairs, ctx, spent)
         scale, *pairs = standardised(shadows)
-        error, epochs = self._fit(network, losses, pairs, ctx)
+        error, spent = self._fit(network, losses, pairs, ctx, spent)
         return Reconstruction(
             candidates=apply(network, scale(released)),
             loss=error,
-            grad_evals=epochs * math.ceil(len(pairs[0].images) / self.params.batch_size),
+            grad_evals=spent,
             flags=shadows.flags,
         )
 
@@ -137,17 +137,17 @@ class Reconn(ShadowAttack[ReconnParams]):
             raise UserError(f"a rehearsal of {count} shadows and {n} other fixed images; the pool has {len(images)}")
         return self.shadows(view, (images[-n:], labels[-n:]), (images[:count], labels[:count]), ctx)
 
-    def _fit(self, network: nn.Module, loss: Loss, pairs: Sequence[Pairs], ctx: AttackContext) -> tuple[float, int]:
-        """Train the network in place; return its best validation error and the number of epochs."""
+    def _fit(
+        self, network: nn.Module, loss: Loss, pairs: Sequence[Pairs], ctx: AttackContext, before: int
+    ) -> tuple[float, int]:
+        """Train the network in place; return its best validation error, and the steps so far, `before` included."""
         import torch
 
         from attacks.informed.reconstructor import Schedule, fit
 
-        params, done = self.params, 0
+        params = self.params
 
         def report(epoch: int, training_loss: float, error: float) -> None:
-            nonlocal done
-            done = epoch
             ctx.report(epoch, params.epochs, loss=training_loss, validation_mse=error)
 
         optimizer: torch.optim.Optimizer
@@ -156,5 +156,9 @@ class Reconn(ShadowAttack[ReconnParams]):
         else:
             optimizer = torch.optim.RMSprop(network.parameters(), params.lr, alpha=0.9)
         schedule = Schedule(params.epochs, params.batch_size, params.patience)
-        error = fit(network, optimizer, loss, pairs[0], pairs[1], schedule, ctx.generator, report, ctx.expired)
-        return error, done
+
+        def expired(step: int) -> bool:
+            return ctx.expired(before + step)
+
+        error, steps = fit(network, optimizer, loss, pairs[0], pairs[1], schedule, ctx.generator, report, expired)
+        return error, before + steps

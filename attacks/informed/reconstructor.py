@@ -98,7 +98,7 @@ def fit(
     generator: torch.Generator,
     report: Callable[[int, float, float], None],
     expired: Callable[[int], bool] = lambda step: False,
-) -> float:
+) -> tuple[float, int]:
     """Train a reconstructor in place, and leave it as it was after its best epoch.
 
     Args:
@@ -113,7 +113,7 @@ def fit(
         expired: asked after each epoch, with the optimiser's steps so far, whether to end there.
 
     Returns:
-        The best mean squared error on the pairs kept apart.
+        The best mean squared error on the pairs kept apart, and the number of the optimiser's steps.
     """
     best, best_state, best_epoch, step = math.inf, network.state_dict(), 0, 0
     for epoch in range(1, schedule.epochs + 1):
@@ -135,7 +135,7 @@ def fit(
         if expired(step):
             break
     network.load_state_dict(best_state)
-    return best
+    return best, step
 
 
 @torch.no_grad()

@@ -146,12 +146,13 @@ def test_training_ends_early_and_keeps_the_best_epoch() -> None:
     network = dense_reconstructor(6, (64,), (1, 2, 2))
     optimizer = torch.optim.RMSprop(network.parameters(), 1e-2)
     apart, seen = Pairs(features[30:], images[30:]), []
-    best = fit(
+    best, steps = fit(
         *(network, optimizer, pixel_loss, Pairs(features[:30], images[:30]), apart, Schedule(500, 8, 5), generator),
         lambda epoch, loss, error: seen.append(error),
     )
     assert len(seen) < 500
     assert best == min(seen)
+    assert steps == 4 * len(seen)  # batches of 8 of 30 pairs
     assert len(seen) - 1 - seen.index(best) == 5
     assert torch.nn.functional.mse_loss(apply(network, apart.features), apart.images).item() == pytest.approx(best)
 
