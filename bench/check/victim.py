@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from bench.check.claims import Claim
+from bench.check.tiny import CPU
 from bench.options import attack_params
 from victims import datasets
 from victims.base import Victim
@@ -24,7 +25,6 @@ from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
 from victims.spec import VictimSpec
 from victims.training.loop import train
 
-CPU = torch.device("cpu")
 FEW_STEPS = 3
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from victims.cache import locked_folder
+from victims.cache import DAMAGED, cache_dir, locked_folder
 from victims.datasets import fingerprint
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
-from victims.hardware import cpu_name, gpu_name
 from victims.informed.data import InformedSplit, Records, split_of
 from victims.informed.glm import GLM, fit, mean, targets_of
 from victims.informed.networks import Parameters, initial
@@ -26,6 +23,7 @@ from victims.informed.privacy import gaussian_privacy, output_deviation
 from victims.informed.spec import GLMSpec, InformedSpec
 from victims.informed.training import train_many
 from victims.informed.victim import InformedCard, InformedVictim, logits
+from victims.stored import CARD, WEIGHTS, trained_on, whole_card
 
 Report = Callable[[int, int], None]
 
@@ -80,19 +78,11 @@ def seeds_of(spec: InformedSpec | GLMSpec) -> list[int]:
 def _load(
     spec: InformedSpec | GLMSpec, folder: Path, split: InformedSplit, notice: Callable[[str], None]
 ) -> InformedVictim | None:
-    card_file, weights_file = folder / "card.json", folder / "weights.safetensors"
-    if not card_file.exists():
-        return None
-    try:
-        card = InformedCard.model_validate_json(card_file.read_text())
-    except (ValidationError, UnicodeDecodeError):
-        card = None
-    if card is None or not weights_file.exists() or sha256_file(weights_file) != card.weights_sha256:
-        notice(f"victim {spec.name}: the cached files in {folder} do not match their hash; training it again")
-        card_file.unlink()
+    card = whole_card(InformedCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
+    if card is None:
         return None
     card = card.model_copy(update={"name": spec.name, "spec": spec})
-    return InformedVictim(card, start_of(spec, split), load_file(weights_file), split)
+    return InformedVictim(card, start_of(spec, split), load_file(folder / WEIGHTS), split)
 
 
 def _train(
@@ -116,7 +106,7 @@ def _train(
         if bool(diverged.any()):
             raise UserError(f"{spec.name}: {int(diverged.sum())} of {spec.targets} models diverged; lower its lr")
     seconds = time.monotonic() - began
-    weights_file = folder / "weights.safetensors"
+    weights_file = folder / WEIGHTS
     with atomic(weights_file) as path:
         save_file({name: value.contiguous() for name, value in weights.items()}, path)
     train_loss, train_accuracy = _scores(spec, weights, split.fixed)
@@ -133,12 +123,9 @@ def _train(
         optimality=optimality,
         gaussian_privacy=gaussian_privacy(spec),
         train_s=seconds,
-        device=device.type,
-        hardware=gpu_name(device) or cpu_name(),
-        torch=torch.__version__,
-        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        **trained_on(device),
     )
-    write_text(folder / "card.json", card.model_dump_json(indent=1))
+    write_text(folder / CARD, card.model_dump_json(indent=1))
     return InformedVictim(card, start, weights, split)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from torch import Tensor
 
 from victims.base import Victim
 from victims.informed.data import InformedSplit
 from victims.informed.networks import Parameters
 from victims.informed.spec import GLMSpec, InformedSpec
+from victims.stored import StoredCard
 
 
-class InformedCard(BaseModel):
+class InformedCard(StoredCard):
     """What is known of T released models; stored beside their parameters.
 
     Accuracies lie in [0, 1], and like losses are means over the models; a regression has no accuracy, and its loss is
@@ -27,7 +28,6 @@ class InformedCard(BaseModel):
 
     name: str
     spec: InformedSpec | GLMSpec = Field(discriminator="kind")
-    weights_sha256: str
     dataset_sha256: str
     train_loss: float | None
     train_accuracy: float | None
