@@ -90,7 +90,8 @@ def gradient_descent(
 ) -> Tensor:
     """Return where gradient descent with momentum ends, for a strongly convex function.
 
-    Nesterov 2004, Section 2.2.1, constant step: it is 1 / L; L begins at 1, or mu, and is doubled until it bounds the curvature along the step.
+    Nesterov 2004, Section 2.2.1, constant step: it is 1 / L, and L begins at 1, or mu, and is doubled until it bounds
+    the curvature along the step.
 
     Args:
         evaluate: point (p,) to its value and gradient (p,).
