@@ -1,186 +1,45 @@
-"""The contract of an attack: what it may know, what it is given, what it returns. Imports no torch."""
+"""The contract of an attack: its parameters, what it is given, what it returns. Imports no torch.
+
+What an attack file needs is imported from here, that of `attacks.knowledge` and `attacks.context` too.
+"""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 from attacks.context import AttackContext
+from attacks.knowledge import ORACLE, Architecture, Knowledge, UndeclaredKnowledgeError, VictimView
 from attacks.search_space import Range
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
-    from victims.informed.spec import DenseSpec, Descent, GLMArchitecture, Newton, SmallCNNSpec
-    from victims.spec import Loss, NetworkSpec, VictimSpec
+    from victims.spec import VictimSpec
 
-
-class Knowledge(StrEnum):
-    """An item of the knowledge ledger: what an attack may be told about its victim."""
-
-    ARCHITECTURE = "architecture"
-    WEIGHTS = "weights"
-    CLASS_BALANCE = "class balance"
-    N = "n"
-    LABELS = "labels"
-    DATA_MEAN = "data mean"
-    LOSS = "loss"
-    WEIGHT_DECAY = "weight decay"
-    SHADOW_POOL = "shadow pool"
-    LOGITS = "logits of chosen inputs"
-    KNOWN_POINTS = "known points"
-    TRAINING = "training algorithm"
-    INITIAL_WEIGHTS = "initial weights"
-    TRAINING_IMAGES = "oracle: training images"
-
-
-ORACLE = "oracle"
-"""What the name of an item that no attacker has begins with: it serves experiments, and its rows are not ranked."""
-
-
-class UndeclaredKnowledgeError(RuntimeError):
-    """An attack read an item that it did not declare in `needs`."""
+__all__ = [
+    "ORACLE",
+    "Architecture",
+    "Attack",
+    "AttackContext",
+    "AttackParams",
+    "ControlParams",
+    "DivergedError",
+    "Knowledge",
+    "Reconstruction",
+    "UndeclaredKnowledgeError",
+    "VictimView",
+    "declined_unless_binary",
+    "declined_unless_layered",
+]
 
 
 class DivergedError(ArithmeticError):
     """The attack ended in numbers that are not finite; its row is `diverged`."""
-
-
-def _no_module() -> nn.Module:
-    raise LookupError("the released models are many, and no torch module")
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """What is public about a network.
-
-    Attributes:
-        spec: its specification.
-        input_shape: (C, H, W) of one input.
-        build: returns it as a torch module on the attack's device, its weights being zeros: load the view's into it;
-            not for the informed adversary, who is shown many models.
-    """
-
-    spec: NetworkSpec | DenseSpec | SmallCNNSpec | GLMArchitecture
-    input_shape: tuple[int, int, int]
-    build: Callable[[], nn.Module] = _no_module
-
-
-class VictimView:
-    """A victim as an attack sees it: every item that it declared, and an error on anything else.
-
-    A victim of the informed adversary is T models, each with a target of its own: weights, labels and logits have a
-    leading dimension T there, n is the size of the fixed set, and images are in [0, 1], no mean subtracted.
-    """
-
-    def __init__(self, facts: dict[Knowledge, Any], allowed: frozenset[Knowledge]) -> None:
-        self._facts, self._allowed = facts, allowed
-
-    def _read(self, item: Knowledge) -> Any:
-        if item not in self._allowed:
-            raise UndeclaredKnowledgeError(f"the attack reads {item.value!r}, which its `needs` do not declare")
-        return self._facts[item]
-
-    def shown(self, item: Knowledge) -> Any:
-        """Return what the view holds of an item, None if it was not declared; for the harness."""
-        return self._facts.get(item)
-
-    @property
-    def architecture(self) -> Architecture:
-        """The network's architecture."""
-        architecture: Architecture = self._read(Knowledge.ARCHITECTURE)
-        return architecture
-
-    @property
-    def weights(self) -> dict[str, Tensor]:
-        """A copy of the released weights by parameter name, on the attack's device."""
-        return {name: value.clone() for name, value in self._read(Knowledge.WEIGHTS).items()}
-
-    @property
-    def class_balance(self) -> tuple[float, ...]:
-        """The share of each class in the training set; sums to 1."""
-        balance: tuple[float, ...] = self._read(Knowledge.CLASS_BALANCE)
-        return balance
-
-    @property
-    def n(self) -> int:
-        """The number of training images."""
-        n: int = self._read(Knowledge.N)
-        return n
-
-    @property
-    def labels(self) -> Tensor:
-        """The training labels, (n,) class indices; of the T targets in the informed setting."""
-        labels: Tensor = self._read(Knowledge.LABELS)
-        return labels
-
-    @property
-    def data_mean(self) -> Tensor:
-        """The per-pixel training mean (C, H, W) that was subtracted from the inputs."""
-        mean: Tensor = self._read(Knowledge.DATA_MEAN)
-        return mean
-
-    @property
-    def loss(self) -> Loss:
-        """The loss of one sample that the victim was trained with."""
-        loss: Loss = self._read(Knowledge.LOSS)
-        return loss
-
-    @property
-    def weight_decay(self) -> float:
-        """The weight decay of the training problem, 0 where there is none."""
-        decay: float = self._read(Knowledge.WEIGHT_DECAY)
-        return decay
-
-    @property
-    def shadow_pool(self) -> tuple[Tensor, Tensor]:
-        """Images (k, C, H, W) of the same distribution, none a member, and their classes (k,).
-
-        They are less their own mean, in the informed setting as they are.
-        """
-        images, labels = self._read(Knowledge.SHADOW_POOL)
-        return images.clone(), labels.clone()
-
-    @property
-    def known_points(self) -> tuple[Tensor, Tensor]:
-        """The fixed set D_- that every released model was trained on: images (n, C, H, W), classes (n,)."""
-        images, labels = self._read(Knowledge.KNOWN_POINTS)
-        return images.clone(), labels.clone()
-
-    @property
-    def training(self) -> Descent | Newton:
-        """The algorithm A that was run on the fixed set and a target; `victims.informed.training` runs it again."""
-        training: Descent | Newton = self._read(Knowledge.TRAINING)
-        return training
-
-    @property
-    def initial_weights(self) -> dict[str, Tensor] | None:
-        """The one initial network of all released models by parameter name; None where each had its own."""
-        start: dict[str, Tensor] | None = self._read(Knowledge.INITIAL_WEIGHTS)
-        return None if start is None else {name: value.clone() for name, value in start.items()}
-
-    @property
-    def training_images(self) -> tuple[Tensor, Tensor]:
-        """The training images themselves, (n, C, H, W) in the victim's input space, and their classes (n,).
-
-        In the informed setting the T targets.
-        """
-        images, labels = self._read(Knowledge.TRAINING_IMAGES)
-        return images.clone(), labels.clone()
-
-    def logits(self, inputs: Tensor) -> Tensor:
-        """Return what the victim answers to inputs (m, C, H, W) in its input space: Phi (m,), without a gradient.
-
-        In the informed setting: (T, m, outputs), one released model after the other.
-        """
-        answer: Callable[[Tensor], Tensor] = self._read(Knowledge.LOGITS)
-        return answer(inputs)
 
 
 @dataclass(frozen=True)
