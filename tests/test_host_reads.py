@@ -16,9 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attacks.stationarity.coefficients import Coefficients, free_coefficients, margin_coefficients
 from attacks.stationarity.network import Network
+from attacks.stationarity.problem import Problem
 from attacks.stationarity.published import published_search
 from attacks.stationarity.row_space import row_space
-from attacks.stationarity.search import SearchSettings, search
+from attacks.stationarity.search import SearchSettings, Start, search
 from victims.architectures import build
 from victims.hardware import prepare
 from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
@@ -88,12 +89,13 @@ def test_no_step_of_an_attack_waits_for_the_host(name: str, solver: str) -> None
     first = net.weights[0]
     space = row_space(first)
     layers = (1.0,) * net.depth
-    settings = {"lr": 1e-3, "lambda_lr": 1e-3, "init_scale": 0.1, "alpha": 10.0}
+    settings = {"lr": 1e-3, "lambda_lr": 1e-3, "alpha": 10.0}
 
     def fast(steps: int) -> None:
         powers = {"coordinate_power": 0.5, "residual_power": 0.3, "neuron_power": 1.0}
         chosen = SearchSettings(steps=steps, layer_weights=layers, **settings, **powers)
-        search(net, space, coefficients(), M, chosen, generator, lambda step, candidates: None)
+        starts = [Start(torch.randn(M, space.rank, generator=generator), coefficients()) for _ in range(2)]
+        search(Problem(net, space), starts, chosen, lambda step, candidates: None)
 
     def published(steps: int) -> None:
         published_search(
@@ -102,12 +104,13 @@ def test_no_step_of_an_attack_waits_for_the_host(name: str, solver: str) -> None
             M,
             steps=steps,
             lambda_min=0.1,
+            init_scale=0.1,
             generator=generator,
             report=lambda step, candidates: None,
             **settings,
         )
 
-    adams_own = 2 * 30 if solver == "fast" else 0  # its step counters, which are on the host on every device
+    adams_own = 3 * 30 if solver == "fast" else 0  # its step counters, which are on the host on every device
     assert reads(fast if solver == "fast" else published, 30) == adams_own
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
     from attacks.stationarity.coefficients import Coefficients, Rivals
     from attacks.stationarity.network import Network
-    from attacks.stationarity.row_space import RowSpace
+    from attacks.stationarity.problem import Problem
     from victims.spec import VictimSpec
 
 Restart = tuple["Tensor", "Tensor", float]
 """The end of one: candidates (m, d), how much each weighs (m,), and the final objective."""
+Begin = tuple["Tensor | None", "Coefficients"]
+"""The start of one: candidates (m, d), None to draw them, and coefficients."""
 State = Callable[[], dict[str, "Tensor"]]
+ROWS = {"cpu": 1024, "cuda": 8192}
+"""How many candidates a batch of restarts has: matrix products with so many rows fill the device."""
 SEARCH = "search."
 """What begins the names of a checkpoint's tensors that are of the restart in progress."""
 
@@ -76,53 +80,55 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         import torch
 
         from attacks.stationarity.confidence import confidence
-        from attacks.stationarity.features import feature_space, image_space
-        from attacks.stationarity.network import Network
-        from attacks.stationarity.row_space import row_space
+        from attacks.stationarity.problem import Problem
 
         params = self.params
-        network = Network.of(view.weights, view.architecture.input_shape, ctx.device, getattr(torch, params.dtype))
-        first = network.weights[0]
-        features = feature_space(network) if network.convolutional else None
-        space = row_space(first) if features is None else image_space(view.architecture.input_shape, first)
-        shown = features or space
+        problem = Problem.of(view, ctx.device, getattr(torch, params.dtype))
+        shown = problem.shown
         m = params.candidates or (2 * shown.rank if shown.gap else 1000)
         labels = self.labels(view, m)
         if labels is not None:
             labels = labels.to(ctx.device)
 
-        found, unfinished = _restarts(ctx.resume(), ctx.generator, network.weights[0])
+        found, unfinished = _restarts(ctx.resume(), ctx.generator, problem.network.weights[0])
         spent = len(found) * params.steps
-        for restart in range(len(found), params.restarts):
-            before = restart * params.steps
+        while len(found) < params.restarts:
+            count = min(self._together(m, ctx.device), params.restarts - len(found))
+            before = len(found) * params.steps
             if found and ctx.expired(before):
                 break
             begun = ctx.generator.get_state()
 
-            def report(step: int, residual: float, before: int = before) -> None:
+            def report(step: int, residual: float, before: int = before, count: int = count) -> None:
                 if not math.isfinite(residual):
                     raise DivergedError(f"the residual is not finite after {step} steps")
-                ctx.report(before + step, params.restarts * params.steps, residual=residual)
+                ctx.report(before + count * step, params.restarts * params.steps, residual=residual)
 
-            def expired(step: int, before: int = before) -> bool:
+            def expired(step: int, before: int = before, count: int = count) -> bool:
                 nonlocal spent
-                spent = before + step
+                spent = before + count * step
                 return ctx.expired(spent)
 
             def checkpoint(state: State, begun: Tensor = begun) -> None:
                 ctx.checkpoint(lambda: _packed(found, begun) | {f"{SEARCH}{k}": v for k, v in state().items()})
 
-            start = None  # drawn by the solver, where it searches
-            if params.init != "normal":
-                classes = torch.arange(m) % 2 if labels is None else labels
-                start = initial(params, view, classes, ctx.generator).flatten(1)
+            def begin() -> Begin:
+                images = None  # drawn by the solver, where it searches
+                if params.init != "normal":
+                    classes = torch.arange(m) % 2 if labels is None else labels
+                    images = initial(params, view, classes, ctx.generator).flatten(1)
+                return images, self.coefficients(view, problem.network, labels, m, ctx.generator)
+
             watch = Watch(report, expired, checkpoint, unfinished)
-            one = self._search(view, network, space, features, labels, m, start, ctx.generator, watch)
+            if params.method == "published":
+                ended = [self._published(problem, begin, m, ctx.generator, watch)]
+            else:
+                ended = self._fast(problem, begin, m, count, ctx.generator, watch)
             if not ctx.stopped:
-                spent = before + params.steps
+                spent = before + count * params.steps
             elif found:
                 break  # what a restart has halfway would only blur what the finished ones have
-            found.append(one)
+            found.extend(ended)
             unfinished = {}
             ctx.checkpoint(lambda: _packed(found, ctx.generator.get_state()))
         candidates = torch.cat([candidates for candidates, _, _ in found])
@@ -133,78 +139,89 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             candidates=candidates.reshape(-1, *view.architecture.input_shape).float(),
             labels=labels,
             coefficients=sizes.float(),
-            confidence=confidence(candidates, sizes, labels, len(found), space, params.coordinate_power),
+            confidence=confidence(candidates, sizes, labels, len(found), problem.space, params.coordinate_power),
             resolved={"candidates": m},
             loss=min(loss for _, _, loss in found),
             grad_evals=spent,
         )
 
-    def _search(
-        self,
-        view: VictimView,
-        network: Network,
-        space: RowSpace,
-        features: RowSpace | None,
-        labels: Tensor | None,
-        m: int,
-        start: Tensor | None,
-        generator: torch.Generator,
-        watch: Watch,
-    ) -> Restart:
-        """Return one restart's candidates (m, d), how much each weighs (m,), and what they leave unexplained."""
-        from attacks.stationarity.published import published_search
-        from attacks.stationarity.search import SearchSettings, search
-        from attacks.stationarity.yardstick import unexplained
+    def _together(self, m: int, device: torch.device) -> int:
+        """Return how many restarts are one batch."""
+        if self.params.method == "published":
+            return 1
+        return self.params.together or max(1, ROWS[device.type] // m)
 
-        params = self.params
-        coefficients = self.coefficients(view, network, labels, m, generator)
-        share = m if params.method == "published" else 1  # the published sum is a mean
-        connected = network if features is None else network.after_first()
-        shown = features or space
-        reduced = connected.on_coordinates(shown.basis)
+    def _fast(
+        self, problem: Problem, begin: Callable[[], Begin], m: int, count: int, generator: torch.Generator, watch: Watch
+    ) -> list[Restart]:
+        """Return the ends of so many restarts of `search`."""
+        import torch
 
-        def residual(candidates: Tensor) -> float:
-            inputs = (candidates if features is None else network.features(candidates)) @ shown.basis
-            return float(unexplained(reduced, inputs, lambda outputs: coefficients.rows(outputs) / share))
+        from attacks.stationarity.search import SearchSettings, Start, coordinates_of, search
+
+        params, space = self.params, problem.space
+        starts = []
+        for _ in range(count):
+            images, coefficients = begin()
+            if images is None:
+                coordinates = torch.randn(m, space.rank, generator=generator) * params.init_scale
+            else:
+                coordinates = coordinates_of(images, space, params.coordinate_power)
+            starts.append(Start(coordinates, coefficients))
+
+        def residuals(every: Iterable[Tensor]) -> list[float]:
+            pairs = zip(every, starts, strict=True)
+            return [problem.unexplained(candidates, start.coefficients.rows) for candidates, start in pairs]
 
         def reached(step: int, candidates: Tensor) -> None:
-            watch.report(step, residual(candidates))
+            watch.report(step, min(residuals(candidates), key=lambda one: (math.isfinite(one), one)))
 
-        if params.method == "published":
-            candidates, sizes = published_search(
-                network,
-                coefficients,
-                m,
-                steps=params.steps,
-                lr=params.lr,
-                lambda_lr=params.lambda_lr,
-                init_scale=params.init_scale,
-                lambda_min=self.lambda_min,
-                alpha=params.alpha,
-                generator=generator,
-                report=reached,
-                start=start,
-                expired=watch.expired,
-                checkpoint=watch.checkpoint,
-                state=watch.state,
-            )
-            return candidates, sizes, residual(candidates)
-        given = params.layer_weights or (1.0, 0.0)
-        layers = (given + given[-1:] * connected.depth)[: connected.depth]
+        depth, given = problem.connected.depth, params.layer_weights or (1.0, 0.0)
         settings = SearchSettings(
             steps=params.steps,
             lr=params.lr,
             lambda_lr=params.lambda_lr,
-            init_scale=params.init_scale,
             alpha=params.alpha,
-            layer_weights=layers,
+            layer_weights=(given + given[-1:] * depth)[:depth],
             coordinate_power=params.coordinate_power,
             residual_power=params.residual_power,
             neuron_power=params.neuron_power,
             span_weight=self.span_weight,
         )
-        found = search(network, space, coefficients, m, settings, generator, reached, start, watch.expired, features)
-        return found.candidates, found.sizes, residual(found.candidates)
+        found = search(problem, starts, settings, reached, watch.expired)
+        losses = residuals(one.candidates for one in found)
+        return [(one.candidates, one.sizes, loss) for one, loss in zip(found, losses, strict=True)]
+
+    def _published(
+        self, problem: Problem, begin: Callable[[], Begin], m: int, generator: torch.Generator, watch: Watch
+    ) -> Restart:
+        """Return the end of one restart of the authors' loop."""
+        from attacks.stationarity.published import published_search
+
+        params = self.params
+        images, coefficients = begin()
+
+        def residual(candidates: Tensor) -> float:  # the published sum is a mean
+            return problem.unexplained(candidates, lambda outputs: coefficients.rows(outputs) / m)
+
+        candidates, sizes = published_search(
+            problem.network,
+            coefficients,
+            m,
+            steps=params.steps,
+            lr=params.lr,
+            lambda_lr=params.lambda_lr,
+            init_scale=params.init_scale,
+            lambda_min=self.lambda_min,
+            alpha=params.alpha,
+            generator=generator,
+            report=lambda step, candidates: watch.report(step, residual(candidates)),
+            start=images,
+            expired=watch.expired,
+            checkpoint=watch.checkpoint,
+            state=watch.state,
+        )
+        return candidates, sizes, residual(candidates)
 
 
 def _packed(found: list[Restart], generator: Tensor) -> dict[str, Tensor]:

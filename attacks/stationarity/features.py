@@ -80,7 +80,7 @@ class FeatureResidual:
         """Return the residual, without the span's term, and the gradient of both; see `StationarityResidual`.
 
         Args:
-            coordinates: (m, d) of the candidates in `space`.
+            coordinates: (m, d) of the candidates in `space`; (R, m, d) for several searches.
             coefficients: maps the outputs (m, C) to the coefficients c (m, C).
             alpha: sharpness of the gates.
         """
@@ -88,10 +88,10 @@ class FeatureResidual:
             inputs = coordinates.detach().requires_grad_()
             features = self.network.features(inputs @ self.space.basis.T)
             projected = features @ self.features.basis
-            energy = features.square().sum(1).clamp_min(torch.finfo(features.dtype).tiny)
-            outside = 1 - projected.square().sum(1) / energy
+            energy = features.square().sum(-1).clamp_min(torch.finfo(features.dtype).tiny)
+            outside = 1 - projected.square().sum(-1) / energy
             value, gradient = self.residual(projected.detach(), coefficients, alpha)
             # the residual comes in as its inner product with the gradient that is written down
-            whole = self.span_weight * outside.mean() + (projected * gradient).sum()
+            whole = self.span_weight * outside.mean(-1).sum() + (projected * gradient).sum()
             (total,) = torch.autograd.grad(whole, inputs)
         return value, total

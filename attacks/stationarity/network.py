@@ -64,9 +64,10 @@ class Network:
         return Network(self.weights[1:], self.biases[1:])
 
     def features(self, inputs: Tensor) -> Tensor:
-        """Return the activations (m, f) of layer 1, a convolution, for inputs (m, d)."""
+        """Return the activations (..., m, f) of layer 1, a convolution, for inputs (..., m, d)."""
         assert self.input_shape is not None
-        return F.conv2d(inputs.view(-1, *self.input_shape), self.weights[0], self.biases[0]).relu().flatten(1)
+        maps = F.conv2d(inputs.reshape(-1, *self.input_shape), self.weights[0], self.biases[0]).relu()
+        return maps.reshape(*inputs.shape[:-1], -1)
 
     def outputs(self, inputs: Tensor) -> Tensor:
         """Return Phi (m,) of inputs (m, d), with the true ReLU, of a fully connected network with one output."""

@@ -36,6 +36,8 @@ class SearchParams(InitialisedParams):
         candidates: how many candidates a restart has; None for twice the number of directions that the first fully
             connected layer shows of its inputs, or 1000.
         restarts: independent searches whose candidates are pooled.
+        together: fast solver only: how many restarts are one batch, which changes nothing but the rounding. None for
+            as many as fill the device.
         steps: optimiser steps a restart.
         lr: learning rate of the candidates (Adam's for the fast solver, SGD's for the published one).
         lambda_lr: learning rate of the coefficients.
@@ -56,6 +58,7 @@ class SearchParams(InitialisedParams):
     method: Literal["row-space", "published"] = "row-space"
     candidates: PositiveInt | None = None
     restarts: PositiveInt = 8
+    together: PositiveInt | None = None
     steps: PositiveInt = 300
     lr: PositiveFloat = 0.2
     lambda_lr: PositiveFloat = 0.01

@@ -10,7 +10,7 @@ and the residual of eq. (3) of Haim et al. 2022 is R_l = W_l - D_l' A_{l-1}. Its
 through the D recursion and one down through the forward pass, with the smooth gate as the derivative of the ReLU
 throughout, as in the authors' code. That is five matrix products a layer, and no graph is kept. The coefficients may
 depend on the outputs Z_L and on variables of their own: that map is small, (m, C) numbers, and autograd differentiates
-it.
+it. Several searches are one computation: a leading dimension of the inputs counts them, and each has its own residual.
 """
 
 from __future__ import annotations
@@ -80,6 +80,8 @@ class _Pass:
 class StationarityResidual:
     """The weighted squared residual sum_l w_l ||R_l||^2 / ||theta_l||^2 of one network, and its gradient.
 
+    Shapes are those of one search; with inputs (R, m, r) everything has the leading dimension R.
+
     Args:
         network: the network.
         weighting: the weights w, and those of the entries.
@@ -114,7 +116,7 @@ class StationarityResidual:
 
     @torch.no_grad()
     def __call__(self, inputs: Tensor, coefficients: Rows, alpha: float) -> tuple[Tensor, Tensor]:
-        """Return the residual (a scalar tensor) and its gradient with respect to the inputs.
+        """Return the residual (a scalar tensor, summed over searches) and its gradient with respect to the inputs.
 
         The gradients with respect to the variables of `coefficients` are added to their `.grad`, as by `backward`.
 
@@ -127,14 +129,14 @@ class StationarityResidual:
             whole = self._pass(inputs, coefficients, alpha)
             value, slopes = self._value(self._without(self._theta(), whole))
             return value, self._gradient(whole, slopes, alpha)
-        parts = inputs.split(-(-len(inputs) // self.parts))
-        sizes = [len(part) for part in parts]
+        parts = inputs.split(-(-inputs.shape[-2] // self.parts), dim=-2)
+        sizes = [part.shape[-2] for part in parts]
         outputs = [self._forward(part, alpha)[2] for part in parts]
 
         def passed(index: int) -> _Pass:
             def rows(own: Tensor) -> Tensor:
-                every = coefficients(torch.cat([*outputs[:index], own, *outputs[index + 1 :]]))
-                return torch.split(every, sizes)[index]
+                every = coefficients(torch.cat([*outputs[:index], own, *outputs[index + 1 :]], dim=-2))
+                return torch.split(every, sizes, dim=-2)[index]
 
             return self._pass(parts[index], rows, alpha)
 
@@ -142,14 +144,15 @@ class StationarityResidual:
         for index in range(len(parts)):
             residuals = self._without(residuals, passed(index))
         value, slopes = self._value(residuals)
-        return value, torch.cat([self._gradient(passed(index), slopes, alpha) for index in range(len(parts))])
+        gradients = [self._gradient(passed(index), slopes, alpha) for index in range(len(parts))]
+        return value, torch.cat(gradients, dim=-2)
 
     def _forward(self, inputs: Tensor, alpha: float) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """Return activations, gates and outputs."""
         weights, biases = self.network.weights, self.network.biases
         activations, gates = [inputs], []
         for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-            pre = activations[-1] @ weight.T if bias is None else torch.addmm(bias, activations[-1], weight.T)
+            pre = torch.nn.functional.linear(activations[-1], weight, bias)
             gates.append(torch.sigmoid(alpha * pre))
             activations.append(pre.relu_())
         return activations, gates, torch.nn.functional.linear(activations[-1], weights[-1], biases[-1])
@@ -176,8 +179,8 @@ class StationarityResidual:
         explained = zip(residuals, found.signals, found.activations, strict=True)
         return [
             (
-                None if weight is None else torch.addmm(weight, signal.T, activation, alpha=-1),
-                None if bias is None else bias - signal.sum(0),
+                None if weight is None else weight - signal.mT @ activation,
+                None if bias is None else bias - signal.sum(-2),
             )
             for (weight, bias), signal, activation in explained
         ]
@@ -237,8 +240,8 @@ class StationarityResidual:
         """Return the gradients of w_l ||R_l||^2 / ||theta_l||^2 with respect to D_l and A_{l-1}, if they count."""
         if slope is None:
             return None, None
-        signal_gradient = found.activations[layer] @ slope.T
+        signal_gradient = found.activations[layer] @ slope.mT
         if bias_slope is not None:
-            signal_gradient += bias_slope
+            signal_gradient += bias_slope.unsqueeze(-2)
         scale = -2 * self.scales[layer]
         return signal_gradient.mul_(scale), (found.signals[layer] @ slope).mul_(scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attacks.stationarity.coefficients import Coefficients
 from attacks.stationarity.features import FeatureResidual
-from attacks.stationarity.network import Network
+from attacks.stationarity.problem import Problem
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import RowSpace
 
@@ -29,13 +29,25 @@ class SearchSettings:
     steps: int
     lr: float
     lambda_lr: float
-    init_scale: float
     alpha: float
     layer_weights: tuple[float, ...]
     coordinate_power: float
     residual_power: float
     neuron_power: float
     span_weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where one search begins.
+
+    Attributes:
+        coordinates: (m, r) of its candidates in the space that is searched.
+        coefficients: what they are and how they move.
+    """
+
+    coordinates: Tensor
+    coefficients: Coefficients
 
 
 @dataclass(frozen=True)
@@ -46,63 +58,61 @@ class Found:
     sizes: Tensor
 
 
+def coordinates_of(images: Tensor, space: RowSpace, power: float) -> Tensor:
+    """Return the coordinates (m, r) from which images (m, d) are searched: of their part in the row space."""
+    return images.to(space.basis) @ space.basis / _scaling(space, power)
+
+
 def search(
-    network: Network,
-    space: RowSpace,
-    coefficients: Coefficients,
-    m: int,
+    problem: Problem,
+    starts: Sequence[Start],
     settings: SearchSettings,
-    generator: torch.Generator,
     report: Callable[[int, Tensor], None],
-    start: Tensor | None = None,
     expired: Callable[[int], bool] = lambda step: False,
-    features: RowSpace | None = None,
-) -> Found:
-    """Minimise the stationarity residual over candidates and coefficients from one random start.
+) -> list[Found]:
+    """Minimise the stationarity residual over candidates and coefficients, from every start at once.
 
     Candidate i is x_i = sum_k (S_k / rms S)^p c_ik v_k with S_k, v_k the singular values and directions of W1: with
     p > 0 all coordinates c start and move alike although images have most of their energy in few directions. The
     residual's columns are weighted by S_k^-q, so that the fine directions, where one image differs from another, are
     not drowned by the coarse ones, and its rows by ||w_j||^-s, so that every neuron's relative error counts: what no
-    candidate can explain, the fractional gates of pre-activations on the ReLU's kink, grows with both sizes. Where all
-    candidates at once do not fit into the device's memory, they are taken in parts from then on.
+    candidate can explain, the fractional gates of pre-activations on the ReLU's kink, grows with both sizes. For a
+    convolution S_k^-q and ||w_j||^-s are those of layer 2. Where all candidates at once do not fit into the device's
+    memory, they are taken in parts from then on.
+
+    The searches do not know of each other: each ends as it would alone, and all are one batch, for a device that one
+    of them cannot fill.
 
     Args:
-        network: the victim, on pixels.
-        space: where to search.
-        coefficients: what the coefficients are and how they move.
-        m: the number of candidates.
+        problem: the victim, and where to search.
+        starts: one a search, each with m candidates.
         settings: hyperparameters.
-        generator: CPU generator of the start.
-        report: called every few steps, and after the last one, with the step and the candidates (m, d).
-        start: (m, d) candidates to start from, of which the part in W1's row space counts; None to draw them.
+        report: called every few steps, and after the last one, with the step and the candidates (R, m, d).
         expired: asked before every step, with the steps done, whether to end there.
-        features: for a convolution, what W2 shows of their space; S_k^-q and ||w_j||^-s are then those of layer 2.
 
     Raises:
         torch.OutOfMemoryError: the parts do not fit either.
     """
-    relative = space.singular / space.singular.square().mean().sqrt()
-    scaling = relative**settings.coordinate_power
-    residual = _residual(network, space, features, settings)
+    space, residual = problem.space, _residual(problem, settings)
+    scaling = _scaling(space, settings.coordinate_power)
+    every = [start.coefficients for start in starts]
+
+    def rows(outputs: Tensor) -> Tensor:
+        return torch.stack([one.rows(own) for one, own in zip(every, outputs, strict=True)])
 
     def gradient() -> Tensor:
         nonlocal residual
         try:
-            return residual(coordinates * scaling, coefficients.rows, settings.alpha)[1]
+            return residual(coordinates * scaling, rows, settings.alpha)[1]
         except torch.OutOfMemoryError:
             residual = residual.in_parts()
             optimizer.zero_grad()
-            return residual(coordinates * scaling, coefficients.rows, settings.alpha)[1]
+            return residual(coordinates * scaling, rows, settings.alpha)[1]
 
-    if start is None:
-        draw = torch.randn(m, space.rank, generator=generator) * settings.init_scale
-    else:
-        draw = start.to(scaling) @ space.basis / scaling
-    coordinates = draw.to(scaling).requires_grad_()
+    coordinates = torch.stack([start.coordinates for start in starts]).to(scaling).requires_grad_()
     groups = [
         {"params": [coordinates], "lr": settings.lr},
-        {"params": coefficients.variables, "lr": settings.lambda_lr},
+        {"params": [variable for one in every for variable in one.variables], "lr": settings.lambda_lr},
     ]
     optimizer = torch.optim.Adam(groups, betas=(0.9, 0.99))
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -122,30 +132,30 @@ def search(
         schedule.step()
         if step % REPORT_STEPS == 0 or step == settings.steps:
             report(step, pixels())
-    return Found(pixels(), coefficients.sizes())
+    return [Found(candidates, one.sizes()) for candidates, one in zip(pixels(), every, strict=True)]
 
 
-def _residual(
-    network: Network, space: RowSpace, features: RowSpace | None, settings: SearchSettings
-) -> StationarityResidual | FeatureResidual:
-    """Return the residual on the coordinates of the search."""
-    if features is None:
-        return _connected(network, space, settings)
-    after = _connected(network.after_first(), features, settings)
-    return FeatureResidual(network, space, features, after, settings.span_weight)
+def _scaling(space: RowSpace, power: float) -> Tensor:
+    """Return (S_k / rms S)^p, (r,)."""
+    relative: Tensor = space.singular / space.singular.square().mean().sqrt()
+    return relative**power
 
 
-def _connected(network: Network, space: RowSpace, settings: SearchSettings) -> StationarityResidual:
-    """Return the residual of a fully connected network on coordinates of its inputs.
+def _residual(problem: Problem, settings: SearchSettings) -> StationarityResidual | FeatureResidual:
+    """Return the residual on the coordinates of the search.
 
     Its entries are weighted: neurons by their norm, coordinates and bias by their size.
     """
-    reduced = network.on_coordinates(space.basis)
-    weight, bias = reduced.weights[0], reduced.biases[0]
+    network, shown = problem.connected, problem.shown
+    weight, bias = network.weights[0], network.biases[0]
     squares = weight.square().sum(1) + (0 if bias is None else bias.square())
     norms = (squares / squares.mean()).sqrt().clamp_min(SMALLEST_NEURON)
-    mean_square = space.singular.square().mean().sqrt()
-    bias_size = float(bias.norm() / mean_square) if bias is not None and space.gap else 1.0
+    mean_square = shown.singular.square().mean().sqrt()
+    bias_size = float(bias.norm() / mean_square) if bias is not None and shown.gap else 1.0
     power = settings.residual_power
-    rows, columns = norms**-settings.neuron_power, (space.singular / mean_square) ** -power
-    return StationarityResidual(reduced, Weighting(settings.layer_weights, rows, columns, bias_size**-power))
+    rows, columns = norms**-settings.neuron_power, (shown.singular / mean_square) ** -power
+    weighting = Weighting(settings.layer_weights, rows, columns, bias_size**-power)
+    residual = StationarityResidual(network, weighting)
+    if problem.features is None:
+        return residual
+    return FeatureResidual(problem.network, problem.space, problem.features, residual, settings.span_weight)

@@ -12,18 +12,17 @@ from torch import Tensor
 
 from attacks.stationarity.coefficients import Coefficients, margin_coefficients
 from attacks.stationarity.network import Network
+from attacks.stationarity.problem import Problem
 from attacks.stationarity.published import published_search
 from attacks.stationarity.residual import StationarityResidual
 from attacks.stationarity.row_space import RowSpace
-from attacks.stationarity.search import SearchSettings, search
-from attacks.stationarity.yardstick import unexplained
+from attacks.stationarity.search import Found, SearchSettings, Start, coordinates_of, search
 
 D, H = 6, 40
 SETTINGS = SearchSettings(
     steps=800,
     lr=0.05,
     lambda_lr=0.02,
-    init_scale=0.3,
     alpha=50.0,
     layer_weights=(1.0, 1.0),
     coordinate_power=0.0,
@@ -57,6 +56,21 @@ def positive_coefficients(generator: torch.Generator) -> Coefficients:
     return margin_coefficients(torch.ones(2, dtype=torch.long), start)
 
 
+def everywhere(network: Network) -> Problem:
+    """The problem of finding the points in all of their space."""
+    return Problem(network, RowSpace(torch.eye(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64), gap=False))
+
+
+def random_start(seed: int) -> Start:
+    generator = torch.Generator().manual_seed(seed)
+    coefficients = positive_coefficients(generator)
+    return Start(0.3 * torch.randn(2, D, generator=generator), coefficients)
+
+
+def silent(step: int, candidates: Tensor) -> None:
+    """Tell nobody."""
+
+
 def match(candidates: Tensor, points: Tensor) -> Tensor:
     """Return the candidates' order that fits the points: which candidate finds which point is chance."""
     return torch.cdist(points, candidates).argmin(1)
@@ -76,13 +90,12 @@ def test_the_planted_point_is_a_kkt_point() -> None:
 def test_two_points_are_recovered_exactly() -> None:
     """Of five starts the one with the smallest residual is exact; others may put both candidates on one point."""
     network, points, multipliers = two_point_problem()
-    space = RowSpace(torch.eye(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64), gap=False)
-    starts = [torch.Generator().manual_seed(seed) for seed in range(5)]
-    tried = []
-    for start in starts:
-        coefficients = positive_coefficients(start)
-        found = search(network, space, coefficients, 2, SETTINGS, start, lambda step, candidates: None)
-        tried.append((float(unexplained(network, found.candidates, coefficients.rows)), found))
+    problem, starts = everywhere(network), [random_start(seed) for seed in range(5)]
+    ended = search(problem, starts, SETTINGS, silent)
+    tried = [
+        (problem.unexplained(found.candidates, start.coefficients.rows), found)
+        for found, start in zip(ended, starts, strict=True)
+    ]
     residual, found = min(tried, key=lambda one: one[0])
     assert residual < 1e-4
     order = match(found.candidates, points)
@@ -94,14 +107,38 @@ def test_two_points_are_recovered_exactly() -> None:
 def test_a_search_too_short_for_a_warm_up_still_runs(steps: int) -> None:
     """OneCycleLR divides by the length of its warm-up, which rounds to nothing in a handful of steps."""
     network, _, _ = two_point_problem()
-    space = RowSpace(torch.eye(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64), gap=False)
-    generator = torch.Generator().manual_seed(0)
     reported: list[int] = []
     settings = replace(SETTINGS, steps=steps)
-    coefficients = positive_coefficients(generator)
-    found = search(network, space, coefficients, 2, settings, generator, lambda step, candidates: reported.append(step))
+    (found,) = search(everywhere(network), [random_start(0)], settings, lambda step, _: reported.append(step))
     assert bool(found.candidates.isfinite().all())
     assert reported[-1] == steps
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_searches_in_one_batch_end_as_they_would_alone(parts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if parts:
+        monkeypatch.setattr(StationarityResidual, "_gradient", out_of_memory(lambda residual: residual.parts > 1))
+    network, _, _ = two_point_problem()
+    settings = replace(SETTINGS, steps=50, coordinate_power=0.5, residual_power=0.3, neuron_power=1.0)
+
+    def ends(*seeds: int) -> list[Found]:
+        return search(everywhere(network), [random_start(seed) for seed in seeds], settings, silent)
+
+    for seed, found in enumerate(ends(0, 1, 2)):
+        (alone,) = ends(seed)
+        torch.testing.assert_close(found.candidates, alone.candidates)
+        torch.testing.assert_close(found.sizes, alone.sizes)
+
+
+def test_a_search_from_images_begins_at_their_part_in_the_row_space() -> None:
+    network, points, _ = two_point_problem()
+    generator = torch.Generator().manual_seed(2)
+    basis, _ = torch.linalg.qr(torch.randn(D, 3, generator=generator, dtype=torch.float64))
+    space = RowSpace(basis, torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64), gap=True)
+    start = Start(coordinates_of(points, space, 0.5), positive_coefficients(generator))
+    settings = replace(SETTINGS, steps=1, lr=1e-12, lambda_lr=1e-12, coordinate_power=0.5)
+    (found,) = search(Problem(network, space), [start], settings, silent)
+    torch.testing.assert_close(found.candidates, points @ basis @ basis.T)
 
 
 def out_of_memory(fits: Callable[[StationarityResidual], bool]) -> Callable[..., Any]:
@@ -119,12 +156,10 @@ def out_of_memory(fits: Callable[[StationarityResidual], bool]) -> Callable[...,
 
 def test_a_search_that_runs_out_of_memory_goes_on_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     network, _, _ = two_point_problem()
-    space = RowSpace(torch.eye(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64), gap=False)
 
     def candidates() -> Tensor:
-        generator = torch.Generator().manual_seed(0)
-        coefficients, settings = positive_coefficients(generator), replace(SETTINGS, steps=20)
-        return search(network, space, coefficients, 2, settings, generator, lambda step, found: None).candidates
+        (found,) = search(everywhere(network), [random_start(0)], replace(SETTINGS, steps=20), silent)
+        return found.candidates
 
     expected = candidates()
     monkeypatch.setattr(StationarityResidual, "_gradient", out_of_memory(lambda residual: residual.parts > 1))
@@ -149,7 +184,7 @@ def test_the_published_loop_recovers_them_too() -> None:
         lambda_min=0.1,
         alpha=20.0,
         generator=generator,
-        report=lambda step, candidates: None,
+        report=silent,
     )
     cosine = torch.nn.functional.cosine_similarity(candidates[match(candidates, points)], points)
     assert bool((cosine > 0.99).all()), cosine

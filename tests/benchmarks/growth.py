@@ -29,8 +29,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attacks.stationarity.coefficients import margin_coefficients
 from attacks.stationarity.network import Network
+from attacks.stationarity.problem import Problem
 from attacks.stationarity.row_space import RowSpace
-from attacks.stationarity.search import SearchSettings, search
+from attacks.stationarity.search import SearchSettings, Start, search
 from victims.architectures import build
 from victims.hardware import cpu_name, gpu_name, prepare
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
@@ -111,15 +112,15 @@ def attack_step(point: Point, device: torch.device) -> Callable[[int], None]:
             steps=count,
             lr=0.2,
             lambda_lr=0.01,
-            init_scale=0.01,
             alpha=100.0,
             layer_weights=(1.0, *(0.0,) * point.depth),
             coordinate_power=0.5,
             residual_power=0.3,
             neuron_power=1.0,
         )
-        coefficients = margin_coefficients(labels, start)
-        search(network, space, coefficients, point.m, settings, generator, lambda step, candidates: None)
+        coordinates = 0.01 * torch.randn(point.m, point.rank, generator=generator)
+        begin = Start(coordinates, margin_coefficients(labels, start))
+        search(Problem(network, space), [begin], settings, lambda step, candidates: None)
 
     return steps
 

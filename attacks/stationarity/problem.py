@@ -1,0 +1,57 @@
+"""What a search is given: the victim as plain tensors, and the space that its weights show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from attacks.base import VictimView
+from attacks.stationarity.features import feature_space, image_space
+from attacks.stationarity.network import Network
+from attacks.stationarity.row_space import RowSpace, row_space
+from attacks.stationarity.yardstick import unexplained
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A victim, and where its training images are searched.
+
+    Attributes:
+        network: the victim, on pixels.
+        space: where images are searched.
+        features: for a convolution, what layer 2 shows of the space of their features; else None.
+    """
+
+    network: Network
+    space: RowSpace
+    features: RowSpace | None = None
+
+    @classmethod
+    def of(cls, view: VictimView, device: torch.device, dtype: torch.dtype) -> Problem:
+        """Return the problem that a victim's weights pose."""
+        shape = view.architecture.input_shape
+        network = Network.of(view.weights, shape, device, dtype)
+        first = network.weights[0]
+        if network.convolutional:
+            return cls(network, image_space(shape, first), feature_space(network))
+        return cls(network, row_space(first))
+
+    @property
+    def shown(self) -> RowSpace:
+        """The space that the first fully connected layer shows: of images, or of a convolution's features."""
+        return self.space if self.features is None else self.features
+
+    @cached_property
+    def connected(self) -> Network:
+        """The network from its first fully connected layer on, on coordinates of `shown`."""
+        network = self.network if self.features is None else self.network.after_first()
+        return network.on_coordinates(self.shown.basis)
+
+    def unexplained(self, candidates: Tensor, rows: Callable[[Tensor], Tensor]) -> float:
+        """Return how far candidates (m, d) with these coefficients are from a solution; see `unexplained`."""
+        inputs = candidates if self.features is None else self.network.features(candidates)
+        return float(unexplained(self.connected, inputs @ self.shown.basis, rows))
