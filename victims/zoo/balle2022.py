@@ -8,6 +8,7 @@ private with epsilon 100 and delta 1e-5: a network by its training, a linear mod
 from __future__ import annotations
 
 from victims.informed.spec import (
+    DenseSpec,
     Descent,
     GLMArchitecture,
     GLMSpec,
@@ -57,6 +58,14 @@ VICTIMS: tuple[InformedSpec | GLMSpec, ...] = (
     InformedSpec(name="mnist-elu10-1000-small", dataset="mnist", n=1000, targets=20, training=NOTEBOOK),
     InformedSpec(name="mnist-elu10-1000-random-init", dataset="mnist", n=1000, initialisation="random"),
     InformedSpec(name="mnist-elu10-10000-paper", dataset="mnist", n=10_000, training=TABLE_V),
+    InformedSpec(
+        name="cifar-elu4-200",
+        dataset="cifar",
+        n=200,
+        targets=50,
+        architecture=DenseSpec(hidden=(4,)),
+        training=Descent(lr=0.01),
+    ),
     InformedSpec(name="digits-elu10-200", dataset="digits", n=200, targets=100),
     GLMSpec(name="cancer-logistic", dataset="cancer", n=400),
     GLMSpec(name="diabetes-ridge", dataset="diabetes", n=300, architecture=LINEAR, training=RIDGE),
