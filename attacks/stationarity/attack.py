@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from attacks.base import AttackContext, DivergedError, Reconstruction, VictimView, declined_unless_layered
+from attacks.base import AttackContext, Reconstruction, VictimView, declined_unless_layered
 from attacks.initialisation import InitialisedAttack, balanced_labels, initial
 from attacks.stationarity.params import MarginParams, SearchParams
 
@@ -19,29 +18,13 @@ if TYPE_CHECKING:
     from attacks.stationarity.coefficients import Coefficients, Rivals
     from attacks.stationarity.network import Network
     from attacks.stationarity.problem import Problem
+    from attacks.stationarity.restarts import Restart, Restarts
     from victims.spec import VictimSpec
 
-Restart = tuple["Tensor", "Tensor", float]
-"""The end of one: candidates (m, d), how much each weighs (m,), and the final objective."""
 Begin = tuple["Tensor | None", "Coefficients"]
 """The start of one: candidates (m, d), None to draw them, and coefficients."""
-State = Callable[[], dict[str, "Tensor"]]
 ROWS = {"cpu": 1024, "cuda": 8192}
 """How many candidates a batch of restarts has: matrix products with so many rows fill the device."""
-SEARCH = "search."
-"""What begins the names of a checkpoint's tensors that are of the restart in progress."""
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Who watches a restart: told of its steps, asked for its end, offered its state, which it may go on from."""
-
-    report: Callable[[int, float], None]
-    expired: Callable[[int], bool]
-    checkpoint: Callable[[State], None]
-    state: dict[str, Tensor]
-
-
 ParamsT = TypeVar("ParamsT", bound=SearchParams)
 MarginParamsT = TypeVar("MarginParamsT", bound=MarginParams)
 
@@ -81,6 +64,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
 
         from attacks.stationarity.confidence import confidence
         from attacks.stationarity.problem import Problem
+        from attacks.stationarity.restarts import Restarts
 
         params = self.params
         problem = Problem.of(view, ctx.device, getattr(torch, params.dtype))
@@ -90,59 +74,32 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         if labels is not None:
             labels = labels.to(ctx.device)
 
-        found, unfinished = _restarts(ctx.resume(), ctx.generator, problem.network.weights[0])
-        spent = len(found) * params.steps
-        while len(found) < params.restarts:
-            count = min(self._together(m, ctx.device), params.restarts - len(found))
-            before = len(found) * params.steps
-            if found and ctx.expired(before):
-                break
-            begun = ctx.generator.get_state()
+        def begin() -> Begin:
+            images = None  # drawn by the solver, where it searches
+            if params.init != "normal":
+                classes = torch.arange(m) % 2 if labels is None else labels
+                images = initial(params, view, classes, ctx.generator).flatten(1)
+            return images, self.coefficients(view, problem.network, labels, m, ctx.generator)
 
-            def report(step: int, residual: float, before: int = before, count: int = count) -> None:
-                if not math.isfinite(residual):
-                    raise DivergedError(f"the residual is not finite after {step} steps")
-                ctx.report(before + count * step, params.restarts * params.steps, residual=residual)
-
-            def expired(step: int, before: int = before, count: int = count) -> bool:
-                nonlocal spent
-                spent = before + count * step
-                return ctx.expired(spent)
-
-            def checkpoint(state: State, begun: Tensor = begun) -> None:
-                ctx.checkpoint(lambda: _packed(found, begun) | {f"{SEARCH}{k}": v for k, v in state().items()})
-
-            def begin() -> Begin:
-                images = None  # drawn by the solver, where it searches
-                if params.init != "normal":
-                    classes = torch.arange(m) % 2 if labels is None else labels
-                    images = initial(params, view, classes, ctx.generator).flatten(1)
-                return images, self.coefficients(view, problem.network, labels, m, ctx.generator)
-
-            watch = Watch(report, expired, checkpoint, unfinished)
+        restarts = Restarts(ctx, params.restarts, params.steps, problem.network.weights[0])
+        while count := restarts.next(self._together(m, ctx.device)):
             if params.method == "published":
-                ended = [self._published(problem, begin, m, ctx.generator, watch)]
+                restarts.end([self._published(problem, begin, m, restarts)])
             else:
-                ended = self._fast(problem, begin, m, count, ctx.generator, watch)
-            if not ctx.stopped:
-                spent = before + count * params.steps
-            elif found:
-                break  # what a restart has halfway would only blur what the finished ones have
-            found.extend(ended)
-            unfinished = {}
-            ctx.checkpoint(lambda: _packed(found, ctx.generator.get_state()))
-        candidates = torch.cat([candidates for candidates, _, _ in found])
-        sizes = torch.cat([sizes for _, sizes, _ in found])
+                restarts.end(self._fast(problem, [begin] * count, m, restarts))
+        candidates = torch.cat([one.candidates for one in restarts.ended])
+        sizes = torch.cat([one.sizes for one in restarts.ended])
+        searches = len(restarts.ended)
         if labels is not None:
-            labels = labels.repeat(len(found))
+            labels = labels.repeat(searches)
         return Reconstruction(
             candidates=candidates.reshape(-1, *view.architecture.input_shape).float(),
             labels=labels,
             coefficients=sizes.float(),
-            confidence=confidence(candidates, sizes, labels, len(found), problem.space, params.coordinate_power),
+            confidence=confidence(candidates, sizes, labels, searches, problem.space, params.coordinate_power),
             resolved={"candidates": m},
-            loss=min(loss for _, _, loss in found),
-            grad_evals=spent,
+            loss=min(one.loss for one in restarts.ended),
+            grad_evals=restarts.spent,
         )
 
     def _together(self, m: int, device: torch.device) -> int:
@@ -152,16 +109,17 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         return self.params.together or max(1, ROWS[device.type] // m)
 
     def _fast(
-        self, problem: Problem, begin: Callable[[], Begin], m: int, count: int, generator: torch.Generator, watch: Watch
+        self, problem: Problem, begins: Sequence[Callable[[], Begin]], m: int, restarts: Restarts
     ) -> list[Restart]:
-        """Return the ends of so many restarts of `search`."""
+        """Return the ends of one batch of `search`."""
         import torch
 
+        from attacks.stationarity.restarts import Restart
         from attacks.stationarity.search import SearchSettings, Start, coordinates_of, search
 
-        params, space = self.params, problem.space
+        params, space, generator = self.params, problem.space, restarts.ctx.generator
         starts = []
-        for _ in range(count):
+        for begin in begins:
             images, coefficients = begin()
             if images is None:
                 coordinates = torch.randn(m, space.rank, generator=generator) * params.init_scale
@@ -174,7 +132,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             return [problem.unexplained(candidates, start.coefficients.rows) for candidates, start in pairs]
 
         def reached(step: int, candidates: Tensor) -> None:
-            watch.report(step, min(residuals(candidates), key=lambda one: (math.isfinite(one), one)))
+            restarts.report(step, min(residuals(candidates), key=lambda one: (math.isfinite(one), one)))
 
         depth, given = problem.connected.depth, params.layer_weights or (1.0, 0.0)
         settings = SearchSettings(
@@ -188,15 +146,14 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             neuron_power=params.neuron_power,
             span_weight=self.span_weight,
         )
-        found = search(problem, starts, settings, reached, watch.expired)
+        found = search(problem, starts, settings, reached, restarts.expired)
         losses = residuals(one.candidates for one in found)
-        return [(one.candidates, one.sizes, loss) for one, loss in zip(found, losses, strict=True)]
+        return [Restart(one.candidates, one.sizes, loss) for one, loss in zip(found, losses, strict=True)]
 
-    def _published(
-        self, problem: Problem, begin: Callable[[], Begin], m: int, generator: torch.Generator, watch: Watch
-    ) -> Restart:
+    def _published(self, problem: Problem, begin: Callable[[], Begin], m: int, restarts: Restarts) -> Restart:
         """Return the end of one restart of the authors' loop."""
         from attacks.stationarity.published import published_search
+        from attacks.stationarity.restarts import Restart
 
         params = self.params
         images, coefficients = begin()
@@ -214,41 +171,14 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             init_scale=params.init_scale,
             lambda_min=self.lambda_min,
             alpha=params.alpha,
-            generator=generator,
-            report=lambda step, candidates: watch.report(step, residual(candidates)),
+            generator=restarts.ctx.generator,
+            report=lambda step, candidates: restarts.report(step, residual(candidates)),
             start=images,
-            expired=watch.expired,
-            checkpoint=watch.checkpoint,
-            state=watch.state,
+            expired=restarts.expired,
+            checkpoint=restarts.checkpoint,
+            state=restarts.unfinished,
         )
-        return candidates, sizes, residual(candidates)
-
-
-def _packed(found: list[Restart], generator: Tensor) -> dict[str, Tensor]:
-    """Return the finished restarts, and the generator's state before the next, as a checkpoint keeps them."""
-    import torch
-
-    packed = {"generator": generator}
-    if found:
-        candidates, sizes, losses = zip(*found, strict=True)
-        packed |= {"candidates": torch.stack(candidates), "sizes": torch.stack(sizes)}
-        packed |= {"losses": torch.tensor(losses, dtype=torch.float64)}
-    return packed
-
-
-def _restarts(
-    state: dict[str, Tensor], generator: torch.Generator, like: Tensor
-) -> tuple[list[Restart], dict[str, Tensor]]:
-    """Return the finished restarts of a checkpoint and the state of the one in progress; set the generator back."""
-    if not state:
-        return [], {}
-    generator.set_state(state["generator"])
-    found: list[Restart] = []
-    if "losses" in state:
-        losses = state["losses"].tolist()
-        found = list(zip(state["candidates"].to(like), state["sizes"].to(like), losses, strict=True))
-    unfinished = {name.removeprefix(SEARCH): value for name, value in state.items() if name.startswith(SEARCH)}
-    return found, unfinished
+        return Restart(candidates, sizes, residual(candidates))
 
 
 class MarginAttack(StationarityAttack[MarginParamsT]):
