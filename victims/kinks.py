@@ -16,18 +16,32 @@ from victims.architectures import MLP
 
 KINK = 1e-3
 """Relative to a neuron's root mean square, how near to zero a pre-activation counts as being on the kink."""
+SMALLEST = 1e-3
+"""Root mean square of a neuron's pre-activations, relative to its layer's largest, under which it counts as this."""
 
 
-def kink_residuals(model: MLP, inputs: Tensor, coefficients: Tensor) -> list[float]:
-    """Return ||theta_l - sum_ij c_ij grad_l Phi_j(x_i)|| / ||theta_l||, per layer, least over the free derivatives.
+def corner_widths(before: Tensor, corner: float) -> Tensor:
+    """Return the width (h,) of a layer's rounded corners: `corner` times the size of its pre-activations (n, h)."""
+    size = before.square().mean(0).sqrt()
+    return corner * size.clamp_min(SMALLEST * float(size.max()))
 
-    Layers are fitted from the last to the first, each given the derivatives of those after it: an upper bound of the
-    least residual over all together.
+
+def corner_slopes(before: Tensor, widths: Tensor) -> Tensor:
+    """Return the derivative (n, h) of a ReLU whose corner is a parabola of these widths: 0, z / w + 1/2, or 1."""
+    return (before / widths + 0.5).clamp(0, 1)
+
+
+def kink_residuals(model: MLP, inputs: Tensor, coefficients: Tensor, corner: float | None = None) -> list[float]:
+    """Return ||theta_l - sum_ij c_ij grad_l Phi_j(x_i)|| / ||theta_l||, per layer, given what is chosen on the kinks.
+
+    The derivatives there are those of the rounded ReLU with which the training ended, if it did. Else they are fitted, layers from the
+    last to the first, each given the derivatives of those after it. Either way an upper bound of the least residual.
 
     Args:
         model: a fully connected network.
         inputs: (n, C, H, W), mean-subtracted.
         coefficients: (n, C) c.
+        corner: relative width of the rounded ReLU's corner, None if the training did not round it.
     """
     layers = model.linears()
     weights = [layer.weight.detach().double() for layer in layers]
@@ -44,13 +58,17 @@ def kink_residuals(model: MLP, inputs: Tensor, coefficients: Tensor) -> list[flo
         rows = weight if bias is None else torch.cat([weight, bias[:, None]], 1)
         columns = activation if bias is None else torch.cat([activation, torch.ones_like(activation[:, :1])], 1)
         if index < len(layers) - 1:
-            signals = signals * _derivatives(rows, columns, signals, before[index])
+            if corner is None:
+                derivatives = _fitted_derivatives(rows, columns, signals, before[index])
+            else:
+                derivatives = corner_slopes(before[index], corner_widths(before[index], corner))
+            signals = signals * derivatives
         residuals.insert(0, float((rows - signals.T @ columns).norm() / rows.norm()))
         signals = signals @ weight
     return residuals
 
 
-def _derivatives(rows: Tensor, columns: Tensor, signals: Tensor, before: Tensor) -> Tensor:
+def _fitted_derivatives(rows: Tensor, columns: Tensor, signals: Tensor, before: Tensor) -> Tensor:
     """Return g (n, h): 0 or 1 off the kink, and on it what fits best row_j = sum_i S_ij g_ij a_i, for every neuron j.
 
     Args:

@@ -77,6 +77,10 @@ class DecayedDescent(Frozen):
         steps: number of steps.
         rate: step relative to ||theta|| at the start and at the end, interpolated geometrically.
         momentum: weight of the old direction in the running average.
+        corners: widths of the ReLU's rounded corner, relative to the size of a neuron's pre-activations, at each of
+            which L-BFGS then goes on, to a stationary point on the kinks; none to end with the descent. For fully
+            connected networks.
+        iterations: those of L-BFGS for each width.
     """
 
     kind: Literal["decayed"] = "decayed"
@@ -84,12 +88,15 @@ class DecayedDescent(Frozen):
     steps: PositiveInt = 3000
     rate: tuple[PositiveFloat, PositiveFloat] = (3e-2, 1e-5)
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    corners: tuple[PositiveFloat, ...] = ()
+    iterations: PositiveInt = 300
     dtype: Literal["float32", "float64"] = "float32"
 
     @property
     def label(self) -> str:
         """Short text for tables."""
-        return f"normalised GD, {self.steps} steps, decay {self.weight_decay:g}"
+        ending = ", L-BFGS on rounded kinks" if self.corners else ""
+        return f"normalised GD, {self.steps} steps, decay {self.weight_decay:g}{ending}"
 
 
 class Regularised(Frozen):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from victims.architectures import MLP, ReLUNetwork
 from victims.kinks import kink_residuals
 from victims.losses import rival_margins, sample_losses
-from victims.spec import VictimSpec
+from victims.spec import DecayedDescent, VictimSpec
 
 
 def stationarity_residuals(spec: VictimSpec, model: nn.Module, inputs: Tensor, labels: Tensor) -> list[float]:
@@ -40,14 +40,16 @@ def decay_residuals(spec: VictimSpec, model: ReLUNetwork, inputs: Tensor, labels
     """Return ||theta_l - sum_i l_i grad_l Phi(x_i)|| / ||theta_l||, l_i = -L'(Phi(x_i), y_i) / (n wd), per layer.
 
     The coefficients are tied to the loss (Buzaglo et al. 2023, Section 3). For a fully connected network the derivative
-    of a ReLU on its kink is free, see `victims.kinks`.
+    of a ReLU on its kink is free, see `victims.kinks`; a training that ended with rounded corners says what it is.
     """
     model = deepcopy(model).double()
     outputs = model(inputs.double())
     loss = sample_losses(spec.loss, outputs, labels).mean()
     if isinstance(model, MLP):
         (slopes,) = torch.autograd.grad(loss, outputs)
-        return kink_residuals(model, inputs, -slopes.view(len(labels), -1) / spec.weight_decay)
+        corners = spec.training.corners if isinstance(spec.training, DecayedDescent) else ()
+        corner = corners[-1] if corners else None
+        return kink_residuals(model, inputs, -slopes.view(len(labels), -1) / spec.weight_decay, corner)
     residuals = []
     for layer in model.layers:
         parameters = list(layer.parameters())

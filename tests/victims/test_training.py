@@ -14,6 +14,7 @@ from victims.stationarity import stationarity_residuals
 from victims.training import loop
 from victims.training.loop import train
 from victims.training.regularised import relative_gradient
+from victims.training.rounded import RoundedReLU
 from victims.training.span import Span
 from victims.training.state import TrainState
 
@@ -153,6 +154,29 @@ def test_on_the_kinks_zero_lies_in_the_subdifferential(tmp_path: Path) -> None:
     free = stationarity_residuals(victim, model, exact, labels)
     assert max(free) < 0.06
     assert zero_or_one > 4 * free[0]
+
+
+def test_a_training_that_rounds_the_kinks_ends_at_a_stationary_point(tmp_path: Path) -> None:
+    """theta = sum_i l_i grad Phi(x_i) with coefficients tied to the loss holds in every layer, of the ReLU network."""
+    inputs, labels = problem()
+    residuals = []
+    for corners in ((), (0.03, 0.001)):
+        victim = spec(DecayedDescent(steps=500, corners=corners, iterations=150, dtype="float64"))
+        model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+        residuals.append(max(stationarity_residuals(victim, model, inputs.double(), labels)))
+    descended, settled = residuals
+    assert settled < 1e-3
+    assert descended > 30 * settled
+
+
+def test_a_rounded_relu_is_the_relu_off_its_corner_and_its_slope_the_derivative() -> None:
+    z = torch.tensor([[-2.0, -0.3, -0.1, 0.0, 0.2, 0.3, 5.0]], dtype=torch.float64).T.requires_grad_()
+    width = torch.tensor([0.5], dtype=torch.float64)
+    activations = RoundedReLU.apply(z, width)
+    off = (z.detach().abs() > 0.25)[:, 0]
+    torch.testing.assert_close(activations[off], z[off].relu())
+    assert bool((activations[~off] > z[~off].relu()).all())
+    assert torch.autograd.gradcheck(lambda values: RoundedReLU.apply(values, width), (z,))
 
 
 def test_off_the_kinks_the_residual_is_autograds(tmp_path: Path) -> None:

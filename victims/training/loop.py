@@ -21,6 +21,7 @@ from victims.training.decayed_descent import DecayedDescentAlgorithm
 from victims.training.gradient_descent import GradientDescentAlgorithm
 from victims.training.normalized_descent import NormalizedDescentAlgorithm
 from victims.training.regularised import minimum
+from victims.training.rounded import settle
 from victims.training.span import Span
 from victims.training.state import Algorithm, Figures, TrainState
 
@@ -107,6 +108,16 @@ def train(
             saved = now
             with atomic(checkpoint) as path:
                 save_file({name: value.detach().cpu().contiguous() for name, value in state.tensors().items()}, path)
+    if isinstance(spec.training, DecayedDescent) and isinstance(state.model, MLP):
+        last = len(spec.training.corners) * spec.training.iterations
+        settle(
+            state.model,
+            data,
+            labels,
+            spec.loss,
+            spec.training,
+            lambda step, figures: report(_progress(step, last, figures)),
+        )
     trained = state.model.cpu()
     if span is None or not isinstance(trained, MLP):
         return trained

@@ -1,8 +1,9 @@
 """The victims of Buzaglo et al. 2023: several classes, weight decay, regression losses, a convolution.
 
 Names are `<dataset>-<architecture>-<n>-<variant>`: `c10` is a softmax of ten outputs on the first ten labels, `wd1e-3`
-weight decay, `small` a layer 1 that starts at 1e-4 beside it, `l2`, `l2-5` (|Phi - y|^2.5) and `huber` regressions of
-the binary labels to -1 and +1 with the paper's decay, `k3-4` a convolution's kernel and channels (3 and 32 without).
+weight decay, `small` a layer 1 that starts at 1e-4 beside it, `kinks` a training that ends at a stationary point, `l2`,
+`l2-5` (|Phi - y|^2.5) and `huber` regressions of the binary labels to -1 and +1 with the paper's decay, `k3-4` a
+convolution's kernel and channels (3 and 32 without).
 """
 
 from __future__ import annotations
@@ -99,6 +100,13 @@ VICTIMS: tuple[VictimSpec, ...] = (
         for decay in DECAYS
     ),
     _decayed("digits", 50, "1e-2"),
+    VictimSpec(
+        name="cifar-mlp-100-wd1e-3-kinks",
+        dataset="cifar",
+        n=100,
+        architecture=STANDARD,
+        training=DecayedDescent(corners=(0.1, 0.03, 0.01, 0.003, 0.001)),
+    ),
     *(
         VictimSpec(
             name=f"cifar-mlp-300-{label}",

@@ -1,0 +1,119 @@
+"""How a training with weight decay ends on the kinks of the ReLU, where its stationary points lie.
+
+There no gradient of the objective vanishes, and descent hovers about them. With the corner of every ReLU rounded to a
+parabola the objective is smooth, and L-BFGS gets to its stationary point. The slope inside the corner is one of those
+that Clarke's subdifferential allows on the kink (`victims.kinks`), so as the corners shrink the network comes to a
+stationary point of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from victims.architectures import MLP
+from victims.kinks import corner_slopes, corner_widths
+from victims.losses import margins, sample_losses
+from victims.spec import DecayedDescent, Loss
+from victims.training.lbfgs import lbfgs
+from victims.training.state import Figures
+
+REPORT_SECONDS = 0.5
+
+
+class RoundedReLU(torch.autograd.Function):
+    """0 below -w / 2, z above w / 2, and between them the parabola (z + w / 2)^2 / (2 w)."""
+
+    @staticmethod
+    def forward(ctx: Any, pre_activation: Tensor, width: Tensor) -> Tensor:
+        """Return the activations (n, h), given the widths (h,)."""
+        slope = corner_slopes(pre_activation, width)
+        ctx.save_for_backward(slope)
+        return torch.where(slope < 1, width / 2 * slope.square(), pre_activation)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient times the slope."""
+        (slope,) = ctx.saved_tensors
+        return gradients[0] * slope, None
+
+
+def settle(
+    model: MLP,
+    inputs: Tensor,
+    labels: Tensor,
+    loss: Loss,
+    spec: DecayedDescent,
+    report: Callable[[int, Figures], None],
+) -> None:
+    """Take a network, in place, to a stationary point of the objective with ever smaller corners.
+
+    Args:
+        model: the network, trained.
+        inputs: (n, r) that it takes.
+        labels: (n,) class indices.
+        loss: of one sample.
+        spec: weight decay, the corners' widths and the iterations for each.
+        report: told about twice a second how many iterations there have been, and what the last one saw.
+    """
+    exact = MLP([inputs.shape[1], *(len(layer.weight) for layer in model.linears())], _biases(model)).to(inputs.device)
+    exact.load_state_dict(model.state_dict())
+    exact.double()
+    inputs, parameters = inputs.double(), list(exact.parameters())
+    figures = Figures(torch.zeros(()), torch.zeros(len(labels)))
+    done, reported = 0, time.monotonic()
+
+    for corner in spec.corners:
+        widths = _widths(exact, inputs, corner)
+
+        def evaluate(theta: Tensor, widths: list[Tensor] = widths) -> tuple[float, Tensor]:
+            nonlocal figures
+            vector_to_parameters(theta, parameters)
+            outputs = _outputs(exact, inputs, widths)
+            mean = sample_losses(loss, outputs, labels).mean()
+            gradient = parameters_to_vector(torch.autograd.grad(mean, parameters))
+            figures = Figures(mean.detach(), margins(outputs.detach(), labels))
+            value = float(mean.detach()) + spec.weight_decay / 2 * float(theta.square().sum())
+            return value, gradient + spec.weight_decay * theta
+
+        def count() -> bool:
+            nonlocal done, reported
+            done += 1
+            if time.monotonic() - reported > REPORT_SECONDS:
+                reported = time.monotonic()
+                report(done, figures)
+            return False
+
+        start = parameters_to_vector(parameters).detach()
+        vector_to_parameters(lbfgs(evaluate, start, spec.iterations, count), parameters)
+    model.load_state_dict(exact.state_dict())
+
+
+def _biases(model: MLP) -> list[bool]:
+    return [layer.bias is not None for layer in model.linears()]
+
+
+def _outputs(model: MLP, inputs: Tensor, widths: list[Tensor]) -> Tensor:
+    """Return what the network answers with rounded corners, of the shape of its own outputs."""
+    *hidden, last = model.linears()
+    for layer, width in zip(hidden, widths, strict=True):
+        inputs = RoundedReLU.apply(layer(inputs), width)
+    outputs: Tensor = last(inputs)
+    return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+
+@torch.no_grad()
+def _widths(model: MLP, inputs: Tensor, corner: float) -> list[Tensor]:
+    """Return the corner's width (h,) for each hidden layer."""
+    widths = []
+    for layer in model.linears()[:-1]:
+        before = layer(inputs)
+        widths.append(corner_widths(before, corner))
+        inputs = F.relu(before)
+    return widths
