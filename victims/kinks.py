@@ -34,8 +34,9 @@ def corner_slopes(before: Tensor, widths: Tensor) -> Tensor:
 def kink_residuals(model: MLP, inputs: Tensor, coefficients: Tensor, corner: float | None = None) -> list[float]:
     """Return ||theta_l - sum_ij c_ij grad_l Phi_j(x_i)|| / ||theta_l||, per layer, given what is chosen on the kinks.
 
-    The derivatives there are those of the rounded ReLU with which the training ended, if it did. Else they are fitted, layers from the
-    last to the first, each given the derivatives of those after it. Either way an upper bound of the least residual.
+    The derivatives there are those of the rounded ReLU with which the training ended, if it did. Else they are fitted,
+    layers from the last to the first, each given the derivatives of those after it. Either way an upper bound of the
+    least residual.
 
     Args:
         model: a fully connected network.
