@@ -7,6 +7,9 @@ zero lies in Clarke's subdifferential, theta_l = sum_i D_i' A_i with D_ij = S_ij
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from scipy.optimize import lsq_linear
@@ -31,6 +34,23 @@ def corner_slopes(before: Tensor, widths: Tensor) -> Tensor:
     return (before / widths + 0.5).clamp(0, 1)
 
 
+class RoundedReLU(torch.autograd.Function):
+    """0 below -w / 2, z above w / 2, and between them the parabola (z + w / 2)^2 / (2 w)."""
+
+    @staticmethod
+    def forward(ctx: Any, pre_activation: Tensor, width: Tensor) -> Tensor:
+        """Return the activations (n, h), given the widths (h,)."""
+        slope = corner_slopes(pre_activation, width)
+        ctx.save_for_backward(slope)
+        return torch.where(slope < 1, width / 2 * slope.square(), pre_activation)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient times the slope."""
+        (slope,) = ctx.saved_tensors
+        return gradients[0] * slope, None
+
+
 def kink_residuals(model: MLP, inputs: Tensor, coefficients: Tensor, corner: float | None = None) -> list[float]:
     """Return ||theta_l - sum_ij c_ij grad_l Phi_j(x_i)|| / ||theta_l||, per layer, given what is chosen on the kinks.
 
@@ -51,6 +71,7 @@ def kink_residuals(model: MLP, inputs: Tensor, coefficients: Tensor, corner: flo
     for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
         before.append(torch.nn.functional.linear(activations[-1], weight, bias))
         activations.append(before[-1].relu())
+    given = None if corner is None else _corner_derivatives(weights, biases, activations[0], corner)
 
     residuals: list[float] = []
     signals = coefficients.double()
@@ -59,14 +80,24 @@ def kink_residuals(model: MLP, inputs: Tensor, coefficients: Tensor, corner: flo
         rows = weight if bias is None else torch.cat([weight, bias[:, None]], 1)
         columns = activation if bias is None else torch.cat([activation, torch.ones_like(activation[:, :1])], 1)
         if index < len(layers) - 1:
-            if corner is None:
-                derivatives = _fitted_derivatives(rows, columns, signals, before[index])
-            else:
-                derivatives = corner_slopes(before[index], corner_widths(before[index], corner))
-            signals = signals * derivatives
+            known = None if given is None else given[index]
+            signals = signals * (_fitted_derivatives(rows, columns, signals, before[index]) if known is None else known)
         residuals.insert(0, float((rows - signals.T @ columns).norm() / rows.norm()))
         signals = signals @ weight
     return residuals
+
+
+def _corner_derivatives(
+    weights: Sequence[Tensor], biases: Sequence[Tensor | None], inputs: Tensor, corner: float
+) -> list[Tensor]:
+    """Return the derivatives (n, h) of every hidden layer's rounded ReLUs, for inputs (n, d)."""
+    derivatives = []
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        before = torch.nn.functional.linear(inputs, weight, bias)
+        widths = corner_widths(before, corner)
+        derivatives.append(corner_slopes(before, widths))
+        inputs = RoundedReLU.apply(before, widths)
+    return derivatives
 
 
 def _fitted_derivatives(rows: Tensor, columns: Tensor, signals: Tensor, before: Tensor) -> Tensor:

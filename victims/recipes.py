@@ -80,7 +80,7 @@ class DecayedDescent(Frozen):
         corners: widths of the ReLU's rounded corner, relative to the size of a neuron's pre-activations, at each of
             which L-BFGS then goes on, to a stationary point on the kinks; none to end with the descent. For fully
             connected networks.
-        iterations: those of L-BFGS for each width.
+        iterations: the most of L-BFGS for each width.
     """
 
     kind: Literal["decayed"] = "decayed"
@@ -89,7 +89,7 @@ class DecayedDescent(Frozen):
     rate: tuple[PositiveFloat, PositiveFloat] = (3e-2, 1e-5)
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     corners: tuple[PositiveFloat, ...] = ()
-    iterations: PositiveInt = 300
+    iterations: PositiveInt = 600
     dtype: Literal["float32", "float64"] = "float32"
 
     @property

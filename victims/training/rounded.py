@@ -8,9 +8,9 @@ stationary point of its own.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,30 +18,15 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from victims.architectures import MLP
-from victims.kinks import corner_slopes, corner_widths
+from victims.kinks import RoundedReLU, corner_widths
 from victims.losses import margins, sample_losses
 from victims.spec import DecayedDescent, Loss
 from victims.training.lbfgs import lbfgs
 from victims.training.state import Figures
 
 REPORT_SECONDS = 0.5
-
-
-class RoundedReLU(torch.autograd.Function):
-    """0 below -w / 2, z above w / 2, and between them the parabola (z + w / 2)^2 / (2 w)."""
-
-    @staticmethod
-    def forward(ctx: Any, pre_activation: Tensor, width: Tensor) -> Tensor:
-        """Return the activations (n, h), given the widths (h,)."""
-        slope = corner_slopes(pre_activation, width)
-        ctx.save_for_backward(slope)
-        return torch.where(slope < 1, width / 2 * slope.square(), pre_activation)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        """Return the gradient times the slope."""
-        (slope,) = ctx.saved_tensors
-        return gradients[0] * slope, None
+TOLERANCE = 4e-3
+"""||gradient|| / (wd ||theta||) at which the search with one width is at its end."""
 
 
 def settle(
@@ -66,21 +51,22 @@ def settle(
     exact.load_state_dict(model.state_dict())
     exact.double()
     inputs, parameters = inputs.double(), list(exact.parameters())
-    figures = Figures(torch.zeros(()), torch.zeros(len(labels)))
+    figures, relative = Figures(torch.zeros(()), torch.zeros(len(labels))), math.inf
     done, reported = 0, time.monotonic()
 
     for corner in spec.corners:
         widths = _widths(exact, inputs, corner)
 
         def evaluate(theta: Tensor, widths: list[Tensor] = widths) -> tuple[float, Tensor]:
-            nonlocal figures
+            nonlocal figures, relative
             vector_to_parameters(theta, parameters)
             outputs = _outputs(exact, inputs, widths)
             mean = sample_losses(loss, outputs, labels).mean()
             gradient = parameters_to_vector(torch.autograd.grad(mean, parameters))
             figures = Figures(mean.detach(), margins(outputs.detach(), labels))
-            value = float(mean.detach()) + spec.weight_decay / 2 * float(theta.square().sum())
-            return value, gradient + spec.weight_decay * theta
+            gradient += spec.weight_decay * theta
+            relative = float(gradient.norm() / (spec.weight_decay * theta.norm()))
+            return float(mean.detach()) + spec.weight_decay / 2 * float(theta.square().sum()), gradient
 
         def count() -> bool:
             nonlocal done, reported
@@ -88,7 +74,7 @@ def settle(
             if time.monotonic() - reported > REPORT_SECONDS:
                 reported = time.monotonic()
                 report(done, figures)
-            return False
+            return relative <= TOLERANCE
 
         start = parameters_to_vector(parameters).detach()
         vector_to_parameters(lbfgs(evaluate, start, spec.iterations, count), parameters)
