@@ -18,6 +18,7 @@ from attacks.study import Plot
 _INCHES = 0.8
 _SMALLEST = 1e-30
 """Stands for zero on a logarithmic scale."""
+_MARKERS = ("o", "|", "x", "+")
 _PANELS = 5
 """Panels of a scatter plot in a row."""
 
@@ -36,6 +37,8 @@ def draw(root: Path, name: str, plot: Plot, table: pd.DataFrame) -> None:
             _save(_heat_map(part, plot), root / f"{name}-{attack}.png")
     elif plot.kind == "curve":
         _save(_curves(table, plot), root / f"{name}-curve.png")
+    elif plot.kind == "dots":
+        _save(_dots(table, plot), root / f"{name}-dots.png")
     else:
         _save(_scatter(root, table, plot), root / f"{name}-scatter.png")
 
@@ -82,6 +85,22 @@ def _curves(table: pd.DataFrame, plot: Plot) -> Figure:
         axes.set_xscale("symlog", linthresh=smallest)  # a label may be 0, as the weight decay of a victim without any
     axes.set_ylim(bottom=0)
     axes.set_xlabel(plot.x)
+    axes.legend(fontsize=7)
+    return figure
+
+
+def _dots(table: pd.DataFrame, plot: Plot) -> Figure:
+    """Return a figure with a line for each cell, the first on top, and on it a dot for each value."""
+    figure = _figure(7.2, 1 + 0.24 * len(table))
+    axes = figure.subplots()
+    labels = [" ".join(str(row[name]) for name in (plot.x, plot.y) if row.get(name)) for _, row in table.iterrows()]
+    for value, marker in zip((value for value in plot.values if value in table), _MARKERS, strict=False):
+        axes.plot(table[value], range(len(table)), marker, label=value)
+    axes.set_yticks(range(len(table)), labels, fontsize=7)
+    axes.invert_yaxis()
+    axes.grid(axis="y", alpha=0.3)
+    if plot.logarithmic:
+        axes.set_xscale("log")
     axes.legend(fontsize=7)
     return figure
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attacks.study import Cell, Study
+from attacks.study import Cell, Plot, Study
 
 SHADOWS, EPOCHS = 2000, 40
 DEFAULT = "mnist-elu10-1000-default"
@@ -92,6 +92,8 @@ SMOKE = (
     cell("released", "logits on 100 images", None, "digits-elu10-100-default", **SMALL, released="logits", queries=100),
 )
 
+ERRORS = (Plot("dots", "factor", "level", values=("mse_mean", "oracle_mse", "paper_mse"), logarithmic=True),)
+
 STUDIES: tuple[Study, ...] = (
     Study(
         name="factors",
@@ -99,6 +101,7 @@ STUDIES: tuple[Study, ...] = (
         paper="Balle, Cherubin, Hayes 2022, Tables II-IV",
         cells=MNIST,
         smoke=SMOKE,
+        plots=ERRORS,
     ),
     Study(
         name="factors-cifar",
@@ -106,6 +109,7 @@ STUDIES: tuple[Study, ...] = (
         paper="Balle, Cherubin, Hayes 2022, Tables II and IX",
         cells=CIFAR,
         smoke=SMOKE,
+        plots=ERRORS,
     ),
     Study(
         name="factors-foreign",

@@ -32,6 +32,7 @@ STUDIES = (
         plots=(
             Plot("map", "b", "a", ("attack_loss", "mse_to_training"), logarithmic=True),
             Plot("curve", "a", "b", ("n_good", "null_n_good")),
+            Plot("dots", "a", "b", ("attack_loss", "mse_to_training"), logarithmic=True),
             Plot("scatter", "a"),
         ),
     ),
@@ -72,7 +73,7 @@ def test_a_study_is_a_table_and_pictures(bench: Callable[..., object], folder: P
     assert partition["no_member_rate"] > 0.5
     assert (table["n_good"] >= 0).all()
     assert table["share_good"].tolist() == pytest.approx((table["n_good"] / 6).tolist(), rel=1e-5)
-    for picture in ("deco", "curve", "scatter"):
+    for picture in ("deco", "curve", "dots", "scatter"):
         assert (root / f"tiny-starts-{picture}.png").stat().st_size > 10_000
     assert len(list(root.glob("*.answer.png"))) == 4
     assert not (results / "leaderboard.csv").exists()
@@ -121,7 +122,8 @@ def test_plots_survive_cells_that_failed_and_labels_that_are_words(tmp_path: Pat
     for plot in (
         Plot("map", "scale", "victim", ("n_good", "null_n_good")),
         Plot("curve", "scale"),
+        Plot("dots", "scale"),
         Plot("scatter", "scale"),
     ):
         draw(tmp_path, "study", plot, table)
-    assert len(list(tmp_path.glob("*.png"))) == 3
+    assert len(list(tmp_path.glob("*.png"))) == 4
