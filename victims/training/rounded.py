@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
@@ -47,9 +48,7 @@ def settle(
         spec: weight decay, the corners' widths and the iterations for each.
         report: told about twice a second how many iterations there have been, and what the last one saw.
     """
-    exact = MLP([inputs.shape[1], *(len(layer.weight) for layer in model.linears())], _biases(model)).to(inputs.device)
-    exact.load_state_dict(model.state_dict())
-    exact.double()
+    exact = deepcopy(model).double()
     inputs, parameters = inputs.double(), list(exact.parameters())
     figures, relative = Figures(torch.zeros(()), torch.zeros(len(labels))), math.inf
     done, reported = 0, time.monotonic()
@@ -79,10 +78,6 @@ def settle(
         start = parameters_to_vector(parameters).detach()
         vector_to_parameters(lbfgs(evaluate, start, spec.iterations, count), parameters)
     model.load_state_dict(exact.state_dict())
-
-
-def _biases(model: MLP) -> list[bool]:
-    return [layer.bias is not None for layer in model.linears()]
 
 
 def _outputs(model: MLP, inputs: Tensor, widths: list[Tensor]) -> Tensor:
