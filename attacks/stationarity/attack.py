@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from attacks.base import AttackContext, Reconstruction, VictimView, declined_unless_layered
+from attacks.context import UNLIMITED
 from attacks.initialisation import InitialisedAttack, balanced_labels, initial
 from attacks.stationarity.params import MarginParams, SearchParams
 
@@ -82,7 +83,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             return images, self.coefficients(view, problem.network, labels, m, ctx.generator)
 
         restarts = Restarts(ctx, params.restarts, params.steps, problem.network.weights[0])
-        while count := restarts.next(self._together(m, ctx.device)):
+        while count := restarts.next(self._together(m, ctx)):
             if params.method == "published":
                 restarts.end([self._published(problem, begin, m, restarts)])
             else:
@@ -102,11 +103,11 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             grad_evals=restarts.spent,
         )
 
-    def _together(self, m: int, device: torch.device) -> int:
-        """Return how many restarts are one batch."""
+    def _together(self, m: int, ctx: AttackContext) -> int:
+        """Return how many restarts are one batch: under a budget one, to have some at their end when it is spent."""
         if self.params.method == "published":
             return 1
-        return self.params.together or max(1, ROWS[device.type] // m)
+        return self.params.together or (max(1, ROWS[ctx.device.type] // m) if ctx.budget == UNLIMITED else 1)
 
     def _fast(
         self, problem: Problem, begins: Sequence[Callable[[], Begin]], m: int, restarts: Restarts

@@ -37,7 +37,7 @@ class SearchParams(InitialisedParams):
             connected layer shows of its inputs, or 1000.
         restarts: independent searches whose candidates are pooled.
         together: fast solver only: how many restarts are one batch, which changes nothing but the rounding. None for
-            as many as fill the device.
+            as many as fill the device, or one under a budget.
         steps: optimiser steps a restart.
         lr: learning rate of the candidates (Adam's for the fast solver, SGD's for the published one).
         lambda_lr: learning rate of the coefficients.

@@ -60,6 +60,8 @@ IDENTITY: dict[str, dict[str, Any]] = {
     "training.dtype (gd)": {"training": GradientDescent(dtype="float32")},
     "training.weight_decay (gd)": {"training": GradientDescent(weight_decay=1e-3)},
     "training.kind (decayed)": {"training": DecayedDescent()},
+    "training.corners": {"training": DecayedDescent(corners=(0.1,))},
+    "training.iterations": {"training": DecayedDescent(corners=(0.1,), iterations=5)},
     "training.weight_decay (decayed)": {"training": DecayedDescent(weight_decay=2e-3)},
     "training.weight_decay": {"training": Regularised(weight_decay=1e-3)},
     "training.tolerance": {"training": Regularised(tolerance=1e-3)},
