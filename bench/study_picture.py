@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
 from attacks.study import Plot
@@ -97,11 +98,14 @@ def _dots(table: pd.DataFrame, plot: Plot) -> Figure:
     for value, marker in zip((value for value in plot.values if value in table), _MARKERS, strict=False):
         axes.plot(table[value], range(len(table)), marker, label=value)
     axes.set_yticks(range(len(table)), labels, fontsize=7)
-    axes.invert_yaxis()
+    axes.set_ylim(len(table) - 0.5, -0.5)
     axes.grid(axis="y", alpha=0.3)
     if plot.logarithmic:
         axes.set_xscale("log")
-    axes.legend(fontsize=7)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(plot.values), frameon=False)
     return figure
 
 
