@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,6 +20,8 @@ from attacks.study import Plot
 _INCHES = 0.8
 _SMALLEST = 1e-30
 """Stands for zero on a logarithmic scale."""
+_DECADES = 100
+"""Ratio of the largest value to the smallest under which a logarithmic scale has labels between the powers of ten."""
 _MARKERS = ("o", "|", "x", "+")
 _PANELS = 5
 """Panels of a scatter plot in a row."""
@@ -94,17 +97,21 @@ def _dots(table: pd.DataFrame, plot: Plot) -> Figure:
     """Return a figure with a line for each cell, the first on top, and on it a dot for each value."""
     figure = _figure(7.2, 1 + 0.24 * len(table))
     axes = figure.subplots()
-    labels = [" ".join(str(row[name]) for name in (plot.x, plot.y) if row.get(name)) for _, row in table.iterrows()]
-    for value, marker in zip((value for value in plot.values if value in table), _MARKERS, strict=False):
+    named = table[[name for name in (plot.x, plot.y) if name]].astype(object).fillna("")
+    labels = [" ".join(map(str, row)).strip() for row in named.to_numpy().tolist()]
+    values = [value for value in plot.values if value in table]
+    for value, marker in zip(values, _MARKERS, strict=False):
         axes.plot(table[value], range(len(table)), marker, label=value)
     axes.set_yticks(range(len(table)), labels, fontsize=7)
     axes.set_ylim(len(table) - 0.5, -0.5)
     axes.grid(axis="y", alpha=0.3)
     if plot.logarithmic:
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter(NullFormatter())
+        shown = table[values].to_numpy(dtype=float)
+        if np.nanmax(shown) < _DECADES * np.nanmin(shown):
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter("{x:g}")
     axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(plot.values), frameon=False)
     return figure
 
