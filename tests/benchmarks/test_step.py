@@ -1,6 +1,6 @@
-"""One step of the published loop against one of ours, at n = 500, m = 1000, D-1000-1000-1; not run by default.
+"""One step of the published loop against one of ours, at n = 500, m = 1000, D-1000-1000-1; restarts in a batch.
 
-python -m pytest -o addopts= tests/benchmarks/test_step.py --benchmark-json benchmark.json
+Not run by default: python -m pytest -o addopts= tests/benchmarks/test_step.py --benchmark-json benchmark.json
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from attacks.stationarity.autodiff import AutodiffResidual
+from attacks.stationarity.coefficients import margin_coefficients
 from attacks.stationarity.network import Network
+from attacks.stationarity.problem import Problem
 from attacks.stationarity.published import published_loss, published_penalties
 from attacks.stationarity.residual import StationarityResidual, Weighting
+from attacks.stationarity.row_space import RowSpace
+from attacks.stationarity.search import SearchSettings, Start, search
 
 D, H, M, RANK = 3072, 1000, 1000, 458
 
@@ -90,3 +94,26 @@ def test_five_products(benchmark: BenchmarkFixture) -> None:
             a @ w2
 
     benchmark.pedantic(products, rounds=5, iterations=1, warmup_rounds=1)
+
+
+def restarts(together: int) -> Callable[[], None]:
+    """Eight restarts of five steps on a small victim (n = 50, m = 100), so many in a batch."""
+    generator = torch.Generator().manual_seed(1)
+    problem = Problem(network(50, torch.float32), RowSpace(torch.eye(50), torch.ones(50), gap=True))
+    labels, settings = torch.arange(100) % 2, SearchSettings(5, 0.2, 0.01, 100.0, (1.0, 0.0, 0.0), 0.5, 0.3, 1.0)
+
+    def run() -> None:
+        for _ in range(8 // together):
+            starts = [
+                Start(torch.randn(100, 50, generator=generator), margin_coefficients(labels, torch.full((100,), 0.01)))
+                for _ in range(together)
+            ]
+            search(problem, starts, settings, lambda step, candidates: None)
+
+    return run
+
+
+@pytest.mark.parametrize("together", [1, 8])
+@pytest.mark.benchmark(group="eight restarts at n=50")
+def test_restarts_in_one_batch(benchmark: BenchmarkFixture, together: int) -> None:
+    benchmark.pedantic(restarts(together), rounds=5, iterations=1, warmup_rounds=1)
