@@ -64,7 +64,7 @@ def context(budget: Budget = UNLIMITED, kept: Memory | None = None) -> AttackCon
 
 ATTACKS = {
     "kkt": KKT(KKT.Params(steps=30, restarts=3, candidates=6, together=1)),
-    "kkt, two restarts at once": KKT(KKT.Params(steps=30, restarts=3, candidates=6, together=2)),
+    "kkt, two restarts at once": KKT(KKT.Params(steps=30, restarts=5, candidates=6, together=2)),
     "published": KKT(KKT.Params(method="published", steps=30, restarts=2, candidates=6, lr=0.01)),
     "deco": Deco(Deco.Params(steps=30)),
     "inversion": Inversion(Inversion.Params(steps=30, candidates=4)),
@@ -94,11 +94,12 @@ def test_a_budget_of_no_time_still_returns_something(view: VictimView, attack: A
 
 
 def test_how_many_restarts_are_one_batch_changes_nothing_but_rounding(view: VictimView) -> None:
-    alone, pairs = (ATTACKS[name].reconstruct(view, context()) for name in ("kkt", "kkt, two restarts at once"))
+    pairs = ATTACKS["kkt, two restarts at once"].reconstruct(view, context())
+    alone = KKT(KKT.Params(steps=30, restarts=5, candidates=6, together=1)).reconstruct(view, context())
     torch.testing.assert_close(pairs.candidates, alone.candidates, rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(pairs.coefficients, alone.coefficients, rtol=1e-3, atol=1e-5)
     assert pairs.loss == pytest.approx(alone.loss, rel=1e-3)
-    assert pairs.grad_evals == alone.grad_evals == 90
+    assert pairs.grad_evals == alone.grad_evals == 150
 
 
 def test_what_a_restart_has_halfway_is_left_out(view: VictimView) -> None:
@@ -110,7 +111,7 @@ def test_what_a_restart_has_halfway_is_left_out(view: VictimView) -> None:
     assert (whole.grad_evals, cut.grad_evals) == (90, 45)
 
 
-@pytest.mark.parametrize("kills", [[1], [2], [1, 1]])
+@pytest.mark.parametrize("kills", [[1], [2], [1, 1, 1]])
 @pytest.mark.parametrize("name", ["kkt", "kkt, two restarts at once", "published"])
 def test_a_resumed_attack_ends_as_an_undisturbed_one(
     view: VictimView, monkeypatch: pytest.MonkeyPatch, name: str, kills: list[int]
