@@ -129,6 +129,8 @@ class VictimSpec(Frozen):
             raise ValueError(f"no recipe trains {self.architecture.label}; give its weights, see victims.released")
         if self.architecture.biases == "all" and self.training.kind == "decayed":
             raise ValueError("decayed descent needs a homogeneous network: a bias in layer 1 alone")
+        if self.training.kind == "decayed" and self.training.corners and self.architecture.kind != "mlp":
+            raise ValueError("only a fully connected network is trained with rounded corners: leave `corners` empty")
         plain = self.loss == "cross-entropy" and self.architecture.kind == "mlp" and self.architecture.outputs == 1
         if self.training.kind == "regularised" and not plain:
             raise ValueError("the regularised minimum is that of a binary classifier without convolution")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,21 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 HISTORY = 20
+REPORT_SECONDS = 0.5
+
+
+class Iterations:
+    """Counts iterations, and tells `report` about twice a second how many there have been."""
+
+    def __init__(self, report: Callable[[int], None]) -> None:
+        self.done, self._report, self._reported = 0, report, time.monotonic()
+
+    def another(self) -> None:
+        """Count one."""
+        self.done += 1
+        if time.monotonic() - self._reported > REPORT_SECONDS:
+            self._reported = time.monotonic()
+            self._report(self.done)
 
 
 def lbfgs(

@@ -108,7 +108,7 @@ def train(
             saved = now
             with atomic(checkpoint) as path:
                 save_file({name: value.detach().cpu().contiguous() for name, value in state.tensors().items()}, path)
-    if isinstance(spec.training, DecayedDescent) and isinstance(state.model, MLP):
+    if isinstance(spec.training, DecayedDescent) and spec.training.corners and isinstance(state.model, MLP):
         last = len(spec.training.corners) * spec.training.iterations
         settle(
             state.model,

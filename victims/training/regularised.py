@@ -6,7 +6,6 @@ Weight decay pulls W1 into the span of the data, so the minimum is found on span
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 import torch
@@ -16,9 +15,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from victims.architectures import MLP
 from victims.spec import Regularised
-from victims.training.lbfgs import lbfgs
-
-REPORT_SECONDS = 0.5
+from victims.training.lbfgs import Iterations, lbfgs
 
 
 def objective(model: MLP, inputs: Tensor, labels: Tensor, weight_decay: float) -> tuple[Tensor, Tensor]:
@@ -56,7 +53,8 @@ def minimum(
         report: called about twice a second, and at the end, with the iteration and the margins (n,).
     """
     parameters = list(model.parameters())
-    margins, relative, step, reported = labels, math.inf, 0, time.monotonic()
+    margins, relative = labels, math.inf
+    iterations = Iterations(lambda count: report(count, margins))
 
     def evaluate(theta: Tensor) -> tuple[float, Tensor]:
         nonlocal margins, relative
@@ -67,11 +65,7 @@ def minimum(
         return float(value.detach()), gradient
 
     def done() -> bool:
-        nonlocal step, reported
-        step += 1
-        if time.monotonic() - reported > REPORT_SECONDS:
-            reported = time.monotonic()
-            report(step, margins)
+        iterations.another()
         return relative <= spec.tolerance
 
     start = parameters_to_vector(parameters).detach()

@@ -3,13 +3,12 @@
 There no gradient of the objective vanishes, and descent hovers about them. With the corner of every ReLU rounded to a
 parabola the objective is smooth, and L-BFGS gets to its stationary point. The slope inside the corner is one of those
 that Clarke's subdifferential allows on the kink (`victims.kinks`), so as the corners shrink the network comes to a
-stationary point of its own.
+stationary point of its own (gradient consistency; Chen 2012, Smoothing methods for nonsmooth, nonconvex minimization).
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from copy import deepcopy
 
@@ -22,10 +21,9 @@ from victims.architectures import MLP
 from victims.kinks import RoundedReLU, corner_widths
 from victims.losses import margins, sample_losses
 from victims.spec import DecayedDescent, Loss
-from victims.training.lbfgs import lbfgs
+from victims.training.lbfgs import Iterations, lbfgs
 from victims.training.state import Figures
 
-REPORT_SECONDS = 0.5
 TOLERANCE = 4e-3
 """||gradient|| / (wd ||theta||) at which the search with one width is at its end."""
 
@@ -51,7 +49,7 @@ def settle(
     exact = deepcopy(model).double()
     inputs, parameters = inputs.double(), list(exact.parameters())
     figures, relative = Figures(torch.zeros(()), torch.zeros(len(labels))), math.inf
-    done, reported = 0, time.monotonic()
+    iterations = Iterations(lambda count: report(count, figures))
 
     for corner in spec.corners:
         widths = _widths(exact, inputs, corner)
@@ -67,16 +65,12 @@ def settle(
             relative = float(gradient.norm() / (spec.weight_decay * theta.norm()))
             return float(mean.detach()) + spec.weight_decay / 2 * float(theta.square().sum()), gradient
 
-        def count() -> bool:
-            nonlocal done, reported
-            done += 1
-            if time.monotonic() - reported > REPORT_SECONDS:
-                reported = time.monotonic()
-                report(done, figures)
+        def done() -> bool:
+            iterations.another()
             return relative <= TOLERANCE
 
         start = parameters_to_vector(parameters).detach()
-        vector_to_parameters(lbfgs(evaluate, start, spec.iterations, count), parameters)
+        vector_to_parameters(lbfgs(evaluate, start, spec.iterations, done), parameters)
     model.load_state_dict(exact.state_dict())
 
 
