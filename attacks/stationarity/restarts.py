@@ -32,13 +32,17 @@ class Restarts:
         total: how many restarts there are.
         steps: of each.
         like: a tensor of the precision and on the device of the search.
+
+    Attributes:
+        ended: those that have ended.
+        unfinished: the checkpoint's state of the restart in progress, from which it goes on; empty if there is none.
+        spent: steps in all.
     """
 
     def __init__(self, ctx: AttackContext, total: int, steps: int, like: Tensor) -> None:
         self.ctx, self.total, self.steps = ctx, total, steps
         self.ended: list[Restart] = []
         self.unfinished: dict[str, Tensor] = {}
-        """The checkpoint's state of the restart in progress, from which it goes on; empty if there is none."""
         if state := ctx.resume():
             ctx.generator.set_state(state["generator"])
             if "losses" in state:

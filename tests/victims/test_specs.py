@@ -85,3 +85,10 @@ def test_every_field_of_a_spec_is_tried() -> None:
     tried = {name.partition(".")[2].partition(" ")[0] for name in IDENTITY}
     for model in (MLPSpec, ConvSpec, NormalizedDescent, GradientDescent, DecayedDescent, Regularised):
         assert set(model.model_fields) - {"kind"} <= tried
+
+
+def test_rounded_corners_are_for_fully_connected_networks() -> None:
+    training = DecayedDescent(corners=(0.1,))
+    VictimSpec(name="a", dataset="digits", n=20, architecture=MLPSpec(), training=training)
+    with pytest.raises(ValueError, match="leave `corners` empty"):
+        VictimSpec(name="a", dataset="digits", n=20, architecture=ConvSpec(), training=training)
