@@ -2,7 +2,8 @@
 
 Gradient descent moves W1 only within the span of the training inputs, so with a small Gaussian initialisation of scale
 s the singular values of W1 that belong to the data stand above s (sqrt(d) + sqrt(h)), the edge of the initialisation's
-own spectrum (Marchenko-Pastur). The attacker finds that gap in W1 alone and searches inside it.
+own spectrum (Marchenko-Pastur). Weight decay leaves nothing but the data's part of any initialisation, and below it
+stands the rounding of the released weights. The attacker finds either gap in W1 alone and searches inside it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from torch import Tensor
 
 EDGE_SLACK = 1.1
 SMALLEST_TAIL = 8
+ROUNDING = 2.0**-24
+"""Size, relative to ||W1||, of what rounding to float32 may leave outside the data's span."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ def signal_rank(singular: Tensor, h: int, d: int) -> int:
     """Return the smallest r such that the singular values from r on look like a Gaussian matrix's.
 
     A (h - r) x (d - r) Gaussian matrix of scale s has singular values within s |sqrt(d - r) - sqrt(h - r)| and
-    s (sqrt(d - r) + sqrt(h - r)); s is estimated from the tail's Frobenius norm. Returns min(h, d) if no tail fits.
+    s (sqrt(d - r) + sqrt(h - r)); s is estimated from the tail's Frobenius norm. If no tail fits, it is the rank of the
+    matrix as far as float32 shows it, min(h, d) for a matrix without a gap.
 
     Args:
         singular: (min(h, d),) singular values, falling.
@@ -63,11 +67,12 @@ def signal_rank(singular: Tensor, h: int, d: int) -> int:
         d: columns of the matrix.
     """
     tails = singular.square().flip(0).cumsum(0).flip(0).sqrt()
-    for rank in range(len(singular) - SMALLEST_TAIL):
+    shown = int((singular > ROUNDING * singular.norm()).sum())
+    for rank in range(min(shown, len(singular) - SMALLEST_TAIL)):
         high, low = math.sqrt(h - rank) + math.sqrt(d - rank), abs(math.sqrt(h - rank) - math.sqrt(d - rank))
         scale = float(tails[rank]) / math.sqrt((h - rank) * (d - rank))
         fits_top = float(singular[rank]) <= EDGE_SLACK * scale * high
         fits_bottom = float(singular[-1]) >= scale * low / 2
         if fits_top and fits_bottom:
             return rank
-    return len(singular)
+    return shown

@@ -30,6 +30,23 @@ def test_no_gap_means_the_whole_row_space() -> None:
     torch.testing.assert_close(weight[:30] @ space.basis @ space.basis.T, weight[:30], atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_where_decay_has_left_the_data_alone_the_gap_is_down_to_the_rounding(seed: int) -> None:
+    """The data's part may fall by six orders of magnitude, and neurons may differ in size, as in a trained network."""
+    generator = torch.Generator().manual_seed(seed)
+    u, _ = torch.linalg.qr(torch.randn(80, 20, generator=generator, dtype=torch.float64))
+    v, _ = torch.linalg.qr(torch.randn(120, 20, generator=generator, dtype=torch.float64))
+    signal = (
+        torch.logspace(0, -2, 80, dtype=torch.float64)[:, None] * u @ torch.diag(torch.logspace(0, -5, 20)).double()
+    )
+    weight = (signal @ v.T).float()
+    space = row_space(weight)
+    assert space.gap
+    assert space.rank == 20
+    cosines = torch.linalg.svdvals(space.basis.double().T @ v)
+    assert float(cosines.min()) > 0.99
+
+
 def test_a_network_that_has_learnt_nothing_shows_no_direction() -> None:
     space = row_space(1e-4 * torch.randn(60, 100, generator=torch.Generator().manual_seed(0)))
     assert not space.gap
