@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import Knowledge, VictimView
 from attacks.initialisation import balanced_labels
@@ -34,7 +34,11 @@ class KKTGeneralParams(SearchParams):
 
     coefficients: Literal["free", "tied"] = "free"
     restarts: PositiveInt = 4
+    lr: PositiveFloat = 0.3
     lambda_lr: PositiveFloat = 0.03
+    alpha: PositiveFloat = 50.0
+    coordinate_power: NonNegativeFloat = 0.25
+    residual_power: NonNegativeFloat = 0.5
 
 
 class KKTGeneral(StationarityAttack[KKTGeneralParams]):
