@@ -34,11 +34,13 @@ class KKTGeneralParams(SearchParams):
 
     coefficients: Literal["free", "tied"] = "free"
     restarts: PositiveInt = 4
+    steps: PositiveInt = 600
     lr: PositiveFloat = 0.3
     lambda_lr: PositiveFloat = 0.03
     alpha: PositiveFloat = 50.0
     coordinate_power: NonNegativeFloat = 0.25
     residual_power: NonNegativeFloat = 0.5
+    sparsity: NonNegativeFloat = 0.05
 
 
 class KKTGeneral(StationarityAttack[KKTGeneralParams]):
@@ -66,11 +68,11 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
             "alpha": 90.3,
             "dtype": "float64",
         },
-        "tied": {"coefficients": "tied"},
+        "tied": {"coefficients": "tied", "lambda_lr": 0.1, "sparsity": 0.0},
     }
 
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
-        "": FAST_RANGES,
+        "": FAST_RANGES | {"sparsity": Range(0, 0.2)},
         "tied": FAST_RANGES,
         "paper": BUZAGLO_RANGES,
     }
@@ -78,7 +80,7 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
     @property
     def knowledge(self) -> frozenset[Knowledge]:
         """What it needs, and what ties the coefficients."""
-        tie = {Knowledge.LOSS, Knowledge.WEIGHT_DECAY, Knowledge.CLASS_BALANCE}
+        tie = {Knowledge.LOSS, Knowledge.CLASS_BALANCE}
         return super().knowledge | (tie if self.params.coefficients == "tied" else frozenset())
 
     def supports(self, victim: VictimSpec) -> str | None:
@@ -99,12 +101,17 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
         """Return Gaussian coefficients, of the published size or small in the units of layer 1; or tied ones."""
         import torch
 
-        from attacks.stationarity.coefficients import free_coefficients, random_coefficients, tied_coefficients
+        from attacks.stationarity.coefficients import (
+            free_coefficients,
+            random_coefficients,
+            tied_coefficients,
+            tied_start,
+        )
 
-        if labels is not None:
-            start = torch.full((m,), 1 / (m * view.weight_decay)).to(network.weights[0])
-            return tied_coefficients(view.loss, labels, start)
         outputs = len(network.weights[-1])
+        if labels is not None:
+            start = tied_start(view.loss, labels, network.weights[0], outputs)
+            return tied_coefficients(view.loss, labels, start)
         if self.params.method == "published":
             return free_coefficients(torch.randn(m, outputs, generator=generator).to(network.weights[0]))
         return random_coefficients(network.weights[0], outputs, m, generator)

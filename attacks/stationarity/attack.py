@@ -145,6 +145,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             coordinate_power=params.coordinate_power,
             residual_power=params.residual_power,
             neuron_power=params.neuron_power,
+            sparsity=params.sparsity,
             span_weight=self.span_weight,
         )
         found = search(problem, starts, settings, reached, restarts.expired)

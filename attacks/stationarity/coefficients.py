@@ -28,7 +28,7 @@ class Coefficients:
     Attributes:
         variables: leaf tensors that the search moves.
         rows: maps outputs (m, C) to coefficients (m, C), differentiably.
-        sizes: returns (m,) how much each candidate weighs.
+        sizes: returns (m,) how much each candidate weighs, differentiably.
     """
 
     variables: list[Tensor]
@@ -77,14 +77,14 @@ def margin_coefficients(
     return Coefficients(
         [variable],
         lambda outputs: multipliers()[:, None] * margin_rows(outputs, labels, rivals),
-        lambda: multipliers().detach(),
+        multipliers,
     )
 
 
 def free_coefficients(start: Tensor, unit: float = 1.0) -> Coefficients:
     """Return coefficients (m, C) of any sign, to be found from `start` in these units (Buzaglo et al. 2023, eq. 10)."""
     values = start.clone().requires_grad_()
-    return Coefficients([values], lambda outputs: unit * values, lambda: unit * values.detach().norm(dim=1))
+    return Coefficients([values], lambda outputs: unit * values, lambda: unit * values.norm(dim=1))
 
 
 def random_coefficients(weight: Tensor, outputs: int, m: int, generator: torch.Generator) -> Coefficients:
@@ -100,7 +100,7 @@ def random_coefficients(weight: Tensor, outputs: int, m: int, generator: torch.G
         m: the number of candidates.
         generator: CPU generator of the start.
     """
-    unit = float(weight.square().sum()) / m
+    unit = _unit(weight, m)
     return free_coefficients(SMALL * torch.randn(m, outputs, generator=generator).to(weight), unit)
 
 
@@ -115,13 +115,36 @@ def tied_coefficients(loss: Loss, labels: Tensor, start: Tensor) -> Coefficients
         labels: (m,) class indices given to the candidates.
         start: (m,) the factors at the start.
     """
+    logarithms = start.log().requires_grad_()
+    return Coefficients(
+        [logarithms], lambda outputs: -logarithms.exp()[:, None] * _slopes(loss, outputs, labels), logarithms.exp
+    )
+
+
+def tied_start(loss: Loss, labels: Tensor, weight: Tensor, outputs: int) -> Tensor:
+    """Return the factors (m,) that give candidates whose outputs are 0 coefficients as small as free ones at theirs.
+
+    1 / (n wd) would give them far larger ones than theta is made of: there the loss is all but flat.
+
+    Args:
+        loss: the loss that the victim was trained with.
+        labels: (m,) class indices given to the candidates.
+        weight: that of the layer whose residual is searched.
+        outputs: C.
+    """
+    nothing = torch.zeros(len(labels), outputs, requires_grad=True).to(weight)
+    return SMALL * _unit(weight, len(labels)) / _slopes(loss, nothing, labels).norm(dim=1).detach()
+
+
+def _slopes(loss: Loss, outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the derivatives (m, C) of the samples' losses by their outputs, differentiable themselves."""
     from victims.losses import sample_losses
 
-    logarithms = start.log().requires_grad_()
+    shaped = outputs[:, 0] if outputs.shape[1] == 1 else outputs
+    (slope,) = torch.autograd.grad(sample_losses(loss, shaped, labels).sum(), outputs, create_graph=True)
+    return slope
 
-    def rows(outputs: Tensor) -> Tensor:
-        shaped = outputs[:, 0] if outputs.shape[1] == 1 else outputs
-        (slope,) = torch.autograd.grad(sample_losses(loss, shaped, labels).sum(), outputs, create_graph=True)
-        return -logarithms.exp()[:, None] * slope
 
-    return Coefficients([logarithms], rows, lambda: logarithms.detach().exp())
+def _unit(weight: Tensor, m: int) -> float:
+    """Return ||W||^2 / m."""
+    return float(weight.square().sum()) / m

@@ -52,6 +52,7 @@ class SearchParams(InitialisedParams):
         coordinate_power: fast solver only: p of `search`.
         residual_power: fast solver only: q of `search`.
         neuron_power: fast solver only: s of `search`.
+        sparsity: fast solver only: weight of the sum of the candidates' shares of W1; see `search`.
         dtype: precision of the search.
     """
 
@@ -68,6 +69,7 @@ class SearchParams(InitialisedParams):
     coordinate_power: NonNegativeFloat = 0.5
     residual_power: NonNegativeFloat = 0.3
     neuron_power: NonNegativeFloat = 1.0
+    sparsity: NonNegativeFloat = 0.0
     dtype: Literal["float32", "float64"] = "float32"
 
 

@@ -118,4 +118,4 @@ def published_search(
         if step % REPORT_STEPS == 0 or step == steps:
             report(step, inputs.detach())
         checkpoint(partial(now, step))
-    return inputs.detach(), coefficients.sizes()
+    return inputs.detach(), coefficients.sizes().detach()

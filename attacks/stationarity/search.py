@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,7 @@ class SearchSettings:
     coordinate_power: float
     residual_power: float
     neuron_power: float
+    sparsity: float = 0.0
     span_weight: float = 0.0
 
 
@@ -80,6 +82,10 @@ def search(
     convolution S_k^-q and ||w_j||^-s are those of layer 2. Where all candidates at once do not fit into the device's
     memory, they are taken in parts from then on.
 
+    W1 is a sum of terms D_i x_i, one a candidate. More candidates than images can make it up in many ways; `sparsity`
+    asks for one whose terms are small in sum, an atomic norm, as in the deconvolution of spikes by particles (Chizat
+    2022, Sparse optimization on measures with over-parameterized gradient descent).
+
     The searches do not know of each other: each ends as it would alone, and all are one batch, for a device that one
     of them cannot fill.
 
@@ -96,6 +102,7 @@ def search(
     space, residual = problem.space, _residual(problem, settings)
     scaling = _scaling(space, settings.coordinate_power)
     every = [start.coefficients for start in starts]
+    price = settings.sparsity * _share(problem)
 
     def rows(outputs: Tensor) -> Tensor:
         return torch.stack([one.rows(own) for one, own in zip(every, outputs, strict=True)])
@@ -128,17 +135,30 @@ def search(
         optimizer.zero_grad()
         with torch.no_grad():
             coordinates.grad = gradient() * scaling
+        if price:
+            terms = [one.sizes() @ own.norm(dim=1) for one, own in zip(every, coordinates, strict=True)]
+            (price * torch.stack(terms).sum()).backward()
         optimizer.step()
         schedule.step()
         if step % REPORT_STEPS == 0 or step == settings.steps:
             report(step, pixels())
-    return [Found(candidates, one.sizes()) for candidates, one in zip(pixels(), every, strict=True)]
+    return [Found(candidates, one.sizes().detach()) for candidates, one in zip(pixels(), every, strict=True)]
 
 
 def _scaling(space: RowSpace, power: float) -> Tensor:
     """Return (S_k / rms S)^p, (r,)."""
     relative: Tensor = space.singular / space.singular.square().mean().sqrt()
     return relative**power
+
+
+def _share(problem: Problem) -> float:
+    """Return what makes of |c_i| ||x_i|| a bound on the share that the term D_i x_i has of ||W1||, over sqrt(r).
+
+    r terms at right angles to each other, of one length, have shares of 1 / sqrt(r) each: over sqrt(r) their sum is 1.
+    """
+    first, *rest = problem.connected.weights
+    gain = math.prod(float(torch.linalg.matrix_norm(weight, ord=2)) for weight in rest)
+    return gain / float(first.norm()) / math.sqrt(problem.space.rank)
 
 
 def _residual(problem: Problem, settings: SearchSettings) -> StationarityResidual | FeatureResidual:

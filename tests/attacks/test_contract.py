@@ -127,12 +127,12 @@ def test_an_attack_needs_what_it_declares(attack: type[Attack[Any]]) -> None:
             cheap(attack).reconstruct(view, context())
 
 
-def test_tied_coefficients_are_told_loss_and_weight_decay() -> None:
+def test_tied_coefficients_are_told_the_loss() -> None:
     attack = ATTACKS["kkt-general"]
     tied = cheap(attack, coefficients="tied")
     victim = victim_of(SPECS["digits-conv-6-tiny"])
     more = tied.knowledge - attack.needs
-    assert {item.value for item in more} == {"loss", "weight decay", "class balance"}
+    assert {item.value for item in more} == {"loss", "class balance"}
     for item in more:
         with pytest.raises(UndeclaredKnowledgeError, match=item.value):
             tied.reconstruct(view_of(victim, tied.knowledge - {item}, CPU), context())
