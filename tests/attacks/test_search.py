@@ -103,6 +103,26 @@ def test_two_points_are_recovered_exactly() -> None:
     torch.testing.assert_close(found.sizes[order], multipliers, rtol=1e-3, atol=1e-3)
 
 
+def test_of_many_candidates_the_atomic_norm_leaves_those_that_are_needed() -> None:
+    """Twelve candidates make up the weights of two points in many ways; with a price few of them carry weight."""
+    network, points, _ = two_point_problem()
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(12, D, generator=generator)
+
+    def largest(sparsity: float) -> tuple[int, Tensor]:
+        start = margin_coefficients(torch.ones(12, dtype=torch.long), torch.full((12,), 1 / 12, dtype=torch.float64))
+        settings = replace(SETTINGS, sparsity=sparsity)
+        (found,) = search(everywhere(network), [Start(images, start)], settings, silent)
+        terms = found.sizes * found.candidates.norm(dim=1)
+        return int((terms > 0.05 * terms.sum()).sum()), found.candidates[terms.argsort(descending=True)[:2]]
+
+    free, _ = largest(0.0)
+    few, candidates = largest(0.02)
+    assert few < free
+    cosines = torch.nn.functional.normalize(points, dim=1) @ torch.nn.functional.normalize(candidates, dim=1).T
+    assert float(cosines.amax(1).min()) > 0.98
+
+
 @pytest.mark.parametrize("steps", [1, 5, 9])
 def test_a_search_too_short_for_a_warm_up_still_runs(steps: int) -> None:
     """OneCycleLR divides by the length of its warm-up, which rounds to nothing in a handful of steps."""
@@ -119,7 +139,7 @@ def test_searches_in_one_batch_end_as_they_would_alone(parts: bool, monkeypatch:
     if parts:
         monkeypatch.setattr(StationarityResidual, "_gradient", out_of_memory(lambda residual: residual.parts > 1))
     network, _, _ = two_point_problem()
-    settings = replace(SETTINGS, steps=50, coordinate_power=0.5, residual_power=0.3, neuron_power=1.0)
+    settings = replace(SETTINGS, steps=50, coordinate_power=0.5, residual_power=0.3, neuron_power=1.0, sparsity=0.02)
 
     def ends(*seeds: int) -> list[Found]:
         return search(everywhere(network), [random_start(seed) for seed in seeds], settings, silent)
