@@ -133,7 +133,8 @@ def tied_start(loss: Loss, labels: Tensor, weight: Tensor, outputs: int) -> Tens
         outputs: C.
     """
     nothing = torch.zeros(len(labels), outputs, requires_grad=True).to(weight)
-    return SMALL * _unit(weight, len(labels)) / _slopes(loss, nothing, labels).norm(dim=1).detach()
+    start: Tensor = SMALL * _unit(weight, len(labels)) / _slopes(loss, nothing, labels).norm(dim=1)
+    return start.detach()
 
 
 def _slopes(loss: Loss, outputs: Tensor, labels: Tensor) -> Tensor:
