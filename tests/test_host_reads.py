@@ -92,7 +92,7 @@ def test_no_step_of_an_attack_waits_for_the_host(name: str, solver: str) -> None
     settings = {"lr": 1e-3, "lambda_lr": 1e-3, "alpha": 10.0}
 
     def fast(steps: int) -> None:
-        powers = {"coordinate_power": 0.5, "residual_power": 0.3, "neuron_power": 1.0}
+        powers = {"coordinate_power": 0.5, "residual_power": 0.3, "neuron_power": 1.0, "sparsity": 0.05}
         chosen = SearchSettings(steps=steps, layer_weights=layers, **settings, **powers)
         starts = [Start(torch.randn(M, space.rank, generator=generator), coefficients()) for _ in range(2)]
         search(Problem(net, space), starts, chosen, lambda step, candidates: None)

@@ -28,7 +28,7 @@ class Coefficients:
     Attributes:
         variables: leaf tensors that the search moves.
         rows: maps outputs (m, C) to coefficients (m, C), differentiably.
-        sizes: returns (m,) how much each candidate weighs, differentiably.
+        sizes: returns (m,) how much each candidate weighs, differentiably: |c_i|, of tied ones the factor alone.
     """
 
     variables: list[Tensor]
@@ -124,7 +124,7 @@ def tied_coefficients(loss: Loss, labels: Tensor, start: Tensor) -> Coefficients
 def tied_start(loss: Loss, labels: Tensor, weight: Tensor, outputs: int) -> Tensor:
     """Return the factors (m,) that give candidates whose outputs are 0 coefficients as small as free ones at theirs.
 
-    1 / (n wd) would give them far larger ones than theta is made of: there the loss is all but flat.
+    1 / (n wd) is right at the training images, where the loss is all but flat; here it would give far larger ones.
 
     Args:
         loss: the loss that the victim was trained with.

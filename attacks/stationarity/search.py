@@ -154,7 +154,9 @@ def _scaling(space: RowSpace, power: float) -> Tensor:
 def _share(problem: Problem) -> float:
     """Return what makes of |c_i| ||x_i|| a bound on the share that the term D_i x_i has of ||W1||, over sqrt(r).
 
-    r terms at right angles to each other, of one length, have shares of 1 / sqrt(r) each: over sqrt(r) their sum is 1.
+    ||D_i|| is at most |c_i| times the spectral norms of the layers above. r terms at right angles to each other, of one
+    length, have shares of 1 / sqrt(r) each: over sqrt(r) their sum is 1. The search takes the length of x_i in its own
+    coordinates, where fine directions count as coarse ones do.
     """
     first, *rest = problem.connected.weights
     gain = math.prod(float(torch.linalg.matrix_norm(weight, ord=2)) for weight in rest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from attacks.stationarity.problem import Problem
 from attacks.stationarity.published import published_search
 from attacks.stationarity.residual import StationarityResidual
 from attacks.stationarity.row_space import RowSpace
-from attacks.stationarity.search import Found, SearchSettings, Start, coordinates_of, search
+from attacks.stationarity.search import Found, SearchSettings, Start, _share, coordinates_of, search
 
 D, H = 6, 40
 SETTINGS = SearchSettings(
@@ -121,6 +122,20 @@ def test_of_many_candidates_the_atomic_norm_leaves_those_that_are_needed() -> No
     assert few < free
     cosines = torch.nn.functional.normalize(points, dim=1) @ torch.nn.functional.normalize(candidates, dim=1).T
     assert float(cosines.amax(1).min()) > 0.98
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_no_term_has_more_of_the_weights_than_its_price_says(scale: float) -> None:
+    """||D_i x_i|| / ||W1|| <= sqrt(r) _share |c_i| ||x_i||, equal for a neuron's term when every gate is open."""
+    network, points, multipliers = two_point_problem()
+    scaled = Network(tuple(scale * weight for weight in network.weights), network.biases)
+    problem, first, last = everywhere(scaled), scaled.weights[0], scaled.weights[1]
+    gates = (points @ first.T + scaled.biases[0] > 0).double()
+    terms = multipliers * (gates * last).norm(dim=1) * points.norm(dim=1) / first.norm()
+    bounds = math.sqrt(D) * _share(problem) * multipliers * points.norm(dim=1)
+    assert bool((terms <= bounds).all())
+    everyone = (last.norm() / first.norm()) * multipliers * points.norm(dim=1)
+    torch.testing.assert_close(bounds, everyone)
 
 
 @pytest.mark.parametrize("steps", [1, 5, 9])
