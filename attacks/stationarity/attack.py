@@ -54,11 +54,6 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         """What the published solver pushes multipliers above, None where they may have any sign."""
         return None
 
-    @property
-    def span_weight(self) -> float:
-        """How much it counts that the features of a convolution leave their span; see `FeatureResidual`."""
-        return 0.0
-
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Search from `restarts` random starts and pool the candidates."""
         import torch
@@ -146,7 +141,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             residual_power=params.residual_power,
             neuron_power=params.neuron_power,
             sparsity=params.sparsity,
-            span_weight=self.span_weight,
+            signal_span=params.signal_span,
+            activation_span=params.activation_span,
         )
         found = search(problem, starts, settings, reached, restarts.expired)
         losses = residuals(one.candidates for one in found)

@@ -53,6 +53,8 @@ class SearchParams(InitialisedParams):
         residual_power: fast solver only: q of `search`.
         neuron_power: fast solver only: s of `search`.
         sparsity: fast solver only: weight of the sum of the candidates' shares of W1; see `search`.
+        signal_span: fast solver only: weight of the share of the candidates' signals outside their span; see `spans`.
+        activation_span: fast solver only: weight of the share of their activations outside theirs.
         dtype: precision of the search.
     """
 
@@ -70,6 +72,8 @@ class SearchParams(InitialisedParams):
     residual_power: NonNegativeFloat = 0.3
     neuron_power: NonNegativeFloat = 1.0
     sparsity: NonNegativeFloat = 0.0
+    signal_span: NonNegativeFloat = 0.0
+    activation_span: NonNegativeFloat = 0.0
     dtype: Literal["float32", "float64"] = "float32"
 
 

@@ -13,6 +13,7 @@ from attacks.base import VictimView
 from attacks.stationarity.features import feature_space, image_space
 from attacks.stationarity.network import Network
 from attacks.stationarity.row_space import RowSpace, row_space
+from attacks.stationarity.spans import Span, Spans, activation_basis, signal_basis
 from attacks.stationarity.yardstick import unexplained
 
 
@@ -50,6 +51,14 @@ class Problem:
         """The network from its first fully connected layer on, on coordinates of `shown`."""
         network = self.network if self.features is None else self.network.after_first()
         return network.on_coordinates(self.shown.basis)
+
+    def spans(self, signals: float, activations: float) -> Spans:
+        """Return the spans that the first two fully connected layers show, given what a candidate pays for leaving."""
+        columns = signal_basis(self.connected, self.shown) if signals else None
+        rows = activation_basis(self.connected, self.shown.rank) if activations else None
+        return Spans(
+            None if columns is None else Span(columns, signals), None if rows is None else Span(rows, activations)
+        )
 
     def unexplained(self, candidates: Tensor, rows: Callable[[Tensor], Tensor]) -> float:
         """Return how far candidates (m, d) with these coefficients are from a solution; see `unexplained`."""

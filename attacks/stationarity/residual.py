@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from attacks.stationarity.network import Network
+from attacks.stationarity.spans import Spans
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,12 @@ class StationarityResidual:
         weighting: the weights w, and those of the entries.
         parts: how many parts the candidates are taken in: memory falls with their number, and each goes forward three
             times instead of once.
+        spans: what each candidate pays for besides, in the gradient alone.
     """
 
-    def __init__(self, network: Network, weighting: Weighting, parts: int = 1) -> None:
+    def __init__(self, network: Network, weighting: Weighting, parts: int = 1, spans: Spans | None = None) -> None:
         self.network, self.weighting, self.parts = network, weighting, parts
+        self.spans = spans or Spans()
         scales = []
         for layer, weight in enumerate(weighting.layers):
             left, right = self._entry_weights(layer)
@@ -112,13 +115,14 @@ class StationarityResidual:
 
     def in_parts(self) -> StationarityResidual:
         """Return the same residual, for less memory."""
-        return StationarityResidual(self.network, self.weighting, PARTS)
+        return StationarityResidual(self.network, self.weighting, PARTS, self.spans)
 
     @torch.no_grad()
     def __call__(self, inputs: Tensor, coefficients: Rows, alpha: float) -> tuple[Tensor, Tensor]:
         """Return the residual (a scalar tensor, summed over searches) and its gradient with respect to the inputs.
 
-        The gradients with respect to the variables of `coefficients` are added to their `.grad`, as by `backward`.
+        The gradients with respect to the variables of `coefficients` are added to their `.grad`, as by `backward`. The
+        cost of leaving the spans is in the gradients alone.
 
         Args:
             inputs: (m, r) candidates, on the coordinates that the network takes.
@@ -237,11 +241,19 @@ class StationarityResidual:
     def _by_layer(
         self, layer: int, found: _Pass, slope: Tensor | None, bias_slope: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of w_l ||R_l||^2 / ||theta_l||^2 with respect to D_l and A_{l-1}, if they count."""
-        if slope is None:
-            return None, None
-        signal_gradient = found.activations[layer] @ slope.mT
-        if bias_slope is not None:
-            signal_gradient += bias_slope.unsqueeze(-2)
-        scale = -2 * self.scales[layer]
-        return signal_gradient.mul_(scale), (found.signals[layer] @ slope).mul_(scale)
+        """Return the gradients with respect to D_l and A_{l-1} of w_l ||R_l||^2 / ||theta_l||^2 and the spans' cost."""
+        by_signal: Tensor | None = None
+        by_activation: Tensor | None = None
+        if slope is not None:
+            by_signal = found.activations[layer] @ slope.mT
+            if bias_slope is not None:
+                by_signal += bias_slope.unsqueeze(-2)
+            scale = -2 * self.scales[layer]
+            by_signal, by_activation = by_signal.mul_(scale), (found.signals[layer] @ slope).mul_(scale)
+        if layer == 0 and self.spans.signals is not None:
+            cost = self.spans.signals.gradient(found.signals[0])
+            by_signal = cost if by_signal is None else by_signal.add_(cost)
+        if layer == 1 and self.spans.activations is not None:
+            cost = self.spans.activations.gradient(found.activations[1])
+            by_activation = cost if by_activation is None else by_activation.add_(cost)
+        return by_signal, by_activation
