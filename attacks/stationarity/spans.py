@@ -74,14 +74,18 @@ def signal_basis(network: Network, shown: RowSpace) -> Tensor | None:
     first = network.weights[0]
     if not shown.gap or shown.rank >= len(first):
         return None
-    return torch.linalg.qr(first.double()).Q.to(first).contiguous()
+    columns: Tensor = torch.linalg.qr(first.double()).Q
+    return columns.to(first).contiguous()
 
 
 def activation_basis(network: Network, images: int) -> Tensor | None:
     """Return a basis (h_1, r) of what the rows of W_2 show, None where it cannot be the activations of `images`."""
-    second = network.weights[1]
+    second, *above = network.weights[1:]
+    if not above:  # an output is no hidden layer: it shows a direction a class
+        return None
     _, singular, directions = torch.linalg.svd(second.double(), full_matrices=False)
     rank = signal_rank(singular, *second.shape)
     if not FEWEST_SHOWN * images <= rank < second.shape[1]:
         return None
-    return directions[:rank].T.to(second).contiguous()
+    rows: Tensor = directions[:rank].T
+    return rows.to(second).contiguous()

@@ -1,0 +1,111 @@
+"""What a candidate alone pays for, against autograd and against spans that are known."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from attacks.stationarity.coefficients import free_coefficients
+from attacks.stationarity.gates import smooth_gate_relu
+from attacks.stationarity.network import Network
+from attacks.stationarity.problem import Problem
+from attacks.stationarity.residual import StationarityResidual, Weighting
+from attacks.stationarity.row_space import row_space
+from attacks.stationarity.spans import Span, Spans
+
+D, H, N, OUTPUTS = 60, 40, 12, 3
+ALPHA = 3.0
+
+
+def draw(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def subspace(generator: torch.Generator, h: int, r: int) -> Tensor:
+    return torch.linalg.qr(draw(generator, h, r)).Q
+
+
+def outside(vectors: Tensor, basis: Tensor) -> Tensor:
+    """The share of the energy that a least-squares fit leaves."""
+    rest = vectors.T - basis @ torch.linalg.lstsq(basis, vectors.T).solution
+    return rest.square().sum(0) / vectors.square().sum(1)
+
+
+def test_the_share_outside_and_its_gradient() -> None:
+    generator = torch.Generator().manual_seed(0)
+    vectors, basis = draw(generator, 2, 5, H).requires_grad_(), subspace(generator, H, 7)
+    span = Span(basis, 0.3)
+    shares = span.outside(vectors)
+    torch.testing.assert_close(shares[1], outside(vectors[1].detach(), basis))
+    (expected,) = torch.autograd.grad(0.3 * shares.sum(), vectors)
+    torch.testing.assert_close(span.gradient(vectors.detach()), expected)
+    assert float(span.outside(draw(generator, 4, 7) @ basis.T).abs().max()) < 1e-12
+    assert span.gradient(torch.zeros(1, H, dtype=torch.float64)).isfinite().all(), "a dead candidate costs nothing"
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("layers", [(1.0, 0.0, 0.0), (0.5, 2.0, 1.0)])
+def test_the_gradient_of_residual_and_spans_equals_autograd(layers: tuple[float, ...], parts: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    net = Network(
+        (draw(generator, 9, 7), draw(generator, 8, 9), draw(generator, OUTPUTS, 8)), (draw(generator, 9), None, None)
+    )
+    spans = Spans(Span(subspace(generator, 9, 4), 0.7), Span(subspace(generator, 9, 5), 1.9))
+    x = draw(generator, 6, 7)
+    coefficients = free_coefficients(draw(generator, 6, OUTPUTS))
+    weighting = Weighting.uniform(net, layers)
+    alone = StationarityResidual(net, weighting)(x, coefficients.rows, ALPHA)
+    alone_c = [variable.grad for variable in coefficients.variables]
+    for variable in coefficients.variables:
+        variable.grad = None
+    value, gradient = StationarityResidual(net, weighting, parts, spans)(x, coefficients.rows, ALPHA)
+    torch.testing.assert_close(value, alone[0])
+
+    x.requires_grad_()
+    first = torch.nn.functional.linear(x, net.weights[0], net.biases[0])
+    activations = smooth_gate_relu(first, ALPHA)
+    outputs = smooth_gate_relu(activations @ net.weights[1].T, ALPHA) @ net.weights[2].T
+    (signals,) = torch.autograd.grad(outputs, first, coefficients.rows(outputs), create_graph=True)
+    assert spans.signals is not None
+    assert spans.activations is not None
+    cost = 0.7 * spans.signals.outside(signals).sum() + 1.9 * spans.activations.outside(activations).sum()
+    by_x, *by_c = torch.autograd.grad(cost, [x, *coefficients.variables])
+    torch.testing.assert_close(gradient - alone[1], by_x, rtol=1e-10, atol=1e-10)
+    for whole, without, expected in zip(coefficients.variables, alone_c, by_c, strict=True):
+        assert whole.grad is not None
+        torch.testing.assert_close(whole.grad - without, expected, rtol=1e-10, atol=1e-10)
+
+
+def planted(shown: int, noise: float = 1e-6) -> tuple[Problem, Tensor, Tensor]:
+    """A problem with W_1 = signals' images and W_2 = coefficients' activations, the latter of a given rank."""
+    generator = torch.Generator().manual_seed(2)
+    signals, images, activations = (draw(generator, N, k) for k in (H, D, H))
+    first = signals.T @ images + noise * draw(generator, H, D)
+    mixed = draw(generator, 30, shown) @ draw(generator, shown, N) @ activations
+    second = mixed + noise * draw(generator, 30, H)
+    net = Network((first, second, draw(generator, OUTPUTS, 30)), (None, None, None))
+    return Problem(net, row_space(first)), signals, activations
+
+
+def test_weights_show_the_spans_of_signals_and_activations() -> None:
+    problem, signals, activations = planted(shown=N)
+    spans = problem.spans(1.0, 2.0)
+    assert spans.signals is not None
+    assert spans.activations is not None
+    assert spans.activations.weight == 2.0
+    assert spans.signals.basis.shape == spans.activations.basis.shape == (H, N)
+    others = draw(torch.Generator().manual_seed(3), N, H)
+    for span, true in ((spans.signals, signals), (spans.activations, activations)):
+        assert float(span.outside(true).max()) < 1e-9
+        assert float(span.outside(others).min()) > 0.3
+
+
+def test_no_span_where_the_weights_show_none() -> None:
+    problem, _, _ = planted(shown=1)
+    assert problem.spans(1.0, 1.0).activations is None, "one direction is not twelve activations"
+    assert problem.spans(0.0, 0.0) == Spans()
+    generator = torch.Generator().manual_seed(4)
+    square = Network((draw(generator, 10, D), draw(generator, 1, 10)), (None, None))
+    untrained = Problem(square, row_space(square.weights[0]))
+    assert untrained.spans(1.0, 1.0) == Spans()
