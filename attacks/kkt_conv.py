@@ -24,7 +24,7 @@ class KKTConvParams(SearchParams):
     """Parameters of `kkt-conv`.
 
     Attributes:
-        activation_span: weight of the share of the candidates' features outside the span that W2 shows.
+        activation_span: what candidates pay for features outside the span that W2 shows; see `search`.
         lambda_lr: learning rate of the coefficients, in their units; see `random_coefficients`.
     """
 
@@ -36,7 +36,7 @@ class KKTConvParams(SearchParams):
     init_scale: PositiveFloat = 0.1
     coordinate_power: NonNegativeFloat = 1.8
     residual_power: NonNegativeFloat = 0.15
-    activation_span: NonNegativeFloat = 10.0
+    activation_span: NonNegativeFloat = 0.8
 
 
 class KKTConv(StationarityAttack[KKTConvParams]):
@@ -53,7 +53,7 @@ class KKTConv(StationarityAttack[KKTConvParams]):
     Params = KKTConvParams
     protocol = "buzaglo2023-conv"
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
-        "": FAST_RANGES | {"coordinate_power": Range(0, 3), "activation_span": Range(0.1, 100, log=True)},
+        "": FAST_RANGES | {"coordinate_power": Range(0, 3), "activation_span": Range(0.01, 10, log=True)},
     }
 
     def supports(self, victim: VictimSpec) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attacks.base import AttackContext, Reconstruction, VictimView, declined_unless_layered
 from attacks.context import UNLIMITED
 from attacks.initialisation import InitialisedAttack, balanced_labels, initial
-from attacks.stationarity.params import MarginParams, SearchParams
+from attacks.stationarity.params import SIGNAL_SPAN, MarginParams, SearchParams
 
 if TYPE_CHECKING:
     import torch
@@ -93,7 +93,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             labels=labels,
             coefficients=sizes.float(),
             confidence=confidence(candidates, sizes, labels, searches, problem.space, params.coordinate_power),
-            resolved={"candidates": m},
+            resolved={"candidates": m, "signal_span": self._signal_span(problem)},
             loss=min(one.loss for one in restarts.ended),
             grad_evals=restarts.spent,
         )
@@ -103,6 +103,12 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         if self.params.method == "published":
             return 1
         return self.params.together or (max(1, ROWS[ctx.device.type] // m) if ctx.budget == UNLIMITED else 1)
+
+    def _signal_span(self, problem: Problem) -> float:
+        given = self.params.signal_span
+        if given is None:
+            return SIGNAL_SPAN if len(problem.network.weights[-1]) > 1 else 0.0
+        return given
 
     def _fast(
         self, problem: Problem, begins: Sequence[Callable[[], Begin]], m: int, restarts: Restarts
@@ -141,7 +147,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             residual_power=params.residual_power,
             neuron_power=params.neuron_power,
             sparsity=params.sparsity,
-            signal_span=params.signal_span,
+            signal_span=self._signal_span(problem),
             activation_span=params.activation_span,
         )
         found = search(problem, starts, settings, reached, restarts.expired)

@@ -22,6 +22,7 @@ from torch import Tensor
 from attacks.stationarity.network import Network
 from attacks.stationarity.residual import StationarityResidual
 from attacks.stationarity.row_space import RowSpace, signal_rank
+from attacks.stationarity.spans import Span, share_outside
 
 CHANNEL_SIZES = (1.0, 0.3, 0.15)
 """Amplitudes of natural colour images along the cosines over channels: the mean of the channels has most."""
@@ -58,21 +59,16 @@ class FeatureResidual:
     Args:
         network: the victim; its first layer is a convolution.
         space: where the images are searched.
-        features: see `feature_space`.
+        features: what a candidate pays for features outside the span of `feature_space`.
         residual: of the network after the convolution, on the features' coordinates.
-        span_weight: weight of the share of the features' energy outside the span, a mean over candidates.
     """
 
-    def __init__(
-        self, network: Network, space: RowSpace, features: RowSpace, residual: StationarityResidual, span_weight: float
-    ) -> None:
-        self.network, self.space, self.features = network, space, features
-        self.residual, self.span_weight = residual, span_weight
+    def __init__(self, network: Network, space: RowSpace, features: Span, residual: StationarityResidual) -> None:
+        self.network, self.space, self.features, self.residual = network, space, features, residual
 
     def in_parts(self) -> FeatureResidual:
         """Return the same residual, for less memory after the convolution."""
-        parts = self.residual.in_parts()
-        return FeatureResidual(self.network, self.space, self.features, parts, self.span_weight)
+        return FeatureResidual(self.network, self.space, self.features, self.residual.in_parts())
 
     def __call__(
         self, coordinates: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float
@@ -88,10 +84,9 @@ class FeatureResidual:
             inputs = coordinates.detach().requires_grad_()
             features = self.network.features(inputs @ self.space.basis.T)
             projected = features @ self.features.basis
-            energy = features.square().sum(-1).clamp_min(torch.finfo(features.dtype).tiny)
-            outside = 1 - projected.square().sum(-1) / energy
+            cost = self.features.weight * share_outside(projected, features).sum()
             value, gradient = self.residual(projected.detach(), coefficients, alpha)
             # the residual comes in as its inner product with the gradient that is written down
-            whole = self.span_weight * outside.mean(-1).sum() + (projected * gradient).sum()
+            whole = cost + (projected * gradient).sum()
             (total,) = torch.autograd.grad(whole, inputs)
         return value, total

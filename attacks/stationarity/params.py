@@ -28,6 +28,10 @@ BUZAGLO_RANGES = {
 """The ranges of the authors' sweeps with free coefficients or several classes (Buzaglo et al. 2023)."""
 
 
+SIGNAL_SPAN = 0.15
+"""What signals outside their span cost where a network has several outputs."""
+
+
 class SearchParams(InitialisedParams):
     """Parameters of an attack that searches for a stationary point.
 
@@ -53,8 +57,10 @@ class SearchParams(InitialisedParams):
         residual_power: fast solver only: q of `search`.
         neuron_power: fast solver only: s of `search`.
         sparsity: fast solver only: weight of the sum of the candidates' shares of W1; see `search`.
-        signal_span: fast solver only: weight of the share of the candidates' signals outside their span; see `spans`.
-        activation_span: fast solver only: weight of the share of their activations outside theirs.
+        signal_span: fast solver only: what candidates pay for signals outside their span; see `search`. None for
+            SIGNAL_SPAN with several outputs, 0 with one: there signals tell images and others less apart, and at
+            n = 100 the cost hinders more than it helps.
+        activation_span: fast solver only: what they pay for activations outside theirs, where layer 2 shows it.
         dtype: precision of the search.
     """
 
@@ -72,8 +78,8 @@ class SearchParams(InitialisedParams):
     residual_power: NonNegativeFloat = 0.3
     neuron_power: NonNegativeFloat = 1.0
     sparsity: NonNegativeFloat = 0.0
-    signal_span: NonNegativeFloat = 0.0
-    activation_span: NonNegativeFloat = 0.0
+    signal_span: NonNegativeFloat | None = None
+    activation_span: NonNegativeFloat = 0.45
     dtype: Literal["float32", "float64"] = "float32"
 
 

@@ -14,6 +14,7 @@ from attacks.stationarity.features import FeatureResidual
 from attacks.stationarity.problem import Problem
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import RowSpace
+from attacks.stationarity.spans import Span
 
 REPORT_STEPS = 20
 WARM_UP = 0.2
@@ -86,7 +87,7 @@ def search(
     W1 is a sum of terms D_i x_i, one a candidate. More candidates than images can make it up in many ways; `sparsity`
     asks for one whose terms are small in sum, an atomic norm, as in the deconvolution of spikes by particles (Chizat
     2022, Sparse optimization on measures with over-parameterized gradient descent). `signal_span` and `activation_span`
-    are what candidates pay, in the mean, for leaving the `spans` that the weights show.
+    are what a candidate pays, over sqrt(r), that is all of whose energy is outside the `spans` that the weights show.
 
     The searches do not know of each other: each ends as it would alone, and all are one batch, for a device that one
     of them cannot fill.
@@ -101,7 +102,7 @@ def search(
     Raises:
         torch.OutOfMemoryError: the parts do not fit either.
     """
-    space, residual = problem.space, _residual(problem, settings, len(starts[0].coordinates))
+    space, residual = problem.space, _residual(problem, settings)
     scaling = _scaling(space, settings.coordinate_power)
     every = [start.coefficients for start in starts]
     price = settings.sparsity * _share(problem)
@@ -165,8 +166,8 @@ def _share(problem: Problem) -> float:
     return gain / float(first.norm()) / math.sqrt(problem.space.rank)
 
 
-def _residual(problem: Problem, settings: SearchSettings, m: int) -> StationarityResidual | FeatureResidual:
-    """Return the residual of m candidates on the coordinates of the search.
+def _residual(problem: Problem, settings: SearchSettings) -> StationarityResidual | FeatureResidual:
+    """Return the residual on the coordinates of the search.
 
     Its entries are weighted: neurons by their norm, coordinates and bias by their size.
     """
@@ -179,8 +180,9 @@ def _residual(problem: Problem, settings: SearchSettings, m: int) -> Stationarit
     power = settings.residual_power
     rows, columns = norms**-settings.neuron_power, (shown.singular / mean_square) ** -power
     weighting = Weighting(settings.layer_weights, rows, columns, bias_size**-power)
+    size = math.sqrt(problem.shown.rank)
+    signals, activations = settings.signal_span / size, settings.activation_span / size
     if problem.features is None:
-        spans = problem.spans(settings.signal_span / m, settings.activation_span / m)
-        return StationarityResidual(network, weighting, spans=spans)
-    residual = StationarityResidual(network, weighting, spans=problem.spans(settings.signal_span / m, 0))
-    return FeatureResidual(problem.network, problem.space, problem.features, residual, settings.activation_span)
+        return StationarityResidual(network, weighting, spans=problem.spans(signals, activations))
+    residual = StationarityResidual(network, weighting, spans=problem.spans(signals, 0))
+    return FeatureResidual(problem.network, problem.space, Span(problem.features.basis, activations), residual)

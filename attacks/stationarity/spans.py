@@ -37,7 +37,7 @@ class Span:
 
     def outside(self, vectors: Tensor) -> Tensor:
         """Return the share (..., m) of the energy of vectors (..., m, h) that is outside the subspace."""
-        return 1 - (vectors @ self.basis).square().sum(-1) / _energy(vectors)
+        return share_outside(vectors @ self.basis, vectors)
 
     def gradient(self, vectors: Tensor) -> Tensor:
         """Return the gradient (..., m, h) of the cost of vectors (..., m, h)."""
@@ -58,6 +58,11 @@ class Spans:
 
     signals: Span | None = None
     activations: Span | None = None
+
+
+def share_outside(projected: Tensor, vectors: Tensor) -> Tensor:
+    """Return what share (..., m) of the energy of vectors (..., m, h) their projections (..., m, r) lack."""
+    return 1 - projected.square().sum(-1) / _energy(vectors)
 
 
 def _energy(vectors: Tensor) -> Tensor:

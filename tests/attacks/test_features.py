@@ -10,6 +10,7 @@ from attacks.stationarity.coefficients import free_coefficients
 from attacks.stationarity.features import FeatureResidual, feature_space, image_space
 from attacks.stationarity.network import Network
 from attacks.stationarity.residual import StationarityResidual, Weighting
+from attacks.stationarity.spans import Span
 
 SHAPE, CHANNELS, HIDDEN, N = (3, 7, 7), 6, 40, 4
 ALPHA = 3.0
@@ -51,7 +52,7 @@ def test_the_gradient_is_that_of_central_differences(span_weight: float) -> None
     space, features = image_space(SHAPE, network.weights[0]), feature_space(network)
     after = network.after_first().on_coordinates(features.basis)
     inner = StationarityResidual(after, Weighting.uniform(after, (1.0, 0.0)))
-    residual = FeatureResidual(network, space, features, inner, span_weight)
+    residual = FeatureResidual(network, space, Span(features.basis, span_weight), inner)
     rows = free_coefficients(coefficients).rows
     coordinates = (images + 0.3).flatten(1) @ space.basis
 
@@ -60,7 +61,7 @@ def test_the_gradient_is_that_of_central_differences(span_weight: float) -> None
         shown = (at @ space.basis.T).view(-1, *SHAPE)
         phi = torch.nn.functional.conv2d(shown, network.weights[0], network.biases[0]).relu().flatten(1)
         outside = (phi - phi @ features.basis @ features.basis.T).square().sum(1) / phi.square().sum(1)
-        return float(value) + span_weight * float(outside.mean())
+        return float(value) + span_weight * float(outside.sum())
 
     _, gradient = residual(coordinates, rows, ALPHA)
     direction = torch.randn(coordinates.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
