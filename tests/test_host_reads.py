@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,13 +88,14 @@ def test_no_step_of_an_attack_waits_for_the_host(name: str, solver: str) -> None
     make, coefficients = SEARCHES[name]
     net, generator = make(), torch.Generator().manual_seed(0)
     first = net.weights[0]
-    space = row_space(first)
+    space = replace(row_space(first), gap=True)
     layers = (1.0,) * net.depth
     settings = {"lr": 1e-3, "lambda_lr": 1e-3, "alpha": 10.0}
 
     def fast(steps: int) -> None:
-        powers = {"coordinate_power": 0.5, "residual_power": 0.3, "neuron_power": 1.0, "sparsity": 0.05}
-        chosen = SearchSettings(steps=steps, layer_weights=layers, **settings, **powers)
+        powers = {"coordinate_power": 0.5, "residual_power": 0.3, "neuron_power": 1.0}
+        costs = {"sparsity": 0.05, "signal_span": 0.1}
+        chosen = SearchSettings(steps=steps, layer_weights=layers, **settings, **powers, **costs)
         starts = [Start(torch.randn(M, space.rank, generator=generator), coefficients()) for _ in range(2)]
         search(Problem(net, space), starts, chosen, lambda step, candidates: None)
 

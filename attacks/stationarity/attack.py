@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from attacks.base import AttackContext, Reconstruction, VictimView, declined_unless_layered
 from attacks.context import UNLIMITED
 from attacks.initialisation import InitialisedAttack, balanced_labels, initial
-from attacks.stationarity.params import SIGNAL_SPAN, MarginParams, SearchParams
+from attacks.stationarity.params import MarginParams, SearchParams
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +34,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
     """Finds candidates x_i and coefficients c_ij with theta = sum_ij c_ij grad Phi_j(x_i) at the released weights."""
 
     helpers = ("attacks.stationarity", "attacks.initialisation")
+    crowding: ClassVar[float] = 2.0
+    """Candidates a direction that the weights show, unless a number of them is given."""
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline networks whose layers are not known."""
@@ -65,7 +67,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         params = self.params
         problem = Problem.of(view, ctx.device, getattr(torch, params.dtype))
         shown = problem.shown
-        m = params.candidates or (2 * shown.rank if shown.gap else 1000)
+        m = params.candidates or (round(self.crowding * shown.rank) if shown.gap else 1000)
         labels = self.labels(view, m)
         if labels is not None:
             labels = labels.to(ctx.device)
@@ -93,7 +95,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             labels=labels,
             coefficients=sizes.float(),
             confidence=confidence(candidates, sizes, labels, searches, problem.space, params.coordinate_power),
-            resolved={"candidates": m, "signal_span": self._signal_span(problem)},
+            resolved={"candidates": m},
             loss=min(one.loss for one in restarts.ended),
             grad_evals=restarts.spent,
         )
@@ -103,12 +105,6 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         if self.params.method == "published":
             return 1
         return self.params.together or (max(1, ROWS[ctx.device.type] // m) if ctx.budget == UNLIMITED else 1)
-
-    def _signal_span(self, problem: Problem) -> float:
-        given = self.params.signal_span
-        if given is None:
-            return SIGNAL_SPAN if len(problem.network.weights[-1]) > 1 else 0.0
-        return given
 
     def _fast(
         self, problem: Problem, begins: Sequence[Callable[[], Begin]], m: int, restarts: Restarts
@@ -147,7 +143,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             residual_power=params.residual_power,
             neuron_power=params.neuron_power,
             sparsity=params.sparsity,
-            signal_span=self._signal_span(problem),
+            signal_span=params.signal_span,
             activation_span=params.activation_span,
         )
         found = search(problem, starts, settings, reached, restarts.expired)

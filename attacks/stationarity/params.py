@@ -28,17 +28,13 @@ BUZAGLO_RANGES = {
 """The ranges of the authors' sweeps with free coefficients or several classes (Buzaglo et al. 2023)."""
 
 
-SIGNAL_SPAN = 0.15
-"""What signals outside their span cost where a network has several outputs."""
-
-
 class SearchParams(InitialisedParams):
     """Parameters of an attack that searches for a stationary point.
 
     Attributes:
         method: "row-space" is the fast solver (attacks/stationarity/search.py), "published" the authors' loop.
-        candidates: how many candidates a restart has; None for twice the number of directions that the first fully
-            connected layer shows of its inputs, or 1000.
+        candidates: how many candidates a restart has; None for the attack's `crowding` times the number of directions
+            that the first fully connected layer shows of its inputs, or 1000.
         restarts: independent searches whose candidates are pooled.
         together: fast solver only: how many restarts are one batch, which changes nothing but the rounding. None for
             as many as fill the device, or one under a budget.
@@ -57,9 +53,7 @@ class SearchParams(InitialisedParams):
         residual_power: fast solver only: q of `search`.
         neuron_power: fast solver only: s of `search`.
         sparsity: fast solver only: weight of the sum of the candidates' shares of W1; see `search`.
-        signal_span: fast solver only: what candidates pay for signals outside their span; see `search`. None for
-            SIGNAL_SPAN with several outputs, 0 with one: there signals tell images and others less apart, and at
-            n = 100 the cost hinders more than it helps.
+        signal_span: fast solver only: what candidates pay for signals outside their span; see `search`.
         activation_span: fast solver only: what they pay for activations outside theirs, where layer 2 shows it.
         dtype: precision of the search.
     """
@@ -78,8 +72,8 @@ class SearchParams(InitialisedParams):
     residual_power: NonNegativeFloat = 0.3
     neuron_power: NonNegativeFloat = 1.0
     sparsity: NonNegativeFloat = 0.0
-    signal_span: NonNegativeFloat | None = None
-    activation_span: NonNegativeFloat = 0.45
+    signal_span: NonNegativeFloat = 0.0
+    activation_span: NonNegativeFloat = 0.0
     dtype: Literal["float32", "float64"] = "float32"
 
 

@@ -19,6 +19,7 @@ from attacks.stationarity.published import published_loss, published_penalties
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import RowSpace
 from attacks.stationarity.search import SearchSettings, Start, search
+from attacks.stationarity.spans import Span, Spans
 
 D, H, M, RANK = 3072, 1000, 1000, 458
 
@@ -46,9 +47,11 @@ def published_step(dtype: torch.dtype) -> Callable[[], None]:
     return step
 
 
-def default_step(layers: tuple[float, ...], autograd: bool = False) -> Callable[[], None]:
+def default_step(layers: tuple[float, ...], autograd: bool = False, paid: bool = False) -> Callable[[], None]:
     net, generator = network(RANK, torch.float32), torch.Generator().manual_seed(1)
-    analytic = StationarityResidual(net, Weighting.uniform(net, layers))
+    span = Span(torch.linalg.qr(net.weights[0]).Q, 0.01)
+    spans = Spans(span, span) if paid else None
+    analytic = StationarityResidual(net, Weighting.uniform(net, layers), spans=spans)
     residual = AutodiffResidual(net, layers) if autograd else analytic
     coordinates = (0.1 * torch.randn(M, RANK, generator=generator)).requires_grad_()
     multipliers = torch.rand(M, generator=generator).requires_grad_()
@@ -67,6 +70,7 @@ STEPS = {
     "paper, float64": lambda: published_step(torch.float64),
     "paper, float32": lambda: published_step(torch.float32),
     "default": lambda: default_step((1.0, 0.0, 0.0)),
+    "default, with both spans": lambda: default_step((1.0, 0.0, 0.0), paid=True),
     "default, all layers": lambda: default_step((1.0, 1.0, 1.0)),
     "default, all layers, by autograd": lambda: default_step((1.0, 1.0, 1.0), autograd=True),
 }

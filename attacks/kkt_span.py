@@ -1,0 +1,49 @@
+"""Reconstruction in the spans that the weights show, for networks of several outputs (beyond Buzaglo et al. 2023)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
+from attacks.kkt_general import KKTGeneral, KKTGeneralParams
+from attacks.search_space import Range
+from attacks.stationarity.params import FAST_RANGES
+
+
+class KKTSpanParams(KKTGeneralParams):
+    """Parameters of `kkt-span`: those of `kkt-general`, with free coefficients in the fast solver."""
+
+    method: Literal["row-space"] = "row-space"
+    coefficients: Literal["free"] = "free"
+    restarts: PositiveInt = 1
+    steps: PositiveInt = 2500
+    lr: PositiveFloat = 0.1
+    lambda_lr: PositiveFloat = 0.01
+    alpha: PositiveFloat = 35.0
+    coordinate_power: NonNegativeFloat = 0.5
+    signal_span: NonNegativeFloat = 0.15
+    activation_span: NonNegativeFloat = 0.45
+
+
+class KKTSpan(KKTGeneral):
+    """`kkt-general`, where each candidate pays for a signal or activations that no sum of training images' can be.
+
+    The stationarity residual ties all candidates together, and fewer and fewer are told apart by it as n nears the
+    width. What a candidate alone has to satisfy does not depend on n, as long as n is less than the width.
+    """
+
+    name = "kkt-span"
+    summary = "kkt-general, whose candidates' signals and activations stay in the spans that W1 and W2 show"
+    paper = "after Buzaglo et al. 2023; span checks after Petrov et al. 2024 (DAGER), Dimitrov et al. 2024 (SPEAR)"
+    Params = KKTSpanParams
+    crowding = 1.4
+    variants: ClassVar[dict[str, dict[str, Any]]] = {}
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
+        "": FAST_RANGES
+        | {
+            "sparsity": Range(0, 0.2),
+            "signal_span": Range(0.01, 10, log=True),
+            "activation_span": Range(0.01, 10, log=True),
+        },
+    }
