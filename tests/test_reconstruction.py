@@ -35,17 +35,23 @@ class Silent:
 
 
 def attack(
-    victim: VictimSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, twins: bool = False, **settings: object
+    victim: VictimSpec,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    name: str = "kkt",
+    twins: bool = False,
+    **settings: object,
 ) -> RunRecord:
     monkeypatch.setenv("BENCH_CACHE_DIR", str(tmp_path / "cache"))
     attacks = registry.attacks().items
     control = next(kind for kind in attacks.values() if kind.control)
-    kkt = attacks["kkt"]
+    chosen = attacks[name]
     store = Store(tmp_path / "results")
     store.require_writable()
     workshop = Workshop(DATA, torch.device("cpu"), Silent())
     runner = Runner(store, workshop, Scorer(store, workshop, NullControls(workshop, control, twins=twins)))
-    return runner.run(Run(kkt, kkt.Params(**settings), "", "user", victim, 0)).record
+    return runner.run(Run(chosen, chosen.Params(**settings), "", "user", victim, 0)).record
 
 
 @needs_cifar
@@ -89,3 +95,18 @@ def test_the_flagship_beats_the_authors_released_runs(tmp_path: Path, monkeypatc
     assert record.test_accuracy == pytest.approx(0.78, abs=0.02)
     assert record.peak_mem_mb is not None
     assert record.peak_mem_mb < 4096
+
+
+@needs_cifar
+@pytest.mark.slow
+def test_ten_classes_give_most_of_500_images_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On two classes `kkt` gets 67 of as many images, one to one (README)."""
+    victim = registry.victims().items["cifar-mlp-500-c10-wd1e-4"]
+    record = attack(victim, tmp_path, monkeypatch, name="kkt-span")
+    assert record.n_good_unique is not None
+    assert record.null_n_good_unique is not None
+    assert record.n_good_unique >= 300
+    assert record.null_n_good_unique <= 20
+    assert record.confidence_ap is not None
+    assert record.hit_rate is not None
+    assert record.confidence_ap > record.hit_rate + 0.1, "the attacker can tell which are right"
