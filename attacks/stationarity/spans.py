@@ -85,9 +85,9 @@ def signal_basis(network: Network, shown: RowSpace) -> Tensor | None:
 
 def activation_basis(network: Network, images: int) -> Tensor | None:
     """Return a basis (h_1, r) of what the rows of W_2 show, None where it cannot be the activations of `images`."""
-    second, *above = network.weights[1:]
-    if not above:  # an output is no hidden layer: it shows a direction a class
+    if network.depth < 3:  # outputs are no hidden layer: they show a direction a class
         return None
+    second = network.weights[1]
     _, singular, directions = torch.linalg.svd(second.double(), full_matrices=False)
     rank = signal_rank(singular, *second.shape)
     if not FEWEST_SHOWN * images <= rank < second.shape[1]:

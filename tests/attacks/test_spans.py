@@ -106,6 +106,6 @@ def test_no_span_where_the_weights_show_none() -> None:
     assert problem.spans(1.0, 1.0).activations is None, "one direction is not twelve activations"
     assert problem.spans(0.0, 0.0) == Spans()
     generator = torch.Generator().manual_seed(4)
-    square = Network((draw(generator, 10, D), draw(generator, 1, 10)), (None, None))
-    untrained = Problem(square, row_space(square.weights[0]))
-    assert untrained.spans(1.0, 1.0) == Spans()
+    for weights in ((draw(generator, 10, D),), (draw(generator, 10, D), draw(generator, 1, 10))):
+        untrained = Problem(Network(weights, (None,) * len(weights)), row_space(weights[0]))
+        assert untrained.spans(1.0, 1.0) == Spans()
