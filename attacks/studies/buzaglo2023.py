@@ -40,11 +40,11 @@ STUDIES: tuple[Study, ...] = (
         summary="the share of images that comes out, by classes and images a class",
         paper="Buzaglo et al. 2023, Fig. 4",
         cells=tuple(
-            Cell({"classes": c, "samples": k}, "kkt-span", f"cifar-mlp-{c * k}-c{c}")
+            Cell({"classes": c, "samples": k}, "kkt-multiclass", f"cifar-mlp-{c * k}-c{c}")
             for c in GRID_CLASSES
             for k in GRID_SAMPLES
         ),
-        smoke=(Cell({"classes": 10, "samples": 5}, "kkt-span", "digits-mlp-50-c10", SMOKE),),
+        smoke=(Cell({"classes": 10, "samples": 5}, "kkt-multiclass", "digits-mlp-50-c10", SMOKE),),
         plots=(Plot("map", "samples", "classes", values=("share_good", "null_share_good")),),
     ),
     Study(
