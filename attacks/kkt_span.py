@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.kkt_general import KKTGeneral, KKTGeneralParams
 from attacks.search_space import Range
 from attacks.stationarity.params import FAST_RANGES
+
+if TYPE_CHECKING:
+    from victims.spec import VictimSpec
 
 
 class KKTSpanParams(KKTGeneralParams):
@@ -27,10 +30,9 @@ class KKTSpanParams(KKTGeneralParams):
 
 
 class KKTSpan(KKTGeneral):
-    """`kkt-general`, where each candidate pays for a signal or activations that no sum of training images' can be.
+    """`kkt-general`, where each candidate alone pays for leaving the spans that the weights show; see `spans`.
 
-    The stationarity residual ties all candidates together, and fewer and fewer are told apart by it as n nears the
-    width. What a candidate alone has to satisfy does not depend on n, as long as n is less than the width.
+    Where layer 2 shows no span of activations, as with one output, signals alone cost, and `kkt-general` gets more.
     """
 
     name = "kkt-span"
@@ -48,3 +50,9 @@ class KKTSpan(KKTGeneral):
             "activation_span": Range(0.01, 10, log=True),
         },
     }
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Return why not: a convolution's features have an attack of their own."""
+        if victim.architecture.kind == "conv":
+            return "its first layer is a convolution: use kkt-conv"
+        return super().supports(victim)

@@ -86,8 +86,9 @@ def search(
 
     W1 is a sum of terms D_i x_i, one a candidate. More candidates than images can make it up in many ways; `sparsity`
     asks for one whose terms are small in sum, an atomic norm, as in the deconvolution of spikes by particles (Chizat
-    2022, Sparse optimization on measures with over-parameterized gradient descent). `signal_span` and `activation_span`
-    are what a candidate pays, over sqrt(r), that is all of whose energy is outside the `spans` that the weights show.
+    2022, Sparse optimization on measures with over-parameterized gradient descent). `signal_span` and
+    `activation_span`, over sqrt(r) too, are the costs of a candidate all outside the spans that the weights show
+    (`Spans`).
 
     The searches do not know of each other: each ends as it would alone, and all are one batch, for a device that one
     of them cannot fill.

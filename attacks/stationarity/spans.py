@@ -3,8 +3,8 @@
 At a stationary point W_l = sum_i D_l(x_i) A_{l-1}(x_i)', in the letters of `residual`: the columns of W_1 are
 combinations of the n signals D_1(x_i), and the rows of W_2 of the n activations A_1(x_i). Where a layer is wider than n
 and shows n directions, these span all of them. The residual asks the candidates to make up W_1 together, and the more
-images there are, the more other candidates do; that its own signal and its own activations stay in their spans is
-asked of each candidate alone, however many there are. Span checks are known from gradient inversion (Petrov et al.
+images there are, the more ways there are to. That its own signal and its own activations stay in their spans is asked
+of each candidate alone. Span checks are known from gradient inversion (Petrov et al.
 2024, DAGER; Dimitrov et al. 2024, SPEAR, whose sparse signals are these); trained weights are sums of the same kind.
 """
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attacks.stationarity.network import Network
-from attacks.stationarity.row_space import RowSpace, signal_rank
+from attacks.stationarity.row_space import RowSpace, row_space
 
 FEWEST_SHOWN = 0.1
 """How many directions layer 2 has to show, of as many as there are images, for its rows to hold most of the energy of
@@ -35,16 +35,12 @@ class Span:
     basis: Tensor
     weight: float
 
-    def outside(self, vectors: Tensor) -> Tensor:
-        """Return the share (..., m) of the energy of vectors (..., m, h) that is outside the subspace."""
-        return share_outside(vectors @ self.basis, vectors)
-
     def gradient(self, vectors: Tensor) -> Tensor:
-        """Return the gradient (..., m, h) of the cost of vectors (..., m, h)."""
-        projected, energy = vectors @ self.basis, _energy(vectors)
-        inside = projected.square().sum(-1) / energy
+        """Return the gradient (..., m, h) of the weighted `share_outside` of vectors (..., m, h), 0 for a vector 0."""
+        projected = vectors @ self.basis
+        inside = 1 - share_outside(projected, vectors)
         whole = vectors * inside[..., None] - projected @ self.basis.T
-        return whole.mul_((2 * self.weight / energy)[..., None])
+        return whole.div_(_energy(vectors)[..., None]).mul_(2 * self.weight)
 
 
 @dataclass(frozen=True)
@@ -87,10 +83,5 @@ def activation_basis(network: Network, images: int) -> Tensor | None:
     """Return a basis (h_1, r) of what the rows of W_2 show, None where it cannot be the activations of `images`."""
     if network.depth < 3:  # outputs are no hidden layer: they show a direction a class
         return None
-    second = network.weights[1]
-    _, singular, directions = torch.linalg.svd(second.double(), full_matrices=False)
-    rank = signal_rank(singular, *second.shape)
-    if not FEWEST_SHOWN * images <= rank < second.shape[1]:
-        return None
-    rows: Tensor = directions[:rank].T
-    return rows.to(second).contiguous()
+    rows = row_space(network.weights[1])
+    return rows.basis if rows.gap and rows.rank >= FEWEST_SHOWN * images else None

@@ -12,7 +12,7 @@ from attacks.stationarity.network import Network
 from attacks.stationarity.problem import Problem
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import row_space
-from attacks.stationarity.spans import Span, Spans
+from attacks.stationarity.spans import Span, Spans, share_outside
 
 D, H, N, OUTPUTS = 60, 40, 12, 3
 ALPHA = 3.0
@@ -36,12 +36,18 @@ def test_the_share_outside_and_its_gradient() -> None:
     generator = torch.Generator().manual_seed(0)
     vectors, basis = draw(generator, 2, 5, H).requires_grad_(), subspace(generator, H, 7)
     span = Span(basis, 0.3)
-    shares = span.outside(vectors)
+    shares = share_outside(vectors @ basis, vectors)
     torch.testing.assert_close(shares[1], outside(vectors[1].detach(), basis))
     (expected,) = torch.autograd.grad(0.3 * shares.sum(), vectors)
     torch.testing.assert_close(span.gradient(vectors.detach()), expected)
-    assert float(span.outside(draw(generator, 4, 7) @ basis.T).abs().max()) < 1e-12
-    assert span.gradient(torch.zeros(1, H, dtype=torch.float64)).isfinite().all(), "a dead candidate costs nothing"
+    inside = draw(generator, 4, 7) @ basis.T
+    assert float(share_outside(inside @ basis, inside).abs().max()) < 1e-12
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_dead_candidate_is_left_alone(dtype: torch.dtype) -> None:
+    span = Span(subspace(torch.Generator().manual_seed(0), H, 7).to(dtype), 10.0)
+    assert not span.gradient(torch.zeros(1, H, dtype=dtype)).any(), "neither moved nor NaN"
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -69,7 +75,8 @@ def test_the_gradient_of_residual_and_spans_equals_autograd(layers: tuple[float,
     (signals,) = torch.autograd.grad(outputs, first, coefficients.rows(outputs), create_graph=True)
     assert spans.signals is not None
     assert spans.activations is not None
-    cost = 0.7 * spans.signals.outside(signals).sum() + 1.9 * spans.activations.outside(activations).sum()
+    outer = share_outside(signals @ spans.signals.basis, signals)
+    cost = 0.7 * outer.sum() + 1.9 * share_outside(activations @ spans.activations.basis, activations).sum()
     by_x, *by_c = torch.autograd.grad(cost, [x, *coefficients.variables])
     torch.testing.assert_close(gradient - alone[1], by_x, rtol=1e-10, atol=1e-10)
     for whole, without, expected in zip(coefficients.variables, alone_c, by_c, strict=True):
@@ -97,8 +104,8 @@ def test_weights_show_the_spans_of_signals_and_activations() -> None:
     assert spans.signals.basis.shape == spans.activations.basis.shape == (H, N)
     others = draw(torch.Generator().manual_seed(3), N, H)
     for span, true in ((spans.signals, signals), (spans.activations, activations)):
-        assert float(span.outside(true).max()) < 1e-9
-        assert float(span.outside(others).min()) > 0.3
+        assert float(outside(true, span.basis).max()) < 1e-9
+        assert float(outside(others, span.basis).min()) > 0.3
 
 
 def test_no_span_where_the_weights_show_none() -> None:
@@ -106,6 +113,8 @@ def test_no_span_where_the_weights_show_none() -> None:
     assert problem.spans(1.0, 1.0).activations is None, "one direction is not twelve activations"
     assert problem.spans(0.0, 0.0) == Spans()
     generator = torch.Generator().manual_seed(4)
+    narrow = Network((problem.network.weights[0], draw(generator, 8, H), draw(generator, 1, 8)), (None, None, None))
+    assert Problem(narrow, problem.space).spans(0.0, 1.0) == Spans(), "all of eight rows are no twelve activations"
     for weights in ((draw(generator, 10, D),), (draw(generator, 10, D), draw(generator, 1, 10))):
         untrained = Problem(Network(weights, (None,) * len(weights)), row_space(weights[0]))
         assert untrained.spans(1.0, 1.0) == Spans()
