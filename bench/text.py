@@ -11,7 +11,7 @@ STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """Return text as one line of at most `longest` characters; what steers a terminal stands as its escape, `\\x1b`."""
+    """Return text as one line of at most `longest` characters; what steers a terminal stands as its Python escape."""
     words = " ".join(text[: 4 * longest].split())
     shown = "".join(_escaped(character) for character in words)
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
