@@ -1,8 +1,10 @@
-"""The files of one run, beside its record: reconstruction and trace from the attack, all else from its scoring."""
+"""The files of one run, beside its record: reconstruction, trace and log from the attack, all else from its scoring."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -24,20 +26,31 @@ from victims.losses import margins
 RECONSTRUCTION = "reconstruction.safetensors"
 PICTURED = "n_good_haim_min"
 """The count whose protocol the picture shows: one candidate an image, as in the figures of Haim et al. 2022."""
+LOG_END = 500_000
+"""Bytes of what a run has printed that its log keeps, of the beginning and of the end each."""
 EXAMPLES = 6
 """Best, median and worst reconstructions that are kept for the report, of each."""
 
 
-def write_reconstruction(folder: Path, reconstruction: Reconstruction) -> None:
-    """Write what an attack returned, reconstruction.safetensors."""
+def named_tensors(reconstruction: Reconstruction) -> dict[str, Tensor]:
+    """Return the tensors that an attack returned, by name, candidates as float32."""
     tensors = {
         "candidates": reconstruction.candidates.float(),
         "labels": reconstruction.labels,
         "coefficients": reconstruction.coefficients,
         "confidence": reconstruction.confidence,
     }
-    present = {name: value for name, value in tensors.items() if value is not None}
-    write_tensors(folder / RECONSTRUCTION, present, {"resolved": json.dumps(reconstruction.resolved)})
+    return {name: value for name, value in tensors.items() if value is not None}
+
+
+class UnreadableError(UserError):
+    """What a run stored cannot be read any more, or is of another victim: the attack is to be made again."""
+
+
+def write_reconstruction(folder: Path, reconstruction: Reconstruction) -> None:
+    """Write what an attack returned, reconstruction.safetensors."""
+    resolved = {"resolved": json.dumps(reconstruction.resolved)}
+    write_tensors(folder / RECONSTRUCTION, named_tensors(reconstruction), resolved)
 
 
 def read_reconstruction(folder: Path) -> Reconstruction:
@@ -47,7 +60,7 @@ def read_reconstruction(folder: Path) -> Reconstruction:
         folder: RESULTS/runs/RUN_ID.
 
     Raises:
-        UserError: the file is missing or damaged.
+        UnreadableError: the file is missing or damaged.
     """
     path = folder / RECONSTRUCTION
     try:
@@ -55,11 +68,11 @@ def read_reconstruction(folder: Path) -> Reconstruction:
         resolved = json.loads(metadata.get("resolved", "{}"))
         return Reconstruction(**{**tensors, "resolved": resolved})
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({_line(error)}); `run --force` makes it again") from None
+        raise UnreadableError(f"{path} cannot be read ({_line(error)}); `run --force` makes it again") from None
     except (DamagedError, ValueError, TypeError) as error:
         aside = set_aside(folder, folder.parents[1] / DAMAGED)
         hint = f"the run is set aside as {aside}, and `run` makes it again"
-        raise UserError(f"{path} is damaged ({_line(error)}); {hint}") from None
+        raise UnreadableError(f"{path} is damaged ({_line(error)}); {hint}") from None
 
 
 def _line(error: Exception) -> str:
@@ -134,6 +147,34 @@ def _examples(reference: Reference, evaluation: Evaluation) -> dict[str, Tensor]
     pixels = {name: value.mul(255).round().byte().contiguous() for name, value in tensors.items()}
     group = torch.arange(len(groups)).repeat_interleave(size)
     return pixels | {"image": chosen.contiguous(), "ssim": row.ssim[chosen].contiguous(), "group": group}
+
+
+def write_log(folder: Path, output: int | None, details: str) -> Path | None:
+    """Write log.txt: what a run has printed, its beginning and its end if it is much, and what else is told of it.
+
+    Args:
+        folder: the run's.
+        output: descriptor of the file that it has printed into, None if nobody caught it.
+        details: more lines.
+
+    Returns:
+        The file, None if there is nothing to write.
+    """
+    printed = b"" if output is None else b"".join(_ends(output, os.fstat(output).st_size))
+    if not printed and not details:
+        return None
+    path = folder / "log.txt"
+    path.write_bytes(printed + details.encode("utf-8", "backslashreplace"))
+    return path
+
+
+def _ends(output: int, size: int) -> Iterator[bytes]:
+    if size <= 2 * LOG_END:
+        yield os.pread(output, size, 0)
+        return
+    yield os.pread(output, LOG_END, 0)
+    yield f"\n[{size - 2 * LOG_END} bytes left out]\n".encode()
+    yield os.pread(output, LOG_END, size - LOG_END)
 
 
 def _csv(table: pd.DataFrame, path: Path) -> None:

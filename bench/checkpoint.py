@@ -13,10 +13,14 @@ class CheckpointFile:
 
     Args:
         path: the file; who uses it has claimed the run.
+
+    Attributes:
+        trouble: why the last checkpoint could not be kept, empty if it was; the attack goes on all the same.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.trouble = ""
 
     def load(self) -> Checkpoint | None:
         """Return the last checkpoint, None if there is none that can be read."""
@@ -33,7 +37,11 @@ class CheckpointFile:
         from bench.tensors import write_tensors
 
         metadata = {"trace": json.dumps(checkpoint.trace), "seconds": repr(checkpoint.seconds)}
-        write_tensors(self.path, checkpoint.state, metadata)
+        try:
+            write_tensors(self.path, checkpoint.state, metadata)
+            self.trouble = ""
+        except OSError as error:
+            self.trouble = error.strerror or type(error).__name__
 
     def discard(self) -> None:
         """Remove it: the run is stored."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,7 @@ def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
     """
     console, store = Console(), Store(site.results_dir)
     store.sweep()
-    refresh_tables(store)  # a table of another schema is refused before any work is done
+    refresh_tables(store)  # a table of another schema, or a full disk, is refused before any work is done
     failures = 0
     with TerminalReporter(console) as reporter:
         entries = agenda(plan, site, _workshop(site, reporter))
@@ -75,10 +75,15 @@ def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
             executed = _executor(reporter, how).execute(tasks)
         for outcome in _settled(chain(stored, executed), store, reporter):
             record = outcome.record
-            failures += record.status in FAILED
+            failures += bool(outcome.trouble or record.trouble)
             if not outcome.cached:
-                refresh_tables(store)
+                try:
+                    refresh_tables(store)
+                except UserError as error:
+                    reporter.notice(str(error))
             console.print(_line(record, outcome.cached), highlight=False, markup=False, soft_wrap=True)
+            if outcome.trouble:
+                reporter.notice(f"{record.title}: {outcome.trouble}")
             _paths(console, store, record)
     if how.only_cached and left:
         console.print(f"{plural(len(left), 'run')} of {len(plan)} not stored")
@@ -100,11 +105,19 @@ def preview_plan(plan: Sequence[Run], site: Site) -> None:
 
 
 def refresh_tables(store: Store) -> None:
-    """Write the tables from what is stored now; other processes may do the same."""
+    """Write the tables from what is stored now; other processes may do the same.
+
+    Raises:
+        UserError: they cannot be written, or those that are there cannot be read.
+    """
     from bench.leaderboard import write_tables
 
-    with store.tables():
-        write_tables(store.root, store.records())
+    try:
+        with store.tables():
+            write_tables(store.root, store.records())
+    except OSError as error:
+        hint = "make room, or choose another folder with --results-dir"
+        raise UserError(f"the tables in {store.root} cannot be written ({error.strerror}); {hint}") from None
 
 
 def _workshop(site: Site, reporter: TerminalReporter, downloads: bool = True) -> Workshop:
@@ -146,13 +159,24 @@ def _settled(outcomes: Iterable[Outcome], store: Store, reporter: TerminalReport
         settled = settled or outcome.stored
         while settled and held:
             first = held.pop(0)
-            if not first.stored:
-                run_id = first.record.run_id
-                with store.claimed(run_id, reporter.notice), store.writing(run_id) as folder:
-                    write_record(folder, first.record)
-            yield first
+            yield first if first.stored else _settled_failure(first, store, reporter)
     if held:
         raise UserError(held[0].record.reason)
+
+
+def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter) -> Outcome:
+    """Store a failure for want of data, unless an earlier run found something."""
+    run_id = outcome.record.run_id
+    try:
+        with store.claimed(run_id, reporter.notice):
+            before = store.find(run_id)
+            if before is not None and before.status is Status.OK:
+                return Outcome(before, trouble=outcome.record.reason)
+            with store.writing(run_id) as folder:
+                write_record(folder, outcome.record)
+    except OSError as error:
+        return replace(outcome, trouble=f"this row cannot be stored ({error.strerror})")
+    return outcome
 
 
 def score_stored(
@@ -193,6 +217,8 @@ def score_stored(
 
 
 def _line(record: RunRecord, cached: bool = False) -> str:
+    if record.status is Status.OK and record.n_good is None:
+        return f"{record.title}: attacked, and not scored ({record.scores_reason}); `run` scores it again"
     if record.status is not Status.OK:
         stored = " (stored; --retry-failed runs it again)" if cached and record.status in FAILED else ""
         return f"{record.title}: {record.status} ({record.reason}){stored}"

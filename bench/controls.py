@@ -6,6 +6,7 @@ as long as the attack itself: their candidates are kept in the cache, one set fo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from bench.checkpoint import CheckpointFile
 from bench.evaluation import Reference, counts, mean_image_counts
+from bench.failures import Fault, fault_of
 from bench.plan import Run
-from bench.records import ALIGNED_NULLS, NULLS
+from bench.records import ABSENT, ALIGNED_NULLS, LOST, NULLS, RAISED
 from bench.scoring import Protocol
 from bench.tensors import DamagedError, read_tensors, write_tensors
+from bench.text import describe
 from bench.workshop import Workshop
 from victims.base import Victim
 from victims.cache import DAMAGED, cache_dir
@@ -33,13 +35,17 @@ TWINS: dict[str, Literal["untrained", "disjoint"]] = {"null_untrained": "untrain
 TWIN_SEED = 0
 
 
+class NoControlError(LookupError):
+    """A victim or an attack has no such null control."""
+
+
 @dataclass(frozen=True)
 class NullCounts:
     """What the null controls got.
 
     Attributes:
         by_control: good images by count column, for each control that could be had.
-        missing: why the others could not, by control.
+        missing: why the others could not, by the flag that says so, such as `absent_null_disjoint`.
     """
 
     by_control: dict[str, dict[str, int]]
@@ -64,11 +70,10 @@ class NullControls:
         workshop: trains twins and attacks them.
         control: the attack that draws random candidates, None if there is none.
         twins: attack twins too; without, only what takes seconds.
-        lost: why the twins cannot be attacked after all: a process died of it.
     """
 
-    def __init__(self, workshop: Workshop, control: type[Attack[Any]] | None, twins: bool, lost: str = "") -> None:
-        self.workshop, self.control, self.twins, self.lost = workshop, control, twins, lost
+    def __init__(self, workshop: Workshop, control: type[Attack[Any]] | None, twins: bool) -> None:
+        self.workshop, self.control, self.twins = workshop, control, twins
 
     def wanted(self, protocol: Protocol) -> tuple[str, ...]:
         """The columns that a complete row has."""
@@ -77,7 +82,13 @@ class NullControls:
         return tuple(name for name in NULLS if self.twins or name not in TWINS)
 
     def count(
-        self, run: Run, protocol: Protocol, found: Reconstruction | None, victim: AnyVictim, reference: Reference
+        self,
+        run: Run,
+        protocol: Protocol,
+        found: Reconstruction | None,
+        victim: AnyVictim,
+        reference: Reference,
+        had: Collection[str] = (),
     ) -> NullCounts:
         """Count what each control gets under the protocols of a row.
 
@@ -87,45 +98,48 @@ class NullControls:
             found: what the attack found; None if it failed, and then the twins are left alone.
             victim: the victim.
             reference: its data.
+            had: controls that the row has already, which it is not to lose.
         """
         by_control: dict[str, dict[str, int]] = {}
         missing: dict[str, str] = {}
-        for name in self.wanted(protocol):
+        wanted = self.wanted(protocol)
+        for name in (*wanted, *(name for name in had if name not in wanted)):
             try:
                 if name == "null_mean_image":
                     by_control[name] = mean_image_counts(protocol, reference.truth)
                 else:
                     null = self._candidates(name, run, found, victim)
                     by_control[name] = counts(protocol, null, reference)
+            except NoControlError as error:
+                missing[f"{ABSENT}{name}"] = str(error)
             except (Exception, SystemExit) as error:  # a control that cannot be had must not cost the run
-                missing[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+                raised = fault_of(error) is Fault.METRIC
+                missing[f"{RAISED if raised else LOST}{name}"] = describe(error)
         return NullCounts(by_control, missing)
 
     def _candidates(self, name: str, run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:
         """Return a control's candidates.
 
         Raises:
-            LookupError: this victim or attack has no such control.
+            NoControlError: this victim or attack has no such control.
         """
         if name == "null_shuffled":
             if found is None:
-                raise LookupError("the attack failed")
+                raise NoControlError("the attack failed")
             return found.candidates.roll(1, 0)
         if not isinstance(victim, Victim):
-            raise LookupError(f"{name} is no control of the informed setting")
+            raise NoControlError(f"{name} is no control of the informed setting")
         if name == "null_random":
             if self.control is None:
-                raise LookupError("no attack is a null control")
+                raise NoControlError("no attack is a null control")
             return self._random(self.control, run, found, victim)
         if name == "null_held_out":
             held_out = torch.from_numpy(victim.split.test_inputs)
             if len(held_out) == 0:
-                raise LookupError("there are no held-out images")
+                raise NoControlError("there are no held-out images")
             return held_out
         if found is None:
-            raise LookupError("the attack failed")
-        if self.lost:
-            raise LookupError(self.lost)
+            raise NoControlError("the attack failed")
         return self._twin(TWINS[name], run, victim.spec, found.resolved)
 
     def _random(self, control: type[Attack[Any]], run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:
@@ -147,7 +161,7 @@ class NullControls:
         It is given the parameters that it chose itself on the victim, so that it has as many tries.
         """
         if run.victim.training.kind == "released":
-            raise LookupError("its training is not known here, so it has no twin")
+            raise NoControlError("its training is not known here, so it has no twin")
         params = run.params.model_copy(update=resolved)
         attacked = replace(run, params=params, victim=spec.as_twin(kind), seed=TWIN_SEED)
         path = cache_dir() / "controls" / f"{self.workshop.run_id(attacked)}.safetensors"
@@ -156,11 +170,11 @@ class NullControls:
             if (kept := self._kept(path)) is not None:
                 return kept
             victim = self.workshop.victim(attacked.victim)
-            checkpoints = CheckpointFile(path.with_suffix(".checkpoint"))
-            found = self.workshop.attack(attacked, victim, checkpoints).reconstruction
+            checkpoint = path.with_suffix(".checkpoint")
+            found = self.workshop.attack(attacked, victim, checkpoint).reconstruction
             candidates = found.candidates.float().cpu().contiguous()
             write_tensors(path, {"candidates": candidates})
-            checkpoints.discard()
+            checkpoint.unlink(missing_ok=True)
             return candidates
 
     def _kept(self, path: Path) -> Tensor | None:

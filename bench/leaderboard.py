@@ -9,7 +9,7 @@ import pandas as pd
 
 from attacks.base import ORACLE
 from bench.masks import decode
-from bench.ranking import Board, boards, count_interval, samples
+from bench.ranking import Board, boards, count_interval, samples, unsuccessful
 from bench.records import (
     CELL,
     COLUMNS,
@@ -18,6 +18,7 @@ from bench.records import (
     SCORES,
     TUNED_BY_ORACLE,
     RunRecord,
+    ScoreState,
     Status,
     require_known_schema,
 )
@@ -26,7 +27,7 @@ from victims.files import write_text
 
 RUN_KEY = [*CELL, "seed", "cpu", "gpu"]
 SORT = ["victim", "protocol", "metric_suite", "attack", "variant", "params_hash", "budget", "seed"]
-TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status)]
+TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status, ScoreState)]
 FLAGS = [name for name, field in RunRecord.model_fields.items() if field.annotation is bool]
 NUMBERS = [name for name in COLUMNS if name not in (*TEXT, *FLAGS)]
 REQUIRED = ["schema_version", *(name for name, field in RunRecord.model_fields.items() if field.is_required())]
@@ -100,14 +101,14 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
     """Write runs.csv, leaderboard.csv and leaderboard.md of a results folder and return the leaderboard.
 
     Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
-    run folders are elsewhere. Of rows with the same cell, seed and hardware the newest stays.
+    run folders are elsewhere. Of rows with the same cell, seed and hardware that of the highest sequence stays.
     """
     fresh = _typed(pd.DataFrame([record.model_dump(mode="json") for record in records], columns=list(COLUMNS)))
     tables = [fresh]
     if (root / "runs.csv").exists():
         tables.insert(0, read_runs(root / "runs.csv"))
     runs = pd.concat([table for table in tables if len(table)] or [fresh], ignore_index=True)
-    runs = runs.sort_values("started_utc", kind="stable").drop_duplicates(RUN_KEY, keep="last")
+    runs = runs.sort_values(["sequence", "started_utc"], kind="stable").drop_duplicates(RUN_KEY, keep="last")
     runs = runs.sort_values(SORT, kind="stable")
     board = leaderboard(runs)
     write_text(root / "runs.csv", _csv(runs))
@@ -119,11 +120,11 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
 def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row a cell: its description, seeds and failures, and scores averaged over seeds.
 
-    A failed run counts as its null control's score, or 0 where none was computed, in every count of good images, and
-    gains nothing over the null; its other scores do not enter the means. A skipped run is not in the table, nor one
-    that was told what no attacker knows, or whose parameters were chosen by it. `rank` is
-    that among the attacks that need no more knowledge than the row's, and is empty, like the interval of `n_good`,
-    where runs.csv does not tell which images are good. Rows are ordered by victim and `n_good`.
+    A failed run, or one that is not scored, counts as its null control's score, or 0 where none was computed, in every
+    count of good images, and gains nothing over the null; its other scores do not enter the means. A skipped run is not
+    in the table, nor one that was told what no attacker knows, or whose parameters were chosen by it. `rank` is that
+    among the attacks that need no more knowledge than the row's, and is empty, like the interval of `n_good`, where
+    runs.csv does not tell which images are good. Rows are ordered by victim and `n_good`.
     """
     told = runs["knowledge"].str.contains(ORACLE, regex=False) | (runs["tuned_by"] == TUNED_BY_ORACLE)
     runs = runs[(runs["status"] != Status.SKIPPED) & ~told]
@@ -147,8 +148,8 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _failures_counted(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs with a column `failed`, and what a failed one counts as."""
-    failed = runs["status"] != Status.OK
+    """Return the runs with a column `failed`, and what one counts as that failed or is not scored."""
+    failed = unsuccessful(runs)
     counts = {name: runs[name].where(~failed, runs[f"null_{name}"].fillna(0)) for name in COUNTS}
     gain = runs["gain_over_null"].where(~failed, runs["null_n_good"] * 0)
     return runs.assign(failed=failed, gain_over_null=gain, **counts)

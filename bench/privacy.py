@@ -48,7 +48,7 @@ def privacy_table(
         UserError: no run is of a private victim.
     """
     rows = []
-    newest = {_cell(record): record for record in sorted(records, key=lambda record: record.started_utc)}
+    newest = {_cell(record): record for record in sorted(records, key=_order)}
     for record in newest.values():
         spec = victims.items.get(record.victim)
         if isinstance(spec, InformedSpec | GLMSpec) and spec.training.privacy is not None:
@@ -56,6 +56,10 @@ def privacy_table(
     if not rows:
         raise UserError("no stored run is of a differentially private victim; `list` shows which have an epsilon")
     return pd.DataFrame(rows).sort_values([*CURVE, "epsilon", "victim", "seed"], ignore_index=True)
+
+
+def _order(record: RunRecord) -> tuple[int, str]:
+    return record.sequence, record.started_utc
 
 
 def _cell(record: RunRecord) -> tuple[str, str, str, str, int]:

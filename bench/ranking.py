@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from bench.masks import decode
-from bench.records import CELL, Status
+from bench.records import CELL, ScoreState, Status
 
 Floats = NDArray[np.float64]
 
@@ -87,24 +87,29 @@ class Board:
 def samples(runs: pd.DataFrame) -> dict[tuple[str, ...], Sample]:
     """Return the sample of each cell of a runs.csv of which it is known which images are good.
 
-    A failed run has no list of good images. It counts as its null control, or 0 where none was computed, spread evenly
-    over the images, since nothing says which they would be.
+    A run that failed, or is not scored, has no list of good images. It counts as its null control, or 0 where none was
+    computed, spread evenly over the images, since nothing says which they would be.
 
     Raises:
         ValueError: a list of good images does not fit its row.
     """
     found = {}
     for cell, rows in runs[runs["status"] != Status.SKIPPED].groupby(list(CELL), sort=False):
-        columns = (rows[name] for name in ("status", "n", "null_n_good", "good_images"))
-        good = [_good_images(*row) for row in zip(*columns, strict=True)]
+        columns = (rows[name] for name in ("n", "null_n_good", "good_images"))
+        good = [_good_images(*row) for row in zip(unsuccessful(rows), *columns, strict=True)]
         known = [mask for mask in good if mask is not None]
         if len(known) == len(good) and rows["n"].nunique() == 1:
             found[tuple(map(str, cell))] = Sample.of(np.stack(known))
     return found
 
 
-def _good_images(status: str, n: int, null: float, text: str) -> Floats | None:
-    if status != Status.OK:
+def unsuccessful(runs: pd.DataFrame) -> pd.Series[bool]:
+    """Return which runs of a table count as their null control: those that failed, or never could be scored."""
+    return (runs["status"] != Status.OK) | ((runs["scores"] == ScoreState.FAILED) & runs["n_good"].isna())
+
+
+def _good_images(failed: bool, n: int, null: float, text: str) -> Floats | None:
+    if failed:
         return np.full(n, 0.0 if np.isnan(null) else null / n)
     return decode(text, n).astype(float) if text else None
 

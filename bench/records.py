@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from victims.errors import UserError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of the columns; tables and records of an older one are read, what they lack staying empty."""
 
 TUNED_BY_ORACLE = "oracle"
@@ -30,6 +30,11 @@ ALIGNED_NULLS: dict[str, str] = {
 """The same where candidate i is for image i, as the informed adversary's are."""
 
 
+ABSENT, RAISED, LOST = "absent_", "failed_", "lost_"
+"""What begins the flag of a null control or a metric that could not be had, its name and the reason following: there is
+no such control; it raised an exception, and would again; it was killed, or lacked memory or a disk, and is made up."""
+
+
 class Status(StrEnum):
     """How a run ended."""
 
@@ -47,6 +52,15 @@ ENVIRONMENT = "environment"
 """The flag of a failure that is not the attack's: data that are missing, a cache that cannot be written."""
 
 
+class ScoreState(StrEnum):
+    """How far the scoring of a run is."""
+
+    NONE = ""
+    PENDING = "pending"
+    SCORED = "scored"
+    FAILED = "failed"
+
+
 class RunRecord(BaseModel):
     """One run: what was run, how it scored, what it cost. Fields are the columns of runs.csv, in their order.
 
@@ -54,7 +68,12 @@ class RunRecord(BaseModel):
     in [0, 1], PSNR in dB, KL in nats. Empty means not measured.
 
     Attributes:
+        sequence: the number of the run among those stored in its results folder: of two of one cell the higher counts,
+            whatever the clock said; 0 of rows older than this column.
         reason: why a run failed or was skipped, one line.
+        scores: scored; pending, while it is being scored or was interrupted in that; failed, and then `run` scores it
+            again, and until then the row counts as its null control; empty where there is nothing to score.
+        scores_reason: why they failed, one line, which begins with whose fault it was: metric, disk or memory.
         log: file of the results folder with what the run printed and where it failed; empty if there is none.
         params_hash: hash of all parameters, by name, defaults included.
         attack_sha: hash of the attack's source and of the helpers that it declares.
@@ -97,8 +116,11 @@ class RunRecord(BaseModel):
 
     schema_version: int = SCHEMA_VERSION
     run_id: str
+    sequence: int = 0
     status: Status
     reason: str = ""
+    scores: ScoreState = ScoreState.NONE
+    scores_reason: str = ""
     log: str = ""
     attack: str
     variant: str = ""
@@ -183,8 +205,15 @@ class RunRecord(BaseModel):
 
     @property
     def pending(self) -> bool:
-        """The attack is done, its scores are not."""
-        return self.status is Status.OK and self.n_good is None
+        """The attack is done, its scores are not, and nothing has gone wrong so far."""
+        return self.status is Status.OK and self.n_good is None and self.scores is not ScoreState.FAILED
+
+    @property
+    def trouble(self) -> str:
+        """What went wrong, one line; empty if nothing did."""
+        if self.status in FAILED:
+            return f"{self.status}: {self.reason}"
+        return f"its scores failed: {self.scores_reason}" if self.scores is ScoreState.FAILED else ""
 
 
 def require_known_schema(version: object, path: Path) -> None:

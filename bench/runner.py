@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attacks.base import DivergedError
+from safetensors import SafetensorError
+
 from bench import __version__
-from bench.checkpoint import CheckpointFile
+from bench.failures import AttackFailedError, Fault, failure_status
 from bench.plan import Run, attack_sources
 from bench.provenance import git_commit, now_utc
-from bench.records import ENVIRONMENT, RunRecord, Status
+from bench.records import ENVIRONMENT, RunRecord, ScoreState, Status
 from bench.scorer import Scorer
 from bench.steps import Again, Step, next_step
 from bench.store import Store, write_record
+from bench.text import describe, one_line
 from bench.workshop import Attacked, Workshop
 from victims.errors import UserError
 from victims.files import sha256_json, sha256_sources
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from attacks.base import Knowledge
     from victims.informed.victim import AnyVictim
 
-NO_MEMORY = "can't allocate memory"
-"""What torch says when the CPU's memory is at its end, in a plain RuntimeError."""
+MOST_DETAILS = 100_000
+"""Characters of a traceback that a log keeps."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,13 @@ class Outcome:
         record: its row.
         cached: it was there already.
         stored: its row is on disk; what failed for want of data is not, until it is known that not all runs do.
+        trouble: what went wrong beside a row that tells of none, one line.
     """
 
     record: RunRecord
     cached: bool = False
     stored: bool = True
+    trouble: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,21 @@ class Failure:
     Attributes:
         status: timeout, oom or error.
         reason: one line.
-        since: when the process began the run, ISO 8601: what is stored from before is none of its work.
+        details: for the log.
         nulls: whether the null controls of its victim are computed.
     """
 
     status: Status
     reason: str
-    since: str
+    details: str = ""
     nulls: bool = True
 
 
 class Runner:
     """Executes runs, stores them and has them scored.
+
+    What an attack found is stored before it is scored, and stays whatever happens then: a failure to score is a state
+    of the run's scores, and a failure to attack again is told and not stored.
 
     Args:
         store: where results go.
@@ -92,8 +97,8 @@ class Runner:
     def run(self, run: Run) -> Outcome:
         """Execute one run, unless it is stored, and store it.
 
-        A stored run whose scores are of another metric suite, or lack a control that is asked for, is scored again.
-        One that another process is at is waited for.
+        A stored run whose scores failed, are of another metric suite, or lack a control that is asked for, is scored
+        again. One that another process is at is waited for.
         """
         run_id = self.workshop.run_id(run)
         with self.store.claimed(run_id, self.workshop.reporter.notice):
@@ -102,65 +107,87 @@ class Runner:
             if stored is not None and step is Step.NOTHING:
                 return Outcome(stored, cached=True)
             if stored is not None and step is Step.SCORE:
-                return self._rescored(run, stored)
-            checkpoints = CheckpointFile(self.store.checkpoint(run_id))
+                return self._scored(run, stored)
+            checkpoint = self.store.checkpoint(run_id)
             if self.again is Again.ALWAYS:
-                checkpoints.discard()
-            outcome = self._attacked(run, self._blank(run, run_id), checkpoints)
-            checkpoints.discard()
+                checkpoint.unlink(missing_ok=True)
+            outcome = self._attacked(run, self._blank(run, run_id), stored)
+            checkpoint.unlink(missing_ok=True)
             return outcome
 
     def lost(self, run: Run, failure: Failure) -> Outcome:
-        """Record a run whose process is gone.
-
-        If it had stored its reconstruction, it died in a null control: the run is scored, without those that attack.
-        """
+        """Record a run whose process is gone: a failure of its scores if its reconstruction is stored, else its own."""
         run_id = self.workshop.run_id(run)
         with self.store.claimed(run_id, self.workshop.reporter.notice):
             stored = self.store.find(run_id)
-            if stored is not None and stored.status is Status.OK and stored.started_utc >= failure.since:
+            victim = self._trained(run) if failure.nulls else None
+            if stored is not None and stored.status is Status.OK:
                 if self.scorer.complete(stored):
-                    return Outcome(stored)
-                return self._rescored(run, stored)
-            CheckpointFile(self.store.checkpoint(run_id)).discard()
-            record = self._blank(run, run_id).model_copy(
-                update={"status": failure.status, "reason": failure.reason, "started_utc": failure.since}
-            )
-            counted = failure.nulls and self.workshop.is_trained(run.victim)
-            victim = self.workshop.victim(run.victim) if counted else None
-            return Outcome(self._failed(run, record, victim))
+                    return Outcome(stored, trouble=_kept(failure.status, failure.reason))
+                fault = Fault.MEMORY if failure.status is Status.OOM else Fault.METRIC
+                return Outcome(self.scorer.unscored(stored, f"{fault}: {failure.reason}", run, victim))
+            self.store.checkpoint(run_id).unlink(missing_ok=True)
+            return self._failed(run, self._blank(run, run_id), None, failure, victim)
 
-    def _rescored(self, run: Run, stored: RunRecord) -> Outcome:
-        """Score a stored run again; attack again if what it stored cannot be read any more."""
+    def _trained(self, run: Run) -> AnyVictim | None:
+        """Return the run's victim if it is trained and can be read."""
         try:
-            return Outcome(self.scorer.score(stored, run, self.workshop.victim(run.victim)))
-        except UserError as error:
-            self.workshop.reporter.notice(str(error))
-            return self._attacked(run, self._blank(run, stored.run_id), None)
+            return self.workshop.victim(run.victim) if self.workshop.is_trained(run.victim) else None
+        except (UserError, OSError, SafetensorError):
+            return None
 
-    def _attacked(self, run: Run, record: RunRecord, checkpoints: CheckpointFile | None) -> Outcome:
+    def _scored(self, run: Run, stored: RunRecord) -> Outcome:
+        """Score a stored run; attack again if what it stored cannot be read any more."""
+        from bench.artifacts import UnreadableError
+
+        victim = None
+        try:
+            victim = self.workshop.victim(run.victim)
+            return Outcome(self.scorer.score(stored, run, victim))
+        except UnreadableError as error:
+            self.workshop.reporter.notice(str(error))
+            return self._attacked(run, self._blank(run, stored.run_id), self.store.find(stored.run_id))
+        except (Exception, SystemExit) as error:
+            if self.debugger is not None:
+                self.debugger(error)
+            return Outcome(self.scorer.failed(stored, error, run, victim))
+
+    def _attacked(self, run: Run, record: RunRecord, before: RunRecord | None) -> Outcome:
+        """Attack, store what was found, and score it.
+
+        Args:
+            run: the run.
+            record: its record as far as it is known beforehand.
+            before: what is stored of it, and stays if the attack fails now.
+        """
+        from bench.scoring.protocols import protocol_named
+
         victim = None
         try:
             reason = run.declined()
+            protocol_named(run.attack.protocol)
             if reason is not None:
-                record = record.model_copy(update={"status": Status.SKIPPED, "reason": reason})
-                with self.store.writing(record.run_id) as folder:
-                    write_record(folder, record)
-                return Outcome(record)
+                return self._concluded(record.model_copy(update={"status": Status.SKIPPED, "reason": reason}), before)
             try:
                 victim = self.workshop.victim(run.victim)
-            except UserError as error:
-                failed = {"status": Status.ERROR, "reason": str(error), "flags": ENVIRONMENT}
+            except (UserError, OSError, SafetensorError) as error:
+                reason = str(error) if isinstance(error, UserError) else f"the victim cannot be kept: {describe(error)}"
+                failed = {"status": Status.ERROR, "reason": reason, "flags": ENVIRONMENT}
                 return Outcome(record.model_copy(update=failed), stored=False)
-            attacked = self.workshop.attack(run, victim, checkpoints)
-            record = self._stored(record, attacked, victim)
-            return Outcome(self.scorer.score(record, run, victim))
+            attacked = self.workshop.attack(run, victim, self.store.checkpoint(record.run_id))
         except (Exception, SystemExit) as error:  # one run's failure is a row, not the end of the sweep
             if self.debugger is not None:
                 self.debugger(error)
-            reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-            record = record.model_copy(update={"status": failure_status(error), "reason": reason})
-            return Outcome(self._failed(run, record, victim, "".join(traceback.format_exception(error))))
+            return self._failed(run, record, before, failure_of(error), victim)
+        try:
+            record = self._stored(record, attacked, victim)
+        except OSError as error:
+            told = {"status": Status.ERROR, "flags": ENVIRONMENT}
+            reason = f"what it found cannot be stored: {describe(error)}"
+            return Outcome(record.model_copy(update={**told, "reason": reason}), stored=False)
+        except Exception as error:  # what it returned is no Reconstruction
+            return self._failed(run, record, before, failure_of(error), victim)
+        return self._scored(run, record)
 
     def _stored(self, record: RunRecord, attacked: Attacked, victim: AnyVictim) -> RunRecord:
         """Store what an attack returned, not scored yet, so that a kill while it is scored loses no attack."""
@@ -169,6 +196,8 @@ class Runner:
         reconstruction = attacked.reconstruction
         record = record.model_copy(
             update={
+                "sequence": self.store.next_sequence(),
+                "scores": ScoreState.PENDING,
                 "n_candidates": len(reconstruction.candidates),
                 "attack_loss": float(reconstruction.loss) if math.isfinite(reconstruction.loss) else None,
                 "grad_evals": int(reconstruction.grad_evals),
@@ -177,7 +206,7 @@ class Runner:
                 "train_s": victim.card.train_s,
                 "test_accuracy": victim.card.test_accuracy,
                 "peak_mem_mb": attacked.peak_mem_mb,
-                "flags": ";".join([*victim.flags, *attacked.flags, *reconstruction.flags]),
+                "flags": ";".join(map(one_line, [*victim.flags, *attacked.flags, *reconstruction.flags])),
             }
         )
         with self.store.writing(record.run_id) as folder:
@@ -187,25 +216,33 @@ class Runner:
             write_record(folder, record)
         return record
 
-    def _failed(self, run: Run, record: RunRecord, victim: AnyVictim | None, details: str = "") -> RunRecord:
+    def _failed(
+        self, run: Run, record: RunRecord, before: RunRecord | None, failure: Failure, victim: AnyVictim | None
+    ) -> Outcome:
         """Store a failure, with what the null controls of its victim get: that is what it counts as."""
         columns = {} if victim is None else self.scorer.null_columns(run, victim)
-        with self.store.writing(record.run_id) as folder:
-            record = record.model_copy(update={**columns, "log": self._write_log(folder, record.run_id, details)})
-            write_record(folder, record)
-        return record
+        told = {"status": failure.status, "reason": failure.reason}
+        return self._concluded(record.model_copy(update={**columns, **told}), before, failure.details)
+
+    def _concluded(self, record: RunRecord, before: RunRecord | None, details: str = "") -> Outcome:
+        """Store the record of a run that found nothing, unless an earlier one of the same run found something."""
+        if before is not None and before.status is Status.OK:
+            return Outcome(before, trouble=_kept(record.status, record.reason))
+        try:
+            record = record.model_copy(update={"sequence": self.store.next_sequence()})
+            with self.store.writing(record.run_id) as folder:
+                record = record.model_copy(update={"log": self._write_log(folder, record.run_id, details)})
+                write_record(folder, record)
+        except OSError as error:
+            return Outcome(record, stored=False, trouble=f"it cannot be stored: {describe(error)}")
+        return Outcome(record)
 
     def _write_log(self, folder: Path, run_id: str, details: str = "") -> str:
         """Write what the run has printed, and more, into its folder; return the log's place in the results folder."""
-        path = folder / "log.txt"
-        if self.output is not None and os.fstat(self.output).st_size:
-            with open(os.dup(self.output), "rb") as printed, path.open("wb") as log:  # noqa: PTH123 it has no path
-                printed.seek(0)
-                shutil.copyfileobj(printed, log)
-        if details:
-            with path.open("a") as log_text:
-                log_text.write(details)
-        return str((self.store.folder(run_id) / path.name).relative_to(self.store.root)) if path.exists() else ""
+        from bench.artifacts import write_log
+
+        path = write_log(folder, self.output, details)
+        return "" if path is None else str((self.store.folder(run_id) / path.name).relative_to(self.store.root))
 
     def _blank(self, run: Run, run_id: str) -> RunRecord:
         import torch
@@ -245,14 +282,16 @@ class Runner:
         )
 
 
-def failure_status(error: BaseException) -> Status:
-    """Return what a row says of an exception: diverged, out of memory, or else an error."""
-    import torch
+def failure_of(error: BaseException) -> Failure:
+    """Return what an exception of an attack is recorded as."""
+    if isinstance(error, AttackFailedError):
+        return Failure(error.status, error.reason, error.details)
+    details = "".join(traceback.format_exception(error))
+    return Failure(failure_status(error), describe(error), details[:MOST_DETAILS])
 
-    if isinstance(error, DivergedError):
-        return Status.DIVERGED
-    exhausted = isinstance(error, MemoryError | torch.OutOfMemoryError) or NO_MEMORY in str(error)
-    return Status.OOM if exhausted else Status.ERROR
+
+def _kept(status: Status, reason: str) -> str:
+    return f"run again, it ended as {status} ({reason}); what is stored from before stays"
 
 
 def _knowledge(run: Run) -> frozenset[Knowledge]:

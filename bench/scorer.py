@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.records import MEASURES, SCHEMA_VERSION, RunRecord, Status
+from bench.failures import fault_of
+from bench.records import ABSENT, LOST, MEASURES, NULLS, RAISED, SCHEMA_VERSION, RunRecord, ScoreState, Status
 from bench.store import Store, write_record
+from bench.text import describe
 from bench.workshop import Workshop
 from victims.errors import UserError
 
@@ -13,9 +15,6 @@ if TYPE_CHECKING:
     from bench.controls import NullControls
     from bench.plan import Run
     from victims.informed.victim import AnyVictim
-
-FAILED = "failed_"
-"""What begins the flag of a metric or a null control that could not be had; its name and the reason follow."""
 
 
 class Scorer:
@@ -30,18 +29,25 @@ class Scorer:
     def __init__(self, store: Store, workshop: Workshop, controls: NullControls) -> None:
         self.store, self.workshop, self.controls = store, workshop, controls
 
-    def complete(self, record: RunRecord) -> bool:
-        """Say whether a stored run needs no more scoring: its metrics are of today, and no control is missing."""
+    def complete(self, record: RunRecord, retry: bool = False) -> bool:
+        """Say whether a stored run needs no more scoring: its metrics are of today, and no control is missing.
+
+        Args:
+            record: the run's.
+            retry: what raised an exception is tried again; what was killed, or lacked memory or a disk, always is.
+        """
         from bench.scoring import METRIC_SUITE
         from bench.scoring.protocols import protocol_named
 
         if record.status is not Status.OK:
             return True
-        if record.n_good is None or record.metric_suite != METRIC_SUITE:
+        if record.n_good is None or record.metric_suite != METRIC_SUITE or record.scores is ScoreState.FAILED:
             return False
-        failed = [flag.partition(":")[0].removeprefix(FAILED) for flag in record.flags.split(";")]
+        flags = [flag.partition(":")[0] for flag in record.flags.split(";")]
+        if any(flag.startswith(LOST) or (retry and flag.startswith(RAISED)) for flag in flags):
+            return False
         return all(
-            getattr(record, name) is not None or name in failed
+            getattr(record, name) is not None or {RAISED + name, ABSENT + name} & set(flags)
             for name in self.controls.wanted(protocol_named(record.protocol))
         )
 
@@ -55,7 +61,8 @@ class Scorer:
             protocol: score under this protocol instead of the record's, as a row of its own.
 
         Raises:
-            UserError: there is no such protocol, or the stored reconstruction is missing, damaged or of another shape.
+            UserError: there is no such protocol.
+            UnreadableError: the stored reconstruction is missing, damaged or of another shape.
         """
         from bench import artifacts
         from bench.evaluation import Reference, evaluate
@@ -66,17 +73,20 @@ class Scorer:
         reconstruction = artifacts.read_reconstruction(self.store.folder(record.run_id))
         shape = tuple(reconstruction.candidates.shape[1:])
         if shape != victim.input_shape:
-            raise UserError(f"{record.run_id}: its candidates are {shape}, images of another victim; run it again")
+            raise artifacts.UnreadableError(
+                f"{record.run_id}: its candidates are {shape}, images of another victim; run it again"
+            )
         reference = Reference.of(victim)
         instruments = self.workshop.instruments(run.victim.dataset)
         evaluation = evaluate(chosen, reconstruction.candidates, reconstruction.confidence, reference, instruments)
         self.workshop.reporter.notice(
             f"{run.title}: {evaluation.row.n_good} of {record.n} good ({chosen.name}); now its null controls"
         )
-        nulls = self.controls.count(run, chosen, reconstruction, victim, reference)
-        failed = evaluation.failed | nulls.missing
-        flags = [flag for flag in record.flags.split(";") if flag and not flag.startswith(FAILED)]
-        flags += [f"{FAILED}{name}: {reason.replace(';', ',')}" for name, reason in failed.items()]
+        had = [name for name in NULLS if getattr(record, name) is not None] if chosen.matching != "aligned" else []
+        nulls = self.controls.count(run, chosen, reconstruction, victim, reference, had)
+        failed = {f"{RAISED}{name}": reason for name, reason in evaluation.failed.items()} | nulls.missing
+        flags = [flag for flag in record.flags.split(";") if flag and not flag.startswith((ABSENT, RAISED, LOST))]
+        flags += [f"{flag}: {reason.replace(';', ',')}" for flag, reason in failed.items()]
         scored = record.model_copy(
             update={
                 **dict.fromkeys(MEASURES),
@@ -84,6 +94,8 @@ class Scorer:
                 **evaluation.columns(),
                 **nulls.columns(evaluation.row.n_good),
                 "schema_version": SCHEMA_VERSION,
+                "scores": ScoreState.SCORED,
+                "scores_reason": "",
                 "control": run.attack.control,
                 "protocol": chosen.name,
                 "metric_suite": METRIC_SUITE,
@@ -97,6 +109,31 @@ class Scorer:
             else:
                 write_record(folder, scored, chosen.name)
         return scored
+
+    def failed(self, record: RunRecord, error: BaseException, run: Run, victim: AnyVictim | None) -> RunRecord:
+        """Store that the scoring of a stored run failed, and return its record; what was scored before stays.
+
+        A run that has no scores gets the null controls that need no attack: as those it counts until it is scored.
+
+        Args:
+            record: the run's.
+            error: what the scoring raised.
+            run: what it is a record of.
+            victim: the victim that was attacked; None if null controls are not to be had.
+        """
+        return self.unscored(record, f"{fault_of(error)}: {describe(error)}", run, victim)
+
+    def unscored(self, record: RunRecord, reason: str, run: Run, victim: AnyVictim | None) -> RunRecord:
+        """Do what `failed` does, of a scoring that failed for a reason, which begins with whose fault it was."""
+        columns = {} if victim is None or record.n_good is not None else self.null_columns(run, victim)
+        state = {"schema_version": SCHEMA_VERSION, "scores": ScoreState.FAILED, "scores_reason": reason}
+        failed = record.model_copy(update={**columns, **state})
+        try:
+            with self.store.rewriting(record.run_id) as folder:
+                write_record(folder, failed)
+        except OSError as error:
+            self.workshop.reporter.notice(f"{record.run_id}: its state cannot be stored ({describe(error)})")
+        return failed
 
     def null_columns(self, run: Run, victim: AnyVictim) -> dict[str, Any]:
         """Return the columns of the null controls for a run that failed: those that need no attack."""

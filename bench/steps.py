@@ -29,11 +29,17 @@ class Step(StrEnum):
     ATTACK = "run"
 
 
-def next_step(stored: RunRecord | None, again: Again, complete: Callable[[RunRecord], bool]) -> Step:
-    """Return what is to be done for a run, by what is stored of it and whether its scores are complete."""
+def next_step(stored: RunRecord | None, again: Again, complete: Callable[[RunRecord, bool], bool]) -> Step:
+    """Return what is to be done for a run.
+
+    Args:
+        stored: what is stored of it.
+        again: what is run again of what is stored.
+        complete: says of a run whether its scores need nothing more, what failed being tried again or not.
+    """
     if stored is None or again is Again.ALWAYS:
         return Step.ATTACK
     if stored.status in FAILED:
         retried = again is Again.FAILED or stored.status is Status.OOM or ENVIRONMENT in stored.flags.split(";")
         return Step.ATTACK if retried else Step.NOTHING
-    return Step.NOTHING if complete(stored) else Step.SCORE
+    return Step.NOTHING if complete(stored, again is Again.FAILED) else Step.SCORE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import tempfile
@@ -14,7 +15,7 @@ from filelock import FileLock, Timeout
 from bench.records import RunRecord, Status, require_known_schema
 from victims.cache import DAMAGED
 from victims.errors import UserError
-from victims.files import exclusive, set_aside, umask
+from victims.files import exclusive, set_aside, umask, write_text
 
 RECORDS = "[!.]*/run.json"
 """Folders that begin with a dot belong to a run that is being written, or was killed while it was."""
@@ -22,8 +23,10 @@ ALL_RECORDS = "[!.]*/run*.json"
 """A run's own record, and one more for every other protocol that it was scored under."""
 WORK = ".work"
 """Folder of locks and of checkpoints of unfinished attacks."""
-REPLACED = ".replaced"
-"""The end of the name of a folder that is being replaced."""
+WRITING, REPLACED = ".writing", ".replaced"
+"""The ends of the names of a folder that is being written, and of one that is being replaced."""
+KEPT = ("reconstruction.safetensors", "trace.csv", "log.txt")
+"""Files of a run that no scoring changes: a copy of its folder shares them."""
 
 
 class Store:
@@ -53,17 +56,31 @@ class Store:
 
     def find(self, run_id: str) -> RunRecord | None:
         """Return the record of a stored run, however it ended, None if there is none that can be read."""
-        return self._read(self.runs / run_id / "run.json")
+        return self._read(self.runs / run_id / "run.json", run_id) or self._replaced(run_id)
 
     def records(self) -> list[RunRecord]:
-        """Return the records of all stored runs that failed, were skipped or are scored, one per protocol."""
-        found = (self._read(path) for path in sorted(self.runs.glob(ALL_RECORDS)))
+        """Return the records of all stored runs that failed, were skipped or have scores, one per protocol."""
+        found = [self._read(path, path.parent.name) for path in sorted(self.runs.glob(ALL_RECORDS))]
+        there = {record.run_id for record in found if record is not None}
+        found += [self._replaced(run_id) for run_id in sorted(self._between(f".*{REPLACED}") - there)]
         return [record for record in found if record is not None and not record.pending]
 
     def attacked(self) -> list[RunRecord]:
         """Return the own records of all stored runs whose reconstruction can be scored, scored or not."""
-        found = (self._read(path) for path in sorted(self.runs.glob(RECORDS)))
+        found = (self._read(path, path.parent.name) for path in sorted(self.runs.glob(RECORDS)))
         return [record for record in found if record is not None and record.status is Status.OK]
+
+    def next_sequence(self) -> int:
+        """Return the number of the next run that is stored here, higher than that of any before it."""
+        with self.tables():
+            counter = self.work / "sequence"
+            try:
+                last = int(counter.read_text())
+            except (OSError, ValueError):
+                last = max((record.sequence for record in self.records()), default=0)
+            number = max(last, _highest_sequence(self.root / "runs.csv")) + 1
+            write_text(counter, str(number))
+        return number
 
     def folder(self, run_id: str) -> Path:
         """Return the folder of a run, stored or not."""
@@ -95,14 +112,18 @@ class Store:
             yield
 
     def sweep(self) -> None:
-        """Clear away what killed processes left; what a living one is at stays."""
-        folders = {path.name.removesuffix(REPLACED)[1:].rpartition(".")[0] for path in self.runs.glob(".*.*")}
-        for run_id in folders | {path.stem for path in self.checkpoint("any").parent.glob("[!.]*")}:
+        """Clear away what killed processes left; what a living one is at stays, and what is none of this program's."""
+        unfinished = self._between(f".*{WRITING}") | self._between(f".*{REPLACED}")
+        for run_id in unfinished | {path.stem for path in self.checkpoint("any").parent.glob("[!.]*")}:
             try:
                 with FileLock(self._lock(run_id), timeout=0):
                     self._clear(run_id)
             except Timeout:
                 continue
+
+    def _between(self, pattern: str) -> set[str]:
+        """Return the ids of the runs of which there are folders of such a temporary name."""
+        return {path.name[1:].rsplit(".", 2)[0] for path in self.runs.glob(pattern) if path.name.count(".") > 2}
 
     def _lock(self, name: str) -> Path:
         return self.work / "locks" / name
@@ -112,8 +133,9 @@ class Store:
         for replaced in self.runs.glob(f".{run_id}.*{REPLACED}"):
             if not (self.runs / run_id).exists():  # it was killed between the two renames
                 replaced.replace(self.runs / run_id)
-        for left in self.runs.glob(f".{run_id}.*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for end in (WRITING, REPLACED):
+            for left in self.runs.glob(f".{run_id}.*{end}"):
+                shutil.rmtree(left, ignore_errors=True)
         stored = self.find(run_id)
         if stored is not None and stored.status is Status.OK:
             self.checkpoint(run_id).unlink(missing_ok=True)
@@ -146,23 +168,31 @@ class Store:
     @contextmanager
     def _replacing(self, run_id: str, copied: bool) -> Iterator[Path]:
         self.runs.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=self.runs, prefix=f".{run_id}."))
-        temporary.chmod(0o777 & ~umask())
-        final, replaced = self.runs / run_id, temporary.with_name(f"{temporary.name}{REPLACED}")
+        temporary = Path(tempfile.mkdtemp(dir=self.runs, prefix=f".{run_id}.", suffix=WRITING))
+        final, replaced = self.runs / run_id, temporary.with_suffix(REPLACED)
         try:
+            temporary.chmod(0o777 & ~umask())
             if copied:
-                shutil.copytree(final, temporary, dirs_exist_ok=True)
+                _copy(final, temporary)
             yield temporary
             if final.exists():
                 final.replace(replaced)
             temporary.replace(final)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-            shutil.rmtree(replaced, ignore_errors=True)
+            if final.exists():
+                shutil.rmtree(replaced, ignore_errors=True)
+
+    def _replaced(self, run_id: str) -> RunRecord | None:
+        """Return the record of a run whose folder another process replaces at this moment, or was killed in that."""
+        for path in self.runs.glob(f".{run_id}.*{REPLACED}/run.json"):
+            if (record := self._read(path, run_id)) is not None:
+                return record
+        return self._read(self.runs / run_id / "run.json", run_id)
 
     @staticmethod
-    def _read(path: Path) -> RunRecord | None:
-        """Return a stored record, or None if it is absent or damaged, or names another folder than its own.
+    def _read(path: Path, run_id: str) -> RunRecord | None:
+        """Return a stored record, or None if it is absent or damaged, or that of another run.
 
         Raises:
             UserError: it is of a newer schema.
@@ -172,12 +202,34 @@ class Store:
             if isinstance(stored, dict):
                 require_known_schema(stored.get("schema_version"), path)
             record = RunRecord.model_validate(stored)
-        except (OSError, ValueError):  # a ValidationError is a ValueError
+        except (OSError, ValueError, RecursionError):  # a ValidationError is a ValueError
             return None
-        return record if record.run_id == path.parent.name else None
+        return record if record.run_id == run_id else None
+
+
+def _highest_sequence(table: Path) -> int:
+    """Return the highest number of a run in a runs.csv, which may be of another machine; 0 if there is none."""
+    try:
+        with table.open(newline="", encoding="utf-8") as lines:
+            numbers = [row.get("sequence") or "" for row in csv.DictReader(lines)]
+    except (OSError, ValueError, csv.Error):
+        return 0
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a run's files; those that are never changed are linked, so that a full disk has room for their copy."""
+    for path in source.iterdir():
+        if path.name in KEPT:
+            try:
+                (target / path.name).hardlink_to(path)
+                continue
+            except OSError:  # the file system has no such links
+                pass
+        shutil.copy2(path, target / path.name)
 
 
 def write_record(folder: Path, record: RunRecord, protocol: str = "") -> None:
     """Write a run's record into its folder: its own, or that of another protocol."""
     name = f"run-{protocol}.json" if protocol else "run.json"
-    (folder / name).write_text(record.model_dump_json(indent=1))
+    write_text(folder / name, record.model_dump_json(indent=1))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from victims.files import atomic
@@ -29,8 +29,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     """
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     texts = dict(metadata or {})
-    with atomic(path) as temporary:  # safetensors writes files that are their owner's alone
-        save_file(plain, temporary, texts | {SHA256: _sha256(plain, texts)})
+    stored = save(plain, texts | {SHA256: _sha256(plain, texts)})
+    with atomic(path) as temporary:
+        temporary.write_bytes(stored)  # save_file hides from a full disk what it was
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -22,9 +22,6 @@ class Reporter(Protocol):
     def notice(self, text: str) -> None:
         """Say something in one line."""
 
-    def deadline(self, seconds: float | None) -> None:
-        """Say that an attack begins that must end within so many seconds (None: it has no limit, or has ended)."""
-
 
 @dataclass
 class Shown:
@@ -80,9 +77,6 @@ class TerminalReporter:
         shown = self._jobs.pop(job, None)
         if shown is not None and shown.bar is not None and self._progress is not None:
             self._progress.remove_task(shown.bar)
-
-    def deadline(self, seconds: float | None) -> None:
-        """Nothing to show."""
 
     def notice(self, text: str) -> None:
         """Print one line."""

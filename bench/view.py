@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from attacks.base import Architecture, Knowledge, VictimView
+from victims.architectures import build
 from victims.base import Victim
 from victims.informed.data import Records
 from victims.informed.victim import AnyVictim, InformedVictim, logits
+from victims.released import answering
+from victims.spec import NetworkSpec, Released
+
+Facts = dict[Knowledge, Any]
+"""What is disclosed of a victim, by item: tensors on the CPU, descriptions, numbers."""
 
 
 def view_of(
@@ -22,75 +29,151 @@ def view_of(
     Raises:
         LookupError: a victim of its setting has no such item.
     """
-    facts = _facts(victim, device) if isinstance(victim, Victim) else _informed_facts(victim, device)
+    facts, network = disclosed(victim, needs), network_of(victim)
+    return view_from(facts, needs, device, network, answer_of(victim, device), kind)
+
+
+def disclosed(victim: AnyVictim, needs: frozenset[Knowledge]) -> Facts:
+    """Return copies of what `needs` names, on the CPU, fit to travel to another process.
+
+    Logits are answered where the victim is, and are not among them; the architecture comes without what builds it.
+
+    Raises:
+        LookupError: a victim of its setting has no such item.
+    """
+    facts = _facts(victim) if isinstance(victim, Victim) else _informed_facts(victim)
     if absent := needs - facts.keys():
         raise LookupError(f"a victim of the {victim.spec.setting} setting has no {', '.join(sorted(absent))} to tell")
-    return kind({item: facts[item] for item in needs}, needs)
+    return {item: _copied(facts[item], torch.device("cpu")) for item in needs}
 
 
-def _facts(victim: Victim, device: torch.device) -> dict[Knowledge, Any]:
-    split = victim.split
-    labels = torch.tensor(split.labels, device=device)
-    inputs, pool = (torch.tensor(images, device=device) for images in (split.inputs, split.test_inputs))
-    model = copy.deepcopy(victim.model).to(device)
+def view_from(
+    facts: Facts,
+    needs: frozenset[Knowledge],
+    device: torch.device,
+    network: Callable[[], nn.Module] | None,
+    answer: Callable[[Tensor], Tensor],
+    kind: type[VictimView] = VictimView,
+) -> VictimView:
+    """Return the view that hands out disclosed facts.
+
+    Args:
+        facts: what is disclosed.
+        needs: the items that the attack declared.
+        device: where its tensors are to be.
+        network: builds the victim's network, with whatever weights; None if the victim is many models.
+        answer: returns the victim's outputs for inputs (m, C, H, W).
+        kind: of view.
+    """
+    shown = {item: _copied(value, device) for item, value in facts.items()}
+    architecture = shown.get(Knowledge.ARCHITECTURE)
+    if isinstance(architecture, Architecture) and network is not None:
+        build_blank = _blank(network, device)
+        shown[Knowledge.ARCHITECTURE] = Architecture(architecture.spec, architecture.input_shape, build_blank)
+    if Knowledge.LOGITS in needs:
+        shown[Knowledge.LOGITS] = answer
+    return kind(shown, needs)
+
+
+def answer_of(victim: AnyVictim, device: torch.device) -> Callable[[Tensor], Tensor]:
+    """Return what answers inputs (m, C, H, W) as the victim does, on `device`, without a gradient."""
+    if not isinstance(victim, Victim):
+        weights = {name: value.to(device, copy=True) for name, value in victim.weights.items()}
+        return lambda queries: logits(victim.spec, weights, queries.to(device))
+    network = network_of(victim)
+    assert network is not None
+    model = network()
+    model.load_state_dict(victim.model.state_dict())
+    model = model.to(device)
 
     @torch.no_grad()
-    def answer(queries: torch.Tensor) -> torch.Tensor:
-        answered: torch.Tensor = model(queries)
+    def answer(queries: Tensor) -> Tensor:
+        answered: Tensor = model(queries.to(device))
         return answered
 
-    def blank() -> torch.nn.Module:
-        empty = copy.deepcopy(model)
+    return answer
+
+
+def network_of(victim: AnyVictim) -> Callable[[], nn.Module] | None:
+    """Return what builds a victim's network, None for the many models of the informed setting."""
+    if not isinstance(victim, Victim):
+        return None
+    spec, shape = victim.spec, victim.input_shape
+    own = spec.training.network if isinstance(spec.training, Released) else None
+    return lambda: network_from(spec.architecture, shape, own)
+
+
+def network_from(
+    architecture: NetworkSpec, shape: tuple[int, int, int], own: Callable[[], nn.Module] | None
+) -> nn.Module:
+    """Return a victim's network, float32 on the CPU, with weights that mean nothing.
+
+    Args:
+        architecture: the victim's.
+        shape: (C, H, W) of an input.
+        own: builds a released module; None for a network of this suite.
+    """
+    if own is not None:
+        return answering(own().eval(), shape).float()
+    assert architecture.kind != "module"
+    return build(architecture, shape, torch.Generator(), torch.float32)
+
+
+def _blank(network: Callable[[], nn.Module], device: torch.device) -> Callable[[], nn.Module]:
+    def blank() -> nn.Module:
+        empty = network().to(device)
         empty.load_state_dict({name: torch.zeros_like(value) for name, value in empty.state_dict().items()})
         return empty
 
+    return blank
+
+
+def _facts(victim: Victim) -> Facts:
+    split = victim.split
+    labels, pool = torch.from_numpy(split.labels), torch.from_numpy(split.test_inputs)
     counts = np.bincount(split.labels, minlength=victim.spec.n_classes)
     return {
-        Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, victim.input_shape, blank),
-        Knowledge.WEIGHTS: {name: value.to(device, copy=True) for name, value in victim.model.state_dict().items()},
+        Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, victim.input_shape),
+        Knowledge.WEIGHTS: victim.model.state_dict(),
         Knowledge.CLASS_BALANCE: tuple(float(count) / len(split.labels) for count in counts),
         Knowledge.N: victim.spec.n_trained,
         Knowledge.LABELS: labels,
-        Knowledge.DATA_MEAN: torch.tensor(split.mean, device=device),
+        Knowledge.DATA_MEAN: torch.from_numpy(split.mean),
         Knowledge.LOSS: victim.spec.loss,
         Knowledge.WEIGHT_DECAY: victim.spec.weight_decay,
-        Knowledge.SHADOW_POOL: (pool - pool.mean(0), torch.tensor(split.test_labels, device=device)),
-        Knowledge.LOGITS: answer,
-        Knowledge.TRAINING_IMAGES: (inputs, labels),
+        Knowledge.SHADOW_POOL: (pool - pool.mean(0), torch.from_numpy(split.test_labels)),
+        Knowledge.LOGITS: None,
+        Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
     }
 
 
-def _informed_facts(victim: InformedVictim, device: torch.device) -> dict[Knowledge, Any]:
+def _informed_facts(victim: InformedVictim) -> Facts:
     split, spec = victim.split, victim.spec
 
-    def points(records: Records) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.tensor(records.images, device=device), torch.tensor(records.labels, device=device)
-
-    def moved(named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {name: value.to(device, copy=True) for name, value in named.items()}
+    def points(records: Records) -> tuple[Tensor, Tensor]:
+        return torch.from_numpy(records.images), torch.from_numpy(records.labels)
 
     targets = points(split.targets)
     return {
         Knowledge.ARCHITECTURE: Architecture(spec.architecture, victim.input_shape),
-        Knowledge.WEIGHTS: moved(victim.weights),
+        Knowledge.WEIGHTS: victim.weights,
         Knowledge.N: spec.n,
         Knowledge.LABELS: targets[1],
         Knowledge.SHADOW_POOL: points(split.pool),
-        Knowledge.LOGITS: lambda queries: logits(spec, moved(victim.weights), queries),
+        Knowledge.LOGITS: None,
         Knowledge.KNOWN_POINTS: points(split.fixed),
         Knowledge.TRAINING: spec.training,
-        Knowledge.INITIAL_WEIGHTS: None if victim.start is None else moved(victim.start),
+        Knowledge.INITIAL_WEIGHTS: victim.start,
         Knowledge.TRAINING_IMAGES: targets,
     }
 
 
-def require_intact(view: VictimView, victim: AnyVictim) -> None:
-    """See that an attack left the weights alone.
-
-    Raises:
-        ValueError: those that it was shown and the victim's own are not the same any more.
-    """
-    shown = view.shown(Knowledge.WEIGHTS) or {}
-    own = victim.model.state_dict() if isinstance(victim, Victim) else victim.weights
-    if not all(torch.equal(value.cpu(), own[name]) for name, value in shown.items()):
-        raise ValueError("the attack changed the victim's weights; view.weights hands out a copy for each call")
+def _copied(value: Any, device: torch.device) -> Any:
+    """Return a copy on `device`: of a tensor its own elements alone, not the storage that it may be a part of."""
+    if isinstance(value, Tensor):
+        return value.detach().to(device, copy=True, memory_format=torch.contiguous_format)
+    if isinstance(value, dict):
+        return {name: _copied(part, device) for name, part in value.items()}
+    if isinstance(value, tuple) and any(isinstance(part, Tensor) for part in value):
+        return tuple(_copied(part, device) for part in value)
+    return value

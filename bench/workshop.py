@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from attacks.base import DivergedError
+from bench.attempt import Attacked, Attempt, Progress, perform
 from bench.plan import Run, attack_sources
-from bench.provenance import peak_memory
 from bench.ui import Reporter
 from victims.errors import UserError
 from victims.files import sha256_json, sha256_sources
@@ -18,31 +16,21 @@ from victims.hardware import prepare
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
-    from attacks.base import Reconstruction
-    from attacks.context import Checkpoints
+    from attacks.base import Attack
     from bench.evaluation import Instruments
     from victims.informed.spec import AnySpec
     from victims.informed.victim import AnyVictim
 
 
-@dataclass(frozen=True)
-class Attacked:
-    """What an attack returned, and what it cost.
+class Host(Protocol):
+    """Has attacks made somewhere."""
 
-    Attributes:
-        reconstruction: the candidates.
-        trace: figures over time.
-        seconds: wall time of the attack alone, that of the process it is resumed from included.
-        peak_mem_mb: peak memory up to its end, training included.
-        flags: what the harness has to say of it.
-    """
-
-    reconstruction: Reconstruction
-    trace: list[dict[str, float]]
-    seconds: float
-    peak_mem_mb: float
-    flags: tuple[str, ...]
+    def attack(
+        self, attempt: Attempt, kind: type[Attack[Any]], answer: Callable[[Tensor], Tensor], progress: Progress
+    ) -> Attacked:
+        """Return what an attack found; `bench.isolation.host` says more."""
 
 
 class Workshop:
@@ -53,10 +41,21 @@ class Workshop:
         device: where to train and attack.
         reporter: who tells the user.
         downloads: whether data that are absent may be downloaded.
+        host: has attacks made in processes of their own; None for this process, where the training images are.
+        results_dir: the results folder, whose runs an attack has no business with; None if there is none.
     """
 
-    def __init__(self, data_dir: Path | None, device: torch.device, reporter: Reporter, downloads: bool = True) -> None:
+    def __init__(
+        self,
+        data_dir: Path | None,
+        device: torch.device,
+        reporter: Reporter,
+        downloads: bool = True,
+        host: Host | None = None,
+        results_dir: Path | None = None,
+    ) -> None:
         self.data_dir, self.device, self.reporter, self.downloads = data_dir, device, reporter, downloads
+        self.host, self.results_dir = host, results_dir
         prepare(device)
         self._victims: dict[str, AnyVictim] = {}
         self._data: dict[str, str | UserError] = {}
@@ -145,44 +144,44 @@ class Workshop:
             self._victims = {spec.name: victim}
         return victim
 
-    def attack(self, run: Run, victim: AnyVictim, checkpoints: Checkpoints | None = None) -> Attacked:
-        """Run an attack on a victim.
+    def attack(self, run: Run, victim: AnyVictim, checkpoint: Path | None = None) -> Attacked:
+        """Attack a victim; where it is made by a host, out of reach of the training images.
 
         Args:
-            run: the attack, its seed and its budget.
-            victim: whom it attacks.
-            checkpoints: where its state is kept for another process to go on from.
+            run: the attack, its parameters, its budget and its seed.
+            victim: its victim, or a twin of it.
+            checkpoint: the file of its state, from which another process goes on; None for nowhere.
 
         Raises:
+            AttackFailedError: a host's attack failed; in this process it raises what it raises.
             DivergedError: no candidate is finite.
             ValueError: the candidates have another shape than the victim's inputs, or the victim is not what it was.
         """
-        import torch
-
-        from attacks.base import AttackContext
-        from bench.scoring.perceptual import load_perceptual
-        from bench.view import require_intact, view_of
-        from victims.cache import cache_dir
+        from bench.isolation.reading import guarded_places
+        from bench.view import answer_of, disclosed, network_of
 
         def progress(step: int, steps: int, **figures: float) -> None:
             self.reporter.progress(run.title, step, steps, figures)
 
-        def perceptual() -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-            return load_perceptual(None, cache_dir()).distance
-
-        view = view_of(victim, run.knowledge, self.device)
-        generator = torch.Generator().manual_seed(run.seed)
-        ctx = AttackContext(self.device, generator, progress, run.budget, checkpoints, perceptual)
-        self.reporter.deadline(run.budget.seconds)
-        try:
-            reconstruction = run.attack(run.params).reconstruct(view, ctx)
-            seconds = ctx.seconds
-        finally:
-            self.reporter.deadline(None)
-        _check(reconstruction, victim)
-        require_intact(view, victim)
-        spent = ctx.stopped or seconds > (run.budget.seconds or math.inf)
-        return Attacked(reconstruction, ctx.trace, seconds, peak_memory(self.device), ("budget",) if spent else ())
+        attempt = Attempt(
+            title=run.title,
+            attack=run.attack.name,
+            params_json=json.dumps(run.params.model_dump(mode="json")),
+            seed=run.seed,
+            budget=run.budget,
+            device=str(self.device),
+            needs=run.knowledge,
+            facts=disclosed(victim, run.knowledge),
+            own=run.victim.name if run.victim.training.kind == "released" else "",
+            shape=victim.input_shape,
+            targets=victim.spec.n_targets if victim.spec.setting == "informed" else None,
+            checkpoint=checkpoint,
+            guarded=guarded_places(run.victim.dataset, self.data_dir, self.results_dir),
+        )
+        answer = answer_of(victim, self.device)
+        if self.host is not None:
+            return self.host.attack(attempt, run.attack, answer, progress)
+        return perform(attempt, run.attack, network_of(victim), answer, progress)
 
     def instruments(self, dataset: str) -> Instruments:
         """Return what measures LPIPS and KL on a dataset, or why there is none; judges are trained if need be."""
@@ -191,21 +190,3 @@ class Workshop:
 
             self._instruments[dataset] = obtain_instruments(dataset, self.data_dir, self.device, self.reporter)
         return self._instruments[dataset]
-
-
-def _check(reconstruction: Reconstruction, victim: AnyVictim) -> None:
-    shape = tuple(reconstruction.candidates.shape)
-    expected = victim.input_shape
-    if len(shape) != 4 or shape[0] == 0 or shape[1:] != expected:
-        raise ValueError(f"candidates have shape {shape}, expected (m, {', '.join(map(str, expected))}) with m > 0")
-    if not reconstruction.candidates.is_floating_point():
-        raise ValueError(f"candidates are {reconstruction.candidates.dtype}, expected torch.float32")
-    if victim.spec.setting == "informed" and shape[0] != victim.spec.n_targets:
-        raise ValueError(
-            f"{shape[0]} candidates for {victim.spec.n_targets} targets; expected one each, in their order"
-        )
-    if reconstruction.confidence is not None and reconstruction.confidence.shape != shape[:1]:
-        raise ValueError(f"confidence has shape {tuple(reconstruction.confidence.shape)}, expected ({shape[0]},)")
-    finite = reconstruction.candidates.isfinite().flatten(1).all(1)
-    if not bool(finite.any()):
-        raise DivergedError("no candidate is finite")

@@ -115,7 +115,7 @@ def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
         raise UserError(f"victim {spec.name}: {training.weights} does not fit the network: {reason}") from None
     if sha256_file(training.weights) != training.weights_sha256:
         raise UserError(f"victim {spec.name}: {training.weights} changed while this ran; start again")
-    model = _answering(module, raw.train_images.shape[1:]).float()
+    model = answering(module, raw.train_images.shape[1:]).float()
     card = describe(
         spec,
         model,
@@ -154,7 +154,7 @@ def _architecture(name: str, module: object, shape: Shape) -> NetworkSpec:
     if not isinstance(module, nn.Module):
         raise UserError(f"victim {name}: `network` returned {type(module).__name__}; expected a torch.nn.Module")
     try:
-        model = _answering(module.eval(), shape)
+        model = answering(module.eval(), shape)
         with torch.no_grad():
             outputs = model(torch.zeros(2, *shape))
     except (RuntimeError, TypeError, ValueError) as error:
@@ -169,7 +169,7 @@ def _architecture(name: str, module: object, shape: Shape) -> NetworkSpec:
     return ModuleSpec(name=type(module).__name__, outputs=1 if outputs.ndim == 1 else outputs.shape[1])
 
 
-def _answering(module: nn.Module, shape: Shape) -> nn.Module:
+def answering(module: nn.Module, shape: Shape) -> nn.Module:
     """Return the plain network that the module is, or the module itself, answering (n,) where it has one output."""
     network = plain(module, shape)
     if network is None:

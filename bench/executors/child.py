@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import multiprocessing
 import os
 import resource
@@ -10,11 +9,14 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from bench.executors.output import capture
 from bench.executors.task import Task, work
+from bench.isolation.host import Isolated
 
 PROGRESS_SECONDS = 0.1
 OOM_SCORE = 500
@@ -41,38 +43,36 @@ class PipeReporter:
         """Send a line."""
         self.send("notice", text)
 
-    def deadline(self, seconds: float | None) -> None:
-        """Send when the attack must have ended."""
-        self.send("deadline", seconds)
-
     def send(self, what: str, *arguments: Any) -> None:
         """Send a message; several threads may."""
         with self._lock:
             self.connection.send((what, arguments))
 
 
-def main(task: Task, connection: Connection, output: Connection, threads: int) -> None:
-    """Do a task, tell the parent how it ended, and leave without waiting for what the attack left running."""
-    _capture(output.fileno())
+def main(task: Task, connection: Connection, output: Connection, zygote: Connection, threads: int, memory: int) -> None:
+    """Do a task, tell the parent how it ended, and leave.
+
+    Args:
+        task: the task.
+        connection: to the parent.
+        output: the log of what this process prints.
+        zygote: to what forks the processes of attacks.
+        threads: that this process may use.
+        memory: bytes that an attack may take.
+    """
+    capture(output.fileno())
     os.setsid()  # so that what it starts can be ended with it, and Ctrl-C reaches the parent alone
     threading.Thread(target=_die_with_parent, daemon=True).start()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    score = Path("/proc/self/oom_score_adj")
-    if score.exists():
-        score.write_text(str(OOM_SCORE))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
     import torch
 
     torch.set_num_threads(threads)
     reporter = PipeReporter(connection)
-    reporter.send("outcome", work(task, reporter, output=sys.stdout.fileno()))
-
-
-def _capture(log: int) -> None:
-    """Let everything that is printed, by whatever means, go to the log, and a crash say where it was."""
-    for stream in (1, 2):
-        os.dup2(log, stream)
-    sys.stdout, sys.stderr = (open(stream, "w", buffering=1, closefd=False) for stream in (1, 2))  # noqa: SIM115
-    faulthandler.enable(file=2)
+    host = Isolated(zygote, memory)
+    zygote.close()  # the zygote ends when the host's own copy is closed, as this process ends
+    reporter.send("outcome", work(task, reporter, output=sys.stdout.fileno(), host=host))
 
 
 def _die_with_parent() -> None:

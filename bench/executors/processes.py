@@ -1,7 +1,7 @@
 """Runs in processes of their own: what a crash, a hang or a lack of memory costs is one run.
 
 A server that has imported torch and the other libraries forks a fresh process for each run in milliseconds, where a
-fresh interpreter would take seconds.
+fresh interpreter would take seconds; and beside it another one, which forks the processes of its attacks.
 """
 
 from __future__ import annotations
@@ -9,28 +9,39 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import psutil
 
 from bench.executors import child, server
 from bench.executors.task import Task, work
-from bench.provenance import now_utc
+from bench.isolation import zygote
+from bench.isolation.host import SERVER_GONE, died_of
 from bench.records import Status
 from bench.runner import Failure, Outcome
-from bench.ui import TerminalReporter
+from bench.ui import Reporter
+from victims.errors import UserError
 
 POLL_SECONDS = 0.1
-GRACE, LEAST_GRACE = 0.1, 10.0
-"""How long an attack may go on after its budget before it is killed: a share of the budget, and the least seconds."""
-DUMP_SECONDS = 2.0
-"""How long a process that is killed for a hang has to write into its log where it was."""
+LEAVE_SECONDS = 2.0
+"""How long a process has to write into its log where it was, or to end what it has started."""
+STARTS = 3
+"""How often a process is tried to be started."""
+
+
+class JobReporter(Reporter, Protocol):
+    """Who tells the user how several jobs go."""
+
+    def progress(self, task: str, step: int, steps: int, figures: dict[str, float], job: str = "") -> None:
+        """Show where a task of a job is."""
+
+    def finished(self, job: str) -> None:
+        """Show nothing of a job any more."""
 
 
 @dataclass(frozen=True)
@@ -53,48 +64,39 @@ class Job:
     Attributes:
         task: what it is at.
         process: the process.
+        attacks: the one that forks those of its attacks.
         connection: where its messages come from.
         output: what it prints.
-        since: when it began, ISO 8601.
-        deadline: when it is killed, on the clock of `time.monotonic`; None for never.
         killed: what its row says if it was killed.
     """
 
     task: Task
     process: BaseProcess
+    attacks: BaseProcess
     connection: Connection
     output: IO[bytes]
-    since: str = field(default_factory=now_utc)
-    deadline: float | None = None
     killed: tuple[Status, str] | None = None
 
-    def kill(self, number: signal.Signals) -> None:
-        """Send a signal to the process and to all that it started."""
+    def kill(self) -> None:
+        """Kill the process and all that it started."""
         assert self.process.pid is not None
         try:
-            os.killpg(self.process.pid, number)
+            os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:  # it has not come to lead a group yet, or is gone
             self.process.kill()
 
     def end(self) -> None:
-        """See that nothing of the process is left."""
-        self.kill(signal.SIGKILL)
+        """See that nothing of the process is left; what forks its attacks ends them, and itself, when it is gone."""
+        self.kill()
         self.process.join()
         self.connection.close()
+        self.attacks.join(LEAVE_SECONDS)
+        self.attacks.kill()
 
     def failure(self) -> Failure:
         """Return what a process that is gone died of."""
-        self.process.join(DUMP_SECONDS)
-        code = self.process.exitcode
-        if self.killed is not None:
-            status, reason = self.killed
-        elif code == -signal.SIGKILL:
-            status, reason = Status.OOM, "the process was killed by SIGKILL, as the system does when memory runs out"
-        elif code is not None and code < 0:
-            status, reason = Status.ERROR, f"the process was killed by {signal.Signals(-code).name}"
-        else:
-            status, reason = Status.ERROR, f"the process ended in the middle of the run, with exit status {code}"
-        return Failure(status, reason, self.since)
+        self.process.join(LEAVE_SECONDS)
+        return Failure(*(self.killed or died_of(self.process.exitcode)))
 
 
 class Processes:
@@ -106,12 +108,17 @@ class Processes:
         limits: what each may use.
     """
 
-    def __init__(self, reporter: TerminalReporter, jobs: int, limits: Limits) -> None:
+    def __init__(self, reporter: JobReporter, jobs: int, limits: Limits) -> None:
         self.reporter, self.jobs, self.limits = reporter, jobs, limits
-        self.context = server.start(limits.threads)
+        server.start(limits.threads)
+        self._begun_again: set[str] = set()
 
     def execute(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
-        """Yield how each task ended, in the order in which they end."""
+        """Yield how each task ended, in the order in which they end.
+
+        Raises:
+            UserError: no process can be started.
+        """
         waiting = deque(tasks)
         running: list[Job] = []
         try:
@@ -127,8 +134,8 @@ class Processes:
                         continue
                     running.remove(job)
                     self.reporter.finished(job.task.run_id)
-                    if outcome is None and job.task.failure is None:
-                        running.append(self._recording(job))
+                    if outcome is None and (next_job := self._next(job)) is not None:
+                        running.append(next_job)
                         continue
                     job.end()
                     yield outcome or self._recorded_here(job)
@@ -138,13 +145,29 @@ class Processes:
 
     def _start(self, task: Task, output: IO[bytes] | None = None) -> Job:
         output = output or tempfile.TemporaryFile()  # noqa: SIM115 it is closed when the job is forgotten
-        receiver, sender = self.context.Pipe(duplex=False)
+        for last in (*(False,) * (STARTS - 1), True):
+            try:
+                return self._started(task, output)
+            except (OSError, EOFError) as error:  # the server was killed; it is started again
+                if last:
+                    raise UserError(f"no process can be started ({type(error).__name__}: {error})") from None
+        raise AssertionError
+
+    def _started(self, task: Task, output: IO[bytes]) -> Job:
+        context = server.start(self.limits.threads)
+        receiver, sender = context.Pipe(duplex=False)
+        asking, asked = context.Pipe()
         log = Connection(os.dup(output.fileno()), readable=False)  # which is how a file travels to another process
-        process = self.context.Process(target=child.main, args=(task, sender, log, self.limits.threads))
-        process.start()
-        sender.close()
-        log.close()
-        return Job(task, process, receiver, output)
+        threads, memory = self.limits.threads, self.limits.memory
+        try:
+            attacks = context.Process(target=zygote.main, args=(asked, log, task.site.plugin_dir, threads))
+            attacks.start()
+            process = context.Process(target=child.main, args=(task, sender, log, asking, threads, memory))
+            process.start()
+        finally:
+            for end in (sender, asking, asked, log):
+                end.close()
+        return Job(task, process, attacks, receiver, output)
 
     def _listen(self, job: Job) -> Outcome | None:
         """Pass on what a job reports; return its outcome if it is done."""
@@ -156,7 +179,7 @@ class Processes:
                     return outcome
                 self._tell(job, what, arguments)
         except (EOFError, OSError):
-            job.kill(signal.SIGKILL)  # it is dying, or has closed what it cannot do without
+            job.kill()  # it is dying, or has closed what it cannot do without
         return None
 
     def _tell(self, job: Job, what: str, arguments: tuple[Any, ...]) -> None:
@@ -165,32 +188,29 @@ class Processes:
             self.reporter.progress(task, step, steps, figures, job.task.run_id)
         elif what == "notice":
             self.reporter.notice(*arguments)
-        elif what == "deadline":
-            (budget,) = arguments
-            job.deadline = None if budget is None else time.monotonic() + budget + max(LEAST_GRACE, GRACE * budget)
 
     def _watch(self, job: Job) -> None:
-        """Kill a job that is out of time or takes too much memory."""
-        overdue = job.deadline is not None and time.monotonic() > job.deadline
-        if overdue and job.killed is not None:
-            job.kill(signal.SIGKILL)
-        elif overdue:
-            job.killed = Status.TIMEOUT, f"did not return when its budget of {job.task.budget} was spent"
-            job.deadline = time.monotonic() + DUMP_SECONDS
-            job.kill(signal.SIGABRT)
-        elif (used := _resident(job.process)) > self.limits.memory and job.killed is None:
+        """Kill a job that takes too much memory."""
+        if (used := _resident(job.process)) > self.limits.memory and job.killed is None:
             sizes = f"{used / 2**30:.2g} GiB of memory, of the {self.limits.memory / 2**30:.2g} that it may"
             job.killed = Status.OOM, f"took {sizes}"
-            job.kill(signal.SIGKILL)
+            job.kill()
 
-    def _recording(self, job: Job) -> Job:
-        """Start a process that records what another one died of."""
-        failure = job.failure()
-        job.end()
-        return self._start(replace(job.task, failure=failure), job.output)
+    def _next(self, job: Job) -> Job | None:
+        """Begin a task again whose process went with its server, once; or record what it died of; or do neither."""
+        run_id = job.task.run_id
+        if job.process.exitcode == SERVER_GONE and job.killed is None and run_id not in self._begun_again:
+            self._begun_again.add(run_id)
+            job.end()
+            return self._start(job.task)
+        if job.task.failure is None:
+            failure = job.failure()
+            job.end()
+            return self._start(replace(job.task, failure=failure), job.output)
+        return None
 
     def _recorded_here(self, job: Job) -> Outcome:
-        """Record in this process what two others died of, without what may have killed the second."""
+        """Record in this process what two others died of; nothing is scored here."""
         assert job.task.failure is not None
         failure = replace(job.task.failure, nulls=False)
         return work(replace(job.task, failure=failure), self.reporter, output=job.output.fileno())

@@ -14,8 +14,8 @@ from dataclasses import replace
 import ray
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
+from bench.executors.processes import Limits, Processes
 from bench.executors.task import Site, Task, work
-from bench.provenance import now_utc
 from bench.records import Status
 from bench.registry import ROOT
 from bench.runner import Failure, Outcome
@@ -56,12 +56,11 @@ class Ray:
         Raises:
             UserError: the tasks want a GPU, and the cluster has none.
         """
-        waiting = {self._submit(task): (task, now_utc()) for task in tasks}
+        waiting = {self._submit(task): task for task in tasks}
         try:
             while waiting:
                 done, _ = ray.wait(list(waiting))
-                task, since = waiting.pop(done[0])
-                yield self._outcome(done[0], task, since)
+                yield self._outcome(done[0], waiting.pop(done[0]))
         finally:
             for reference in waiting:
                 ray.cancel(reference, force=True)
@@ -76,7 +75,7 @@ class Ray:
         )
         return reference
 
-    def _outcome(self, reference: ray.ObjectRef[Outcome], task: Task, since: str) -> Outcome:
+    def _outcome(self, reference: ray.ObjectRef[Outcome], task: Task) -> Outcome:
         try:
             outcome: Outcome = ray.get(reference)
         except RayTaskError as error:  # the suite is not what it is here, or cannot write there
@@ -84,7 +83,7 @@ class Ray:
         except RayError as error:
             status = Status.OOM if isinstance(error, OutOfMemoryError) else Status.ERROR
             reason = f"its worker was lost, {1 + RETRIES} times ({type(error).__name__})"
-            failure = Failure(status, reason, since, nulls=False)
+            failure = Failure(status, reason, nulls=False)
             outcome = work(replace(task, failure=failure), self.reporter)
         return outcome
 
@@ -98,19 +97,21 @@ def _absolute(site: Site) -> Site:
 class _Silent:
     """Tells nobody: a worker has no terminal."""
 
-    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None:
+    def progress(self, task: str, step: int, steps: int, figures: dict[str, float], job: str = "") -> None:
         """Show nothing."""
 
     def notice(self, text: str) -> None:
         """Say nothing."""
 
-    def deadline(self, seconds: float | None) -> None:
-        """Nobody waits."""
+    def finished(self, job: str) -> None:
+        """Show nothing."""
 
 
 @ray.remote(num_cpus=1, max_retries=RETRIES)
 def _work(task: Task) -> Outcome:
-    return work(task, _Silent())
+    """Do a task in a process of its own, beside the worker: its attack is out of reach of the training images."""
+    (outcome,) = Processes(_Silent(), 1, Limits.shared(1, None)).execute([task])
+    return outcome
 
 
 def _require_answer(address: str) -> None:

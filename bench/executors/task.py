@@ -18,6 +18,7 @@ from bench.ui import Reporter
 if TYPE_CHECKING:
     from attacks.base import Attack
     from bench.registry import Registry
+    from bench.workshop import Host
     from victims.informed.spec import AnySpec
 
 
@@ -107,6 +108,7 @@ def work(
     reporter: Reporter,
     output: int | None = None,
     debugger: Callable[[BaseException], None] | None = None,
+    host: Host | None = None,
 ) -> Outcome:
     """Do a task: find its attack and victim, train or load the victim, attack, store, score.
 
@@ -117,6 +119,7 @@ def work(
         reporter: told how it goes.
         output: file descriptor of what this process prints, for the run's log; None if nobody catches it.
         debugger: called with an exception of the attack before it is recorded.
+        host: has attacks made in processes of their own; None for this process, where the training images are.
 
     Returns:
         How it ended. Whatever the attack, its victim or their scoring raise is an outcome.
@@ -135,10 +138,9 @@ def work(
     site = task.site
     os.environ.update(site.environment)
     attacks, victims = registry.attacks(site.plugin_dir), registry.victims(site.plugin_dir)
-    store, workshop = Store(site.results_dir), Workshop(site.data_dir, torch.device(site.device), reporter)
-    control = registry.random_control(attacks)
-    lost = task.failure.reason if task.failure else ""
-    scorer = Scorer(store, workshop, NullControls(workshop, control, site.twins, lost))
+    store = Store(site.results_dir)
+    workshop = Workshop(site.data_dir, torch.device(site.device), reporter, host=host, results_dir=site.results_dir)
+    scorer = Scorer(store, workshop, NullControls(workshop, registry.random_control(attacks), site.twins))
     runner = Runner(store, workshop, scorer, site.again, output, debugger)
     run = task.run(attacks, victims)
     return runner.run(run) if task.failure is None else runner.lost(run, task.failure)

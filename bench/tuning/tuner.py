@@ -58,10 +58,6 @@ class TrialReporter:
         """Say something in one line."""
         self.shown.notice(text)
 
-    def deadline(self, seconds: float | None) -> None:
-        """Pass on when the attack must have ended."""
-        self.shown.deadline(seconds)
-
 
 @dataclass(frozen=True)
 class Tuner:

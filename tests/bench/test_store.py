@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.records import RunRecord, Status
-from bench.store import Store
+from bench.store import Store, write_record
 from victims.errors import UserError
 
 Make = Callable[..., RunRecord]
@@ -17,7 +17,7 @@ Make = Callable[..., RunRecord]
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from bench.store import Store
+from bench.store import Store, write_record
 with Store(Path(sys.argv[1])).writing("a-run") as folder:
     (folder / "grid.png").write_text("new")
     (folder / "run.json").write_text(sys.argv[2])
@@ -158,9 +158,9 @@ def leftover(store: Store, name: str) -> Path:
 
 
 def test_what_the_dead_left_is_cleared_and_what_the_living_write_is_not(store: Store) -> None:
-    dead = leftover(store, ".a-run.abcd1234")
+    dead = leftover(store, ".a-run.abcd1234.writing")
     with store.claimed("b-run", lambda text: None):
-        living = leftover(store, ".b-run.abcd1234")
+        living = leftover(store, ".b-run.abcd1234.writing")
         store.sweep()
         assert not dead.exists()
         assert living.exists()
@@ -169,7 +169,7 @@ def test_what_the_dead_left_is_cleared_and_what_the_living_write_is_not(store: S
 
 
 def test_a_claim_clears_what_was_left_of_its_run(store: Store) -> None:
-    own, other = leftover(store, ".a-run.abcd1234"), leftover(store, ".a-run-2.abcd1234")
+    own, other = leftover(store, ".a-run.abcd1234.writing"), leftover(store, ".a-run-2.abcd1234.writing")
     with store.claimed("a-run", lambda text: None):
         assert not own.exists()
         assert other.exists()
@@ -178,8 +178,64 @@ def test_a_claim_clears_what_was_left_of_its_run(store: Store) -> None:
 def test_a_kill_between_two_renames_loses_nothing(store: Store, record: Make) -> None:
     put(store, record(run_id="a-run"))
     (store.runs / "a-run").rename(store.runs / ".a-run.abcd1234.replaced")
-    leftover(store, ".a-run.abcd1234")
-    assert store.find("a-run") is None
+    leftover(store, ".a-run.abcd1234.writing")
+    assert store.find("a-run") == record(run_id="a-run")  # a reader does not wait until somebody has cleared up
+    assert [found.run_id for found in store.records()] == ["a-run"]
     store.sweep()
     assert store.find("a-run") == record(run_id="a-run")
     assert [path.name for path in store.runs.iterdir()] == ["a-run"]
+
+
+def test_folders_of_others_are_left_alone(store: Store, record: Make) -> None:
+    put(store, record(run_id="a-run"))
+    foreign = [leftover(store, name) for name in (".git", ".a-run.notes", ".backup.old", "notes")]
+    store.sweep()
+    with store.claimed("a-run", lambda text: None):
+        pass
+    assert all((folder / "run.json").exists() for folder in foreign)
+
+
+def test_the_old_run_is_there_until_the_new_one_is(store: Store, record: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, record(run_id="a-run"))
+    seen: list[RunRecord | None] = []
+    rename = Path.replace
+
+    def watched(self: Path, target: Path) -> Path:
+        seen.append(Store(store.root).find("a-run"))
+        moved = rename(self, target)
+        seen.append(Store(store.root).find("a-run"))
+        return moved
+
+    with store.writing("a-run") as folder:
+        write_record(folder, record(run_id="a-run", seed=1))
+        monkeypatch.setattr(Path, "replace", watched)
+    assert len(seen) == 4
+    assert all(found is not None for found in seen)
+    assert seen[-1] is not None
+    assert seen[-1].seed == 1
+
+
+def test_a_copy_of_a_run_shares_what_no_scoring_changes(store: Store, record: Make) -> None:
+    with store.writing("a-run") as folder:
+        write_record(folder, record(run_id="a-run"))
+        (folder / "reconstruction.safetensors").write_bytes(b"large")
+    inode = (store.folder("a-run") / "reconstruction.safetensors").stat().st_ino
+    before = (store.folder("a-run") / "run.json").read_bytes()
+    with pytest.raises(OSError, match="full"), store.rewriting("a-run") as folder:
+        write_record(folder, record(run_id="a-run", seed=1))
+        raise OSError("full")
+    assert (store.folder("a-run") / "run.json").read_bytes() == before
+    with store.rewriting("a-run") as folder:
+        write_record(folder, record(run_id="a-run", seed=1))
+    assert (store.folder("a-run") / "reconstruction.safetensors").stat().st_ino == inode
+    assert [path.name for path in store.runs.iterdir()] == ["a-run"]
+
+
+def test_the_number_of_a_run_rises_whatever_happens_to_the_counter(store: Store, record: Make) -> None:
+    assert [store.next_sequence() for _ in range(3)] == [1, 2, 3]
+    put(store, record(run_id="a-run", sequence=7))
+    (store.work / "sequence").unlink()
+    assert store.next_sequence() == 8
+    (store.root / "runs.csv").write_text("run_id,sequence\nelsewhere,41\nolder,\n")
+    assert store.next_sequence() == 42
+    assert store.next_sequence() == 43

@@ -1,0 +1,227 @@
+"""The side of the run's process: it has attacks made, answers their queries, and ends those that take too much."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from bench.attempt import Attacked, Attempt, Progress
+from bench.failures import AttackFailedError
+from bench.isolation.messages import GarbledError, Message, attacked_from, receive, send
+from bench.isolation.zygote import NUMBER
+from bench.records import Status
+from bench.text import describe, one_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attacks.base import Attack
+
+POLL_SECONDS = 0.1
+GRACE, LEAST_GRACE = 0.1, 10.0
+"""How long an attack may go on after its budget before it is killed: a share of the budget, and the least seconds."""
+DUMP_SECONDS = 2.0
+"""How long a process that is killed for a hang has to write into its log where it was."""
+SERVER_GONE = 255
+"""The exit code that is told of a process whose server was killed, and which may still run."""
+STARTER_GONE = (Status.OOM, "the process that starts attacks was killed, as the system does when memory runs out")
+
+
+@dataclass
+class Made:
+    """An attack that is being made.
+
+    Attributes:
+        pid: of its process.
+        connection: to it.
+        deadline: when it is killed, on the clock of `time.monotonic`; None for never.
+        killed: why it was killed, None if it was not.
+        told: its last message, of what it found or how it failed.
+    """
+
+    pid: int
+    connection: Connection
+    deadline: float | None = None
+    killed: tuple[Status, str] | None = None
+    told: Message | None = None
+
+    def kill(self, status: Status, reason: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """End its process, which its row tells as `status` and `reason`."""
+        self.killed = self.killed or (status, reason)
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+
+class Isolated:
+    """Has attacks made, each in a process of its own.
+
+    Args:
+        control: to the zygote.
+        memory: bytes of resident memory that an attack may take, with all that it starts.
+    """
+
+    def __init__(self, control: Connection, memory: int) -> None:
+        self._control = socket.socket(fileno=os.dup(control.fileno()))
+        self.memory = memory
+
+    def attack(
+        self, attempt: Attempt, kind: type[Attack[Any]], answer: Callable[[Tensor], Tensor], progress: Progress
+    ) -> Attacked:
+        """Return what an attack found.
+
+        Args:
+            attempt: what it is given.
+            kind: the attack, which its process finds by its name.
+            answer: what the victim answers to inputs (m, C, H, W).
+            progress: told where it is; what it raises ends the attack.
+
+        Raises:
+            AttackFailedError: it failed, or its process was ended.
+        """
+        del kind
+        ours, theirs = socket.socketpair()
+        connection = Connection(ours.detach())
+        try:
+            with theirs:
+                socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
+            made = Made(self._number(), connection)
+        except OSError:
+            connection.close()
+            raise AttackFailedError(*STARTER_GONE) from None
+        try:
+            with suppress(OSError):
+                connection.send_bytes(pickle.dumps(attempt))
+            self._accompany(made, attempt, answer, progress)
+        finally:
+            code = self._ended(made)
+        return _outcome(made, code)
+
+    def _ended(self, made: Made) -> int:
+        """End what is left of an attack, and return the exit code of its process."""
+        with suppress(ProcessLookupError):
+            os.kill(made.pid, signal.SIGKILL)
+        made.connection.close()
+        try:
+            return self._number()
+        except OSError:
+            made.killed = made.killed or STARTER_GONE
+            return 0
+
+    def _number(self) -> int:
+        """Return the next number that the zygote sends.
+
+        Raises:
+            OSError: it is gone.
+        """
+        told = self._control.recv(NUMBER.size, socket.MSG_WAITALL)
+        if len(told) < NUMBER.size:
+            raise ConnectionResetError
+        number: int = NUMBER.unpack(told)[0]
+        return number
+
+    def _accompany(self, made: Made, attempt: Attempt, answer: Callable[[Tensor], Tensor], progress: Progress) -> None:
+        """Listen to an attack until it has told its end or is gone; the zygote then tells its exit code."""
+        while made.told is None:
+            if wait([made.connection, self._control], POLL_SECONDS) == [self._control]:
+                return  # it is gone, and nothing that it said is unread
+            try:
+                while made.told is None and made.connection.poll():
+                    self._heard(made, attempt, receive(made.connection), answer, progress)
+            except (EOFError, OSError):
+                return
+            except GarbledError as error:
+                made.kill(Status.ERROR, f"the attack's process sent what is no message ({error})")
+                return
+            self._watch(made, attempt)
+
+    def _heard(
+        self, made: Made, attempt: Attempt, message: Message, answer: Callable[[Tensor], Tensor], progress: Progress
+    ) -> None:
+        header, tensors = message
+        what = header.get("what")
+        if what == "begun" and attempt.budget.seconds is not None:
+            made.deadline = time.monotonic() + attempt.budget.seconds + max(LEAST_GRACE, GRACE * attempt.budget.seconds)
+        elif what == "progress":
+            figures = {one_line(str(name)): float(value) for name, value in header["figures"].items()}
+            progress(int(header["step"]), int(header["steps"]), **figures)
+        elif what == "query":
+            _reply(made.connection, tensors, answer)
+        elif what in ("found", "failed"):
+            made.told = message
+
+    def _watch(self, made: Made, attempt: Attempt) -> None:
+        """Kill an attack that is out of time or takes too much memory."""
+        overdue = made.deadline is not None and time.monotonic() > made.deadline
+        if overdue and made.killed is not None:
+            made.kill(*made.killed)
+        elif overdue:
+            made.deadline = time.monotonic() + DUMP_SECONDS
+            made.kill(Status.TIMEOUT, f"did not return when its budget of {attempt.budget} was spent", signal.SIGABRT)
+        elif (used := _resident(made.pid)) > self.memory:
+            sizes = f"{used / 2**30:.2g} GiB of memory, of the {self.memory / 2**30:.2g} that it may"
+            made.kill(Status.OOM, f"took {sizes}")
+
+
+def _reply(connection: Connection, tensors: dict[str, Tensor], answer: Callable[[Tensor], Tensor]) -> None:
+    try:
+        answers = answer(tensors["queries"])
+    except Exception as error:
+        send(connection, {"trouble": describe(error)})
+    else:
+        send(connection, {}, {"answers": answers})
+
+
+def _outcome(made: Made, code: int) -> Attacked:
+    """Return what an attack found.
+
+    Raises:
+        AttackFailedError: it did not, or its process was killed before it told.
+    """
+    if made.told is not None:
+        header, _ = made.told
+        if header["what"] == "failed":
+            status, reason, details = (str(header.get(name, "")) for name in ("status", "reason", "details"))
+            known = Status(status) if status in Status.__members__.values() else Status.ERROR
+            raise AttackFailedError(known, one_line(reason), details)
+        try:
+            return attacked_from(made.told)
+        except GarbledError as error:
+            raise AttackFailedError(Status.ERROR, f"the attack's process sent what is no message ({error})") from None
+    if made.killed is not None:
+        raise AttackFailedError(*made.killed)
+    raise AttackFailedError(*died_of(code))
+
+
+def died_of(code: int | None) -> tuple[Status, str]:
+    """Return the status and the reason of a process that ended in the middle of its work with an exit code."""
+    if code == SERVER_GONE:
+        return Status.OOM, "the server that started the process was killed, as the system does when memory runs out"
+    if code == -signal.SIGKILL:
+        return Status.OOM, "the process was killed by SIGKILL, as the system does when memory runs out"
+    if code is not None and code < 0:
+        return Status.ERROR, f"the process was killed by {signal.Signals(-code).name}"
+    return Status.ERROR, f"the process ended in the middle of the run, with exit status {code}"
+
+
+def _resident(pid: int) -> int:
+    """Return the bytes of resident memory of a process and all that it started, 0 if it is gone."""
+    try:
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return 0
+    resident = 0
+    for member in family:
+        with suppress(psutil.Error):
+            resident += member.memory_info().rss
+    return resident

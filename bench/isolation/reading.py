@@ -1,0 +1,67 @@
+"""What an attack reads from disk that it was not told: Python's audit hook sees it and a flag tells it.
+
+Reads by native code, and by processes that the attack starts, are not seen.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+MOST = 3
+"""So many places are named."""
+READS = ("open", "os.listdir", "os.scandir")
+"""Audit events of Python that read files or folders."""
+
+
+def guarded_places(dataset: str, data_dir: Path | None, results_dir: Path | None) -> tuple[str, ...]:
+    """Return the files and folders that hold training data, trained victims, and what others reconstructed.
+
+    Args:
+        dataset: the victim's.
+        data_dir: the data folder, None for the default.
+        results_dir: the results folder, None if there is none.
+    """
+    from victims.cache import cache_dir
+    from victims.dataset_files import DOWNLOADED, SHIPPED, dataset_path
+
+    folders = {dataset_path(name, data_dir).parent for name in (*SHIPPED, *DOWNLOADED)}
+    kept = {cache_dir() / "victims", cache_dir() / "controls"}
+    stored = set() if results_dir is None else {results_dir / "runs"}
+    return tuple(sorted(map(str, {dataset_path(dataset, data_dir)} | folders | kept | stored)))
+
+
+class Readings:
+    """Watches, once it is armed and for as long as this process lives, which guarded files are opened.
+
+    Args:
+        guarded: files and folders.
+    """
+
+    def __init__(self, guarded: Iterable[str]) -> None:
+        self._guarded = tuple(os.path.realpath(place) for place in guarded)
+        self._seen: dict[str, None] = {}
+
+    def arm(self) -> None:
+        """Begin to watch; a hook cannot be removed again."""
+        sys.addaudithook(self._hear)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What was read, one flag a place, of the first few."""
+        return tuple(f"undeclared_read: {Path(place).name}" for place in list(self._seen)[:MOST])
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event not in READS or not arguments or (event == "open" and _only_writes(arguments[1])):
+            return
+        if isinstance(arguments[0], str | bytes | os.PathLike):
+            path = os.path.realpath(os.fsdecode(arguments[0]))
+            if any(path == place or path.startswith(f"{place}{os.sep}") for place in self._guarded):
+                self._seen[path] = None
+
+
+def _only_writes(mode: object) -> bool:
+    return isinstance(mode, str) and "r" not in mode and "+" not in mode
