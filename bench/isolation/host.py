@@ -6,11 +6,13 @@ import os
 import pickle
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -47,6 +49,8 @@ class Made:
         deadline: when it is killed, on the clock of `time.monotonic`; None for never.
         killed: why it was killed, None if it was not.
         told: its last message, of what it found or how it failed.
+        said: its messages, and last of all why no more come.
+        reader: the thread that puts them there.
     """
 
     pid: int
@@ -54,6 +58,11 @@ class Made:
     deadline: float | None = None
     killed: tuple[Status, str] | None = None
     told: Message | None = None
+    said: Queue[Message | Exception] = field(default_factory=Queue)
+    reader: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = threading.Thread(target=_read, args=(self.connection, self.said), daemon=True)
 
     def kill(self, status: Status, reason: str, number: signal.Signals = signal.SIGKILL) -> None:
         """End its process, which its row tells as `status` and `reason`."""
@@ -110,6 +119,8 @@ class Isolated:
         """End what is left of an attack, and return the exit code of its process."""
         with suppress(ProcessLookupError):
             os.kill(made.pid, signal.SIGKILL)
+        if made.reader.is_alive():
+            made.reader.join()  # nothing comes from the dead, which ends it
         made.connection.close()
         try:
             return self._number()
@@ -131,17 +142,16 @@ class Isolated:
 
     def _accompany(self, made: Made, attempt: Attempt, answer: Callable[[Tensor], Tensor], progress: Progress) -> None:
         """Listen to an attack until it has told its end or is gone; the zygote then tells its exit code."""
+        made.reader.start()
         while made.told is None:
-            if wait([made.connection, self._control], POLL_SECONDS) == [self._control]:
-                return  # it is gone, and nothing that it said is unread
-            try:
-                while made.told is None and made.connection.poll():
-                    self._heard(made, attempt, receive(made.connection), answer, progress)
-            except (EOFError, OSError):
-                return
-            except GarbledError as error:
-                made.kill(Status.ERROR, f"the attack's process sent what is no message ({error})")
-                return
+            with suppress(Empty):
+                message = made.said.get(timeout=POLL_SECONDS)
+                if isinstance(message, GarbledError):
+                    made.kill(Status.ERROR, f"the attack's process sent what is no message ({message})")
+                if isinstance(message, Exception):
+                    return
+                with suppress(BrokenPipeError):  # it does not wait for an answer
+                    self._heard(made, attempt, message, answer, progress)
             self._watch(made, attempt)
 
     def _heard(
@@ -170,6 +180,18 @@ class Isolated:
         elif (used := _resident(made.pid)) > self.memory:
             sizes = f"{used / 2**30:.2g} GiB of memory, of the {self.memory / 2**30:.2g} that it may"
             made.kill(Status.OOM, f"took {sizes}")
+
+
+def _read(connection: Connection, said: Queue[Message | Exception]) -> None:
+    """Put what comes over a connection into a queue, and last of all why no more comes.
+
+    A thread of its own may wait for the rest of a message while another one watches the clock.
+    """
+    try:
+        while True:
+            said.put(receive(connection))
+    except (EOFError, OSError, GarbledError) as error:
+        said.put(error)
 
 
 def _reply(connection: Connection, tensors: dict[str, Tensor], answer: Callable[[Tensor], Tensor]) -> None:

@@ -29,9 +29,10 @@ def send(connection: Connection, header: dict[str, Any], tensors: dict[str, Tens
     Raises:
         OSError: nobody listens any more.
     """
-    connection.send_bytes(json.dumps(header, default=float).encode())
-    plain = {name: value.detach().cpu().contiguous() for name, value in (tensors or {}).items()}
-    connection.send_bytes(save(plain))
+    told = json.dumps(header, default=float).encode()
+    stored = save({name: value.detach().cpu().contiguous() for name, value in (tensors or {}).items()})
+    connection.send_bytes(told)  # half a message is none: what can raise has been done
+    connection.send_bytes(stored)
 
 
 def receive(connection: Connection) -> Message:

@@ -13,6 +13,8 @@ from typing import Any
 
 MOST = 3
 """So many places are named."""
+SOURCES = (".py", ".pyc")
+"""What Python reads by itself, to import a module or to show a line of it."""
 READS = ("open", "os.listdir", "os.scandir")
 """Audit events of Python that read files or folders."""
 
@@ -59,6 +61,8 @@ class Readings:
             return
         if isinstance(arguments[0], str | bytes | os.PathLike):
             path = os.path.realpath(os.fsdecode(arguments[0]))
+            if path.endswith(SOURCES):
+                return
             if any(path == place or path.startswith(f"{place}{os.sep}") for place in self._guarded):
                 self._seen[path] = None
 

@@ -66,7 +66,8 @@ def _made(asking: socket.socket, handle: int, plugin_dir: Path | None, threads: 
             score = Path("/proc/self/oom_score_adj")
             with suppress(OSError):
                 score.write_text(str(OOM_SCORE))
-            asking.close()
+            asking.detach()
+            _close_all_but(handle)
             from bench.isolation.attacker import attack
 
             attack(Connection(handle), plugin_dir, threads)
@@ -105,6 +106,12 @@ def _end_children() -> None:
                 child.kill()
         if psutil.wait_procs(left, timeout=REAP_SECONDS)[1]:
             return  # what no signal ends, such as a process that waits for a disk
+
+
+def _close_all_but(handle: int) -> None:
+    """Close what this process inherited: sockets and pipes of its forebears are no business of an attack."""
+    os.closerange(3, handle)
+    os.closerange(handle + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -1,0 +1,321 @@
+"""An attack looks for what it did not declare, in memory, up the stack, on disk, and finds nothing where it runs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import psutil
+import pytest
+from world import World
+
+SPY = '''
+import gc
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
+
+SHAPE = (4, 1, 12, 12)
+"""Of the training images of the victim that the tests attack."""
+
+
+def images_in_memory():
+    """Arrays are not told by the collector, what holds them is."""
+    return any(type(found).__name__ == "Split" and found.inputs.shape == SHAPE for found in gc.get_objects())
+
+
+def victim_on_the_stack():
+    frame = sys._getframe()
+    while frame is not None:
+        if "victim" in frame.f_locals and hasattr(frame.f_locals["victim"], "split"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+class Spy(Attack):
+    name = "spy"
+    summary = "looks for the training images"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.LOGITS, Knowledge.LABELS})
+    Params = AttackParams
+
+    def reconstruct(self, view, ctx):
+        import torch
+
+        found = [name for name in ("images_in_memory", "victim_on_the_stack") if globals()[name]()]
+        queries = torch.rand(5, *view.architecture.input_shape, generator=ctx.generator)
+        answers = view.logits(queries)
+        assert tuple(answers.shape) == (5,)
+        return Reconstruction(candidates=queries, loss=float(answers.double().sum()), flags=tuple(found))
+
+
+class Reader(Spy):
+    name = "reader"
+
+    def reconstruct(self, view, ctx):
+        np.load(Path(__file__).parent / "mini.npz")["train_images"]
+        return super().reconstruct(view, ctx)
+
+
+class Asks(Spy):
+    name = "asks"
+
+    def reconstruct(self, view, ctx):
+        return Reconstruction(candidates=view.logits("what?"))
+
+
+class Leaves(Spy):
+    """Leaves a process behind, in a session of its own, whose parent is gone."""
+
+    name = "leaves"
+
+    def reconstruct(self, view, ctx):
+        code = "import os, time; os.fork() and os._exit(0); time.sleep(600)"
+        subprocess.run([sys.executable, "-c", code, "left-behind"], start_new_session=True)
+        return super().reconstruct(view, ctx)
+
+
+class Lies(Spy):
+    """Speaks over all that it inherited in the place of its harness."""
+
+    name = "lies"
+
+    def reconstruct(self, view, ctx):
+        for handle in range(3, 100):
+            try:
+                os.write(handle, 2 * b"\\x00\\x00\\x00\\x04nons")
+            except OSError:
+                pass
+        time.sleep(1)
+        return super().reconstruct(view, ctx)
+'''
+
+
+@pytest.fixture
+def spied(world: World) -> World:
+    (world.plugins / "spy.py").write_text(SPY)
+    return world
+
+
+def test_an_attack_in_a_process_of_its_own_finds_nothing(spied: World) -> None:
+    """In the run's own process it does, which `--jobs 0` is: the search is one that can find."""
+    answers = set()
+    found = {"images_in_memory", "victim_on_the_stack"}
+    for jobs, expected in (("1", set()), ("0", found)):
+        ended = spied.run("-a", "spy", "-v", "mini-mlp-4", "--controls", "quick", "--force", "--jobs", jobs)
+        assert ended.returncode == 0, ended.stderr
+        (row,) = spied.rows().to_dict("records")
+        assert found & set(row["flags"].split(";")) == expected
+        answers.add(row["attack_loss"])
+    assert len(answers) == 1  # the victim answers the same wherever it is asked
+
+
+def test_reading_the_data_flags_the_row(spied: World) -> None:
+    ended = spied.run("-a", "reader", "-a", "spy", "-v", "mini-mlp-4", "--controls", "quick")
+    assert ended.returncode == 0, ended.stderr
+    flags = spied.rows().set_index("attack")["flags"]
+    assert "undeclared_read: mini.npz" in flags["reader"].split(";")
+    assert "undeclared_read" not in flags["spy"]
+
+
+def test_what_cannot_be_answered_is_the_attacks_error(spied: World) -> None:
+    ended = spied.run("-a", "asks", "-v", "mini-mlp-4", "--controls", "quick")
+    assert ended.returncode == 1
+    (row,) = spied.rows().to_dict("records")
+    assert row["status"] == "error"
+    assert "AttributeError" in row["reason"]
+
+
+def left_behind() -> list[psutil.Process]:
+    return [found for found in psutil.process_iter(["cmdline"]) if "left-behind" in (found.info["cmdline"] or [])]
+
+
+def test_nothing_outlives_the_attack_that_started_it(spied: World) -> None:
+    assert not left_behind()
+    ended = spied.run("-a", "leaves", "-v", "mini-mlp-4", "--controls", "quick")
+    assert ended.returncode == 0, ended.stderr
+    assert not left_behind()
+
+
+def test_an_attack_that_sends_nonsense_costs_its_own_row(spied: World) -> None:
+    ended = spied.run("-a", "lies", "-a", "spy", "-v", "mini-mlp-4", "--controls", "quick")
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stdout + ended.stderr
+    rows = spied.rows().set_index("attack")
+    assert rows["status"].to_dict() == {"lies": rows["status"]["lies"], "spy": "ok"}
+    assert rows["status"]["lies"] in ("error", "oom")
+
+
+def test_a_twin_that_dies_costs_its_null_control_until_it_can_be_had(world: World) -> None:
+    """The twin's attack is killed as for want of memory; the row is there, and the next run makes the control up."""
+    (world.plugins / "fragile.py").write_text(
+        SPY.replace('name = "spy"', 'name = "fragile"').replace(
+            "        found = [",
+            "        marker = Path(__file__).parent / 'marker'\n"
+            "        if not bool(view.labels.eq(torch.tensor([0, 1, 0, 1])).all()) or marker.exists():\n"
+            "            if marker.exists() and marker.read_text() == 'kill':\n"
+            "                os.kill(os.getpid(), 9)\n"
+            "        found = [",
+        )
+    )
+    words = ("-a", "fragile", "-v", "mini-mlp-4")
+    assert world.run(*words, "--controls", "quick").returncode == 0
+    (world.plugins / "marker").write_text("kill")
+    second = world.run(*words)
+    assert second.returncode == 0, second.stdout + second.stderr
+    (row,) = world.rows().to_dict("records")
+    assert row["n_good"] != ""
+    assert "lost_null_untrained" in row["flags"]
+    assert "lost_null_disjoint" in row["flags"]
+    (world.plugins / "marker").write_text("live")
+    assert world.run(*words).returncode == 0
+    (row,) = world.rows().to_dict("records")
+    assert row["null_untrained"] != ""
+    assert row["null_disjoint"] != ""
+    assert "lost_" not in row["flags"]
+
+
+FAULTY = """
+import os
+import signal
+from pathlib import Path
+
+import bench.evaluation
+
+evaluate = bench.evaluation.evaluate
+
+
+def faulty(*arguments):
+    way = Path(__file__).with_name("way")
+    if way.exists():
+        exec(way.read_text())
+    return evaluate(*arguments)
+
+
+bench.evaluation.evaluate = faulty
+"""
+DEATHS = {
+    "abort": "os.abort()",
+    "kill": "os.kill(os.getpid(), signal.SIGKILL)",
+    "raise": "raise RuntimeError('a bug in a metric')",
+    "exit": "os._exit(3)",
+}
+REASONS = {
+    "abort": "metric: the process was killed by SIGABRT",
+    "kill": "memory: the process was killed by SIGKILL, as the system does when memory runs out",
+    "raise": "metric: RuntimeError: a bug in a metric",
+    "exit": "metric: the process ended in the middle of the run, with exit status 3",
+}
+
+
+@pytest.mark.parametrize("way", DEATHS)
+def test_scoring_that_dies_costs_no_reconstruction_and_no_other_run(world: World, way: str) -> None:
+    (world.plugins / "faulty.py").write_text(FAULTY)
+    sweep = ("-a", "plain", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--controls", "quick")
+    (world.plugins / "way").write_text(DEATHS[way])
+    ended = world.run(*sweep)
+    assert ended.returncode == 1, ended.stderr
+    assert "Traceback" not in ended.stdout + ended.stderr
+    rows = world.rows()
+    assert rows["status"].tolist() == ["ok", "ok"]
+    assert set(rows["scores_reason"]) == {REASONS[way]}
+    assert (rows["null_n_good"] != "").all()  # as which it counts
+    stored = sorted(world.results.glob("runs/*/reconstruction.safetensors"))
+    content = [path.read_bytes() for path in stored]
+    assert len(stored) == 2
+    assert world.calls().count("plain") == 2
+
+    (world.plugins / "way").unlink()
+    ended = world.run(*sweep)
+    assert ended.returncode == 0, ended.stderr
+    assert set(world.rows()["scores"]) == {"scored"}
+    assert world.calls().count("plain") == 2
+    assert [path.read_bytes() for path in stored] == content
+
+
+def test_a_killed_fork_server_costs_nothing(world: World) -> None:
+    """What ran is begun again, and the rest of the plan goes on."""
+    words = ("-a", "steps", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--set", "steps=200", "--controls", "quick")
+    running = world.start(*words)
+    deadline = time.monotonic() + 120
+    while not (world.results / ".work" / "checkpoints").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (server,) = [child for child in psutil.Process(running.pid).children() if "forkserver" in " ".join(child.cmdline())]
+    server.send_signal(signal.SIGKILL)
+    out, err = running.communicate()
+    assert running.returncode == 0, out + err
+    assert "Traceback" not in out + err
+    assert world.rows()["status"].tolist() == ["ok", "ok"]
+
+
+def test_what_is_printed_without_end_is_kept_in_part(world: World) -> None:
+    (world.plugins / "loud.py").write_text(
+        SPY.replace('name = "spy"', 'name = "loud"').replace(
+            "        found = [", "        print('begin', 'x' * 5_000_000, 'end')\n        found = ["
+        )
+    )
+    (world.plugins / "wordy.py").write_text(
+        SPY.replace('name = "spy"', 'name = "wordy"').replace(
+            "        found = [", "        raise ValueError('\\x1b[31m' + 'y' * 5_000_000)\n        found = ["
+        )
+    )
+    ended = world.run("-a", "loud", "-a", "wordy", "-v", "mini-mlp-4", "--controls", "quick")
+    assert ended.returncode == 1
+    assert len(ended.stdout) < 10_000
+    assert "\x1b" not in ended.stdout
+    rows = world.rows().set_index("attack")
+    log = (world.results / rows["log"]["loud"]).read_bytes()
+    assert len(log) < 1_100_000
+    assert log.startswith(b"begin xxx")
+    assert b"xxx end" in log
+    assert rows["reason"]["wordy"].startswith("ValueError: \\x1b[31myyy")
+    assert len(rows["reason"]["wordy"]) <= 500
+    assert (world.results / rows["log"]["wordy"]).stat().st_size < 1_100_000
+    stored = json.loads((world.results / "runs" / rows["run_id"]["wordy"] / "run.json").read_text())
+    assert stored["reason"] == rows["reason"]["wordy"]
+
+
+def test_a_full_results_disk_is_told_in_a_line(world: World) -> None:
+    """As root on Linux alone: a disk of three megabytes is mounted, filled, and emptied again."""
+    disk = world.root / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs leave to mount a tmpfs")
+    try:
+        command = world.command("-a", "plain", "-v", "mini-mlp-4")
+        command[command.index("--results-dir") + 1] = str(disk / "results")
+
+        def run(*more: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run([*command, *more], env=world.environment, capture_output=True, text=True, check=False)
+
+        assert run("--controls", "quick").returncode == 0
+        (stored,) = (disk / "results").glob("runs/*/reconstruction.safetensors")
+        content = stored.read_bytes()
+        table = (disk / "results" / "runs.csv").read_bytes()
+        filler = disk / "filler"
+        with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            while file.write(b"x" * 4096):
+                pass
+        ended = run()
+        assert ended.returncode in (1, 2)
+        assert "Traceback" not in ended.stdout + ended.stderr
+        assert "No space left on device" in ended.stdout + ended.stderr
+        assert stored.read_bytes() == content
+        assert (disk / "results" / "runs.csv").read_bytes() == table
+        filler.unlink()
+        assert run().returncode == 0
+        assert stored.read_bytes() == content
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=False)
