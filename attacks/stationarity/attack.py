@@ -146,7 +146,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             signal_span=params.signal_span,
             activation_span=params.activation_span,
         )
-        found = search(problem, starts, settings, reached, restarts.expired)
+        found = search(problem, starts, settings, reached, restarts.expired, restarts.checkpoint, restarts.unfinished)
         losses = residuals(one.candidates for one in found)
         return [Restart(one.candidates, one.sizes, loss) for one, loss in zip(found, losses, strict=True)]
 

@@ -66,6 +66,11 @@ class FeatureResidual:
     def __init__(self, network: Network, space: RowSpace, features: Span, residual: StationarityResidual) -> None:
         self.network, self.space, self.features, self.residual = network, space, features, residual
 
+    @property
+    def parts(self) -> int:
+        """How many parts the candidates are taken in after the convolution."""
+        return self.residual.parts
+
     def in_parts(self) -> FeatureResidual:
         """Return the same residual, for less memory after the convolution."""
         return FeatureResidual(self.network, self.space, self.features, self.residual.in_parts())

@@ -11,15 +11,13 @@ from torch import Tensor
 
 from attacks.stationarity.coefficients import Coefficients
 from attacks.stationarity.features import FeatureResidual
+from attacks.stationarity.one_cycle import OneCycle
 from attacks.stationarity.problem import Problem
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import RowSpace
 from attacks.stationarity.spans import Span
 
 REPORT_STEPS = 20
-WARM_UP = 0.2
-SHORTEST_CYCLE = 10
-"""Fewer steps are the beginning of a cycle of so many: shorter ones have no warm-up to divide by."""
 SMALLEST_NEURON = 0.02
 """Norm, relative to the root mean square, under which a neuron of layer 1 counts as small as this."""
 
@@ -73,6 +71,8 @@ def search(
     settings: SearchSettings,
     report: Callable[[int, Tensor], None],
     expired: Callable[[int], bool] = lambda step: False,
+    checkpoint: Callable[[Callable[[], dict[str, Tensor]]], None] = lambda state: None,
+    state: dict[str, Tensor] | None = None,
 ) -> list[Found]:
     """Minimise the stationarity residual over candidates and coefficients, from every start at once.
 
@@ -99,6 +99,8 @@ def search(
         settings: hyperparameters.
         report: called every few steps, and after the last one, with the step and the candidates (R, m, d).
         expired: asked before every step, with the steps done, whether to end there.
+        checkpoint: offered, after every step, the state from which the search can go on.
+        state: such a state of the same search; empty or None to begin.
 
     Raises:
         torch.OutOfMemoryError: the parts do not fit either.
@@ -117,35 +119,36 @@ def search(
             return residual(coordinates * scaling, rows, settings.alpha)[1]
         except torch.OutOfMemoryError:
             residual = residual.in_parts()
-            optimizer.zero_grad()
+            cycle.zero_grad()
             return residual(coordinates * scaling, rows, settings.alpha)[1]
 
     coordinates = torch.stack([start.coordinates for start in starts]).to(scaling).requires_grad_()
-    groups = [
-        {"params": [coordinates], "lr": settings.lr},
-        {"params": [variable for one in every for variable in one.variables], "lr": settings.lambda_lr},
-    ]
-    optimizer = torch.optim.Adam(groups, betas=(0.9, 0.99))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, [settings.lr, settings.lambda_lr], total_steps=max(settings.steps, SHORTEST_CYCLE), pct_start=WARM_UP
-    )
+    variables = [variable for one in every for variable in one.variables]
+    cycle = OneCycle([([coordinates], settings.lr), (variables, settings.lambda_lr)], settings.steps)
+    done = 0
+    if state:
+        done = cycle.restore(state)
+        residual = residual.in_parts() if int(state["parts"]) > 1 else residual
 
     def pixels() -> Tensor:
         return (coordinates.detach() * scaling) @ space.basis.T
 
-    for step in range(1, settings.steps + 1):
+    def now() -> dict[str, Tensor]:
+        return cycle.state() | {"parts": torch.tensor(residual.parts)}
+
+    for step in range(done + 1, settings.steps + 1):
         if expired(step - 1):
             break
-        optimizer.zero_grad()
+        cycle.zero_grad()
         with torch.no_grad():
             coordinates.grad = gradient() * scaling
         if price:
             terms = [one.sizes() @ own.norm(dim=1) for one, own in zip(every, coordinates, strict=True)]
             (price * torch.stack(terms).sum()).backward()
-        optimizer.step()
-        schedule.step()
+        cycle.step()
         if step % REPORT_STEPS == 0 or step == settings.steps:
             report(step, pixels())
+        checkpoint(now)
     return [Found(candidates, one.sizes().detach()) for candidates, one in zip(pixels(), every, strict=True)]
 
 
