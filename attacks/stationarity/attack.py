@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -85,19 +84,20 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
                 restarts.end([self._published(problem, begin, m, restarts)])
             else:
                 restarts.end(self._fast(problem, [begin] * count, m, restarts))
-        candidates = torch.cat([one.candidates for one in restarts.ended])
-        sizes = torch.cat([one.sizes for one in restarts.ended])
-        searches = len(restarts.ended)
+        kept, flags = restarts.kept()
+        candidates = torch.cat([one.candidates for one in kept])
+        sizes = torch.cat([one.sizes for one in kept])
         if labels is not None:
-            labels = labels.repeat(searches)
+            labels = labels.repeat(len(kept))
         return Reconstruction(
             candidates=candidates.reshape(-1, *view.architecture.input_shape).float(),
             labels=labels,
             coefficients=sizes.float(),
-            confidence=confidence(candidates, sizes, labels, searches, problem.space, params.coordinate_power),
+            confidence=confidence(candidates, sizes, labels, len(kept), problem.space, params.coordinate_power),
             resolved={"candidates": m},
-            loss=min(one.loss for one in restarts.ended),
+            loss=min(one.loss for one in kept),
             grad_evals=restarts.spent,
+            flags=flags,
         )
 
     def _together(self, m: int, ctx: AttackContext) -> int:
@@ -130,7 +130,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             return [problem.unexplained(candidates, start.coefficients.rows) for candidates, start in pairs]
 
         def reached(step: int, candidates: Tensor) -> None:
-            restarts.report(step, min(residuals(candidates), key=lambda one: (math.isfinite(one), one)))
+            restarts.report(step, residuals(candidates))
 
         depth, given = problem.connected.depth, params.layer_weights or (1.0, 0.0)
         settings = SearchSettings(
@@ -172,7 +172,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             lambda_min=self.lambda_min,
             alpha=params.alpha,
             generator=restarts.ctx.generator,
-            report=lambda step, candidates: restarts.report(step, residual(candidates)),
+            report=lambda step, candidates: restarts.report(step, [residual(candidates)]),
             start=images,
             expired=restarts.expired,
             checkpoint=restarts.checkpoint,
