@@ -67,6 +67,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         problem = Problem.of(view, ctx.device, getattr(torch, params.dtype))
         shown = problem.shown
         m = params.candidates or (round(self.crowding * shown.rank) if shown.gap else 1000)
+        n_classes = max(len(problem.network.weights[-1]), 2)
         labels = self.labels(view, m)
         if labels is not None:
             labels = labels.to(ctx.device)
@@ -74,7 +75,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         def begin() -> Begin:
             images = None  # drawn by the solver, where it searches
             if params.init != "normal":
-                classes = torch.arange(m) % 2 if labels is None else labels
+                classes = torch.arange(m) % n_classes if labels is None else labels
                 images = initial(params, view, classes, ctx.generator).flatten(1)
             return images, self.coefficients(view, problem.network, labels, m, ctx.generator)
 
