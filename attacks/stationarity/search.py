@@ -119,8 +119,9 @@ def search(
             return residual(coordinates * scaling, rows, settings.alpha)[1]
         except torch.OutOfMemoryError:
             residual = residual.in_parts()
-            cycle.zero_grad()
-            return residual(coordinates * scaling, rows, settings.alpha)[1]
+        # outside of the handler: the error's traceback would keep alive what did not fit
+        cycle.zero_grad()
+        return residual(coordinates * scaling, rows, settings.alpha)[1]
 
     coordinates = torch.stack([start.coordinates for start in starts]).to(scaling).requires_grad_()
     variables = [variable for one in every for variable in one.variables]

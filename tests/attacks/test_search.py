@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -202,6 +203,25 @@ def test_a_search_that_runs_out_of_memory_goes_on_in_parts(monkeypatch: pytest.M
     monkeypatch.setattr(StationarityResidual, "_gradient", out_of_memory(lambda residual: False))
     with pytest.raises(torch.OutOfMemoryError):
         candidates()
+
+
+def test_a_second_try_begins_when_the_tensors_of_the_first_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the parts have what the whole leaves of the memory, and do not fit either."""
+    forward, kept = StationarityResidual._pass, []
+
+    def passed(residual: StationarityResidual, *args: Any) -> Any:
+        if len(kept) == 1:
+            assert residual.parts > 1
+            assert kept[0]() is None
+        found = forward(residual, *args)
+        kept.append(weakref.ref(found.ungated[0]))
+        return found
+
+    monkeypatch.setattr(StationarityResidual, "_pass", passed)
+    monkeypatch.setattr(StationarityResidual, "_gradient", out_of_memory(lambda residual: residual.parts > 1))
+    network, _, _ = two_point_problem()
+    search(everywhere(network), [random_start(0)], replace(SETTINGS, steps=3), silent)
+    assert len(kept) > 1
 
 
 def test_the_published_loop_recovers_them_too() -> None:
