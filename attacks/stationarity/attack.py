@@ -37,7 +37,9 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
     """Candidates a direction that the weights show, unless a number of them is given."""
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline networks whose layers are not known."""
+        """Decline networks whose layers are not known, and a price on images where the weights are sums of features."""
+        if victim.architecture.kind == "conv" and self.params.method == "row-space" and self.params.sparsity:
+            return "sparsity prices the lengths of images, and W2 is made of their features: set sparsity=0"
         return declined_unless_layered(victim)
 
     @abstractmethod

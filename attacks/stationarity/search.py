@@ -86,7 +86,8 @@ def search(
 
     W1 is a sum of terms D_i x_i, one a candidate. More candidates than images can make it up in many ways; `sparsity`
     asks for one whose terms are small in sum, an atomic norm, as in the deconvolution of spikes by particles (Chizat
-    2022, Sparse optimization on measures with over-parameterized gradient descent). `signal_span` and
+    2022, Sparse optimization on measures with over-parameterized gradient descent). That is for fully connected
+    victims: a convolution's W2 is a sum of features, of which the lengths of images say nothing. `signal_span` and
     `activation_span`, over sqrt(r) too, are the costs of a candidate all outside the spans that the weights show
     (`Spans`).
 
@@ -108,7 +109,7 @@ def search(
     space, residual = problem.space, _residual(problem, settings)
     scaling = _scaling(space, settings.coordinate_power)
     every = [start.coefficients for start in starts]
-    price = settings.sparsity * _share(problem)
+    price = settings.sparsity * _share(problem) if settings.sparsity else 0.0
 
     def rows(outputs: Tensor) -> Tensor:
         return torch.stack([one.rows(own) for one, own in zip(every, outputs, strict=True)])

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
+from attacks.base import Attack
+from attacks.kkt import KKT
+from attacks.kkt_conv import KKTConv
+from attacks.kkt_general import KKTGeneral
 from attacks.stationarity.coefficients import free_coefficients
 from attacks.stationarity.features import FeatureResidual, feature_space, image_space
 from attacks.stationarity.network import Network
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.spans import Span
+from victims.spec import ConvSpec, VictimSpec
 
 SHAPE, CHANNELS, HIDDEN, N = (3, 7, 7), 6, 40, 4
 ALPHA = 3.0
@@ -77,3 +84,14 @@ def test_images_are_whole_on_cosines_and_smooth_ones_are_near() -> None:
         torch.testing.assert_close(space.basis.T @ space.basis, identity)
         flat = torch.ones(shape, dtype=torch.float64).flatten() @ space.basis
         assert int(flat.abs().argmax()) == int(space.singular.argmax()) == 0
+
+
+@pytest.mark.parametrize("attack", [KKT, KKTConv])
+def test_no_price_on_the_lengths_of_images_where_features_make_up_the_weights(attack: type[Attack[Any]]) -> None:
+    """Images and features have different units: twice the images, half the filters, and the weights are the same."""
+    spec = VictimSpec(
+        name="digits-conv-6-price", dataset="digits", n=6, architecture=ConvSpec(channels=4, hidden=(10,))
+    )
+    assert attack(attack.Params()).supports(spec) is None
+    assert "set sparsity=0" in str(attack(attack.Params(sparsity=0.05)).supports(spec))
+    assert KKTGeneral(KKTGeneral.Params(method="published")).supports(spec) is None, "it knows no sparsity"
