@@ -116,7 +116,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         import torch
 
         from attacks.stationarity.restarts import Restart
-        from attacks.stationarity.search import SearchSettings, Start, coordinates_of, search
+        from attacks.stationarity.search import Start, coordinates_of, search
 
         params, space, generator = self.params, problem.space, restarts.ctx.generator
         starts = []
@@ -135,21 +135,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         def reached(step: int, candidates: Tensor) -> None:
             restarts.report(step, residuals(candidates))
 
-        depth, given = problem.connected.depth, params.layer_weights or (1.0, 0.0)
-        settings = SearchSettings(
-            steps=params.steps,
-            lr=params.lr,
-            lambda_lr=params.lambda_lr,
-            alpha=params.alpha,
-            layer_weights=(given + given[-1:] * depth)[:depth],
-            coordinate_power=params.coordinate_power,
-            residual_power=params.residual_power,
-            neuron_power=params.neuron_power,
-            sparsity=params.sparsity,
-            signal_span=params.signal_span,
-            activation_span=params.activation_span,
-        )
-        found = search(problem, starts, settings, reached, restarts.expired, restarts.checkpoint, restarts.unfinished)
+        found = search(problem, starts, params, reached, restarts.expired, restarts.checkpoint, restarts.unfinished)
         losses = residuals(one.candidates for one in found)
         return [Restart(one.candidates, one.sizes, loss) for one, loss in zip(found, losses, strict=True)]
 

@@ -104,6 +104,11 @@ class SearchParams(InitialisedParams):
             raise PydanticCustomError("unused", "method={method} does not use it", {"method": method})
         return value
 
+    def by_layer(self, depth: int) -> tuple[float, ...]:
+        """Return the weight of each of so many fully connected layers' residuals."""
+        given = self.layer_weights or (1.0, 0.0)
+        return (given + given[-1:] * depth)[:depth]
+
 
 class MarginParams(SearchParams):
     """Parameters of an attack whose coefficients are multipliers on margins.

@@ -12,6 +12,7 @@ from torch import Tensor
 from attacks.stationarity.coefficients import Coefficients
 from attacks.stationarity.features import FeatureResidual
 from attacks.stationarity.one_cycle import OneCycle
+from attacks.stationarity.params import SearchParams
 from attacks.stationarity.problem import Problem
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import RowSpace
@@ -20,23 +21,6 @@ from attacks.stationarity.spans import Span
 REPORT_STEPS = 20
 SMALLEST_NEURON = 0.02
 """Norm, relative to the root mean square, under which a neuron of layer 1 counts as small as this."""
-
-
-@dataclass(frozen=True)
-class SearchSettings:
-    """Hyperparameters of `search`; see the fields of the same names in `SearchParams`."""
-
-    steps: int
-    lr: float
-    lambda_lr: float
-    alpha: float
-    layer_weights: tuple[float, ...]
-    coordinate_power: float
-    residual_power: float
-    neuron_power: float
-    sparsity: float = 0.0
-    signal_span: float = 0.0
-    activation_span: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +52,7 @@ def coordinates_of(images: Tensor, space: RowSpace, power: float) -> Tensor:
 def search(
     problem: Problem,
     starts: Sequence[Start],
-    settings: SearchSettings,
+    params: SearchParams,
     report: Callable[[int, Tensor], None],
     expired: Callable[[int], bool] = lambda step: False,
     checkpoint: Callable[[Callable[[], dict[str, Tensor]]], None] = lambda state: None,
@@ -97,7 +81,7 @@ def search(
     Args:
         problem: the victim, and where to search.
         starts: one a search, each with m candidates.
-        settings: hyperparameters.
+        params: hyperparameters; those of the starts are not looked at.
         report: called every few steps, and after the last one, with the step and the candidates (R, m, d).
         expired: asked before every step, with the steps done, whether to end there.
         checkpoint: offered, after every step, the state from which the search can go on.
@@ -106,10 +90,10 @@ def search(
     Raises:
         torch.OutOfMemoryError: the parts do not fit either.
     """
-    space, residual = problem.space, _residual(problem, settings)
-    scaling = _scaling(space, settings.coordinate_power)
+    space, residual = problem.space, _residual(problem, params)
+    scaling = _scaling(space, params.coordinate_power)
     every = [start.coefficients for start in starts]
-    price = settings.sparsity * _share(problem) if settings.sparsity else 0.0
+    price = params.sparsity * _share(problem) if params.sparsity else 0.0
 
     def rows(outputs: Tensor) -> Tensor:
         return torch.stack([one.rows(own) for one, own in zip(every, outputs, strict=True)])
@@ -117,16 +101,16 @@ def search(
     def gradient() -> Tensor:
         nonlocal residual
         try:
-            return residual(coordinates * scaling, rows, settings.alpha)[1]
+            return residual(coordinates * scaling, rows, params.alpha)[1]
         except torch.OutOfMemoryError:
             residual = residual.in_parts()
         # outside of the handler: the error's traceback would keep alive what did not fit
         cycle.zero_grad()
-        return residual(coordinates * scaling, rows, settings.alpha)[1]
+        return residual(coordinates * scaling, rows, params.alpha)[1]
 
     coordinates = torch.stack([start.coordinates for start in starts]).to(scaling).requires_grad_()
     variables = [variable for one in every for variable in one.variables]
-    cycle = OneCycle([([coordinates], settings.lr), (variables, settings.lambda_lr)], settings.steps)
+    cycle = OneCycle([([coordinates], params.lr), (variables, params.lambda_lr)], params.steps)
     done = 0
     if state:
         done = cycle.restore(state)
@@ -138,7 +122,7 @@ def search(
     def now() -> dict[str, Tensor]:
         return cycle.state() | {"parts": torch.tensor(residual.parts)}
 
-    for step in range(done + 1, settings.steps + 1):
+    for step in range(done + 1, params.steps + 1):
         if expired(step - 1):
             break
         cycle.zero_grad()
@@ -148,7 +132,7 @@ def search(
             terms = [one.sizes() @ own.norm(dim=1) for one, own in zip(every, coordinates, strict=True)]
             (price * torch.stack(terms).sum()).backward()
         cycle.step()
-        if step % REPORT_STEPS == 0 or step == settings.steps:
+        if step % REPORT_STEPS == 0 or step == params.steps:
             report(step, pixels())
         checkpoint(now)
     return [Found(candidates, one.sizes().detach()) for candidates, one in zip(pixels(), every, strict=True)]
@@ -172,7 +156,7 @@ def _share(problem: Problem) -> float:
     return gain / float(first.norm()) / math.sqrt(problem.space.rank)
 
 
-def _residual(problem: Problem, settings: SearchSettings) -> StationarityResidual | FeatureResidual:
+def _residual(problem: Problem, params: SearchParams) -> StationarityResidual | FeatureResidual:
     """Return the residual on the coordinates of the search.
 
     Its entries are weighted: neurons by their norm, coordinates and bias by their size.
@@ -183,11 +167,11 @@ def _residual(problem: Problem, settings: SearchSettings) -> StationarityResidua
     norms = (squares / squares.mean()).sqrt().clamp_min(SMALLEST_NEURON)
     mean_square = shown.singular.square().mean().sqrt()
     bias_size = float(bias.norm() / mean_square) if bias is not None and shown.gap else 1.0
-    power = settings.residual_power
-    rows, columns = norms**-settings.neuron_power, (shown.singular / mean_square) ** -power
-    weighting = Weighting(settings.layer_weights, rows, columns, bias_size**-power)
+    power = params.residual_power
+    rows, columns = norms**-params.neuron_power, (shown.singular / mean_square) ** -power
+    weighting = Weighting(params.by_layer(network.depth), rows, columns, bias_size**-power)
     size = math.sqrt(problem.shown.rank)
-    signals, activations = settings.signal_span / size, settings.activation_span / size
+    signals, activations = params.signal_span / size, params.activation_span / size
     if problem.features is None:
         return StationarityResidual(network, weighting, spans=problem.spans(signals, activations))
     residual = StationarityResidual(network, weighting, spans=problem.spans(signals, 0))

@@ -13,9 +13,10 @@ from attacks.kkt import KKT
 from attacks.kkt_conv import KKTConv
 from attacks.kkt_general import KKTGeneral
 from attacks.stationarity.coefficients import free_coefficients
-from attacks.stationarity.features import FeatureResidual, feature_space, image_space
+from attacks.stationarity.features import FeatureResidual, image_space
 from attacks.stationarity.network import Network
 from attacks.stationarity.residual import StationarityResidual, Weighting
+from attacks.stationarity.row_space import row_span
 from attacks.stationarity.spans import Span
 from victims.spec import ConvSpec, VictimSpec
 
@@ -41,7 +42,7 @@ def test_the_rows_of_layer_2_show_the_span_of_the_training_images_features() -> 
     network, images, _ = planted()
     noise = torch.randn(network.weights[1].shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     noisy = Network((network.weights[0], network.weights[1] + 1e-6 * noise, network.weights[2]), network.biases, SHAPE)
-    space = feature_space(noisy)
+    space = row_span(noisy.weights[1])
     assert space.gap
     assert space.rank == N
     features = torch.nn.functional.conv2d(images, network.weights[0], network.biases[0]).relu().flatten(1)
@@ -56,7 +57,7 @@ def test_the_rows_of_layer_2_show_the_span_of_the_training_images_features() -> 
 @pytest.mark.parametrize("span_weight", [0.0, 2.0])
 def test_the_gradient_is_that_of_central_differences(span_weight: float) -> None:
     network, images, coefficients = planted()
-    space, features = image_space(SHAPE, network.weights[0]), feature_space(network)
+    space, features = image_space(SHAPE, network.weights[0]), row_span(network.weights[1])
     after = network.after_first().on_coordinates(features.basis)
     inner = StationarityResidual(after, Weighting.uniform(after, (1.0, 0.0)))
     residual = FeatureResidual(network, space, Span(features.basis, span_weight), inner)
