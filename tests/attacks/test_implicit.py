@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.implicit.hypergradient import Hypergradient, Settings, hypergradient
+from attacks.implicit.hypergradient import Hypergradient, hypergradient
 from attacks.implicit.inverse import LARGEST_DAMPING, METHODS, NotPositiveError, solve
 from attacks.implicit.lower import Method, gradient_descent, hessian, minimise
+from attacks.implicit.params import ImplicitParams
 from attacks.implicit.problem import TrainingProblem
 from attacks.stationarity.network import Network
 
-EXACT = Settings("cg", 1e-9, 20_000, "lbfgs", 1e-11, 2000, 0.0)
+EXACT = ImplicitParams(inverse_tolerance=1e-9, inverse_steps=20_000, lower_tolerance=1e-11, lower_steps=2000)
 TARGETS = torch.tensor([0.0, 1.0, 0.3, 1.0, 0.0], dtype=torch.float64)
 
 every_method = pytest.mark.parametrize("method", METHODS)
@@ -41,11 +42,13 @@ def positive(size: int = 12) -> Tensor:
     return root @ root.T / size + 0.1 * torch.eye(size, dtype=torch.float64)
 
 
-def at(hidden: bool, inputs: Tensor, targets: Tensor, start: Network | None = None, **changes: object) -> Hypergradient:
+def at(
+    hidden: bool, inputs: Tensor, targets: Tensor, start: Network | None = None, damping: float = 0.0, **changes: object
+) -> Hypergradient:
     released = network(hidden)
     released = replace(released, weights=tuple(weight + 0.05 * weight.cos() for weight in released.weights))
-    settings = replace(EXACT, **changes)  # type: ignore[arg-type]
-    return hypergradient(problem(hidden), released, start or released, inputs, targets, settings)
+    params = EXACT.model_copy(update=changes)
+    return hypergradient(problem(hidden), released, start or released, inputs, targets, params, damping)
 
 
 @every_method
