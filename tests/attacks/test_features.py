@@ -15,8 +15,11 @@ from attacks.kkt_general import KKTGeneral
 from attacks.stationarity.coefficients import free_coefficients
 from attacks.stationarity.features import FeatureResidual, image_space
 from attacks.stationarity.network import Network
+from attacks.stationarity.params import SearchParams
+from attacks.stationarity.problem import Problem
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import row_span
+from attacks.stationarity.search import _residual
 from attacks.stationarity.spans import Span
 from victims.spec import ConvSpec, VictimSpec
 
@@ -76,6 +79,18 @@ def test_the_gradient_is_that_of_central_differences(span_weight: float) -> None
     step = 1e-6 * direction
     difference = (whole(coordinates + step) - whole(coordinates - step)) / 2e-6
     assert float((gradient * direction).sum()) == pytest.approx(difference, rel=1e-6)
+
+
+def test_each_weight_is_the_price_of_its_own_span() -> None:
+    """Of the features' span for activations, and of the signals that reach layer 2; divided by sqrt(r)."""
+    network, _, _ = planted()
+    problem = Problem(network, image_space(SHAPE, network.weights[0]), row_span(network.weights[1]))
+    found = _residual(problem, SearchParams(signal_span=0.3, activation_span=0.7))
+    assert isinstance(found, FeatureResidual)
+    assert found.features.weight == 0.7 / 2
+    assert found.residual.spans.signals is not None
+    assert found.residual.spans.signals.weight == 0.3 / 2
+    assert found.residual.spans.activations is None
 
 
 def test_images_are_whole_on_cosines_and_smooth_ones_are_near() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import attacks.implicit.hypergradient
 from attacks.implicit.hypergradient import Hypergradient, hypergradient
 from attacks.implicit.inverse import LARGEST_DAMPING, METHODS, NotPositiveError, solve
-from attacks.implicit.lower import Method, gradient_descent, hessian, minimise
+from attacks.implicit.lower import Method, Minimum, gradient_descent, hessian, minimise
 from attacks.implicit.params import ImplicitParams
 from attacks.implicit.problem import TrainingProblem
 from attacks.stationarity.network import Network
@@ -77,6 +80,7 @@ def test_an_indefinite_hessian_is_damped(method: str) -> None:
     damped = matrix + solved.damping * torch.eye(12, dtype=torch.float64)
     assert solved.damping > 0
     torch.testing.assert_close(damped @ solved.solution, b, rtol=1e-6, atol=1e-6)
+    assert solved.residual < 1e-7  # of the damped system: it is that one which was solved
 
 
 @every_method
@@ -161,6 +165,27 @@ def test_the_hypergradient_is_that_of_central_differences(method: str, hidden: b
     assert float((found.inputs * direction).sum()) == pytest.approx(by_inputs, rel=1e-5)
     assert float(found.targets.sum()) == pytest.approx(by_targets, rel=1e-5)
     assert abs(by_inputs) > 1e-3
+
+
+@every_depth
+def test_the_lower_level_begins_where_it_is_told(hidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its own end it has next to nothing to do."""
+    inputs, evaluations = normal(5, 9, seed=4), 0
+
+    def counted(loss: Callable[[Tensor], Tensor], *args: Any) -> Minimum:
+        def one_more(theta: Tensor) -> Tensor:
+            nonlocal evaluations
+            evaluations += 1
+            return loss(theta)
+
+        return minimise(one_more, *args)
+
+    monkeypatch.setattr(attacks.implicit.hypergradient, "minimise", counted)
+    ended = at(hidden, inputs, TARGETS, lower_tolerance=1e-9)
+    cold, evaluations = evaluations, 0
+    again = at(hidden, inputs, TARGETS, ended.solution, lower_tolerance=1e-6)
+    assert evaluations < cold / 2, (evaluations, cold)
+    torch.testing.assert_close(again.inputs, ended.inputs, rtol=1e-5, atol=1e-8)
 
 
 @every_depth

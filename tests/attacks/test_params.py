@@ -12,6 +12,7 @@ from attacks.base import Attack, Reconstruction
 from attacks.kkt import KKT
 from attacks.kkt_general import KKTGeneral
 from attacks.kkt_multiclass import KKTMulticlass
+from attacks.kkt_span import KKTSpan
 from bench import registry
 from bench.options import attack_params
 from victims.errors import UserError
@@ -78,6 +79,12 @@ def test_what_a_method_does_not_use_is_one_clear_line() -> None:
         with pytest.raises(UserError) as refused:
             attack_params(KKT, variant, setting)
         assert str(refused.value) == f"--set {name}={value}: method={method} does not use it"
+
+
+def test_kkt_span_pays_for_leaving_both_spans_unless_told_otherwise() -> None:
+    plain = outcome(KKTSpan)
+    assert outcome(KKTSpan, activation_span=0.0) != plain
+    assert outcome(KKTSpan, signal_span=0.0) != plain
 
 
 def test_all_parameters_of_a_stored_run_are_read_back() -> None:

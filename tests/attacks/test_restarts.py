@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
-from attacking import CPU, attacked, victim_of
+from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
 
+import attacks.context
 from attacks.base import AttackContext, DivergedError
 from attacks.context import Budget
 from attacks.kkt import KKT
-from attacks.stationarity.attack import MarginAttack
+from attacks.stationarity.attack import ROWS, MarginAttack
 from attacks.stationarity.restarts import Restart, Restarts
 from bench.view import view_of
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
@@ -45,7 +47,7 @@ def one_of_two_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_restart_that_diverges_is_left_out_and_the_others_end_as_they_would(together: int) -> None:
     """It is the first of each batch, the only one, or all of one; there are four, and two of them are lost."""
     victim, attack = victim_of(SPEC), KKT(KKT.Params(steps=40, restarts=4, candidates=6, together=together))
-    ctx = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
+    ctx = context()
     found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
     assert len(found.candidates) == len(found.labels) == len(found.confidence) == 12
     assert bool(found.candidates.isfinite().all())
@@ -54,6 +56,34 @@ def test_a_restart_that_diverges_is_left_out_and_the_others_end_as_they_would(to
     assert found.flags == ("2 of 4 restarts diverged and were left out",)
     assert all(math.isfinite(row["residual"]) for row in ctx.trace)
     assert found.grad_evals == {1: 2 * 20 + 2 * 40, 2: 160, 4: 160}[together]  # what all of has diverged ends early
+
+
+@pytest.mark.usefixtures("one_of_two_diverges")
+def test_a_kill_where_a_restart_diverges_costs_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first restart is found to have diverged at its step 20: a checkpoint after that would go on with it."""
+    monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
+    attack, kept = KKT(KKT.Params(steps=40, restarts=2, candidates=6, together=1)), Memory(most=20)
+    view = view_of(victim_of(SPEC), attack.knowledge, CPU)
+    with pytest.raises(Interrupted):
+        attack.reconstruct(view, replace(context(), checkpoints=kept))
+    kept.most = 10**9
+    assert attack.reconstruct(view, replace(context(), checkpoints=kept)).grad_evals == 20 + 40
+
+
+def test_a_batch_goes_on_with_as_many_restarts_as_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another device it may be resumed where more, or fewer, would be one batch."""
+    monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
+    attack, kept = KKT(KKT.Params(steps=40, restarts=3, candidates=6)), Memory(most=7)
+    view = view_of(victim_of(SPEC), attack.knowledge, CPU)
+    monkeypatch.setitem(ROWS, "cpu", 12)
+    expected = attack.reconstruct(view, context())
+    with pytest.raises(Interrupted):
+        attack.reconstruct(view, replace(context(), checkpoints=kept))
+    kept.most = 10**9
+    monkeypatch.setitem(ROWS, "cpu", 6)
+    found = attack.reconstruct(view, replace(context(), checkpoints=kept))
+    assert torch.equal(found.candidates, expected.candidates)
+    assert found.grad_evals == 120
 
 
 def test_where_all_diverge_the_attack_has() -> None:
