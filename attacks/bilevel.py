@@ -15,17 +15,18 @@ from attacks.base import (
     VictimView,
     declined_unless_binary,
 )
+from attacks.implicit.params import ImplicitParams
 from attacks.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
-    from attacks.implicit.hypergradient import Hypergradient, Settings
+    from attacks.implicit.hypergradient import Hypergradient
     from victims.spec import VictimSpec
 
 MOST_HIDDEN = 1
 DAMPING = 1e-2
 
 
-class BilevelParams(InitialisedParams):
+class BilevelParams(ImplicitParams, InitialisedParams):
     """Parameters of `bilevel`.
 
     Attributes:
@@ -37,12 +38,6 @@ class BilevelParams(InitialisedParams):
         optimizer: of the upper level, "lbfgs" or gradient descent with "momentum" 0.9.
         steps: upper-level iterations.
         lr: step of "momentum"; "lbfgs" finds its own.
-        inverse: how H^-1 is multiplied by: "cg", "neumann" (the truncated series) or "quasi-newton" (L-BFGS).
-        inverse_tolerance: relative residual at which that ends.
-        inverse_steps: the most Hessian products for it.
-        lower: how theta(x) is found, by "lbfgs" or by "gd", gradient descent with momentum.
-        lower_tolerance: it is found when ||grad E|| <= this * (weight decay + damping) * ||theta||.
-        lower_steps: the most iterations for it.
         sharpness: b of softplus(b z) / b, which the lower level has for the ReLU; see `attacks.implicit.problem`.
         damping: of the lower level, see `attacks.implicit.hypergradient`; None for none where its minimum is unique
             (an affine victim with weight decay) and 0.01 elsewhere, which a flag of the row then says.
@@ -53,12 +48,6 @@ class BilevelParams(InitialisedParams):
     optimizer: Literal["lbfgs", "momentum"] = "lbfgs"
     steps: PositiveInt = 100
     lr: PositiveFloat = 0.5
-    inverse: Literal["cg", "neumann", "quasi-newton"] = "cg"
-    inverse_tolerance: PositiveFloat = 1e-5
-    inverse_steps: PositiveInt = 500
-    lower: Literal["lbfgs", "gd"] = "lbfgs"
-    lower_tolerance: PositiveFloat = 1e-5
-    lower_steps: PositiveInt = 1000
     sharpness: PositiveFloat = 50.0
     damping: NonNegativeFloat | None = None
 
@@ -99,7 +88,7 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         import torch
 
         from attacks.implicit.descent import descend
-        from attacks.implicit.hypergradient import Settings, hypergradient
+        from attacks.implicit.hypergradient import hypergradient
         from attacks.implicit.problem import TrainingProblem
         from attacks.stationarity.network import Network
 
@@ -111,15 +100,6 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         labels = balanced_labels(view.n, view.class_balance)
         images = initial(params, view, labels, ctx.generator).flatten(1).to(released.weights[0])
         n, d = images.shape
-        settings = Settings(
-            params.inverse,
-            params.inverse_tolerance,
-            params.inverse_steps,
-            params.lower,
-            params.lower_tolerance,
-            params.lower_steps,
-            damping,
-        )
         solution, worst, evaluations = released, _Worst(), 0
         learnt = params.labels == "learnt"
         fixed = labels.to(images)
@@ -127,7 +107,7 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         def evaluate(point: torch.Tensor) -> tuple[float, torch.Tensor]:
             nonlocal solution, evaluations
             inputs, targets = point[: n * d].view(n, d), point[n * d :].sigmoid() if learnt else fixed
-            found = hypergradient(problem, released, solution, inputs, targets, settings)
+            found = hypergradient(problem, released, solution, inputs, targets, params, damping)
             evaluations += 1
             gradient = found.inputs.flatten()
             if learnt:
@@ -154,7 +134,7 @@ class Bilevel(InitialisedAttack[BilevelParams]):
             confidence=coefficients.abs().float(),
             loss=distance,
             grad_evals=evaluations,
-            flags=worst.flags(settings, unique),
+            flags=worst.flags(params, None if unique else damping),
         )
 
 
@@ -169,13 +149,14 @@ class _Worst:
         self.residual = max(self.residual, found.residual)
         self.added = max(self.added, found.added)
 
-    def flags(self, settings: Settings, unique: bool) -> tuple[str, ...]:
+    def flags(self, params: BilevelParams, damping: float | None) -> tuple[str, ...]:
+        """Return what fell short of the parameters; `damping` is None where the lower level needs none."""
         flags = []
-        if not unique:
-            flags.append(f"lower-level minimum not unique: damped by {settings.damping:g}")
-        if self.gradient > settings.lower_tolerance:
+        if damping is not None:
+            flags.append(f"lower-level minimum not unique: damped by {damping:g}")
+        if self.gradient > params.lower_tolerance:
             flags.append(f"lower level stopped at relative gradient {self.gradient:.2g}")
-        if self.residual > settings.inverse_tolerance:
+        if self.residual > params.inverse_tolerance:
             flags.append(f"inverse-Hessian product stopped at relative residual {self.residual:.2g}")
         if self.added:
             flags.append(f"Hessian not positive: {self.added:.2g} added to its diagonal")

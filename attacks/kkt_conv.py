@@ -62,7 +62,7 @@ class KKTConv(StationarityAttack[KKTConvParams]):
             return "its first layer is no convolution: use kkt-general"
         if victim.architecture.outputs > 1:
             return f"it has {victim.architecture.outputs} outputs: for one"
-        return None
+        return super().supports(victim)
 
     def labels(self, view: VictimView, m: int) -> None:
         """Return None: the sign of a coefficient stands for the label."""

@@ -1,4 +1,4 @@
-"""What tests of attacks have in common: tiny victims of either setting, and one run of an attack."""
+"""What tests of attacks have in common: tiny victims, one run of an attack, and what kills it at a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from attacks.base import Attack, AttackContext, AttackParams, Reconstruction
+from attacks.context import Checkpoint
 from bench.view import view_of
 from victims import cache
 from victims.informed import cache as informed_cache
@@ -56,3 +57,25 @@ def attacked(attack: Attack[Any], victim: Any, seed: int = 0) -> Reconstruction:
 def quick(attack: type[Attack[Any]], values: dict[str, Any]) -> AttackParams:
     """An attack's defaults, but for those of the values that are parameters of it."""
     return attack.Params(**{name: value for name, value in values.items() if name in attack.Params.model_fields})
+
+
+class Interrupted(BaseException):
+    """What kills an attack in a test."""
+
+
+class Memory:
+    """Keeps checkpoints in memory; kills the attack once it has kept `most` of them."""
+
+    def __init__(self, most: int = 10**9) -> None:
+        self.most, self.kept = most, 0
+        self.last: Checkpoint | None = None
+
+    def load(self) -> Checkpoint | None:
+        return self.last
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        state = {name: value.clone() for name, value in checkpoint.state.items()}
+        self.last = Checkpoint(state, list(checkpoint.trace), checkpoint.seconds)
+        self.kept += 1
+        if self.kept == self.most:
+            raise Interrupted

@@ -17,10 +17,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attacks.stationarity.coefficients import Coefficients, free_coefficients, margin_coefficients
 from attacks.stationarity.network import Network
+from attacks.stationarity.params import SearchParams
 from attacks.stationarity.problem import Problem
 from attacks.stationarity.published import published_search
 from attacks.stationarity.row_space import row_space
-from attacks.stationarity.search import SearchSettings, Start, search
+from attacks.stationarity.search import Start, search
 from victims.architectures import build
 from victims.hardware import prepare
 from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
@@ -95,7 +96,7 @@ def test_no_step_of_an_attack_waits_for_the_host(name: str, solver: str) -> None
     def fast(steps: int) -> None:
         powers = {"coordinate_power": 0.5, "residual_power": 0.3, "neuron_power": 1.0}
         costs = {"sparsity": 0.05, "signal_span": 0.1}
-        chosen = SearchSettings(steps=steps, layer_weights=layers, **settings, **powers, **costs)
+        chosen = SearchParams(steps=steps, layer_weights=layers, **settings, **powers, **costs)
         starts = [Start(torch.randn(M, space.rank, generator=generator), coefficients()) for _ in range(2)]
         search(Problem(net, space), starts, chosen, lambda step, candidates: None)
 

@@ -30,7 +30,7 @@ def descend(
         optimizer: "lbfgs" or "momentum".
         steps: iterations; "lbfgs" may evaluate twice as often, and ends early where it cannot go down.
         lr: step of "momentum".
-        report: called after every iteration with its number and the best value so far.
+        report: called after every iteration, and at the end, with its number and the best value so far.
         expired: asked between iterations, with their number, whether to end there.
     """
     best, least, step = start.clone(), math.inf, 0
@@ -61,5 +61,5 @@ def descend(
         return step < steps and expired(step)
 
     lbfgs(keep, start, steps, done)
-    report(steps, least)
+    report(step, least)
     return best, least

@@ -14,22 +14,10 @@ import torch
 from torch import Tensor
 
 from attacks.implicit.inverse import solve
-from attacks.implicit.lower import Method, hessian, minimise
+from attacks.implicit.lower import hessian, minimise
+from attacks.implicit.params import ImplicitParams
 from attacks.implicit.problem import TrainingProblem
 from attacks.stationarity.network import Network
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How both levels are solved; see the fields of the same names in `attacks.bilevel.BilevelParams`."""
-
-    inverse: str
-    inverse_tolerance: float
-    inverse_steps: int
-    lower: Method
-    lower_tolerance: float
-    lower_steps: int
-    damping: float
 
 
 @dataclass(frozen=True)
@@ -56,7 +44,13 @@ class Hypergradient:
 
 
 def hypergradient(
-    problem: TrainingProblem, released: Network, start: Network, inputs: Tensor, targets: Tensor, settings: Settings
+    problem: TrainingProblem,
+    released: Network,
+    start: Network,
+    inputs: Tensor,
+    targets: Tensor,
+    params: ImplicitParams,
+    damping: float,
 ) -> Hypergradient:
     """Solve the lower level and differentiate ||theta* - theta(x)||^2 through its minimum.
 
@@ -69,7 +63,8 @@ def hypergradient(
         start: where the lower level starts.
         inputs: (n, d) images x, float64.
         targets: (n,) in [0, 1].
-        settings: tolerances, damping and the inverse's method.
+        params: tolerances and methods.
+        damping: of the lower level.
     """
     basis = torch.linalg.qr(inputs.T).Q
     coordinates = inputs @ basis
@@ -77,17 +72,17 @@ def hypergradient(
 
     inside = reduced.flat(released.on_coordinates(basis))
     outside = released.weights[0] - released.weights[0] @ basis @ basis.T
-    convexity = problem.weight_decay + settings.damping
+    convexity = problem.weight_decay + damping
 
     def loss(theta: Tensor) -> Tensor:
-        return reduced.loss(theta, coordinates, targets) + settings.damping / 2 * (theta - inside).square().sum()
+        return reduced.loss(theta, coordinates, targets) + damping / 2 * (theta - inside).square().sum()
 
     begin = reduced.flat(start.on_coordinates(basis))
-    found = minimise(loss, begin, convexity, settings.lower_tolerance, settings.lower_steps, settings.lower)
+    found = minimise(loss, begin, convexity, params.lower_tolerance, params.lower_steps, params.lower)
     difference, outer = found.theta - inside, -problem.weight_decay / convexity * outside
     distance = float(difference.square().sum() + outer.square().sum())
     _, product = hessian(loss, found.theta)
-    solved = solve(settings.inverse, product, 2 * difference, settings.inverse_tolerance, settings.inverse_steps)
+    solved = solve(params.inverse, product, 2 * difference, params.inverse_tolerance, params.inverse_steps)
 
     theta, p = reduced.unflat(found.theta), reduced.unflat(solved.solution)
     solution = replace(theta, weights=(theta.weights[0] @ basis.T + outside + outer, *theta.weights[1:]))

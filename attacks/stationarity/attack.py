@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -38,7 +37,9 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
     """Candidates a direction that the weights show, unless a number of them is given."""
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline networks whose layers are not known."""
+        """Decline networks whose layers are not known, and a price on images where the weights are sums of features."""
+        if victim.architecture.kind == "conv" and self.params.method == "row-space" and self.params.sparsity:
+            return "sparsity prices the lengths of images, and W2 is made of their features: set sparsity=0"
         return declined_unless_layered(victim)
 
     @abstractmethod
@@ -68,6 +69,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         problem = Problem.of(view, ctx.device, getattr(torch, params.dtype))
         shown = problem.shown
         m = params.candidates or (round(self.crowding * shown.rank) if shown.gap else 1000)
+        n_classes = max(len(problem.network.weights[-1]), 2)
         labels = self.labels(view, m)
         if labels is not None:
             labels = labels.to(ctx.device)
@@ -75,7 +77,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         def begin() -> Begin:
             images = None  # drawn by the solver, where it searches
             if params.init != "normal":
-                classes = torch.arange(m) % 2 if labels is None else labels
+                classes = torch.arange(m) % n_classes if labels is None else labels
                 images = initial(params, view, classes, ctx.generator).flatten(1)
             return images, self.coefficients(view, problem.network, labels, m, ctx.generator)
 
@@ -85,19 +87,20 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
                 restarts.end([self._published(problem, begin, m, restarts)])
             else:
                 restarts.end(self._fast(problem, [begin] * count, m, restarts))
-        candidates = torch.cat([one.candidates for one in restarts.ended])
-        sizes = torch.cat([one.sizes for one in restarts.ended])
-        searches = len(restarts.ended)
+        kept, flags = restarts.kept()
+        candidates = torch.cat([one.candidates for one in kept])
+        sizes = torch.cat([one.sizes for one in kept])
         if labels is not None:
-            labels = labels.repeat(searches)
+            labels = labels.repeat(len(kept))
         return Reconstruction(
             candidates=candidates.reshape(-1, *view.architecture.input_shape).float(),
             labels=labels,
             coefficients=sizes.float(),
-            confidence=confidence(candidates, sizes, labels, searches, problem.space, params.coordinate_power),
+            confidence=confidence(candidates, sizes, labels, len(kept), problem.space, params.coordinate_power),
             resolved={"candidates": m},
-            loss=min(one.loss for one in restarts.ended),
+            loss=min(one.loss for one in kept),
             grad_evals=restarts.spent,
+            flags=flags,
         )
 
     def _together(self, m: int, ctx: AttackContext) -> int:
@@ -113,7 +116,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         import torch
 
         from attacks.stationarity.restarts import Restart
-        from attacks.stationarity.search import SearchSettings, Start, coordinates_of, search
+        from attacks.stationarity.search import Start, coordinates_of, search
 
         params, space, generator = self.params, problem.space, restarts.ctx.generator
         starts = []
@@ -130,23 +133,9 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             return [problem.unexplained(candidates, start.coefficients.rows) for candidates, start in pairs]
 
         def reached(step: int, candidates: Tensor) -> None:
-            restarts.report(step, min(residuals(candidates), key=lambda one: (math.isfinite(one), one)))
+            restarts.report(step, residuals(candidates))
 
-        depth, given = problem.connected.depth, params.layer_weights or (1.0, 0.0)
-        settings = SearchSettings(
-            steps=params.steps,
-            lr=params.lr,
-            lambda_lr=params.lambda_lr,
-            alpha=params.alpha,
-            layer_weights=(given + given[-1:] * depth)[:depth],
-            coordinate_power=params.coordinate_power,
-            residual_power=params.residual_power,
-            neuron_power=params.neuron_power,
-            sparsity=params.sparsity,
-            signal_span=params.signal_span,
-            activation_span=params.activation_span,
-        )
-        found = search(problem, starts, settings, reached, restarts.expired)
+        found = search(problem, starts, params, reached, restarts.expired, restarts.checkpoint, restarts.unfinished)
         losses = residuals(one.candidates for one in found)
         return [Restart(one.candidates, one.sizes, loss) for one, loss in zip(found, losses, strict=True)]
 
@@ -172,7 +161,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             lambda_min=self.lambda_min,
             alpha=params.alpha,
             generator=restarts.ctx.generator,
-            report=lambda step, candidates: restarts.report(step, residual(candidates)),
+            report=lambda step, candidates: restarts.report(step, [residual(candidates)]),
             start=images,
             expired=restarts.expired,
             checkpoint=restarts.checkpoint,

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from attacks.stationarity.network import Network
 from attacks.stationarity.residual import StationarityResidual
-from attacks.stationarity.row_space import RowSpace, signal_rank
+from attacks.stationarity.row_space import RowSpace
 from attacks.stationarity.spans import Span, share_outside
 
 CHANNEL_SIZES = (1.0, 0.3, 0.15)
@@ -43,28 +43,23 @@ def image_space(shape: tuple[int, int, int], like: Tensor) -> RowSpace:
     return RowSpace(torch.from_numpy(cosines).to(like).contiguous(), torch.from_numpy(amplitudes).to(like), gap=False)
 
 
-def feature_space(network: Network) -> RowSpace:
-    """Return the part of the features' space that the rows of W2 (h, f) show, all of their span if no gap shows one."""
-    second = network.weights[1]
-    _, singular, directions = torch.linalg.svd(second.double(), full_matrices=False)
-    rank = signal_rank(singular, *second.shape)
-    gap = 0 < rank < len(singular)
-    rank = rank if gap else len(singular)
-    return RowSpace(directions[:rank].T.to(second).contiguous(), singular[:rank].to(second), gap)
-
-
 class FeatureResidual:
     """The residual of layer 2 on the coordinates of its features, and how far the features leave their span.
 
     Args:
         network: the victim; its first layer is a convolution.
         space: where the images are searched.
-        features: what a candidate pays for features outside the span of `feature_space`.
+        features: what a candidate pays for features outside the span that W2 shows.
         residual: of the network after the convolution, on the features' coordinates.
     """
 
     def __init__(self, network: Network, space: RowSpace, features: Span, residual: StationarityResidual) -> None:
         self.network, self.space, self.features, self.residual = network, space, features, residual
+
+    @property
+    def parts(self) -> int:
+        """How many parts the candidates are taken in after the convolution."""
+        return self.residual.parts
 
     def in_parts(self) -> FeatureResidual:
         """Return the same residual, for less memory after the convolution."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from attacks.initialisation import InitialisedParams
 from attacks.search_space import Range
@@ -31,6 +32,8 @@ BUZAGLO_RANGES = {
 class SearchParams(InitialisedParams):
     """Parameters of an attack that searches for a stationary point.
 
+    One that the chosen method does not use keeps its default; any other value is an error.
+
     Attributes:
         method: "row-space" is the fast solver (attacks/stationarity/search.py), "published" the authors' loop.
         candidates: how many candidates a restart has; None for the attack's `crowding` times the number of directions
@@ -49,7 +52,7 @@ class SearchParams(InitialisedParams):
         layer_weights: fast solver only: weight of each fully connected layer's residual, the last one repeated for
             deeper layers. None for the first alone, as the others may keep their initial values, a floor that no
             candidate can reach.
-        coordinate_power: fast solver only: p of `search`.
+        coordinate_power: p of `search`, and of the coordinates by which the confidence compares candidates.
         residual_power: fast solver only: q of `search`.
         neuron_power: fast solver only: s of `search`.
         sparsity: fast solver only: weight of the sum of the candidates' shares of W1; see `search`.
@@ -57,6 +60,22 @@ class SearchParams(InitialisedParams):
         activation_span: fast solver only: what they pay for activations outside theirs, where layer 2 shows it.
         dtype: precision of the search.
     """
+
+    unused: ClassVar[dict[str, frozenset[str]]] = {
+        "row-space": frozenset({"lambda_min"}),
+        "published": frozenset(
+            {
+                "together",
+                "layer_weights",
+                "residual_power",
+                "neuron_power",
+                "sparsity",
+                "signal_span",
+                "activation_span",
+            }
+        ),
+    }
+    """By method, the parameters that it does not use."""
 
     method: Literal["row-space", "published"] = "row-space"
     candidates: PositiveInt | None = None
@@ -75,6 +94,20 @@ class SearchParams(InitialisedParams):
     signal_span: NonNegativeFloat = 0.0
     activation_span: NonNegativeFloat = 0.0
     dtype: Literal["float32", "float64"] = "float32"
+
+    @field_validator("*")
+    @classmethod
+    def _used(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse a value, other than the default, that the method does not use; `method` is validated before it."""
+        name, method = str(info.field_name), info.data.get("method", "")
+        if name in cls.unused.get(method, ()) and value != cls.model_fields[name].default:
+            raise PydanticCustomError("unused", "method={method} does not use it", {"method": method})
+        return value
+
+    def by_layer(self, depth: int) -> tuple[float, ...]:
+        """Return the weight of each of so many fully connected layers' residuals."""
+        given = self.layer_weights or (1.0, 0.0)
+        return (given + given[-1:] * depth)[:depth]
 
 
 class MarginParams(SearchParams):

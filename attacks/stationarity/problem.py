@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from attacks.base import VictimView
-from attacks.stationarity.features import feature_space, image_space
+from attacks.stationarity.features import image_space
 from attacks.stationarity.network import Network
-from attacks.stationarity.row_space import RowSpace, row_space
+from attacks.stationarity.row_space import RowSpace, row_space, row_span
 from attacks.stationarity.spans import Span, Spans, activation_basis, signal_basis
 from attacks.stationarity.yardstick import unexplained
 
@@ -38,7 +38,7 @@ class Problem:
         network = Network.of(view.weights, shape, device, dtype)
         first = network.weights[0]
         if network.convolutional:
-            return cls(network, image_space(shape, first), feature_space(network))
+            return cls(network, image_space(shape, first), row_span(network.weights[1]))
         return cls(network, row_space(first))
 
     @property

@@ -9,7 +9,7 @@ stands the rounding of the released weights. The attacker finds either gap in W1
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -25,9 +25,9 @@ class RowSpace:
     """The subspace in which candidates are searched.
 
     Attributes:
-        basis: (d, r) orthonormal; the whole row space of W1 when no gap was found.
-        singular: (r,) singular values of W1 along it, falling; ones when no gap was found.
-        gap: whether the spectrum of W1 shows a gap, so that 0 < r < min(h, d) directions belong to the data.
+        basis: (d, r) orthonormal; the whole row space of the weight when no gap was found.
+        singular: (r,) singular values of the weight along it, falling; of W1, ones when no gap was found.
+        gap: whether the spectrum of the weight shows a gap, so that 0 < r < min(h, d) directions belong to the data.
     """
 
     basis: Tensor
@@ -40,18 +40,23 @@ class RowSpace:
         return self.basis.shape[1]
 
 
+def row_span(weight: Tensor) -> RowSpace:
+    """Return the data's part of the row space of a weight (h, d), or all of it where no gap shows one."""
+    _, singular, directions = torch.linalg.svd(weight.double(), full_matrices=False)
+    rank = signal_rank(singular, *weight.shape)
+    gap = 0 < rank < len(singular)
+    rank = rank if gap else len(singular)
+    return RowSpace(directions[:rank].T.to(weight).contiguous(), singular[:rank].to(weight), gap)
+
+
 def row_space(first_weight: Tensor) -> RowSpace:
-    """Return the data's part of the row space of W1 (h, d), or all of it where no gap shows one.
+    """Return `row_span` of W1 (h, d), the sizes of its directions being of no account where no gap shows the data's.
 
     What lies outside the row space changes neither the network's output nor lowers the residual of layer 1. A network
     that has learnt nothing shows no direction at all, and is searched like one that shows all.
     """
-    _, singular, directions = torch.linalg.svd(first_weight.double(), full_matrices=False)
-    rank = signal_rank(singular, *first_weight.shape)
-    gap = 0 < rank < len(singular)
-    if not gap:
-        rank, singular = len(singular), torch.ones_like(singular)
-    return RowSpace(directions[:rank].T.to(first_weight).contiguous(), singular[:rank].to(first_weight), gap)
+    space = row_span(first_weight)
+    return space if space.gap else replace(space, singular=torch.ones_like(space.singular))
 
 
 def signal_rank(singular: Tensor, h: int, d: int) -> int:

@@ -11,34 +11,16 @@ from torch import Tensor
 
 from attacks.stationarity.coefficients import Coefficients
 from attacks.stationarity.features import FeatureResidual
+from attacks.stationarity.one_cycle import OneCycle
+from attacks.stationarity.params import SearchParams
 from attacks.stationarity.problem import Problem
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import RowSpace
 from attacks.stationarity.spans import Span
 
 REPORT_STEPS = 20
-WARM_UP = 0.2
-SHORTEST_CYCLE = 10
-"""Fewer steps are the beginning of a cycle of so many: shorter ones have no warm-up to divide by."""
 SMALLEST_NEURON = 0.02
 """Norm, relative to the root mean square, under which a neuron of layer 1 counts as small as this."""
-
-
-@dataclass(frozen=True)
-class SearchSettings:
-    """Hyperparameters of `search`; see the fields of the same names in `SearchParams`."""
-
-    steps: int
-    lr: float
-    lambda_lr: float
-    alpha: float
-    layer_weights: tuple[float, ...]
-    coordinate_power: float
-    residual_power: float
-    neuron_power: float
-    sparsity: float = 0.0
-    signal_span: float = 0.0
-    activation_span: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,9 +52,11 @@ def coordinates_of(images: Tensor, space: RowSpace, power: float) -> Tensor:
 def search(
     problem: Problem,
     starts: Sequence[Start],
-    settings: SearchSettings,
+    params: SearchParams,
     report: Callable[[int, Tensor], None],
     expired: Callable[[int], bool] = lambda step: False,
+    checkpoint: Callable[[Callable[[], dict[str, Tensor]]], None] = lambda state: None,
+    state: dict[str, Tensor] | None = None,
 ) -> list[Found]:
     """Minimise the stationarity residual over candidates and coefficients, from every start at once.
 
@@ -86,7 +70,8 @@ def search(
 
     W1 is a sum of terms D_i x_i, one a candidate. More candidates than images can make it up in many ways; `sparsity`
     asks for one whose terms are small in sum, an atomic norm, as in the deconvolution of spikes by particles (Chizat
-    2022, Sparse optimization on measures with over-parameterized gradient descent). `signal_span` and
+    2022, Sparse optimization on measures with over-parameterized gradient descent). That is for fully connected
+    victims: a convolution's W2 is a sum of features, of which the lengths of images say nothing. `signal_span` and
     `activation_span`, over sqrt(r) too, are the costs of a candidate all outside the spans that the weights show
     (`Spans`).
 
@@ -96,17 +81,19 @@ def search(
     Args:
         problem: the victim, and where to search.
         starts: one a search, each with m candidates.
-        settings: hyperparameters.
+        params: hyperparameters; those of the starts are not looked at.
         report: called every few steps, and after the last one, with the step and the candidates (R, m, d).
         expired: asked before every step, with the steps done, whether to end there.
+        checkpoint: offered, after every step, the state from which the search can go on.
+        state: such a state of the same search; empty or None to begin.
 
     Raises:
         torch.OutOfMemoryError: the parts do not fit either.
     """
-    space, residual = problem.space, _residual(problem, settings)
-    scaling = _scaling(space, settings.coordinate_power)
+    space, residual = problem.space, _residual(problem, params)
+    scaling = _scaling(space, params.coordinate_power)
     every = [start.coefficients for start in starts]
-    price = settings.sparsity * _share(problem)
+    price = params.sparsity * _share(problem) if params.sparsity else 0.0
 
     def rows(outputs: Tensor) -> Tensor:
         return torch.stack([one.rows(own) for one, own in zip(every, outputs, strict=True)])
@@ -114,38 +101,40 @@ def search(
     def gradient() -> Tensor:
         nonlocal residual
         try:
-            return residual(coordinates * scaling, rows, settings.alpha)[1]
+            return residual(coordinates * scaling, rows, params.alpha)[1]
         except torch.OutOfMemoryError:
             residual = residual.in_parts()
-            optimizer.zero_grad()
-            return residual(coordinates * scaling, rows, settings.alpha)[1]
+        # outside of the handler: the error's traceback would keep alive what did not fit
+        cycle.zero_grad()
+        return residual(coordinates * scaling, rows, params.alpha)[1]
 
     coordinates = torch.stack([start.coordinates for start in starts]).to(scaling).requires_grad_()
-    groups = [
-        {"params": [coordinates], "lr": settings.lr},
-        {"params": [variable for one in every for variable in one.variables], "lr": settings.lambda_lr},
-    ]
-    optimizer = torch.optim.Adam(groups, betas=(0.9, 0.99))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, [settings.lr, settings.lambda_lr], total_steps=max(settings.steps, SHORTEST_CYCLE), pct_start=WARM_UP
-    )
+    variables = [variable for one in every for variable in one.variables]
+    cycle = OneCycle([([coordinates], params.lr), (variables, params.lambda_lr)], params.steps)
+    done = 0
+    if state:
+        done = cycle.restore(state)
+        residual = residual.in_parts() if int(state["parts"]) > 1 else residual
 
     def pixels() -> Tensor:
         return (coordinates.detach() * scaling) @ space.basis.T
 
-    for step in range(1, settings.steps + 1):
+    def now() -> dict[str, Tensor]:
+        return cycle.state() | {"parts": torch.tensor(residual.parts)}
+
+    for step in range(done + 1, params.steps + 1):
         if expired(step - 1):
             break
-        optimizer.zero_grad()
+        cycle.zero_grad()
         with torch.no_grad():
             coordinates.grad = gradient() * scaling
         if price:
             terms = [one.sizes() @ own.norm(dim=1) for one, own in zip(every, coordinates, strict=True)]
             (price * torch.stack(terms).sum()).backward()
-        optimizer.step()
-        schedule.step()
-        if step % REPORT_STEPS == 0 or step == settings.steps:
+        cycle.step()
+        if step % REPORT_STEPS == 0 or step == params.steps:
             report(step, pixels())
+        checkpoint(now)
     return [Found(candidates, one.sizes().detach()) for candidates, one in zip(pixels(), every, strict=True)]
 
 
@@ -167,7 +156,7 @@ def _share(problem: Problem) -> float:
     return gain / float(first.norm()) / math.sqrt(problem.space.rank)
 
 
-def _residual(problem: Problem, settings: SearchSettings) -> StationarityResidual | FeatureResidual:
+def _residual(problem: Problem, params: SearchParams) -> StationarityResidual | FeatureResidual:
     """Return the residual on the coordinates of the search.
 
     Its entries are weighted: neurons by their norm, coordinates and bias by their size.
@@ -178,11 +167,11 @@ def _residual(problem: Problem, settings: SearchSettings) -> StationarityResidua
     norms = (squares / squares.mean()).sqrt().clamp_min(SMALLEST_NEURON)
     mean_square = shown.singular.square().mean().sqrt()
     bias_size = float(bias.norm() / mean_square) if bias is not None and shown.gap else 1.0
-    power = settings.residual_power
-    rows, columns = norms**-settings.neuron_power, (shown.singular / mean_square) ** -power
-    weighting = Weighting(settings.layer_weights, rows, columns, bias_size**-power)
+    power = params.residual_power
+    rows, columns = norms**-params.neuron_power, (shown.singular / mean_square) ** -power
+    weighting = Weighting(params.by_layer(network.depth), rows, columns, bias_size**-power)
     size = math.sqrt(problem.shown.rank)
-    signals, activations = settings.signal_span / size, settings.activation_span / size
+    signals, activations = params.signal_span / size, params.activation_span / size
     if problem.features is None:
         return StationarityResidual(network, weighting, spans=problem.spans(signals, activations))
     residual = StationarityResidual(network, weighting, spans=problem.spans(signals, 0))

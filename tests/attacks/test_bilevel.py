@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+import attacks.implicit.descent
+import attacks.implicit.hypergradient
 from attacks.base import Attack, AttackContext, DivergedError, Reconstruction
 from attacks.bilevel import Bilevel
 from attacks.deco import Deco
 from attacks.implicit.descent import descend
+from attacks.implicit.hypergradient import hypergradient
 from bench.view import view_of
 from victims.base import Victim
 from victims.cache import obtain
@@ -66,6 +71,48 @@ def test_bilevel_goes_down(optimizer: str, labels: str) -> None:
     _, found, ctx = attacked(Bilevel, AFFINE, steps=15, optimizer=optimizer, labels=labels, lr=0.05)
     assert found.loss < 0.9 * ctx.trace[0]["distance"]
     assert found.flags == ()
+
+
+@pytest.mark.parametrize("labels", ["balanced", "learnt"])
+def test_bilevel_descends_along_the_gradient_of_its_distance(labels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In images and in what the targets are a sigmoid of, by central differences where it starts."""
+
+    def checked(evaluate: Callable[[Tensor], tuple[float, Tensor]], start: Tensor, *args: Any) -> tuple[Tensor, float]:
+        value, gradient = evaluate(start)
+        generator, n = torch.Generator().manual_seed(0), AFFINE.n
+        assert len(start) == n * 64 + (n if labels == "learnt" else 0)
+        for part in (slice(0, n * 64), slice(n * 64, None))[: 2 if labels == "learnt" else 1]:
+            direction = torch.zeros_like(start)
+            direction[part] = torch.randn(len(start[part]), generator=generator, dtype=start.dtype)
+            ahead, behind = (evaluate(start + sign * 1e-4 * direction)[0] for sign in (1, -1))
+            assert float(gradient @ direction) == pytest.approx((ahead - behind) / 2e-4, rel=1e-3)
+        return start, value
+
+    monkeypatch.setattr(attacks.implicit.descent, "descend", checked)
+    attacked(Bilevel, AFFINE, labels=labels, lower_tolerance=1e-10, inverse_tolerance=1e-10)
+
+
+def test_bilevel_trains_on_from_where_training_last_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[Any] = []
+
+    def watched(problem: Any, released: Any, start: Any, *args: Any) -> Any:
+        assert start is (ends[-1] if ends else released)
+        found = hypergradient(problem, released, start, *args)
+        ends.append(found.solution)
+        return found
+
+    monkeypatch.setattr(attacks.implicit.hypergradient, "hypergradient", watched)
+    attacked(Bilevel, AFFINE, steps=5)
+    assert len(ends) >= 5
+
+
+@both
+def test_a_candidate_is_as_sure_as_its_multiplier_is_large(attack: type[Attack[Any]]) -> None:
+    """Both signs are shares in the weights: those of one class are as sure as those of the other."""
+    _, found, _ = attacked(attack, AFFINE, init="truth", steps=5)
+    assert found.coefficients is not None and found.confidence is not None
+    assert float(found.coefficients.min()) < 0 < float(found.coefficients.max())
+    assert torch.equal(found.confidence, found.coefficients.abs())
 
 
 def test_bilevel_says_what_it_did_where_the_minimum_is_not_unique() -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
+from attacks.base import Attack
+from attacks.kkt import KKT
+from attacks.kkt_conv import KKTConv
+from attacks.kkt_general import KKTGeneral
 from attacks.stationarity.coefficients import free_coefficients
-from attacks.stationarity.features import FeatureResidual, feature_space, image_space
+from attacks.stationarity.features import FeatureResidual, image_space
 from attacks.stationarity.network import Network
+from attacks.stationarity.params import SearchParams
+from attacks.stationarity.problem import Problem
 from attacks.stationarity.residual import StationarityResidual, Weighting
+from attacks.stationarity.row_space import row_span
+from attacks.stationarity.search import _residual
 from attacks.stationarity.spans import Span
+from victims.spec import ConvSpec, VictimSpec
 
 SHAPE, CHANNELS, HIDDEN, N = (3, 7, 7), 6, 40, 4
 ALPHA = 3.0
@@ -34,7 +45,7 @@ def test_the_rows_of_layer_2_show_the_span_of_the_training_images_features() -> 
     network, images, _ = planted()
     noise = torch.randn(network.weights[1].shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     noisy = Network((network.weights[0], network.weights[1] + 1e-6 * noise, network.weights[2]), network.biases, SHAPE)
-    space = feature_space(noisy)
+    space = row_span(noisy.weights[1])
     assert space.gap
     assert space.rank == N
     features = torch.nn.functional.conv2d(images, network.weights[0], network.biases[0]).relu().flatten(1)
@@ -49,7 +60,7 @@ def test_the_rows_of_layer_2_show_the_span_of_the_training_images_features() -> 
 @pytest.mark.parametrize("span_weight", [0.0, 2.0])
 def test_the_gradient_is_that_of_central_differences(span_weight: float) -> None:
     network, images, coefficients = planted()
-    space, features = image_space(SHAPE, network.weights[0]), feature_space(network)
+    space, features = image_space(SHAPE, network.weights[0]), row_span(network.weights[1])
     after = network.after_first().on_coordinates(features.basis)
     inner = StationarityResidual(after, Weighting.uniform(after, (1.0, 0.0)))
     residual = FeatureResidual(network, space, Span(features.basis, span_weight), inner)
@@ -70,6 +81,18 @@ def test_the_gradient_is_that_of_central_differences(span_weight: float) -> None
     assert float((gradient * direction).sum()) == pytest.approx(difference, rel=1e-6)
 
 
+def test_each_weight_is_the_price_of_its_own_span() -> None:
+    """Of the features' span for activations, and of the signals that reach layer 2; divided by sqrt(r)."""
+    network, _, _ = planted()
+    problem = Problem(network, image_space(SHAPE, network.weights[0]), row_span(network.weights[1]))
+    found = _residual(problem, SearchParams(signal_span=0.3, activation_span=0.7))
+    assert isinstance(found, FeatureResidual)
+    assert found.features.weight == 0.7 / 2
+    assert found.residual.spans.signals is not None
+    assert found.residual.spans.signals.weight == 0.3 / 2
+    assert found.residual.spans.activations is None
+
+
 def test_images_are_whole_on_cosines_and_smooth_ones_are_near() -> None:
     for shape in ((3, 6, 5), (1, 4, 4)):
         space = image_space(shape, torch.zeros((), dtype=torch.float64))
@@ -77,3 +100,14 @@ def test_images_are_whole_on_cosines_and_smooth_ones_are_near() -> None:
         torch.testing.assert_close(space.basis.T @ space.basis, identity)
         flat = torch.ones(shape, dtype=torch.float64).flatten() @ space.basis
         assert int(flat.abs().argmax()) == int(space.singular.argmax()) == 0
+
+
+@pytest.mark.parametrize("attack", [KKT, KKTConv])
+def test_no_price_on_the_lengths_of_images_where_features_make_up_the_weights(attack: type[Attack[Any]]) -> None:
+    """Images and features have different units: twice the images, half the filters, and the weights are the same."""
+    spec = VictimSpec(
+        name="digits-conv-6-price", dataset="digits", n=6, architecture=ConvSpec(channels=4, hidden=(10,))
+    )
+    assert attack(attack.Params()).supports(spec) is None
+    assert "set sparsity=0" in str(attack(attack.Params(sparsity=0.05)).supports(spec))
+    assert KKTGeneral(KKTGeneral.Params(method="published")).supports(spec) is None, "it knows no sparsity"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from attacks.implicit.hypergradient import Hypergradient, Settings, hypergradient
+import attacks.implicit.hypergradient
+from attacks.implicit.hypergradient import Hypergradient, hypergradient
 from attacks.implicit.inverse import LARGEST_DAMPING, METHODS, NotPositiveError, solve
-from attacks.implicit.lower import Method, gradient_descent, hessian, minimise
+from attacks.implicit.lower import Method, Minimum, gradient_descent, hessian, minimise
+from attacks.implicit.params import ImplicitParams
 from attacks.implicit.problem import TrainingProblem
 from attacks.stationarity.network import Network
 
-EXACT = Settings("cg", 1e-9, 20_000, "lbfgs", 1e-11, 2000, 0.0)
+EXACT = ImplicitParams(inverse_tolerance=1e-9, inverse_steps=20_000, lower_tolerance=1e-11, lower_steps=2000)
 TARGETS = torch.tensor([0.0, 1.0, 0.3, 1.0, 0.0], dtype=torch.float64)
 
 every_method = pytest.mark.parametrize("method", METHODS)
@@ -41,11 +45,13 @@ def positive(size: int = 12) -> Tensor:
     return root @ root.T / size + 0.1 * torch.eye(size, dtype=torch.float64)
 
 
-def at(hidden: bool, inputs: Tensor, targets: Tensor, start: Network | None = None, **changes: object) -> Hypergradient:
+def at(
+    hidden: bool, inputs: Tensor, targets: Tensor, start: Network | None = None, damping: float = 0.0, **changes: object
+) -> Hypergradient:
     released = network(hidden)
     released = replace(released, weights=tuple(weight + 0.05 * weight.cos() for weight in released.weights))
-    settings = replace(EXACT, **changes)  # type: ignore[arg-type]
-    return hypergradient(problem(hidden), released, start or released, inputs, targets, settings)
+    params = EXACT.model_copy(update=changes)
+    return hypergradient(problem(hidden), released, start or released, inputs, targets, params, damping)
 
 
 @every_method
@@ -74,6 +80,7 @@ def test_an_indefinite_hessian_is_damped(method: str) -> None:
     damped = matrix + solved.damping * torch.eye(12, dtype=torch.float64)
     assert solved.damping > 0
     torch.testing.assert_close(damped @ solved.solution, b, rtol=1e-6, atol=1e-6)
+    assert solved.residual < 1e-7  # of the damped system: it is that one which was solved
 
 
 @every_method
@@ -158,6 +165,27 @@ def test_the_hypergradient_is_that_of_central_differences(method: str, hidden: b
     assert float((found.inputs * direction).sum()) == pytest.approx(by_inputs, rel=1e-5)
     assert float(found.targets.sum()) == pytest.approx(by_targets, rel=1e-5)
     assert abs(by_inputs) > 1e-3
+
+
+@every_depth
+def test_the_lower_level_begins_where_it_is_told(hidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its own end it has next to nothing to do."""
+    inputs, evaluations = normal(5, 9, seed=4), 0
+
+    def counted(loss: Callable[[Tensor], Tensor], *args: Any) -> Minimum:
+        def one_more(theta: Tensor) -> Tensor:
+            nonlocal evaluations
+            evaluations += 1
+            return loss(theta)
+
+        return minimise(one_more, *args)
+
+    monkeypatch.setattr(attacks.implicit.hypergradient, "minimise", counted)
+    ended = at(hidden, inputs, TARGETS, lower_tolerance=1e-9)
+    cold, evaluations = evaluations, 0
+    again = at(hidden, inputs, TARGETS, ended.solution, lower_tolerance=1e-6)
+    assert evaluations < cold / 2, (evaluations, cold)
+    torch.testing.assert_close(again.inputs, ended.inputs, rtol=1e-5, atol=1e-8)
 
 
 @every_depth

@@ -30,6 +30,18 @@ def test_no_gap_means_the_whole_row_space() -> None:
     torch.testing.assert_close(weight[:30] @ space.basis @ space.basis.T, weight[:30], atol=1e-5, rtol=0)
 
 
+def test_a_tail_that_ends_in_nothing_is_no_noise() -> None:
+    """A neuron that died has no initialisation left: all directions but one are the data's, however slowly they fall.
+
+    The top of the tail alone would fit a Gaussian matrix; its bottom does not, which has a floor.
+    """
+    generator = torch.Generator().manual_seed(0)
+    u, v = (torch.linalg.qr(torch.randn(k, 100, generator=generator, dtype=torch.float64)).Q for k in (100, 400))
+    weight = u @ torch.diag(torch.logspace(0, -1, 100, dtype=torch.float64)) @ v.T
+    weight[3] = 0
+    assert signal_rank(torch.linalg.svdvals(weight), *weight.shape) == 99
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_where_decay_has_left_the_data_alone_the_gap_is_down_to_the_rounding(seed: int) -> None:
     """The data's part may fall by six orders of magnitude, and neurons may differ in size, as in a trained network."""

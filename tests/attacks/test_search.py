@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,14 +13,15 @@ from torch import Tensor
 
 from attacks.stationarity.coefficients import Coefficients, margin_coefficients
 from attacks.stationarity.network import Network
+from attacks.stationarity.params import SearchParams
 from attacks.stationarity.problem import Problem
 from attacks.stationarity.published import published_search
 from attacks.stationarity.residual import StationarityResidual
 from attacks.stationarity.row_space import RowSpace
-from attacks.stationarity.search import Found, SearchSettings, Start, _share, coordinates_of, search
+from attacks.stationarity.search import Found, Start, _share, coordinates_of, search
 
 D, H = 6, 40
-SETTINGS = SearchSettings(
+PARAMS = SearchParams(
     steps=800,
     lr=0.05,
     lambda_lr=0.02,
@@ -30,6 +31,10 @@ SETTINGS = SearchSettings(
     residual_power=0.0,
     neuron_power=0.0,
 )
+
+
+def changed(**values: float) -> SearchParams:
+    return SearchParams(**PARAMS.model_dump() | values)
 
 
 def two_point_problem() -> tuple[Network, Tensor, Tensor]:
@@ -92,7 +97,7 @@ def test_two_points_are_recovered_exactly() -> None:
     """Of five starts the one with the smallest residual is exact; others may put both candidates on one point."""
     network, points, multipliers = two_point_problem()
     problem, starts = everywhere(network), [random_start(seed) for seed in range(5)]
-    ended = search(problem, starts, SETTINGS, silent)
+    ended = search(problem, starts, PARAMS, silent)
     tried = [
         (problem.unexplained(found.candidates, start.coefficients.rows), found)
         for found, start in zip(ended, starts, strict=True)
@@ -112,8 +117,8 @@ def test_of_many_candidates_the_atomic_norm_leaves_those_that_are_needed() -> No
 
     def largest(sparsity: float) -> tuple[int, Tensor]:
         start = margin_coefficients(torch.ones(12, dtype=torch.long), torch.full((12,), 1 / 12, dtype=torch.float64))
-        settings = replace(SETTINGS, sparsity=sparsity)
-        (found,) = search(everywhere(network), [Start(images, start)], settings, silent)
+        params = changed(sparsity=sparsity)
+        (found,) = search(everywhere(network), [Start(images, start)], params, silent)
         terms = found.sizes * found.candidates.norm(dim=1)
         return int((terms > 0.05 * terms.sum()).sum()), found.candidates[terms.argsort(descending=True)[:2]]
 
@@ -143,8 +148,8 @@ def test_a_search_too_short_for_a_warm_up_still_runs(steps: int) -> None:
     """OneCycleLR divides by the length of its warm-up, which rounds to nothing in a handful of steps."""
     network, _, _ = two_point_problem()
     reported: list[int] = []
-    settings = replace(SETTINGS, steps=steps)
-    (found,) = search(everywhere(network), [random_start(0)], settings, lambda step, _: reported.append(step))
+    params = changed(steps=steps)
+    (found,) = search(everywhere(network), [random_start(0)], params, lambda step, _: reported.append(step))
     assert bool(found.candidates.isfinite().all())
     assert reported[-1] == steps
 
@@ -154,10 +159,10 @@ def test_searches_in_one_batch_end_as_they_would_alone(parts: bool, monkeypatch:
     if parts:
         monkeypatch.setattr(StationarityResidual, "_gradient", out_of_memory(lambda residual: residual.parts > 1))
     network, _, _ = two_point_problem()
-    settings = replace(SETTINGS, steps=50, coordinate_power=0.5, residual_power=0.3, neuron_power=1.0, sparsity=0.02)
+    params = changed(steps=50, coordinate_power=0.5, residual_power=0.3, neuron_power=1.0, sparsity=0.02)
 
     def ends(*seeds: int) -> list[Found]:
-        return search(everywhere(network), [random_start(seed) for seed in seeds], settings, silent)
+        return search(everywhere(network), [random_start(seed) for seed in seeds], params, silent)
 
     for seed, found in enumerate(ends(0, 1, 2)):
         (alone,) = ends(seed)
@@ -171,8 +176,8 @@ def test_a_search_from_images_begins_at_their_part_in_the_row_space() -> None:
     basis, _ = torch.linalg.qr(torch.randn(D, 3, generator=generator, dtype=torch.float64))
     space = RowSpace(basis, torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64), gap=True)
     start = Start(coordinates_of(points, space, 0.5), positive_coefficients(generator))
-    settings = replace(SETTINGS, steps=1, lr=1e-12, lambda_lr=1e-12, coordinate_power=0.5)
-    (found,) = search(Problem(network, space), [start], settings, silent)
+    params = changed(steps=1, lr=1e-12, lambda_lr=1e-12, coordinate_power=0.5)
+    (found,) = search(Problem(network, space), [start], params, silent)
     torch.testing.assert_close(found.candidates, points @ basis @ basis.T)
 
 
@@ -193,7 +198,7 @@ def test_a_search_that_runs_out_of_memory_goes_on_in_parts(monkeypatch: pytest.M
     network, _, _ = two_point_problem()
 
     def candidates() -> Tensor:
-        (found,) = search(everywhere(network), [random_start(0)], replace(SETTINGS, steps=20), silent)
+        (found,) = search(everywhere(network), [random_start(0)], changed(steps=20), silent)
         return found.candidates
 
     expected = candidates()
@@ -202,6 +207,25 @@ def test_a_search_that_runs_out_of_memory_goes_on_in_parts(monkeypatch: pytest.M
     monkeypatch.setattr(StationarityResidual, "_gradient", out_of_memory(lambda residual: False))
     with pytest.raises(torch.OutOfMemoryError):
         candidates()
+
+
+def test_a_second_try_begins_when_the_tensors_of_the_first_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the parts have what the whole leaves of the memory, and do not fit either."""
+    forward, kept = StationarityResidual._pass, []
+
+    def passed(residual: StationarityResidual, *args: Any) -> Any:
+        if len(kept) == 1:
+            assert residual.parts > 1
+            assert kept[0]() is None
+        found = forward(residual, *args)
+        kept.append(weakref.ref(found.ungated[0]))
+        return found
+
+    monkeypatch.setattr(StationarityResidual, "_pass", passed)
+    monkeypatch.setattr(StationarityResidual, "_gradient", out_of_memory(lambda residual: residual.parts > 1))
+    network, _, _ = two_point_problem()
+    search(everywhere(network), [random_start(0)], changed(steps=3), silent)
+    assert len(kept) > 1
 
 
 def test_the_published_loop_recovers_them_too() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,9 +11,11 @@ from torch import Tensor
 from attacks.stationarity.coefficients import free_coefficients
 from attacks.stationarity.gates import smooth_gate_relu
 from attacks.stationarity.network import Network
+from attacks.stationarity.params import SearchParams
 from attacks.stationarity.problem import Problem
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import row_space
+from attacks.stationarity.search import _residual
 from attacks.stationarity.spans import Span, Spans, share_outside
 
 D, H, N, OUTPUTS = 60, 40, 12, 3
@@ -106,6 +110,26 @@ def test_weights_show_the_spans_of_signals_and_activations() -> None:
     for span, true in ((spans.signals, signals), (spans.activations, activations)):
         assert float(outside(true, span.basis).max()) < 1e-9
         assert float(outside(others, span.basis).min()) > 0.3
+
+
+@pytest.mark.parametrize("shown", [2, 3, 6, 11])
+def test_fewer_directions_than_images_are_a_span_too(shown: int) -> None:
+    """The initialisation may hide the smallest, and the largest hold most of the energy."""
+    spans = planted(shown)[0].spans(0.0, 1.0)
+    assert spans.activations is not None
+    assert spans.activations.basis.shape == (H, shown)
+
+
+def test_each_weight_is_the_price_of_its_own_span() -> None:
+    """Divided by sqrt(r), as the search says."""
+    problem, _, _ = planted(shown=N)
+    spans = _residual(problem, SearchParams(signal_span=0.3, activation_span=0.7)).spans
+    direct = problem.spans(0.3 / math.sqrt(N), 0.7 / math.sqrt(N))
+    for found, expected in ((spans.signals, direct.signals), (spans.activations, direct.activations)):
+        assert found is not None and expected is not None
+        assert found.weight == expected.weight
+        torch.testing.assert_close(found.basis, expected.basis)
+    assert direct.signals is not None and direct.signals.weight == 0.3 / math.sqrt(N)
 
 
 def test_no_span_where_the_weights_show_none() -> None:

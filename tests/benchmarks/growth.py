@@ -29,9 +29,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attacks.stationarity.coefficients import margin_coefficients
 from attacks.stationarity.network import Network
+from attacks.stationarity.params import SearchParams
 from attacks.stationarity.problem import Problem
 from attacks.stationarity.row_space import RowSpace
-from attacks.stationarity.search import SearchSettings, Start, search
+from attacks.stationarity.search import Start, search
 from victims.architectures import build
 from victims.hardware import cpu_name, gpu_name, prepare
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
@@ -108,19 +109,9 @@ def attack_step(point: Point, device: torch.device) -> Callable[[int], None]:
 
     def steps(count: int) -> None:
         start = torch.full((point.m,), 1 / point.m, device=device)
-        settings = SearchSettings(
-            steps=count,
-            lr=0.2,
-            lambda_lr=0.01,
-            alpha=100.0,
-            layer_weights=(1.0, *(0.0,) * point.depth),
-            coordinate_power=0.5,
-            residual_power=0.3,
-            neuron_power=1.0,
-        )
         coordinates = 0.01 * torch.randn(point.m, point.rank, generator=generator)
         begin = Start(coordinates, margin_coefficients(labels, start))
-        search(Problem(network, space), [begin], settings, lambda step, candidates: None)
+        search(Problem(network, space), [begin], SearchParams(steps=count), lambda step, candidates: None)
 
     return steps
 

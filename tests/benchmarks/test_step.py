@@ -14,11 +14,12 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from attacks.stationarity.autodiff import AutodiffResidual
 from attacks.stationarity.coefficients import margin_coefficients
 from attacks.stationarity.network import Network
+from attacks.stationarity.params import SearchParams
 from attacks.stationarity.problem import Problem
 from attacks.stationarity.published import published_loss, published_penalties
 from attacks.stationarity.residual import StationarityResidual, Weighting
 from attacks.stationarity.row_space import RowSpace
-from attacks.stationarity.search import SearchSettings, Start, search
+from attacks.stationarity.search import Start, search
 from attacks.stationarity.spans import Span, Spans
 
 D, H, M, RANK = 3072, 1000, 1000, 458
@@ -104,7 +105,7 @@ def restarts(together: int) -> Callable[[], None]:
     """Eight restarts of five steps on a small victim (n = 50, m = 100), so many in a batch."""
     generator = torch.Generator().manual_seed(1)
     problem = Problem(network(50, torch.float32), RowSpace(torch.eye(50), torch.ones(50), gap=True))
-    labels, settings = torch.arange(100) % 2, SearchSettings(5, 0.2, 0.01, 100.0, (1.0, 0.0, 0.0), 0.5, 0.3, 1.0)
+    labels, params = torch.arange(100) % 2, SearchParams(steps=5)
 
     def run() -> None:
         for _ in range(8 // together):
@@ -112,7 +113,7 @@ def restarts(together: int) -> Callable[[], None]:
                 Start(torch.randn(100, 50, generator=generator), margin_coefficients(labels, torch.full((100,), 0.01)))
                 for _ in range(together)
             ]
-            search(problem, starts, settings, lambda step, candidates: None)
+            search(problem, starts, params, lambda step, candidates: None)
 
     return run
 

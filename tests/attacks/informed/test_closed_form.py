@@ -128,6 +128,20 @@ def test_the_condition_says_what_an_error_of_the_fit_becomes() -> None:
         assert found.inconsistency > exact.inconsistency
 
 
+@pytest.mark.parametrize("strength", [0.0, 1.0, 1e4])
+def test_the_condition_counts_the_regulariser_among_the_parts(strength: float) -> None:
+    """What is left over is a difference of all parts, and is rounded as the largest of them."""
+    records, labels = drawn("linear", 1, 80, 5)
+    targets = targets_of("linear", labels, 1)
+    model = fit(GLMArchitecture(family="linear"), strength, records, targets)
+    residuals = records @ model.coef[0] + model.intercept[0] - labels
+    parts = float(
+        (np.linalg.norm(records, axis=1) * np.abs(residuals))[1:].sum() + strength * np.linalg.norm(model.coef)
+    )
+    found = missing_record(model, records[1:], targets[1:])
+    assert found.condition == pytest.approx(parts / abs(residuals[0]), rel=1e-6)
+
+
 ESTIMATORS = [
     LogisticRegression(solver="newton-cholesky", tol=1e-12),
     LogisticRegression(solver="newton-cholesky", tol=1e-12, C=0.01),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from attacking import CPU, attacked, digits_network, victim_of
+from attacking import CPU, attacked, context, digits_network, victim_of
 from torch import Tensor
 
 from attacks.base import Knowledge, Reconstruction
+from attacks.context import Budget
 from attacks.informed.adversarial import PatchJudge
 from attacks.informed.features import Standardisation, parameter_features
 from attacks.informed.reconstructor import (
@@ -25,6 +27,7 @@ from attacks.informed.ridge import fit_ridge
 from attacks.informed.shadows import ShadowParams
 from attacks.reconn import Reconn, ReconnParams
 from attacks.reconn_linear import ReconnLinear
+from bench.view import view_of
 from victims.errors import UserError
 from victims.informed.spec import InformedSpec
 
@@ -63,6 +66,15 @@ def test_from_logits_it_learns_less_and_from_a_random_start_nothing() -> None:
 def test_a_rehearsal_on_another_fixed_set_helps_where_shadows_are_few() -> None:
     alone, rehearsed = attack(PLAIN, shadows=60)[1], attack(PLAIN, shadows=60, rehearsal=500)[1]
     assert rehearsed < alone
+
+
+def test_a_budget_counts_the_steps_of_the_rehearsal() -> None:
+    """Nine shadows in ten are learnt from, a batch an epoch: five epochs of rehearsal leave two of seven steps."""
+    reconn = Reconn(ReconnParams(**SMALL | {"shadows": 20, "rehearsal": 20, "epochs": 5}))
+    ctx = replace(context(), budget=Budget(steps=7))
+    found = reconn.reconstruct(view_of(victim_of(PLAIN), reconn.knowledge, CPU), ctx)
+    assert ctx.stopped
+    assert found.grad_evals == 7
 
 
 def test_logits_are_asked_for_and_weights_are_not_told() -> None:
