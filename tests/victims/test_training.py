@@ -1,4 +1,4 @@
-"""Training: in the span and out of it, resumed and uninterrupted, to the letter of the recipe."""
+"""Training: in the span and out of it, to the letter of the recipe."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from victims.kinks import RoundedReLU
 from victims.losses import margins, sample_losses, signs
 from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 from victims.stationarity import stationarity_residuals
-from victims.training import loop
-from victims.training.loop import train
+from victims.training.loop import algorithm, train
 from victims.training.regularised import relative_gradient
 from victims.training.span import Span
 from victims.training.state import TrainState
@@ -25,7 +24,7 @@ def train_on_pixels(victim: VictimSpec, inputs: torch.Tensor, labels: torch.Tens
     dtype = getattr(torch, victim.training.dtype)
     model = build(victim.architecture, inputs.shape[1:], torch.Generator().manual_seed(victim.seed), dtype)
     state = TrainState(model, outside_norm=0.0, outside_scale=torch.ones((), dtype=dtype))
-    method = loop.algorithm(victim)
+    method = algorithm(victim)
     method.start(state)
     while state.step < method.steps:
         method.step(state, inputs.flatten(1).to(dtype), labels)
@@ -203,47 +202,6 @@ def test_a_convolution_learns(tmp_path: Path) -> None:
     )
     model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
     assert bool((margins(model(inputs), labels) > 0).all())
-
-
-@pytest.mark.parametrize(
-    "training",
-    [GradientDescent(lr=0.1, epochs=60, batch_size=5), NormalizedDescent(steps=120), DecayedDescent(steps=120)],
-    ids=["sgd", "normalized", "decayed"],
-)
-def test_a_killed_training_resumes_to_the_same_weights(
-    training: GradientDescent | NormalizedDescent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    victim = spec(training)
-    inputs, labels = problem()
-    whole = train(victim, inputs, labels, CPU, tmp_path / "whole.safetensors", lambda at: None)
-
-    class Killed(Exception):
-        pass
-
-    def kill(at: loop.TrainProgress) -> None:
-        if at.step >= 50:
-            raise Killed
-
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(loop, "REPORT_SECONDS", -1.0)
-    checkpoint = tmp_path / "killed.safetensors"
-    with pytest.raises(Killed):
-        train(victim, inputs, labels, CPU, checkpoint, kill)
-    steps: list[int] = []
-    resumed = train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
-    assert steps[0] == 50  # the step in progress was lost, nothing else
-    for name, value in whole.state_dict().items():
-        torch.testing.assert_close(resumed.state_dict()[name], value, rtol=0, atol=0)
-
-
-def test_a_torn_checkpoint_is_set_aside(tmp_path: Path) -> None:
-    victim = spec(NormalizedDescent(steps=20))
-    inputs, labels = problem()
-    checkpoint = tmp_path / "torn.safetensors"
-    checkpoint.write_bytes(b"\x10\x00\x00")
-    steps: list[int] = []
-    train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
-    assert steps[-1] == 20 and not checkpoint.exists()
 
 
 def test_span_reduces_and_restores() -> None:
