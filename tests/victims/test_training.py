@@ -88,15 +88,20 @@ def test_rescaling_by_degrees_scales_the_function(biases: str) -> None:
 
 
 def test_normalized_descent_reaches_the_kkt_direction(tmp_path: Path) -> None:
+    """The smallest margin is held at 10, so the mean loss is at most log(1 + exp(-9.9)) = 5e-5.
+
+    The direction is near: seeds 1 to 6 end at 0.13 to 0.20 (mean 0.16, standard deviation 0.025) of the weights that no
+    multipliers explain, and 0.3 is over 5 deviations off. They start at 1.00 to 1.03.
+    """
     victim = spec(NormalizedDescent(steps=4000, dtype="float64"))
     inputs, labels = problem()
     model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
     outputs = model(inputs.double()).detach()
     assert float(margins(outputs, labels).min()) == pytest.approx(10, abs=0.1)
-    assert float(sample_losses("cross-entropy", outputs, labels).mean()) < 1e-4
+    assert float(sample_losses("cross-entropy", outputs, labels).mean()) < 5.1e-5
     start = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
     trained, untrained = (max(stationarity_residuals(victim, m.float(), inputs, labels)) for m in (model, start))
-    assert trained < 0.2
+    assert trained < 0.3
     assert untrained > 0.9
 
 
@@ -126,8 +131,12 @@ def test_decayed_descent_reaches_the_scale_of_a_stationary_point(loss: str, tmp_
 
 
 def test_on_the_kinks_zero_lies_in_the_subdifferential(tmp_path: Path) -> None:
-    """What autograd's derivative of 0 or 1 leaves of the stationarity condition, one in [0, 1] takes away."""
-    victim = spec(DecayedDescent(steps=2500, dtype="float64"))
+    """What autograd's derivative of 0 or 1 leaves of the stationarity condition, one in [0, 1] takes away.
+
+    The training ends on the kinks. Seeds 1 to 8 leave 0.158 with a derivative of 0 or 1, and 0.0035 to 0.0079 with one
+    between, in layer 1 between 1/20 and 1/60 of it.
+    """
+    victim = spec(DecayedDescent(steps=500, corners=(0.03, 0.001), iterations=150, dtype="float64"))
     inputs, labels = problem()
     model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
     exact, outputs = inputs.double(), model(inputs.double())
@@ -138,12 +147,18 @@ def test_on_the_kinks_zero_lies_in_the_subdifferential(tmp_path: Path) -> None:
     left = torch.cat([(p + g / 1e-3).flatten() for p, g in zip(parameters, gradients, strict=True)])
     zero_or_one = float(left.norm() / torch.cat([p.flatten() for p in parameters]).norm())
     free = stationarity_residuals(victim, model, exact, labels)
-    assert max(free) < 0.06
+    assert max(free) < 0.03
+    assert zero_or_one > 0.1
     assert zero_or_one > 4 * free[0]
 
 
 def test_a_training_that_rounds_the_kinks_ends_at_a_stationary_point(tmp_path: Path) -> None:
-    """theta = sum_i l_i grad Phi(x_i) with coefficients tied to the loss holds in every layer, of the ReLU network."""
+    """theta = sum_i l_i grad Phi(x_i) with coefficients tied to the loss holds in every layer, of the ReLU network.
+
+    L-BFGS ends at a relative gradient of 4e-3, `rounded.TOLERANCE`, of three layers of one norm: in one of them at most
+    sqrt(3) as much, 0.007. What the corner's width adds is of the order of the width, 0.001 of a pre-activation. Seeds
+    1 to 8 end at 0.0035 to 0.0079 (mean 0.0049, standard deviation 0.0014), the descent alone at 80 to 165 times that.
+    """
     inputs, labels = problem()
     residuals = []
     for corners in ((), (0.03, 0.001)):
@@ -151,8 +166,8 @@ def test_a_training_that_rounds_the_kinks_ends_at_a_stationary_point(tmp_path: P
         model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
         residuals.append(max(stationarity_residuals(victim, model, inputs.double(), labels)))
     descended, settled = residuals
-    assert settled < 1e-2
-    assert descended > 3 * settled
+    assert settled < 0.015
+    assert descended > 20 * settled
 
 
 def test_a_rounded_relu_is_the_relu_off_its_corner_and_its_slope_the_derivative() -> None:
