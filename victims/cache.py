@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SOURCES = [
-    HERE / "architectures.py",
-    HERE / "losses.py",
-    HERE / "datasets" / "selection.py",
+    *(HERE / f"{name}.py" for name in ("architectures", "kinks", "losses")),
+    *(HERE / "datasets").glob("*.py"),
     *(HERE / "training").glob("*.py"),
 ]
+"""The code that determines a trained victim's weights, with the spec and the data."""
 DAMAGED = "damaged"
 """The folder, of the cache and of the results, of files that did not match their hash."""
 INFORMED_SOURCES = list((HERE / "informed").glob("*.py"))

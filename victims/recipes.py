@@ -102,8 +102,9 @@ class DecayedDescent(Frozen):
 class Regularised(Frozen):
     """The minimum of a training problem: mean logistic loss + (weight_decay / 2) ||theta||^2, by L-BFGS.
 
-    All parameters are decayed, biases too. The affine classifier's minimum is unique; a ReLU network's depends on its
-    initialisation and, lying on the kinks of the ReLU, has no gradient that vanishes: it stops short of the tolerance.
+    All parameters are decayed, biases too. The affine classifier's minimum is unique, and where L-BFGS stops short of
+    the tolerance Newton's method reaches it; a ReLU network's depends on its initialisation and, lying on the kinks of
+    the ReLU, has no gradient that vanishes: it stops short of the tolerance.
 
     Attributes:
         weight_decay: in the convention of torch's optimisers.

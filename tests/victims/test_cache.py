@@ -106,4 +106,4 @@ def test_what_determines_the_weights_determines_the_key() -> None:
 
 def test_every_checkpoint_and_card_is_written_whole(obtain: Obtain) -> None:
     obtain(SPEC)
-    assert {path.name for path in folder(SPEC).iterdir()} <= {"card.json", "weights.safetensors", "lock"}
+    assert {path.name for path in folder(SPEC).iterdir()} - {"lock"} == {"card.json", "weights.safetensors"}

@@ -1,4 +1,4 @@
-"""Training: in the span and out of it, resumed and uninterrupted, to the letter of the recipe."""
+"""Training: in the span and out of it, to the letter of the recipe."""
 
 from __future__ import annotations
 
@@ -6,31 +6,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from twelve import CPU, problem, spec
 
 from victims.architectures import MLP, build
 from victims.kinks import RoundedReLU
 from victims.losses import margins, sample_losses, signs
 from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 from victims.stationarity import stationarity_residuals
-from victims.training import loop
-from victims.training.loop import train
+from victims.training.loop import algorithm, train
 from victims.training.regularised import relative_gradient
 from victims.training.span import Span
 from victims.training.state import TrainState
-
-CPU = torch.device("cpu")
-
-
-def spec(
-    training: GradientDescent | NormalizedDescent | DecayedDescent | Regularised, **architecture: object
-) -> VictimSpec:
-    options = {"hidden": (24, 16), "first_layer_scale": 1e-2} | architecture
-    return VictimSpec(name="test-mlp-12", dataset="test", n=12, architecture=MLPSpec(**options), training=training)  # type: ignore[arg-type]
-
-
-def problem() -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(12, 1, 6, 5, generator=generator), torch.tensor([1, 0]).repeat(6)
 
 
 def train_on_pixels(victim: VictimSpec, inputs: torch.Tensor, labels: torch.Tensor) -> MLP:
@@ -38,7 +24,7 @@ def train_on_pixels(victim: VictimSpec, inputs: torch.Tensor, labels: torch.Tens
     dtype = getattr(torch, victim.training.dtype)
     model = build(victim.architecture, inputs.shape[1:], torch.Generator().manual_seed(victim.seed), dtype)
     state = TrainState(model, outside_norm=0.0, outside_scale=torch.ones((), dtype=dtype))
-    method = loop.algorithm(victim)
+    method = algorithm(victim)
     method.start(state)
     while state.step < method.steps:
         method.step(state, inputs.flatten(1).to(dtype), labels)
@@ -102,15 +88,20 @@ def test_rescaling_by_degrees_scales_the_function(biases: str) -> None:
 
 
 def test_normalized_descent_reaches_the_kkt_direction(tmp_path: Path) -> None:
+    """The smallest margin is held at 10, so the mean loss is at most log(1 + exp(-9.9)) = 5e-5.
+
+    The direction is near: seeds 1 to 6 end at 0.13 to 0.20 (mean 0.16, standard deviation 0.025) of the weights that no
+    multipliers explain, and 0.3 is over 5 deviations off. They start at 1.00 to 1.03.
+    """
     victim = spec(NormalizedDescent(steps=4000, dtype="float64"))
     inputs, labels = problem()
     model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
     outputs = model(inputs.double()).detach()
     assert float(margins(outputs, labels).min()) == pytest.approx(10, abs=0.1)
-    assert float(sample_losses("cross-entropy", outputs, labels).mean()) < 1e-4
+    assert float(sample_losses("cross-entropy", outputs, labels).mean()) < 5.1e-5
     start = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
     trained, untrained = (max(stationarity_residuals(victim, m.float(), inputs, labels)) for m in (model, start))
-    assert trained < 0.2
+    assert trained < 0.3
     assert untrained > 0.9
 
 
@@ -140,8 +131,12 @@ def test_decayed_descent_reaches_the_scale_of_a_stationary_point(loss: str, tmp_
 
 
 def test_on_the_kinks_zero_lies_in_the_subdifferential(tmp_path: Path) -> None:
-    """What autograd's derivative of 0 or 1 leaves of the stationarity condition, one in [0, 1] takes away."""
-    victim = spec(DecayedDescent(steps=2500, dtype="float64"))
+    """What autograd's derivative of 0 or 1 leaves of the stationarity condition, one in [0, 1] takes away.
+
+    The training ends on the kinks. Seeds 1 to 8 leave 0.158 with a derivative of 0 or 1, and 0.0035 to 0.0079 with one
+    between, in layer 1 between 1/20 and 1/60 of it.
+    """
+    victim = spec(DecayedDescent(steps=500, corners=(0.03, 0.001), iterations=150, dtype="float64"))
     inputs, labels = problem()
     model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
     exact, outputs = inputs.double(), model(inputs.double())
@@ -152,12 +147,18 @@ def test_on_the_kinks_zero_lies_in_the_subdifferential(tmp_path: Path) -> None:
     left = torch.cat([(p + g / 1e-3).flatten() for p, g in zip(parameters, gradients, strict=True)])
     zero_or_one = float(left.norm() / torch.cat([p.flatten() for p in parameters]).norm())
     free = stationarity_residuals(victim, model, exact, labels)
-    assert max(free) < 0.06
+    assert max(free) < 0.03
+    assert zero_or_one > 0.1
     assert zero_or_one > 4 * free[0]
 
 
 def test_a_training_that_rounds_the_kinks_ends_at_a_stationary_point(tmp_path: Path) -> None:
-    """theta = sum_i l_i grad Phi(x_i) with coefficients tied to the loss holds in every layer, of the ReLU network."""
+    """theta = sum_i l_i grad Phi(x_i) with coefficients tied to the loss holds in every layer, of the ReLU network.
+
+    L-BFGS ends at a relative gradient of 4e-3, `rounded.TOLERANCE`, of three layers of one norm: in one of them at most
+    sqrt(3) as much, 0.007. What the corner's width adds is of the order of the width, 0.001 of a pre-activation. Seeds
+    1 to 8 end at 0.0035 to 0.0079 (mean 0.0049, standard deviation 0.0014), the descent alone at 80 to 165 times that.
+    """
     inputs, labels = problem()
     residuals = []
     for corners in ((), (0.03, 0.001)):
@@ -165,8 +166,8 @@ def test_a_training_that_rounds_the_kinks_ends_at_a_stationary_point(tmp_path: P
         model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
         residuals.append(max(stationarity_residuals(victim, model, inputs.double(), labels)))
     descended, settled = residuals
-    assert settled < 1e-2
-    assert descended > 3 * settled
+    assert settled < 0.015
+    assert descended > 20 * settled
 
 
 def test_a_rounded_relu_is_the_relu_off_its_corner_and_its_slope_the_derivative() -> None:
@@ -218,47 +219,6 @@ def test_a_convolution_learns(tmp_path: Path) -> None:
     assert bool((margins(model(inputs), labels) > 0).all())
 
 
-@pytest.mark.parametrize(
-    "training",
-    [GradientDescent(lr=0.1, epochs=60, batch_size=5), NormalizedDescent(steps=120), DecayedDescent(steps=120)],
-    ids=["sgd", "normalized", "decayed"],
-)
-def test_a_killed_training_resumes_to_the_same_weights(
-    training: GradientDescent | NormalizedDescent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    victim = spec(training)
-    inputs, labels = problem()
-    whole = train(victim, inputs, labels, CPU, tmp_path / "whole.safetensors", lambda at: None)
-
-    class Killed(Exception):
-        pass
-
-    def kill(at: loop.TrainProgress) -> None:
-        if at.step >= 50:
-            raise Killed
-
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(loop, "REPORT_SECONDS", -1.0)
-    checkpoint = tmp_path / "killed.safetensors"
-    with pytest.raises(Killed):
-        train(victim, inputs, labels, CPU, checkpoint, kill)
-    steps: list[int] = []
-    resumed = train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
-    assert steps[0] == 50  # the step in progress was lost, nothing else
-    for name, value in whole.state_dict().items():
-        torch.testing.assert_close(resumed.state_dict()[name], value, rtol=0, atol=0)
-
-
-def test_a_torn_checkpoint_is_set_aside(tmp_path: Path) -> None:
-    victim = spec(NormalizedDescent(steps=20))
-    inputs, labels = problem()
-    checkpoint = tmp_path / "torn.safetensors"
-    checkpoint.write_bytes(b"\x10\x00\x00")
-    steps: list[int] = []
-    train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
-    assert steps[-1] == 20 and not checkpoint.exists()
-
-
 def test_span_reduces_and_restores() -> None:
     inputs, _ = problem()
     model = build(MLPSpec(hidden=(9, 8)), (30,), torch.Generator().manual_seed(4), torch.float64)
@@ -271,21 +231,29 @@ def test_span_reduces_and_restores() -> None:
 
 
 def test_an_affine_victim_is_at_the_one_minimum_of_its_problem(tmp_path: Path) -> None:
-    """From another start it ends at the same weights, which are scikit-learn's."""
+    """From any start it ends at the same weights, which are scikit-learn's.
+
+    The objective is wd-strongly convex, so ||theta - minimum|| <= ||gradient|| / wd, the relative gradient times
+    ||theta||: two victims within the tolerance are at most twice that apart. The peer's gradient is at most 1e-12 in
+    the maximum norm, so it is within sqrt(31) 1e-12 / 0.01 = 6e-10 of the minimum. Rounding adds some 1e-15.
+    """
     from sklearn.linear_model import LogisticRegression
 
     inputs, labels = problem()
     training = Regularised(weight_decay=0.01, tolerance=1e-9)
-    victims = [spec(training, hidden=()).model_copy(update={"seed": seed}) for seed in (1, 2)]
-    first, second = (train(each, inputs, labels, CPU, tmp_path / "c", lambda at: None) for each in victims)
-    assert relative_gradient(first, inputs.double(), signs(labels).double(), 0.01) < 1e-8
-    torch.testing.assert_close(first.state_dict(), second.state_dict(), rtol=1e-7, atol=1e-9)
+    thetas = []
+    for seed in range(1, 7):
+        victim = spec(training, hidden=()).model_copy(update={"seed": seed})
+        model = train(victim, inputs, labels, CPU, tmp_path / "c", lambda at: None)
+        assert relative_gradient(model, inputs.double(), signs(labels).double(), 0.01) < 1.001e-9
+        thetas.append(torch.cat([model.layers[0].weight[0], model.layers[0].bias]).detach())
+    first, size = thetas[0], float(thetas[0].norm())
+    assert max(float((theta - first).norm()) for theta in thetas) < 2.01e-9 * size
 
     ones = torch.cat([inputs.flatten(1), torch.ones(12, 1)], 1).double().numpy()  # the bias is decayed as well
-    peer = LogisticRegression(C=1 / (12 * 0.01), fit_intercept=False, tol=1e-12, max_iter=10_000)
+    peer = LogisticRegression(C=1 / (12 * 0.01), fit_intercept=False, solver="newton-cholesky", tol=1e-12)
     peer.fit(ones, labels.numpy())
-    theta = torch.cat([first.layers[0].weight[0], first.layers[0].bias]).detach()
-    torch.testing.assert_close(theta, torch.from_numpy(peer.coef_[0]), rtol=1e-4, atol=1e-6)
+    assert float((first - torch.from_numpy(peer.coef_[0])).norm()) < 1.01e-9 * size + 6e-10
 
 
 def test_weight_decay_leaves_nothing_outside_the_span(tmp_path: Path) -> None:

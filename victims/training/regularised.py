@@ -1,6 +1,7 @@
 """Training to the minimum of a problem with weight decay (the lower level of Runkel et al. 2024).
 
-Weight decay pulls W1 into the span of the data, so the minimum is found on span coordinates and loses nothing.
+Weight decay pulls W1 into the span of the data, so the minimum is found on span coordinates and loses nothing. L-BFGS
+finds it; where its line search stops short of the tolerance, an affine classifier is taken on by Newton's method.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from victims.architectures import MLP
 from victims.spec import Regularised
 from victims.training.lbfgs import Iterations, lbfgs
+from victims.training.newton import newton
 
 
 def objective(model: MLP, inputs: Tensor, labels: Tensor, weight_decay: float) -> tuple[Tensor, Tensor]:
@@ -68,7 +70,10 @@ def minimum(
         iterations.another()
         return relative <= spec.tolerance
 
-    start = parameters_to_vector(parameters).detach()
-    vector_to_parameters(lbfgs(evaluate, start, spec.steps, done), parameters)
+    theta = lbfgs(evaluate, parameters_to_vector(parameters).detach(), spec.steps, done)
+    if len(model.layers) == 1:
+        rows = labels[:, None] * torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
+        theta = newton(rows, spec.weight_decay, theta, spec.tolerance)
+    vector_to_parameters(theta, parameters)
     report(spec.steps, margins)
     return model

@@ -188,14 +188,20 @@ def test_several_classes_with_names() -> None:
 
 
 def test_a_patient_comes_out_of_a_logistic_regression_and_not_out_of_an_unconverged_one() -> None:
-    """A tolerance of 1e-12 gives an error below 1%, Newton's method one below 1e-8, the default no digit at all."""
+    """A tolerance of 1e-12 gives two digits, Newton's method more than eight, the default none at all.
+
+    The missing part of the gradient, -r (x, 1), is off by the model's own gradient, which is optimality times the
+    parts; relative to itself by optimality times condition. x is a ratio of it, so its error is at most twice that.
+    Where L-BFGS's line search ends, at 2e-7 here, is chance: the bound is on what it reached.
+    """
     records, labels = minmax_scale(CANCER[0]), CANCER[1]
     tight = LogisticRegression(tol=1e-12, max_iter=100_000).fit(records, labels)
-    assert error(reconstruct_record(tight, records[1:], labels[1:]).record, records[0]) < 0.01
+    found = reconstruct_record(tight, records[1:], labels[1:])
+    assert error(found.record, records[0]) < 2 * found.condition * optimality(tight, records, labels) < 1
     default = LogisticRegression().fit(records, labels)
     assert error(reconstruct_record(default, records[1:], labels[1:]).record, records[0]) > 1
     assert optimality(default, records, labels) > 1e-5
-    assert optimality(tight, records, labels) < 1e-6
+    assert optimality(tight, records, labels) < 1e-5
     exact = missing_record(polished(tight, records, labels), records[1:], labels[1:, None].astype(float))
     assert error(exact.record, records[0]) < 1e-8
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 from optuna.trial import TrialState
@@ -107,10 +108,10 @@ def test_a_study_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 
 def test_tpe_gets_nearer_than_chance(tmp_path: Path) -> None:
+    """The median of |x|: 0.18 of eight seeds, with a standard deviation of 0.015; 0.5 and 0.05 by chance."""
     study = study_in(tmp_path, sampler=Sampler.TPE)
-    work(study, 40)
-    late = [abs(trial.params["x"]) for trial in study.trials[20:]]
-    assert sorted(late)[10] < 0.25  # 0.5 by chance
+    work(study, 100)
+    assert median(abs(trial.params["x"]) for trial in study.trials) < 0.28
     assert all(1e-3 <= trial.params["y"] <= 1 for trial in study.trials)
 
 

@@ -112,6 +112,21 @@ def test_no_record_moves_the_optimum_further_than_the_sensitivity(family: Family
     assert 0.01 * bound < largest <= bound
 
 
+def test_a_record_of_several_classes_moves_the_optimum_by_more_than_its_length() -> None:
+    """One vote against 4000 on one feature: its other features have all of its gradient, and no other record's pull.
+
+    The 4000 make the record's probabilities (1, 0, 0) where its label is (0, 1, 0): a gradient of sqrt(2) ||x||. So it
+    moves the optimum by 0.92 of the sensitivity; without the root of two that would be 1.30 of it.
+    """
+    architecture = GLMArchitecture(family="multinomial", intercept="none", outputs=3)
+    records, labels = np.zeros((4001, 8)), np.zeros(4001, dtype=np.int64)
+    records[0], records[1:, 0], labels[0] = 1, 1, 1
+    targets = targets_of("multinomial", labels, 3)
+    with_it, without = (fit(architecture, 30.0, records[k:], targets[k:]) for k in (0, 1))
+    bound = sensitivity(architecture, 30.0, OutputPrivacy(), 4001, 8)
+    assert 0.85 * bound < float(np.linalg.norm(with_it.coef - without.coef)) <= bound
+
+
 def test_no_attack_passes_the_bound_and_the_best_comes_near() -> None:
     """Ten records are equally likely; the adversary knows them, and takes the likeliest given the noisy parameters."""
     random = np.random.default_rng(1)

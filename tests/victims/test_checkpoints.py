@@ -1,0 +1,80 @@
+"""A training that is killed goes on from its last whole checkpoint, to the same weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from twelve import CPU, problem, spec
+
+from victims.spec import DecayedDescent, GradientDescent, NormalizedDescent
+from victims.training import loop
+from victims.training.loop import train
+
+
+@pytest.mark.parametrize(
+    "training",
+    [GradientDescent(lr=0.1, epochs=60, batch_size=5), NormalizedDescent(steps=120), DecayedDescent(steps=120)],
+    ids=["sgd", "normalized", "decayed"],
+)
+def test_a_killed_training_resumes_to_the_same_weights(
+    training: GradientDescent | NormalizedDescent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = spec(training)
+    inputs, labels = problem()
+    whole = train(victim, inputs, labels, CPU, tmp_path / "whole.safetensors", lambda at: None)
+
+    class Killed(Exception):
+        pass
+
+    def kill(at: loop.TrainProgress) -> None:
+        if at.step >= 50:
+            raise Killed
+
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "REPORT_SECONDS", -1.0)
+    checkpoint = tmp_path / "killed.safetensors"
+    with pytest.raises(Killed):
+        train(victim, inputs, labels, CPU, checkpoint, kill)
+    steps: list[int] = []
+    resumed = train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
+    assert steps[0] == 50  # the step in progress was lost, nothing else
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(resumed.state_dict()[name], value, rtol=0, atol=0)
+
+
+def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = spec(NormalizedDescent(steps=20))
+    inputs, labels = problem()
+    checkpoint, written = tmp_path / "c.safetensors", 0
+    whole = loop.save_file
+
+    def save(tensors: dict[str, torch.Tensor], path: Path) -> None:
+        nonlocal written
+        written += 1
+        whole(tensors, path)
+        if written == 5:
+            path.write_bytes(path.read_bytes()[:100])
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "REPORT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "save_file", save)
+    with pytest.raises(KeyboardInterrupt):
+        train(victim, inputs, labels, CPU, checkpoint, lambda at: None)
+    steps: list[int] = []
+    train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
+    assert steps[0] == 5  # the fourth checkpoint holds four steps
+
+
+def test_a_torn_checkpoint_is_set_aside(tmp_path: Path) -> None:
+    victim = spec(NormalizedDescent(steps=20))
+    inputs, labels = problem()
+    checkpoint = tmp_path / "torn.safetensors"
+    checkpoint.write_bytes(b"\x10\x00\x00")
+    steps: list[int] = []
+    train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
+    assert steps[-1] == 20 and not checkpoint.exists()

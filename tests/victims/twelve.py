@@ -1,0 +1,21 @@
+"""What tests of training have in common: twelve random samples of two classes, and a small victim of them."""
+
+from __future__ import annotations
+
+import torch
+
+from victims.spec import DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
+
+CPU = torch.device("cpu")
+
+
+def spec(
+    training: GradientDescent | NormalizedDescent | DecayedDescent | Regularised, **architecture: object
+) -> VictimSpec:
+    options = {"hidden": (24, 16), "first_layer_scale": 1e-2} | architecture
+    return VictimSpec(name="test-mlp-12", dataset="test", n=12, architecture=MLPSpec(**options), training=training)  # type: ignore[arg-type]
+
+
+def problem() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(12, 1, 6, 5, generator=generator), torch.tensor([1, 0]).repeat(6)
