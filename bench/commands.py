@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from bench.agenda import agenda
 from bench.console import printer
-from bench.controls import NullControls
 from bench.executors import Executor, Inline, Site, Task
 from bench.plan import Run
 from bench.records import FAILED, RunRecord, Status
-from bench.registry import random_control
 from bench.runner import Outcome
-from bench.scorer import Scorer
 from bench.steps import Step
 from bench.store import Store, write_record
 from bench.ui import TerminalReporter, plural
@@ -26,8 +22,6 @@ from bench.workshop import Workshop
 from victims.errors import UserError
 
 if TYPE_CHECKING:
-    import torch
-
     from attacks.base import Attack
     from bench.registry import Registry
     from victims.informed.spec import AnySpec
@@ -72,7 +66,7 @@ def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
         executed: Iterable[Outcome] = ()
         if left and not how.only_cached:
             tasks = [Task.of(entry.run, entry.run_id, site) for entry in left]
-            executed = _executor(reporter, how).execute(tasks)
+            executed = executor_for(reporter, how).execute(tasks)
         for outcome in _settled(chain(stored, executed), store, reporter):
             record = outcome.record
             failures += bool(outcome.trouble or record.trouble)
@@ -126,7 +120,12 @@ def _workshop(site: Site, reporter: TerminalReporter, downloads: bool = True) ->
     return Workshop(site.data_dir, torch.device(site.device), reporter, downloads)
 
 
-def _executor(reporter: TerminalReporter, how: How) -> Executor:
+def executor_for(reporter: TerminalReporter, how: How) -> Executor:
+    """Return what executes runs as the user wants it.
+
+    Raises:
+        UserError: Ray is wanted and not installed, or its cluster does not answer.
+    """
     if how.ray is not None and not how.debug:
         try:
             from bench.executors.ray import Ray
@@ -181,39 +180,42 @@ def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter)
 
 def score_stored(
     records: Sequence[RunRecord],
-    store: Store,
     attacks: Registry[type[Attack[Any]]],
     victims: Registry[AnySpec],
-    data_dir: Path | None,
-    device: torch.device,
-    *,
-    protocol: str | None,
-    twins: bool,
+    site: Site,
+    how: How,
+    protocol: str,
 ) -> int:
-    """Score stored reconstructions again, write the tables, and return 0, or 1 if one could not be scored."""
-    console = Console()
-    failures = 0
-    control = random_control(attacks)
+    """Score stored reconstructions again, write the tables, and return 0, or 1 if one could not be scored.
+
+    Args:
+        records: the runs.
+        attacks: all that are known.
+        victims: likewise.
+        site: where they are read and written.
+        how: how the scoring is executed.
+        protocol: score under this protocol, as rows of their own; empty for each run's own.
+    """
+    console, store = Console(), Store(site.results_dir)
+    troubles, tasks = 0, []
     with TerminalReporter(console) as reporter:
-        workshop = Workshop(data_dir, device, reporter)
-        scorer = Scorer(store, workshop, NullControls(workshop, control, twins))
         for record in records:
             try:
-                run = Run.of(record, attacks, victims)
-                victim = workshop.victim(run.victim)
-                if victim.card.weights_sha256 != record.victim_sha:
-                    raise UserError(f"{record.run_id}: {run.victim.name} has other weights now; run the attack again")
-                with store.claimed(record.run_id, reporter.notice):
-                    scored = scorer.score(store.find(record.run_id) or record, run, victim, protocol)
+                task = Task.of(Run.of(record, attacks, victims), record.run_id, site)
+                tasks.append(replace(task, scored_under=protocol))
             except UserError as error:
-                failures += 1
-                console.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
-                continue
-            console.print(_line(scored), highlight=False, markup=False, soft_wrap=True)
+                troubles += 1
+                reporter.notice(str(error))
+        for outcome in executor_for(reporter, how).execute(tasks) if tasks else ():
+            if trouble := outcome.trouble or outcome.record.trouble:
+                troubles += 1
+                reporter.notice(f"{outcome.record.title}: {trouble}")
+            else:
+                console.print(_line(outcome.record), highlight=False, markup=False, soft_wrap=True)
     refresh_tables(store)
-    if failures:
-        console.print(f"{plural(failures, 'run')} of {len(records)} could not be scored", style="red")
-    return 1 if failures else 0
+    if troubles:
+        console.print(f"{plural(troubles, 'run')} of {len(records)} could not be scored", style="red")
+    return 1 if troubles else 0
 
 
 def _line(record: RunRecord, cached: bool = False) -> str:

@@ -115,9 +115,32 @@ class Runner:
             checkpoint.unlink(missing_ok=True)
             return outcome
 
-    def lost(self, run: Run, failure: Failure) -> Outcome:
+    def score(self, run: Run, run_id: str, protocol: str) -> Outcome:
+        """Score a stored run again, whatever it is scored under already.
+
+        Args:
+            run: what it is a record of.
+            run_id: its id, which may be that of an older source of its attack.
+            protocol: score under this protocol, as a row of its own; empty for the run's own.
+        """
+        with self.store.claimed(run_id, self.workshop.reporter.notice):
+            stored, victim = self.store.find(run_id), None
+            if stored is None:
+                raise UserError(f"{run_id}: it is not stored any more")
+            try:
+                victim = self.workshop.victim(run.victim)
+                if victim.card.weights_sha256 != stored.victim_sha:
+                    raise UserError(f"{run_id}: {run.victim.name} has other weights now; run the attack again")
+                return Outcome(self.scorer.score(stored, run, victim, protocol or None))
+            except UserError as error:
+                return Outcome(stored, trouble=str(error))
+            except (Exception, SystemExit) as error:
+                if protocol not in ("", stored.protocol):
+                    return Outcome(stored, trouble=f"under {protocol}: {describe(error)}")
+                return Outcome(self.scorer.failed(stored, error, run, victim))
+
+    def lost(self, run: Run, run_id: str, failure: Failure) -> Outcome:
         """Record a run whose process is gone: a failure of its scores if its reconstruction is stored, else its own."""
-        run_id = self.workshop.run_id(run)
         with self.store.claimed(run_id, self.workshop.reporter.notice):
             stored = self.store.find(run_id)
             victim = self._trained(run) if failure.nulls else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,13 +13,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from attacks.study import Cell, Study
-from bench.controls import NullControls
+from bench.commands import How, executor_for
+from bench.executors import Site, Task
 from bench.options import attack_params
 from bench.plan import Run
 from bench.records import FAILED, RunRecord, Status
-from bench.registry import Registry, random_control
-from bench.runner import Runner
-from bench.scorer import Scorer
+from bench.registry import Registry
 from bench.scoring.matching import ncc_distance, nearest_neighbours
 from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
 from bench.store import Store
@@ -75,32 +73,40 @@ def run_study(
     cells: Sequence[Cell],
     attacks: Registry[type[Attack[Any]]],
     victims: Registry[AnySpec],
-    root: Path,
-    data_dir: Path | None,
-    device: torch.device,
+    site: Site,
+    how: How,
 ) -> int:
-    """Run the cells, write NAME.csv after each and pictures in the end into `root`, and return the exit status.
+    """Run the cells, write NAME.csv after each and pictures in the end, and return the exit status.
 
-    Runs are stored in `root` and not in the results folder: experiments whose start an oracle gives are on no board.
+    Args:
+        study: the study.
+        cells: its runs, or some.
+        attacks: all that are known.
+        victims: likewise.
+        site: where runs are read and written: not in the results folder, since experiments whose start an oracle gives
+            are on no board.
+        how: how runs are executed, one after the other.
     """
-    console, store = Console(), Store(root)
+    console, root = Console(), site.results_dir
+    store = Store(root)
     store.require_writable()
-    control = random_control(attacks)
     rows, table, path = [], pd.DataFrame(), root / f"{study.name}.csv"
     with TerminalReporter(console) as reporter:
-        workshop = Workshop(data_dir, device, reporter)
-        runner = Runner(store, workshop, Scorer(store, workshop, NullControls(workshop, control, twins=False)))
+        workshop = Workshop(site.data_dir, torch.device(site.device), reporter)
+        executor = executor_for(reporter, how)
         for cell in cells:
             attack, victim = attacks.match([cell.attack])[0], victims.match([cell.victim])[0]
             run = Run(attack, attack_params(attack, "", cell.params), "", "study", victim, seed=0)
-            outcome = runner.run(run)
+            (outcome,) = executor.execute([Task.of(run, workshop.run_id(run), site)])
             record = outcome.record
             if not outcome.stored:
                 raise UserError(record.reason)
+            if trouble := outcome.trouble or record.trouble:
+                reporter.notice(f"{record.title}: {trouble}")
             row: dict[str, Any] = {"attack": cell.attack, "victim": cell.victim, **cell.labels}
             row |= {"status": str(record.status), "reason": record.reason, "flags": record.flags}
             row |= {"run_id": record.run_id, "n": record.n}
-            if record.status is Status.OK:
+            if record.status is Status.OK and record.n_good is not None:
                 row |= measure(store, record, workshop.victim(victim), study, cell)
             rows.append(row)
             table = pd.DataFrame(rows)

@@ -55,7 +55,7 @@ class Task:
     """One run: names, texts and numbers alone, so that it can be pickled; the registry finds what they mean.
 
     Attributes:
-        run_id: its id, as far as it is known before it is executed.
+        run_id: its id, as far as it is known before it is executed; of a run that is only scored, the stored one's.
         attack: name of the attack; its parameters are `params_json`.
         variant: name of the variant that they come from.
         params_json: all parameters.
@@ -64,6 +64,7 @@ class Task:
         seed: of the attack.
         budget: what the attack may spend.
         site: what all tasks share.
+        scored_under: if not None, the stored run is only scored, under this protocol, empty for its own.
         failure: how the process ended that was at it, to be recorded; None if the run is to be executed.
     """
 
@@ -76,6 +77,7 @@ class Task:
     seed: int
     budget: Budget
     site: Site
+    scored_under: str | None = None
     failure: Failure | None = None
 
     @classmethod
@@ -115,7 +117,7 @@ def work(
     It needs nothing of the process that it is called in, and may be called in any.
 
     Args:
-        task: the task; one with a `failure` is recorded instead of executed.
+        task: the task; of one with a `failure` that is recorded, and nothing is executed.
         reporter: told how it goes.
         output: file descriptor of what this process prints, for the run's log; None if nobody catches it.
         debugger: called with an exception of the attack before it is recorded.
@@ -143,4 +145,6 @@ def work(
     scorer = Scorer(store, workshop, NullControls(workshop, registry.random_control(attacks), site.twins))
     runner = Runner(store, workshop, scorer, site.again, output, debugger)
     run = task.run(attacks, victims)
-    return runner.run(run) if task.failure is None else runner.lost(run, task.failure)
+    if task.failure is not None:
+        return runner.lost(run, task.run_id, task.failure)
+    return runner.run(run) if task.scored_under is None else runner.score(run, task.run_id, task.scored_under)

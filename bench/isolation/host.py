@@ -128,6 +128,10 @@ class Isolated:
             made.killed = made.killed or STARTER_GONE
             return 0
 
+    def close(self) -> None:
+        """Let the zygote end, as it does when this process ends."""
+        self._control.close()
+
     def _number(self) -> int:
         """Return the next number that the zygote sends.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
@@ -15,6 +16,7 @@ from bench import registry
 from bench.commands import How, run_plan
 from bench.evaluation import Reference, counts
 from bench.executors import Site
+from bench.executors.attacks import isolated_attacks
 from bench.plan import Run, attack_sources
 from bench.records import TUNED_BY_ORACLE
 from bench.scoring.protocols import protocol_named
@@ -62,15 +64,17 @@ def tune(runs: Sequence[Run], site: Site, how: How, search: Search) -> int:
     Args:
         runs: what is tuned, each with the parameters that its trials start from.
         site: where to read, attack and write; the studies are in the folder `tune` of the results.
-        how: how the picks are run; trials are run in this process.
+        how: how the picks are run; trials are made here one after the other, their attacks in processes of their own
+            unless `jobs` is 0.
         search: how they are searched.
     """
     console, store = Console(), Store(site.results_dir)
     picks, failed = [], False
     for run in runs:
-        with TerminalReporter(console) as shown:
+        attacking = isolated_attacks(site.plugin_dir) if how.jobs else nullcontext()
+        with attacking as host, TerminalReporter(console) as shown:
             reporter = TrialReporter(shown)
-            workshop = Workshop(site.data_dir, torch.device(site.device), reporter)
+            workshop = Workshop(site.data_dir, torch.device(site.device), reporter, host=host)
             reason = run.declined()
             if reason is not None:
                 reporter.notice(f"{run.title}: skipped ({reason})")

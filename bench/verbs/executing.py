@@ -102,13 +102,15 @@ def score(
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
     controls: Controls = ControlSet.ALL,
+    jobs: Annotated[int, typer.Option(min=0, envvar="BENCH_JOBS", help="Scored at a time: as for run.")] = 1,
 ) -> None:
     """Score stored reconstructions again without attacking again, and write the tables.
 
     Without options: all stored runs, each under its own protocol.
     """
     from bench import registry
-    from bench.commands import score_stored
+    from bench.commands import How, score_stored
+    from bench.executors import Site
     from bench.options import choose_data_dir, choose_device, matches
     from bench.scoring.protocols import protocol_named
     from bench.store import Store
@@ -125,7 +127,8 @@ def score(
         raise UserError(f"no stored run in {store.runs} is meant; `run` makes some, -a and -v choose among them")
     data, chosen = choose_data_dir(data_dir), choose_device(device)
     twins = controls is ControlSet.ALL
-    raise typer.Exit(score_stored(records, store, attacks, victims, data, chosen, protocol=protocol, twins=twins))
+    site = Site(results_dir, data, plugin_dir, str(chosen), twins, environment=Site.variables())
+    raise typer.Exit(score_stored(records, attacks, victims, site, How(jobs), protocol or ""))
 
 
 @app.command()

@@ -20,6 +20,9 @@ def study(
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
+    jobs: Annotated[
+        int, typer.Option(min=0, envvar="BENCH_JOBS", help="1: each run in a process; 0: in this one.")
+    ] = 1,
 ) -> None:
     """Run a study, several runs to be read together; its table and pictures go to RESULTS/studies/NAME."""
     from bench import registry
@@ -35,11 +38,14 @@ def study(
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     data, chosen_device = choose_data_dir(data_dir), choose_device(device)
 
+    from bench.commands import How
+    from bench.executors import Site
     from bench.study import run_study
 
     root = results_dir / "studies" / (f"{chosen.name}-smoke" if smoke else chosen.name)
     cells = chosen.smoke if smoke else chosen.cells
-    raise typer.Exit(run_study(chosen, cells, attacks, victims, root, data, chosen_device))
+    site = Site(root, data, plugin_dir, str(chosen_device), twins=False, environment=Site.variables())
+    raise typer.Exit(run_study(chosen, cells, attacks, victims, site, How(min(jobs, 1))))
 
 
 @app.command()

@@ -206,7 +206,8 @@ def test_a_dead_process_does_not_replace_what_another_one_found(
     ((runner, asked),) = seen
     if not complete:
         runner.scorer.controls.twins = True
-    outcome = runner.lost(asked, Failure(Status.OOM, "took 2 GiB of memory, of the 1 that it may"))
+    run_id = folder_of(results).name
+    outcome = runner.lost(asked, run_id, Failure(Status.OOM, "took 2 GiB of memory, of the 1 that it may"))
     assert reconstruction(results) == kept
     assert outcome.record.status is Status.OK
     stored = Store(results).find(outcome.record.run_id)

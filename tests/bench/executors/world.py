@@ -91,7 +91,7 @@ import victims.training.loop
 
 victims.training.loop.train = counted(victims.training.loop.train)
 """
-VARYING = ["wall_s", "train_s", "peak_mem_mb", "started_utc", "git_commit"]
+VARYING = ["wall_s", "train_s", "peak_mem_mb", "started_utc", "git_commit", "sequence"]
 
 
 @dataclass(frozen=True)
