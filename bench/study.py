@@ -17,7 +17,7 @@ from bench.commands import How, executor_for
 from bench.executors import Site, Task
 from bench.options import attack_params
 from bench.plan import Run
-from bench.records import FAILED, RunRecord, Status
+from bench.records import RunRecord, Status
 from bench.registry import Registry
 from bench.scoring.matching import ncc_distance, nearest_neighbours
 from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
@@ -90,7 +90,7 @@ def run_study(
     console, root = Console(), site.results_dir
     store = Store(root)
     store.require_writable()
-    rows, table, path = [], pd.DataFrame(), root / f"{study.name}.csv"
+    failed, rows, table, path = False, [], pd.DataFrame(), root / f"{study.name}.csv"
     with TerminalReporter(console) as reporter:
         workshop = Workshop(site.data_dir, torch.device(site.device), reporter)
         executor = executor_for(reporter, how)
@@ -102,6 +102,7 @@ def run_study(
             if not outcome.stored:
                 raise UserError(record.reason)
             if trouble := outcome.trouble or record.trouble:
+                failed = True
                 reporter.notice(f"{record.title}: {trouble}")
             row: dict[str, Any] = {"attack": cell.attack, "victim": cell.victim, **cell.labels}
             row |= {"status": str(record.status), "reason": record.reason, "flags": record.flags}
@@ -118,7 +119,7 @@ def run_study(
     for plot in study.plots:
         draw(root, study.name, plot, table)
     console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
-    return int(any(row["status"] in FAILED for row in rows))
+    return int(failed)
 
 
 INFORMED = (

@@ -20,9 +20,7 @@ def study(
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
-    jobs: Annotated[
-        int, typer.Option(min=0, envvar="BENCH_JOBS", help="1: each run in a process; 0: in this one.")
-    ] = 1,
+    jobs: Annotated[int, typer.Option(min=0, envvar="BENCH_JOBS", help="1: a process for each run; 0: none.")] = 1,
 ) -> None:
     """Run a study, several runs to be read together; its table and pictures go to RESULTS/studies/NAME."""
     from bench import registry
