@@ -119,6 +119,21 @@ def test_confidence_and_its_base_rate() -> None:
     assert "confidence_ap" not in row(candidates, reference).columns()
 
 
+def test_the_best_mse_is_that_of_an_image_that_was_found() -> None:
+    """The mean image stands in for what nobody found, and may be nearer to it than any candidate is to its own."""
+    truth = textures(8, 0)
+    reference = Reference(Truth(truth, truth[5], torch.ones(8)), truth[:0])
+    candidates = (0.9 * truth[[2]] + 0.1 * truth[[3]] - truth[5]).expand(3, -1, -1, -1).clone()
+    candidates[1], candidates[2] = math.nan, 0
+    evaluation = evaluate(PROTOCOLS["assigned"], candidates, None, reference, Instruments())
+    columns = evaluation.columns()
+    assert evaluation.row.found.tolist() == [image == 2 for image in range(8)]
+    assert evaluation.values["mse"][5] == 0
+    assert columns["mse_best"] == pytest.approx(float(evaluation.values["mse"][2])) != 0
+    none = evaluate(PROTOCOLS["assigned"], candidates[1:], None, reference, Instruments()).columns()
+    assert (none["mse_best"], none["ssim_best"], none["ssim_top10"]) == (None, None, None)
+
+
 def test_a_metric_that_cannot_be_measured_says_so() -> None:
     class Broken:
         def __call__(self, images: Tensor, references: Tensor) -> Tensor:

@@ -49,6 +49,17 @@ def test_useless_candidates_are_no_hits() -> None:
     assert found.recall.tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("pixel", [math.nan, math.inf, 0.5])
+def test_what_must_not_serve_is_no_hit_where_the_mean_image_would_be(pixel: float) -> None:
+    """Shown as the mean image, a candidate that says nothing would reconstruct the image that is its mean."""
+    useless = torch.full((2, 3, 16, 16), 0.5)
+    useless[:, 0, 0, 0] = pixel
+    matcher = Matcher(useless, Truth(TRUTH, TRUTH[0], torch.ones(4)))
+    found = confidence_curve(PROTOCOLS["buzaglo2023"], matcher, torch.tensor([1.0, 2.0]))
+    assert found.hit.tolist() == [False, False]
+    assert (found.hit_rate, found.average_precision) == (0, 0)
+
+
 def test_there_is_one_number_a_candidate() -> None:
     with pytest.raises(ValueError, match="8 candidates"):
         curve([1.0])

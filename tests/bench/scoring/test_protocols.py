@@ -119,6 +119,17 @@ def test_grey_digits_of_8_by_8(protocol: Protocol) -> None:
     assert scores.n_good == 5
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["listed", "reversed"])
+def test_a_matcher_serves_each_protocol_its_own_distances(order: int) -> None:
+    """At half resolution the checkers are flat and the slope is nearest; at full resolution the checkers are."""
+    checkers = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(8, 8).expand(1, 3, 16, 16)
+    slope = torch.linspace(0, 1, 16).expand(1, 3, 16, 16)
+    truth = Truth(stretch(0.2 * slope + checkers), torch.zeros(3, 16, 16), torch.ones(1))
+    shared = Matcher(torch.cat([checkers, slope]), truth)
+    found = {one.name: score_matched(one, shared).candidate.item() for one in MATCHED[::order]}
+    assert found == {one.name: int(one.downscale < 1) for one in MATCHED}
+
+
 def test_grey_images_are_matched_at_full_resolution() -> None:
     checkers = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(8, 8).view(1, 1, 16, 16)
     smooth = torch.linspace(0, 1, 16).expand(1, 1, 16, 16)
