@@ -83,13 +83,15 @@ def test_held_out_images_are_what_the_null_is() -> None:
 def test_false_positives_are_counted_among_the_held_out_images() -> None:
     truth, held_out = textures(30, 0), textures(200, 1)
     reference = reference_of(truth, held_out)
-    leaked = torch.cat([truth[:12], held_out[:5]]) - reference.truth.mean
-    evaluation = row(leaked, reference)
+    blurred, seen = held_out[:5].lerp(textures(5, 2), 0.3), truth[:12].clone()
+    seen[6:] = seen[6:].lerp(textures(6, 3), 0.45)
+    evaluation = row(torch.cat([seen, blurred]) - reference.truth.mean, reference)
     columns = evaluation.columns()
     assert columns["false_positive_rate"] == pytest.approx(5 / 200)
-    # 1% of 200 are 2: the third best of the held-out images sets the bar, and it is as good as exact
+    # 1% of 200 are 2: the third best of the held-out images sets the bar
     assert columns["ssim_at_1pct"] == pytest.approx(evaluation.held_out.topk(3).values[2].item())
-    assert columns["n_good_at_1pct"] <= 12 == columns["n_good"]
+    assert columns["ssim_at_1pct"] < 0.99
+    assert columns["n_good_at_1pct"] == 6 < columns["n_good"]
 
 
 def test_the_mean_image_as_a_control() -> None:
