@@ -30,7 +30,6 @@ def test_the_floor_is_that_of_a_steps_products(script: dict[str, Any]) -> None:
     attack = script["measure"]("attack", point, device)
     assert attack["operations"] == 2 * m * (5 * r * h + 4 * h * h + 3 * h)
     for row in (training, attack):
-        assert row["seconds"] > 0
         assert row["floor_seconds"] == pytest.approx(row["operations"] / row["operations_per_second"])
 
 
