@@ -13,7 +13,7 @@ import pytest
 from bench.compare import NO_CAUSE, Comparison, compare
 from bench.leaderboard import write_tables
 from bench.masks import encode
-from bench.records import RunRecord, Status
+from bench.records import COUNTS, RunRecord, Status
 from victims.errors import UserError
 
 Make = Callable[..., RunRecord]
@@ -97,6 +97,25 @@ def test_a_score_that_vanishes_is_a_change(record: Make, compared: Compare) -> N
 
     assert found.changed["score"].tolist() == ["ssim_top10"]
     assert found.same == 0
+
+
+@pytest.mark.parametrize("score", [*COUNTS, "ssim_top10", "mse_mean"])
+@pytest.mark.parametrize("new", [5005, 4995])
+def test_a_change_of_a_thousandth_is_a_change_of_any_score(
+    record: Make, compared: Compare, score: str, new: int
+) -> None:
+    unit = 1 if score in COUNTS else 1e-4
+    row = only_change(compared([record(**{score: 5000 * unit})], [record(**{score: new * unit})]))
+
+    assert (row["score"], row["old"], row["new"]) == (score, pytest.approx(5000 * unit), pytest.approx(new * unit))
+
+
+def test_only_the_count_has_an_interval(record: Make, compared: Compare) -> None:
+    found = compared([record(ssim_top10=0.5, **good(40))], [record(ssim_top10=0.6, **good(60))]).changed
+    ends = found.set_index("score")[["low", "high"]]
+
+    assert ends.loc["ssim_top10"].isna().all()
+    assert 0 < ends.loc["n_good", "low"] < 20 < ends.loc["n_good", "high"]
 
 
 def test_seconds_may_vary_a_little(record: Make, compared: Compare) -> None:
