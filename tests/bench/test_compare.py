@@ -150,6 +150,14 @@ def test_a_new_metric_suite_is_the_same_cell(record: Make, compared: Compare) ->
     assert (row["old"], row["new"], row["cause"]) == (3, 2, "metric suite 1 -> 2")
 
 
+@pytest.mark.parametrize("name", ["attack", "variant", "victim", "protocol"])
+@pytest.mark.parametrize("more", [{}, {"params_hash": "b"}, {"metric_suite": "2"}], ids=["alone", "params", "suite"])
+def test_what_else_differs_is_another_cell(record: Make, compared: Compare, name: str, more: dict[str, Any]) -> None:
+    found = compared([record()], [record(**{name: "other"}, **more)])
+
+    assert (len(found.changed), found.same, len(found.only_old), len(found.only_new)) == (0, 0, 1, 1)
+
+
 def test_the_same_parameters_go_before_changed_ones(record: Make, compared: Compare) -> None:
     old = [record(params_hash="a", n_good=1), record(params_hash="b", n_good=2)]
     new = [record(params_hash="b", n_good=2), record(params_hash="c", n_good=3)]

@@ -135,7 +135,11 @@ def test_the_mean_image_as_a_control_does_not_depend_on_the_input_space() -> Non
     """Whatever a victim subtracts and divides by, the control shows the mean of its training images."""
     truth = 0.5 * textures(1, 0) + 0.5 * textures(12, 1)
     scale = torch.tensor([0.2, 0.5, 0.3])[:, None, None]
-    spaces = [(truth.mean(0), torch.ones(())), (torch.zeros(3, 24, 24), torch.ones(())), (truth[0], scale)]
+    spaces = [
+        (truth.mean(0), torch.ones(())),
+        (torch.zeros(3, 24, 24), torch.ones(())),
+        (torch.zeros(3, 24, 24), scale),
+    ]
     shown = [mean_image_counts(ROW, Truth(truth, mean, torch.ones(12), scale)) for mean, scale in spaces]
     assert shown[0] == shown[1] == shown[2]
     assert shown[0]["n_good_assigned"] > 6

@@ -55,6 +55,12 @@ def test_of_two_runs_the_lower_stands_for_their_cell_and_no_failed_one(results: 
     assert (run["seed"], run["n_good"]) == (1, 12)
 
 
+def test_a_cell_is_named_by_its_attack_variant_and_budget(results: Path, scored: Scored) -> None:
+    write_tables(results, [scored(), scored(variant="paper"), scored(budget="40steps")])
+
+    assert sorted(entry.name for entry in collect(results).entries.values()) == ["kkt", "kkt in 40steps", "kkt:paper"]
+
+
 def test_a_gain_is_a_share_of_the_images(results: Path, scored: Scored) -> None:
     write_tables(results, [scored(n_good=12)])  # of 20, where the null gets 2
 
