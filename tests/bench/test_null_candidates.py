@@ -8,6 +8,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
+from attacking import victim_of
+
+from bench import registry
+from bench.evaluation import Reference, counts
+from bench.scoring import PROTOCOLS
 
 PLUGIN = '''
 from pathlib import Path
@@ -84,3 +90,12 @@ def test_random_candidates_are_as_many_as_the_attacks(row: Callable[..., dict[st
     """Each serves one image only."""
     one, many = (row("--set", "contrast=0.001", "--set", f"tries={count}", *QUICK) for count in (1, 200))
     assert one["null_random"] <= 1 < many["null_random"]
+
+
+def test_every_held_out_image_is_a_candidate(row: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    found = row(*QUICK)["null_held_out"]
+    victim = victim_of(registry.victims(tmp_path / "choosing").items["faces-mlp-20-tiny"])
+    protocol, held_out = PROTOCOLS["buzaglo2023-unique"], torch.from_numpy(victim.split.test_inputs)
+    every, some = (counts(protocol, images, Reference.of(victim))["n_good"] for images in (held_out, held_out[:20]))
+    assert len(held_out) == 180
+    assert found == every > some
