@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from attacking import DECAYED, digits_network, victim_of
+from stored_runs import only_run
 from torch import Tensor
 
 from bench.evaluation import COUNT_PROTOCOLS, Evaluation, Instruments, Reference, evaluate, mean_image_counts
@@ -126,6 +131,19 @@ def test_records_of_a_table_have_no_lpips() -> None:
         reference = Reference(Truth(truth, torch.zeros(shape), torch.ones(6)), truth[:0])
         columns = evaluate(PROTOCOLS["balle2022"], truth, None, reference, instruments).columns()
         assert columns.get("lpips_mean") == expected
+
+
+def test_the_samples_of_a_run_have_the_means_of_its_row(run: Callable[..., Any], results: Path) -> None:
+    run("-a", "first-layer", "--controls", "quick")
+    (row,) = pd.read_csv(results / "runs.csv").to_dict("records")
+    samples = pd.read_csv(only_run(results) / "per_sample.csv")
+    assert (len(samples), samples["good"].sum()) == (4, row["n_good"])
+    means = {"ssim": "ssim_mean", "oracle_mse": "oracle_mse", "identified": "identified"}
+    means |= {name: f"{name}_mean" for name in ("mse", "psnr", "pearson")}
+    for name, column in means.items():
+        assert samples[name].mean() == pytest.approx(row[column], rel=1e-4)
+    assert samples["ssim"].equals(samples["ssim_buzaglo2023"])
+    assert not samples["ssim"].equals(samples["ssim_haim2022-min"])
 
 
 # --- the images that a victim stands for
