@@ -232,34 +232,14 @@ CELL: tuple[str, ...] = ("attack", "variant", "params_hash", "victim", "protocol
 """What makes two rows comparable: the same attack, parameters and budget on the same victim, scored alike."""
 COUNTS: tuple[str, ...] = ("n_good", "n_good_haim_min", "n_good_haim_mean", "n_good_unique", "n_good_assigned")
 """The counts of good images, each of which has its null beside it."""
-MEASURES: tuple[str, ...] = (
-    *COUNTS,
-    *(f"null_{name}" for name in COUNTS),
-    *NULLS,
-    "null_shuffled",
-    "gain_over_null",
-    "false_positive_rate",
-    "ssim_at_1pct",
-    "n_good_at_1pct",
-    "ssim_mean",
-    "ssim_top10",
-    "ssim_best",
-    "mse_mean",
-    "mse_best",
-    "psnr_mean",
-    "pearson_mean",
-    "identified",
-    "lpips_mean",
-    "kl_mean",
-    "oracle_mse",
-    "beats_oracle",
-    "mse_p1",
-    "mse_p10",
-    "mse_p50",
-    "membership_auc",
-    "confidence_ap",
-    "hit_rate",
+OWN_NUMBERS: tuple[str, ...] = (
+    *("n_fixed", "n_candidates", "attack_loss", "grad_evals"),
+    *("wall_s", "train_s", "test_accuracy", "peak_mem_mb"),
 )
-"""What scoring measures: a new score replaces all of them."""
+"""The numbers that a run has before it is scored: what was attacked, what was found, what it cost."""
+MEASURES: tuple[str, ...] = tuple(
+    name for name, field in RunRecord.model_fields.items() if field.default is None and name not in OWN_NUMBERS
+)
+"""What scoring measures: every other number that may be missing. A new score replaces all of them."""
 SCORES: tuple[str, ...] = (*MEASURES, "wall_s", "train_s", "test_accuracy", "peak_mem_mb")
 """What leaderboard.csv averages over seeds."""

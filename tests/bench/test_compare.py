@@ -13,7 +13,7 @@ import pytest
 from bench.compare import NO_CAUSE, Comparison, compare
 from bench.leaderboard import write_tables
 from bench.masks import encode
-from bench.records import RunRecord, Status
+from bench.records import COUNTS, RunRecord, Status
 from victims.errors import UserError
 
 Make = Callable[..., RunRecord]
@@ -99,6 +99,25 @@ def test_a_score_that_vanishes_is_a_change(record: Make, compared: Compare) -> N
     assert found.same == 0
 
 
+@pytest.mark.parametrize("score", [*COUNTS, "ssim_top10", "mse_mean"])
+@pytest.mark.parametrize("new", [5005, 4995])
+def test_a_change_of_a_thousandth_is_a_change_of_any_score(
+    record: Make, compared: Compare, score: str, new: int
+) -> None:
+    unit = 1 if score in COUNTS else 1e-4
+    row = only_change(compared([record(**{score: 5000 * unit})], [record(**{score: new * unit})]))
+
+    assert (row["score"], row["old"], row["new"]) == (score, pytest.approx(5000 * unit), pytest.approx(new * unit))
+
+
+def test_only_the_count_has_an_interval(record: Make, compared: Compare) -> None:
+    found = compared([record(ssim_top10=0.5, **good(40))], [record(ssim_top10=0.6, **good(60))]).changed
+    ends = found.set_index("score")[["low", "high"]]
+
+    assert ends.loc["ssim_top10"].isna().all()
+    assert 0 < ends.loc["n_good", "low"] < 20 < ends.loc["n_good", "high"]
+
+
 def test_seconds_may_vary_a_little(record: Make, compared: Compare) -> None:
     assert compared([record(wall_s=10)], [record(wall_s=10.5)]).same == 1
     assert only_change(compared([record(wall_s=10)], [record(wall_s=15)]))["score"] == "wall_s"
@@ -129,6 +148,14 @@ def test_a_new_metric_suite_is_the_same_cell(record: Make, compared: Compare) ->
     row = only_change(compared([record(metric_suite="1", n_good=3)], [record(metric_suite="2", n_good=2)]))
 
     assert (row["old"], row["new"], row["cause"]) == (3, 2, "metric suite 1 -> 2")
+
+
+@pytest.mark.parametrize("name", ["attack", "variant", "victim", "protocol"])
+@pytest.mark.parametrize("more", [{}, {"params_hash": "b"}, {"metric_suite": "2"}], ids=["alone", "params", "suite"])
+def test_what_else_differs_is_another_cell(record: Make, compared: Compare, name: str, more: dict[str, Any]) -> None:
+    found = compared([record()], [record(**{name: "other"}, **more)])
+
+    assert (len(found.changed), found.same, len(found.only_old), len(found.only_new)) == (0, 0, 1, 1)
 
 
 def test_the_same_parameters_go_before_changed_ones(record: Make, compared: Compare) -> None:

@@ -108,6 +108,21 @@ def test_the_held_out_fifth_is_of_every_class_and_not_learnt() -> None:
     assert np.array_equal(np.unique(together, axis=0), np.unique(everything, axis=0))
 
 
+def test_the_held_out_fifth_is_of_every_class_in_any_order() -> None:
+    known = examples(datasets.load("digits", None))
+    together = known.labels.bincount() + known.test_labels.bincount()
+    assert torch.equal(known.test_labels.bincount(), together.cumsum(0) // 5 - (together.cumsum(0) - together) // 5)
+
+
+def test_a_judge_standardises_by_the_images_that_it_is_trained_on() -> None:
+    known = examples(datasets.raw.validate("colours", two_colours(), "here"))
+    model = build("resnet", 3, 2, torch.Generator().manual_seed(0))
+    train(model, known.images, known.labels, BRIEF, torch.Generator().manual_seed(0), lambda *_: None)
+    shown = model[0](known.images)
+    torch.testing.assert_close(shown.mean((0, 2, 3)), torch.zeros(3), atol=1e-4, rtol=0)
+    torch.testing.assert_close(shown.std((0, 2, 3)), torch.ones(3), atol=1e-4, rtol=0)
+
+
 def test_labels_become_classes_and_unknown_ones_are_left_out() -> None:
     raw = datasets.raw.validate("colours", two_colours(), "here")
     known = examples(raw)

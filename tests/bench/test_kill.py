@@ -97,4 +97,5 @@ def test_kill_while_a_run_is_scored_loses_no_attack(tmp_path: Path) -> None:
     assert row["status"] == "ok"
     assert row["n_candidates"] == 4
     assert "unavailable" in row["lpips_status"]
-    assert row["kl_mean"] >= 0
+    assert row["kl_mean"] > 0  # noise is not what the judge takes it for
+    assert row["kl_status"].startswith("judge lenet on faces, accuracy ")

@@ -279,8 +279,14 @@ def test_the_board_of_the_file_is_the_board_of_the_records(record: Make, tmp_pat
     pd.testing.assert_frame_equal(written, read, check_dtype=False, rtol=1e-5)
 
 
-def test_what_an_oracle_started_is_in_the_runs_and_on_no_leaderboard(record: Make, tmp_path: Path) -> None:
-    told = record(attack="bilevel", knowledge="architecture+oracle: training images+weights")
-    board = write_tables(tmp_path, [record(), told])
+@pytest.mark.parametrize(
+    "told",
+    [{"knowledge": "architecture+oracle: training images+weights"}, {"tuned_by": "oracle"}],
+    ids=["starts", "tunes"],
+)
+def test_what_an_oracle_helped_is_in_the_runs_and_on_no_leaderboard(
+    record: Make, tmp_path: Path, told: dict[str, object]
+) -> None:
+    board = write_tables(tmp_path, [record(), record(attack="bilevel", **told)])
     assert list(board["attack"]) == ["kkt"]
     assert sorted(read_runs(tmp_path / "runs.csv")["attack"]) == ["bilevel", "kkt"]

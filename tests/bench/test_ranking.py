@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -100,6 +99,27 @@ def test_few_or_all_good_images_are_no_certainty(count: int, low: float, high: f
     assert count_interval(Sample.of(np.arange(N)[None] < count)) == pytest.approx((low, high), abs=0.6)
 
 
+@pytest.mark.parametrize(("n", "count"), [(8, 4), (20, 6), (500, 40)])
+def test_the_interval_of_one_run_is_agresti_and_coulls_with_students_t(n: int, count: int) -> None:
+    low, high = count_interval(Sample.of(np.arange(n)[None] < count))
+    share = (count + 2) / (n + 4)
+    width = t.ppf(0.975, n - 1) * n * np.sqrt(share * (1 - share) / (n + 4))
+
+    assert (low, high) == pytest.approx((max(0, n * share - width), min(n, n * share + width)))
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 10])
+def test_few_seeds_that_disagree_have_as_few_degrees_of_freedom(seeds: int) -> None:
+    """Satterthwaite's; what the seeds vary by is far above what the images do."""
+    share = np.full(N, 0.5)
+    low, high = count_interval(Sample(share, seeds, seed_variance=60.0**2))
+    images = N**2 * np.concatenate([share, [1, 1, 0, 0]]).var() / (N + 4)
+    freedom = (images + 3600) ** 2 / (images**2 / (N - 1) + 3600**2 / (seeds - 1))
+    width = t.ppf(0.975, freedom) * np.sqrt(images + 3600)
+
+    assert (low, high) == pytest.approx((max(0, N / 2 - width), min(N, N / 2 + width)))
+
+
 @pytest.mark.parametrize(("only_new", "sure"), [(3, False), (5, False), (7, True)])
 def test_a_few_images_more_are_judged_as_the_exact_test_judges_them(only_new: int, sure: bool) -> None:
     """The exact test of McNemar finds p < 0.05 from 6 images on that only one of the two has."""
@@ -152,17 +172,18 @@ def test_neither_order_nor_company_of_equals_changes_a_rank(rng: np.random.Gener
     assert (low[2], high[2]) == (low[5], high[5])
 
 
-def test_a_hundred_runs_are_ranked_in_a_moment(rng: np.random.Generator, record: Make) -> None:
+def test_of_a_hundred_runs_the_far_apart_are_told_apart(rng: np.random.Generator, record: Make) -> None:
     records = [
         record(attack=f"a{attack}", seed=seed, n=N, n_good=int(mask.sum()), good_images=encode(mask))
         for attack in range(20)
         for seed, mask in enumerate(runs(rng, 0.1 + attack / 50, 5))
     ]
-    stored = table(records)
-    board, start = leaderboard(stored), time.perf_counter()
-    boards(board, samples(stored))
+    (board,) = boards_of(records)
+    ends = board.rows.set_index("attack")[["rank_low", "rank_high"]]
 
-    assert time.perf_counter() - start < 2
+    assert (ends["rank_low"] <= ends["rank_high"]).all()
+    assert ends.loc["a19", "rank_low"] == 1 and ends.loc["a0", "rank_high"] == 20
+    assert ends.loc["a19", "rank_high"] < ends.loc["a9", "rank_low"] <= ends.loc["a9", "rank_high"] < 19
 
 
 # --- boards

@@ -1,4 +1,4 @@
-"""A plan on a Ray cluster of two workers, one of which dies; the same rows as on this machine alone."""
+"""A plan on a Ray cluster on this machine: the same rows as without it, whatever becomes of its workers."""
 
 from __future__ import annotations
 
@@ -82,6 +82,23 @@ def plan(bench: Bench, plugins: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 def rows(folder: Path) -> pd.DataFrame:
     table = pd.read_csv(folder / "runs.csv", keep_default_na=False)[SCORES]
     return table.sort_values("run_id").reset_index(drop=True)
+
+
+def test_a_plan_on_a_cluster_is_that_of_one_machine(
+    bench: Bench, plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever executes it, a plan has the same rows, that of an attack which fails among them."""
+    monkeypatch.setenv("BENCH_LPIPS_WEIGHTS", str(tmp_path / "absent"))
+    chosen = ("-a", "first-layer", "-a", "raises", "-v", "digits-mlp-6-tiny", "--controls", "quick")
+
+    def run(name: str, *args: object) -> Any:
+        folders = ("--plugin-dir", plugins, "--results-dir", tmp_path / name)
+        return bench("run", *chosen, "--device", "cpu", *folders, *args)
+
+    on_ray, here = run("ray", "--executor", "ray"), run("here")
+    assert (on_ray.status, here.status) == (1, 1), on_ray.err
+    pd.testing.assert_frame_equal(rows(tmp_path / "ray"), rows(tmp_path / "here"))
+    assert rows(tmp_path / "ray")["status"].tolist() == ["ok", "error"]
 
 
 @pytest.mark.slow

@@ -71,7 +71,8 @@ def test_a_study_is_a_table_and_pictures(bench: Callable[..., object], folder: P
     partition = table[(table["a"] == 0) & (table["b"] == 1)].iloc[0]
     assert partition["mse_to_training"] > 1e-3
     assert partition["no_member_rate"] > 0.5
-    assert (table["n_good"] >= 0).all()
+    assert (truth["n_good"], truth["share_good"]) == (6, 1)
+    assert (table.loc[table["b"] == 0, "n_good"] == 0).all()  # from zeros nothing is shown
     assert table["share_good"].tolist() == pytest.approx((table["n_good"] / 6).tolist(), rel=1e-5)
     for picture in ("deco", "curve", "scatter"):
         assert (root / f"tiny-starts-{picture}.png").stat().st_size > 10_000

@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bench.leaderboard import write_tables
-from bench.records import COLUMNS, NULLS, RunRecord
-from bench.report.collect import Entry, collect
+from bench.records import COLUMNS, NULLS, RunRecord, Status
+from bench.report.collect import Entry, collect, gain_share
 from bench.report.columns import SHOWN, duration, glossary
 from victims.errors import UserError
 
@@ -44,6 +44,39 @@ def test_the_median_run_stands_for_its_cell(folder: Path) -> None:
     assert (entry.run["seed"], entry.run["n_good"], entry.row["n_good"]) == (2, 14, 14)
     assert (entry.files.per_sample["ssim"] > 0.4).sum() == 14
     assert entry.command.endswith("-a kkt -v faces-mlp-20 --seeds 0-2")
+
+
+def test_of_two_runs_the_lower_stands_for_their_cell_and_no_failed_one(results: Path, scored: Scored) -> None:
+    failed = scored(seed=2, n_good=1, status=Status.ERROR)
+    write_tables(results, [scored(seed=0, n_good=16), scored(seed=1, n_good=12), failed])
+    run = entry_of(results).run
+
+    assert run is not None
+    assert (run["seed"], run["n_good"]) == (1, 12)
+
+
+def test_a_cell_is_named_by_its_attack_variant_and_budget(results: Path, scored: Scored) -> None:
+    write_tables(results, [scored(), scored(variant="paper"), scored(budget="40steps")])
+
+    assert sorted(entry.name for entry in collect(results).entries.values()) == ["kkt", "kkt in 40steps", "kkt:paper"]
+
+
+def test_a_gain_is_a_share_of_the_images(results: Path, scored: Scored) -> None:
+    write_tables(results, [scored(n_good=12)])  # of 20, where the null gets 2
+
+    assert gain_share(entry_of(results).row) == 0.5
+
+
+def test_who_measured_is_counted_for_each_instrument(results: Path, scored: Scored) -> None:
+    by = {"lpips_status": "alex", "kl_status": "lenet"}
+    rows = [scored(seed=seed, **by) for seed in range(2)] + [scored(seed=2, lpips_status="none", kl_status="lenet")]
+    write_tables(results, [*rows, scored(seed=3, status=Status.ERROR)])
+    counted = {
+        name: [(row[f"{name.lower()}_status"], row["runs"]) for row in found]
+        for name, found in collect(results).instruments.items()
+    }
+
+    assert counted == {"LPIPS": [("alex", 2), ("none", 1)], "KL": [("lenet", 3)]}
 
 
 def test_a_cell_that_only_failed_has_no_run(folder: Path) -> None:

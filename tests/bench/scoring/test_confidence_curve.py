@@ -9,8 +9,12 @@ import torch
 from pictures import random_images
 
 from bench.scoring import PROTOCOLS, ConfidenceCurve, Matcher, Truth, confidence_curve
+from bench.scoring.matching import stretch
+from bench.scoring.ssim import ssim_wang, ssim_window3
 
 TRUTH = random_images(4, 3, 16, 16)
+FLAT = torch.zeros(3, 16, 16), torch.ones(2)
+"""Mean and oracle of two images."""
 JUNK = random_images(4, 3, 16, 16, seed=1)
 CANDIDATES = torch.cat([TRUTH[:3], TRUTH[:1], JUNK])
 """Four hits, two of them of one image, and four misses."""
@@ -47,6 +51,38 @@ def test_useless_candidates_are_no_hits() -> None:
     found = confidence_curve(PROTOCOLS["buzaglo2023"], matcher, torch.tensor([1.0, 2.0]))
     assert (found.hit_rate, found.average_precision) == (0, 0)
     assert found.recall.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("pixel", [math.nan, math.inf, 0.5])
+def test_what_must_not_serve_is_no_hit_where_the_mean_image_would_be(pixel: float) -> None:
+    """Shown as the mean image, a candidate that says nothing would reconstruct the image that is its mean."""
+    useless = torch.full((2, 3, 16, 16), 0.5)
+    useless[:, 0, 0, 0] = pixel
+    matcher = Matcher(useless, Truth(TRUTH, TRUTH[0], torch.ones(4)))
+    found = confidence_curve(PROTOCOLS["buzaglo2023"], matcher, torch.tensor([1.0, 2.0]))
+    assert found.hit.tolist() == [False, False]
+    assert (found.hit_rate, found.average_precision) == (0, 0)
+
+
+@pytest.mark.parametrize("protocol", ["buzaglo2023", "haim2022-min"])
+def test_a_hit_is_judged_by_the_protocols_own_ssim(protocol: str) -> None:
+    amount = torch.linspace(0, 1, 40)[:, None, None, None]
+    noisy = TRUTH.repeat(10, 1, 1, 1).lerp(random_images(40, 3, 16, 16, seed=2), amount)
+    truth = Truth(TRUTH, torch.zeros(3, 16, 16), torch.ones(4))
+    found = confidence_curve(PROTOCOLS[protocol], Matcher(noisy, truth), -torch.arange(40.0))
+    nearest = Matcher(noisy, truth).distance(PROTOCOLS[protocol]).argmin(0)
+    wang, window3 = (ssim(stretch(noisy), TRUTH[nearest]) > 0.4 for ssim in (ssim_wang, ssim_window3))
+    assert not torch.equal(wang, window3)
+    assert torch.equal(found.hit, wang if protocol == "buzaglo2023" else window3)
+
+
+def test_a_candidate_is_matched_at_the_protocols_own_resolution() -> None:
+    """At full resolution it is like the checkers, which it shows; at half resolution it is like the slope."""
+    checkers = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(8, 8).expand(1, 3, 16, 16)
+    slope = torch.linspace(0, 1, 16).expand(1, 3, 16, 16)
+    matcher = Matcher(checkers - 0.2 * slope, Truth(stretch(torch.cat([checkers + 0.2 * slope, -slope])), *FLAT))
+    names = ("buzaglo2023", "haim2022-min")
+    assert [confidence_curve(PROTOCOLS[name], matcher, torch.ones(1)).hit_rate for name in names] == [1, 0]
 
 
 def test_there_is_one_number_a_candidate() -> None:

@@ -41,6 +41,20 @@ def test_ncc_distance_is_the_authors() -> None:
     torch.testing.assert_close(ncc_distance(truth, candidates), expected.double(), atol=1e-5, rtol=0)
 
 
+def test_half_resolution_is_bicubic_without_a_filter() -> None:
+    """Halfway between pixels Keys' cubic (a = -3/4) weighs the four nearest by -3, 19, 19 and -3 parts of 32."""
+
+    def halved(images: Tensor) -> Tensor:
+        weights = torch.tensor([-3.0, 19.0, 19.0, -3.0], dtype=torch.float64) / 32
+        kernel = weights.outer(weights).expand(3, 1, 4, 4)
+        padded = torch.nn.functional.pad(images.double(), (1, 1, 1, 1), mode="replicate")
+        return torch.nn.functional.conv2d(padded, kernel, stride=2, groups=3)
+
+    truth, candidates = random_images(3, 3, 8, 8), random_images(5, 3, 8, 8, seed=1)
+    expected = ncc_distance(halved(truth), halved(candidates))
+    torch.testing.assert_close(ncc_distance(truth, candidates, 0.5), expected, atol=1e-5, rtol=0)
+
+
 def test_ncc_distance_does_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     truth, candidates = random_images(3, 3, 8, 8), random_images(11, 3, 8, 8, seed=1)
     whole, nearest = ncc_distance(truth, candidates), nearest_neighbours(truth, candidates)

@@ -23,6 +23,24 @@ every_protocol = pytest.mark.parametrize("protocol", MATCHED, ids=lambda protoco
 stretched_protocol = pytest.mark.parametrize("protocol", STRETCHED, ids=lambda protocol: protocol.name)
 
 
+RECIPES = {
+    "haim2022-min": ("nearest", 0.5, None, True, "window3", "ssim", 0.4),
+    "haim2022-mean": ("nearest", 0.5, 1.1, True, "window3", "ssim", 0.4),
+    "buzaglo2023": ("nearest", 1.0, 1.1, True, "wang", "ssim", 0.4),
+    "buzaglo2023-conv": ("nearest", 1.0, 1.5, True, "wang", "ssim", 0.4),
+    "buzaglo2023-unique": ("one to one", 1.0, None, True, "wang", "ssim", 0.4),
+    "assigned": ("one to one", 1.0, None, False, "wang", "ssim", 0.4),
+    "balle2022": ("aligned", 1.0, None, False, "wang", "oracle", 0.4),
+}
+"""Matching, downscale, vote, stretch, SSIM, what makes an image good, and threshold, as the papers state them."""
+
+
+def test_the_recipes_are_those_of_the_papers() -> None:
+    """Whoever changes one gives it another name: published counts carry this one."""
+    fields = ("matching", "downscale", "vote_ratio", "stretch", "ssim", "good", "threshold")
+    assert {name: tuple(getattr(one, field) for field in fields) for name, one in PROTOCOLS.items()} == RECIPES
+
+
 def score(protocol: Protocol, candidates: Tensor, images: Tensor, mean: Tensor) -> Scores:
     return score_matched(protocol, Matcher(candidates, Truth(images, mean, torch.ones(len(images)))))
 
@@ -119,6 +137,17 @@ def test_grey_digits_of_8_by_8(protocol: Protocol) -> None:
     assert scores.n_good == 5
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["listed", "reversed"])
+def test_a_matcher_serves_each_protocol_its_own_distances(order: int) -> None:
+    """At half resolution the checkers are flat and the slope is nearest; at full resolution the checkers are."""
+    checkers = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(8, 8).expand(1, 3, 16, 16)
+    slope = torch.linspace(0, 1, 16).expand(1, 3, 16, 16)
+    truth = Truth(stretch(0.2 * slope + checkers), torch.zeros(3, 16, 16), torch.ones(1))
+    shared = Matcher(torch.cat([checkers, slope]), truth)
+    found = {one.name: score_matched(one, shared).candidate.item() for one in MATCHED[::order]}
+    assert found == {one.name: int(one.downscale < 1) for one in MATCHED}
+
+
 def test_grey_images_are_matched_at_full_resolution() -> None:
     checkers = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(8, 8).view(1, 1, 16, 16)
     smooth = torch.linspace(0, 1, 16).expand(1, 1, 16, 16)
@@ -174,6 +203,7 @@ def test_the_informed_adversarys_candidates_are_aligned_and_judged_by_the_oracle
     matcher = Matcher(candidates[:3], Truth(truth, mean, oracle))
     scores = score_matched(PROTOCOLS["balle2022"], matcher)
     assert scores.candidate.tolist() == [0, 1, -1, -1]
+    assert scores.voters.tolist() == [1, 1, 0, 0]
     assert scores.good.tolist() == [True, True, False, False]
     torch.testing.assert_close(scores.reconstruction[3], mean)
     strict = Matcher(candidates, Truth(truth, mean, oracle * 0.5))

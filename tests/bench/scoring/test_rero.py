@@ -89,6 +89,7 @@ def test_the_uniform_prior_is_a_ratio_of_volumes() -> None:
     points *= (np.random.default_rng(1).random((200_000, 1)) ** (1 / 3)) / np.linalg.norm(points, axis=1, keepdims=True)
     assert np.mean(np.linalg.norm(points, axis=1) <= 0.5) == pytest.approx(rero.kappa_ball(0.5, 3), rel=0.02)
     assert rero.kappa_ball(2, 3) == 1
+    assert rero.kappa_ball(1, 3, radius=2) == 1 / 8
 
 
 def test_kappa_of_records_is_a_supremum_over_all_guesses() -> None:

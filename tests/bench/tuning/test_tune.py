@@ -156,7 +156,8 @@ def test_the_best_trials_are_pooled(tune: Bench, results: Path) -> None:
     assert row["trials"] == " ".join(map(str, best["trial"]))
     assert row["n_candidates"] == 12
     assert row["n_good_unique"] == int(4 * best["x"].max())
-    assert row["null_random"] >= 0
+    assert row["null_n_good"] == max(row[name] for name in ("null_random", "null_mean_image", "null_held_out"))
+    assert row["gain_over_null"] == row["n_good"] - row["null_n_good"]
     assert f"{row['n_good']} good under buzaglo2023" in ended.out
 
 
