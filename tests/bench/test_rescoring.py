@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from stored_runs import only_run
 
-from bench.records import COLUMNS, MEASURES, SCORES, RunRecord
+from bench.records import COLUMNS, MEASURES, SCORES, RunRecord, ScoreState
 
 OWN = {
-    *("run_id", "status", "reason", "log", "attack", "variant", "params_hash", "params_json", "attack_sha"),
+    *("run_id", "sequence", "status", "reason", "log", "attack", "variant", "params_hash", "params_json", "attack_sha"),
     *("knowledge", "tuned_by", "budget", "victim", "victim_sha", "dataset", "n", "n_fixed", "n_classes", "seed"),
     *("protocol", "n_candidates", "attack_loss", "wall_s", "train_s", "test_accuracy", "grad_evals", "peak_mem_mb"),
     *("device", "cpu", "gpu", "torch", "bench_version", "git_commit", "started_utc"),
 }
 """Columns that say what was run and what it cost, whatever its scores are; each column is one of these or rewritten."""
-STALE: dict[Any, Any] = {str: "stale", bool: True, int: 98, float: 98.5}
+STALE: dict[Any, Any] = {str: "stale", bool: True, int: 98, float: 98.5, ScoreState: ScoreState.FAILED}
 Bench = Callable[..., Any]
 
 
