@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attacks.base import Architecture, Knowledge, VictimView
+from attacks.base import Architecture, Knowledge, UndeclaredKnowledgeError, VictimView
 from victims.architectures import build
 from victims.base import Victim
 from victims.informed.data import Records
@@ -30,7 +30,7 @@ def view_of(
         LookupError: a victim of its setting has no such item.
     """
     facts, network = disclosed(victim, needs), network_of(victim)
-    return view_from(facts, needs, device, network, answer_of(victim, device), kind)
+    return view_from(facts, needs, device, network, answer_of(victim, needs, device), kind)
 
 
 def disclosed(victim: AnyVictim, needs: frozenset[Knowledge]) -> Facts:
@@ -75,8 +75,13 @@ def view_from(
     return kind(shown, needs)
 
 
-def answer_of(victim: AnyVictim, device: torch.device) -> Callable[[Tensor], Tensor]:
-    """Return what answers inputs (m, C, H, W) as the victim does, on `device`, without a gradient."""
+def answer_of(victim: AnyVictim, needs: frozenset[Knowledge], device: torch.device) -> Callable[[Tensor], Tensor]:
+    """Return what answers inputs (m, C, H, W) as the victim does, on `device`, without a gradient.
+
+    It refuses to where the attack did not declare that it asks.
+    """
+    if Knowledge.LOGITS not in needs:
+        return _refuse
     if not isinstance(victim, Victim):
         weights = {name: value.to(device, copy=True) for name, value in victim.weights.items()}
         return lambda queries: logits(victim.spec, weights, queries.to(device))
@@ -92,6 +97,10 @@ def answer_of(victim: AnyVictim, device: torch.device) -> Callable[[Tensor], Ten
         return answered
 
     return answer
+
+
+def _refuse(queries: Tensor) -> Tensor:
+    raise UndeclaredKnowledgeError(f"the attack asks for {Knowledge.LOGITS.value!r}, which its `needs` do not declare")
 
 
 def network_of(victim: AnyVictim) -> Callable[[], nn.Module] | None:

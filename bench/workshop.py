@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bench.attempt import Attacked, Attempt, Progress, perform
 from bench.plan import Run, attack_sources
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from attacks.base import Attack
     from bench.evaluation import Instruments
     from victims.informed.spec import AnySpec
     from victims.informed.victim import AnyVictim
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
 class Host(Protocol):
     """Has attacks made somewhere."""
 
-    def attack(
-        self, attempt: Attempt, kind: type[Attack[Any]], answer: Callable[[Tensor], Tensor], progress: Progress
-    ) -> Attacked:
+    def attack(self, attempt: Attempt, answer: Callable[[Tensor], Tensor], progress: Progress) -> Attacked:
         """Return what an attack found; `bench.isolation.host` says more."""
 
 
@@ -178,9 +175,9 @@ class Workshop:
             checkpoint=checkpoint,
             guarded=guarded_places(run.victim.dataset, self.data_dir, self.results_dir),
         )
-        answer = answer_of(victim, self.device)
+        answer = answer_of(victim, run.knowledge, self.device)
         if self.host is not None:
-            return self.host.attack(attempt, run.attack, answer, progress)
+            return self.host.attack(attempt, answer, progress)
         return perform(attempt, run.attack, network_of(victim), answer, progress)
 
     def instruments(self, dataset: str) -> Instruments:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from queue import Empty, Queue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -27,7 +27,6 @@ from bench.text import describe, one_line
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attacks.base import Attack
 
 POLL_SECONDS = 0.1
 GRACE, LEAST_GRACE = 0.1, 10.0
@@ -48,6 +47,7 @@ class Made:
         connection: to it.
         deadline: when it is killed, on the clock of `time.monotonic`; None for never.
         killed: why it was killed, None if it was not.
+        watched: when its time and memory were last looked at, on that clock.
         told: its last message, of what it found or how it failed.
         said: its messages, and last of all why no more come.
         reader: the thread that puts them there.
@@ -57,6 +57,7 @@ class Made:
     connection: Connection
     deadline: float | None = None
     killed: tuple[Status, str] | None = None
+    watched: float = 0.0
     told: Message | None = None
     said: Queue[Message | Exception] = field(default_factory=Queue)
     reader: threading.Thread = field(init=False)
@@ -83,21 +84,17 @@ class Isolated:
         self._control = socket.socket(fileno=os.dup(control.fileno()))
         self.memory = memory
 
-    def attack(
-        self, attempt: Attempt, kind: type[Attack[Any]], answer: Callable[[Tensor], Tensor], progress: Progress
-    ) -> Attacked:
+    def attack(self, attempt: Attempt, answer: Callable[[Tensor], Tensor], progress: Progress) -> Attacked:
         """Return what an attack found.
 
         Args:
             attempt: what it is given.
-            kind: the attack, which its process finds by its name.
             answer: what the victim answers to inputs (m, C, H, W).
             progress: told where it is; what it raises ends the attack.
 
         Raises:
             AttackFailedError: it failed, or its process was ended.
         """
-        del kind
         ours, theirs = socket.socketpair()
         connection = Connection(ours.detach())
         try:
@@ -120,7 +117,7 @@ class Isolated:
         with suppress(ProcessLookupError):
             os.kill(made.pid, signal.SIGKILL)
         if made.reader.is_alive():
-            made.reader.join()  # nothing comes from the dead, which ends it
+            made.reader.join(DUMP_SECONDS)  # nothing comes from the dead, which ends it
         made.connection.close()
         try:
             return self._number()
@@ -156,7 +153,9 @@ class Isolated:
                     return
                 with suppress(BrokenPipeError):  # it does not wait for an answer
                     self._heard(made, attempt, message, answer, progress)
-            self._watch(made, attempt)
+            if time.monotonic() >= made.watched + POLL_SECONDS:
+                made.watched = time.monotonic()
+                self._watch(made, attempt)
 
     def _heard(
         self, made: Made, attempt: Attempt, message: Message, answer: Callable[[Tensor], Tensor], progress: Progress
