@@ -101,6 +101,9 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
 
     Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
     run folders are elsewhere. Of rows with the same cell, seed and hardware the newest stays.
+
+    Raises:
+        UserError: runs.csv is there and cannot be read, or one of them cannot be written.
     """
     fresh = _typed(pd.DataFrame([record.model_dump(mode="json") for record in records], columns=list(COLUMNS)))
     tables = [fresh]
@@ -110,9 +113,14 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
     runs = runs.sort_values("started_utc", kind="stable").drop_duplicates(RUN_KEY, keep="last")
     runs = runs.sort_values(SORT, kind="stable")
     board = leaderboard(runs)
-    write_text(root / "runs.csv", _csv(runs))
-    write_text(root / "leaderboard.csv", _csv(board))
-    write_text(root / "leaderboard.md", _markdown(boards(board, samples(runs))))
+    texts = {"runs.csv": _csv(runs), "leaderboard.csv": _csv(board)}
+    texts["leaderboard.md"] = _markdown(boards(board, samples(runs)))
+    try:
+        for name, text in texts.items():
+            write_text(root / name, text)
+    except OSError as error:
+        hint = "make room, or choose another folder with --results-dir"
+        raise UserError(f"cannot write the tables of {root} ({error.strerror}); {hint}") from None
     return board
 
 

@@ -17,6 +17,11 @@ def one_line(text: str, longest: int = LONGEST) -> str:
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
 
+def lines(text: str) -> str:
+    """Return text of several lines, or of any length; what steers a terminal stands as its Python escape."""
+    return "\n".join("".join(_escaped(character) for character in line) for line in text.splitlines())
+
+
 def describe(error: BaseException) -> str:
     """Return an exception as one line: its type, and its message if that can be had."""
     try:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from bench.console import printer
-from bench.verbs.app import DataDir, PluginDir, ResultsDir, app
+from bench.interrupts import work_begins
+from bench.verbs.app import DataDir, PluginDir, ResultsDir, app, say
 
 
 @app.command()
@@ -28,8 +28,7 @@ def study(
     studies = registry.studies(plugin_dir)
     if not name:
         for known in studies.items.values():
-            text = f"{known.name}: {known.summary} ({known.paper}; {len(known.cells)} runs)"
-            Console().print(text, highlight=False, markup=False, soft_wrap=True)
+            say(f"{known.name}: {known.summary} ({known.paper}; {len(known.cells)} runs)")
         return
     chosen = studies.match([name])[0]
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
@@ -39,6 +38,7 @@ def study(
 
     root = results_dir / "studies" / (f"{chosen.name}-smoke" if smoke else chosen.name)
     cells = chosen.smoke if smoke else chosen.cells
+    work_begins()
     raise typer.Exit(run_study(chosen, cells, attacks, victims, root, data, chosen_device))
 
 
@@ -71,4 +71,4 @@ def new(
     from bench.new import write_new
 
     path = write_new(kind, name, folder)
-    Console().print(f"{path}: change it, then `bench check {path}`", highlight=False, markup=False, soft_wrap=True)
+    say(f"{path}: change it, then `bench check {path}`")

@@ -206,3 +206,14 @@ def kernel_larger_than_the_image(scene: Scene) -> Words:
         " architecture=ConvSpec(kernel=13), training=DecayedDescent(steps=5)),)\n",
     )
     return words
+
+
+@case("no user whose home is ~nouser/x; change --data-dir or BENCH_DATA_DIR")
+def data_dir_of_nobody(scene: Scene) -> Words:
+    scene.monkeypatch.setenv("BENCH_DATA_DIR", "~nouser/x")
+    return scene.run(victim="mnist-mlp-100")
+
+
+@case("no user whose home is ~nouser/own.npz")
+def npz_of_nobody(scene: Scene) -> Words:
+    return scene.victim("~nouser/own.npz")
