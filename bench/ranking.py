@@ -94,8 +94,10 @@ def samples(runs: pd.DataFrame) -> dict[tuple[str, ...], Sample]:
         ValueError: a list of good images does not fit its row.
     """
     found = {}
-    for cell, rows in runs[runs["status"] != Status.SKIPPED].groupby(list(CELL), sort=False):
-        columns = (rows[name] for name in ("status", "n", "null_n_good", "good_images"))
+    told = ["status", "n", "null_n_good", "good_images"]
+    ended = runs.loc[runs["status"] != Status.SKIPPED, [*CELL, *told]]
+    for cell, rows in ended.groupby(list(CELL), sort=False):
+        columns = (rows[name] for name in told)
         good = [_good_images(*row) for row in zip(*columns, strict=True)]
         known = [mask for mask in good if mask is not None]
         if len(known) == len(good) and rows["n"].nunique() == 1:
