@@ -14,13 +14,12 @@ from attacks.base import Attack
 from bench.check.claims import Claim
 from bench.check.tiny import CPU
 from bench.options import attack_params
-from victims import datasets
 from victims.base import Victim
-from victims.cache import obtain
+from victims.cache import obtain, split_of
 from victims.datasets import Split
 from victims.errors import UserError
 from victims.informed import cache as informed_cache
-from victims.informed.data import split_of
+from victims.informed.data import split_of as informed_split_of
 from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
 from victims.spec import VictimSpec
 from victims.training.loop import train
@@ -52,7 +51,7 @@ def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir:
 
 def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
     try:
-        split = datasets.select(datasets.load(spec.dataset, data_dir), spec.n, spec.groups)
+        split = split_of(spec, data_dir)
         trouble = ""
     except UserError as error:
         split, trouble = None, str(error)
@@ -72,7 +71,7 @@ def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
 
 def _informed(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> Iterator[Claim]:
     try:
-        split_of(spec, data_dir)
+        informed_split_of(spec, data_dir)
         trouble = ""
     except UserError as error:
         trouble = str(error)
