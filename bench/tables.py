@@ -140,7 +140,7 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     """Return what `check` found: a tick or a cross, the claim, and what to change."""
     table = _table("of", "", "claim", "what to change")
     for claim in claims:
-        table.add_row(escape(claim.subject), "✓" if claim.holds else "✗", claim.text, escape(claim.trouble))
+        table.add_row(escape(claim.subject), "✓" if claim.holds else "✗", escape(claim.text), escape(claim.trouble))
     return table
 
 

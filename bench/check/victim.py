@@ -14,6 +14,7 @@ from attacks.base import Attack
 from bench.check.claims import Claim
 from bench.check.tiny import CPU
 from bench.options import attack_params
+from bench.text import describe
 from victims.base import Victim
 from victims.cache import obtain, split_of
 from victims.datasets import Split
@@ -64,7 +65,7 @@ def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
         finite = all(bool(value.isfinite().all()) for value in first.values())
         trouble = "" if finite else f"its weights are not finite after {FEW_STEPS} steps; lower the learning rate"
     except Exception as error:
-        same, trouble = True, f"{type(error).__name__}: {' '.join(str(error).split())}"
+        same, trouble = True, describe(error)
     yield Claim(spec.name, "trains", trouble)
     yield Claim(spec.name, "trains the same twice", "" if same else "two trainings of one seed differ")
 
@@ -85,7 +86,7 @@ def _informed(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> Iterator[C
     try:
         informed_cache.obtain(few, data_dir, CPU, lambda done, models: None, lambda notice: None)
     except Exception as error:
-        trouble = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        trouble = describe(error)
     yield Claim(spec.name, "trains", trouble)
 
 

@@ -53,10 +53,12 @@ def check(
     Exit status 1 if something is to be changed.
     """
     from bench import tables
-    from bench.check import check_file
+    from bench.check.isolated import isolated_claims
     from bench.options import choose_data_dir, parse_settings
 
-    claims = list(check_file(file, parse_settings(set_ or []), choose_data_dir(data_dir)))
+    settings, data = parse_settings(set_ or []), choose_data_dir(data_dir)
+    work_begins()
+    claims = list(isolated_claims(file, settings, data))
     printer().print(tables.claims_table(claims))
     raise typer.Exit(0 if all(claim.holds for claim in claims) else 1)
 
