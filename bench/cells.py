@@ -1,4 +1,4 @@
-"""The cells of a CSV file that somebody gives: texts, as many in every row as in the header."""
+"""The cells of CSV files: those of anybody's file, read as texts, as many in every row as in the header; and ours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from bench.options import short
-from bench.text import from_cell
+from bench.text import as_cell, from_cell
 from victims.errors import UserError
 
 
@@ -44,3 +44,14 @@ def read_cells(path: Path, most: int | None = None) -> pd.DataFrame:
         if len(row) < len(header):
             raise UserError(f"{path} is cut short: row {number} has fewer cells than the header; fetch the file again")
     return pd.DataFrame([[from_cell(cell) for cell in row] for row in rows], columns=header, dtype=object)
+
+
+def to_csv(table: pd.DataFrame) -> str:
+    """Return a table as CSV, numbers with six digits; no cell of it is one that a spreadsheet takes for a formula."""
+    named = table.set_axis([as_cell(str(name)) for name in table.columns], axis=1)
+    texts = {str(name): column.map(_text_cell) for name, column in named.items() if column.dtype.kind not in "biuf"}
+    return named.assign(**texts).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def _text_cell(cell: object) -> object:
+    return as_cell(cell) if isinstance(cell, str) else cell

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from attacks.base import ORACLE
-from bench.cells import read_cells
+from bench.cells import read_cells, to_csv
 from bench.masks import decode
 from bench.ranking import Board, boards, count_interval, samples
 from bench.records import (
@@ -22,7 +22,7 @@ from bench.records import (
     Status,
     require_known_schema,
 )
-from bench.text import as_cell, one_line
+from bench.text import one_line
 from victims.errors import UserError
 from victims.files import write_text
 
@@ -140,7 +140,7 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
     runs = runs.sort_values("started_utc", kind="stable").drop_duplicates(RUN_KEY, keep="last")
     runs = runs.sort_values(SORT, kind="stable")
     board = leaderboard(runs)
-    texts = {"runs.csv": csv(runs), "leaderboard.csv": csv(board)}
+    texts = {"runs.csv": to_csv(runs), "leaderboard.csv": to_csv(board)}
     texts["leaderboard.md"] = _markdown(boards(board, samples(runs)))
     try:
         for name, text in texts.items():
@@ -219,9 +219,3 @@ def _shown(rows: pd.DataFrame) -> pd.DataFrame:
 def _number(form: str, *values: float) -> str:
     """Return numbers as text, empty if they are unknown."""
     return "" if any(pd.isna(value) for value in values) else form.format(*values)
-
-
-def csv(table: pd.DataFrame) -> str:
-    """Return a table as CSV, no cell of which a spreadsheet takes for a formula."""
-    texts = {name: table[name].map(as_cell, na_action="ignore") for name in table.columns if name in TEXT}
-    return table.assign(**texts).to_csv(index=False, float_format="%.6g", lineterminator="\n")

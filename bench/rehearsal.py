@@ -99,12 +99,17 @@ def _perform(loads: Mapping[str, Callable[[], Any]], says: int, alive: int) -> N
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
-    threading.Thread(target=lambda: (os.read(alive, 1), os.killpg(0, signal.SIGKILL)), daemon=True).start()
+    threading.Thread(target=_die_with_parent, args=(alive,), daemon=True).start()
     try:
         for load in loads.values():
             os.write(says, f"{json.dumps(_trouble(load))}\n".encode())
     finally:
         os._exit(0)
+
+
+def _die_with_parent(alive: int) -> None:
+    os.read(alive, 1)  # nothing is ever written: it ends when the parent does
+    os.killpg(0, signal.SIGKILL)
 
 
 def _trouble(load: Callable[[], Any]) -> str:

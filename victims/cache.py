@@ -68,7 +68,7 @@ def trained_card(spec: AnySpec, data_dir: Path | None) -> dict[str, Any]:
     card = victim_folder(spec, fingerprint(spec.dataset, data_dir)) / CARD
     try:
         stored: dict[str, Any] = json.loads(card.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return stored
 

@@ -66,8 +66,9 @@ def margin_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[float]:
 
     m_i is y_i Phi(x_i), or with several classes -log sum_j exp(Phi_j - Phi_y): its gradient shares a sample's
     multiplier between its rivals as the cross-entropy does. lambda >= 0 is the minimiser over all layers together
-    (Haim et al. 2022, eq. 3; NaN for a layer of zeros), by L-BFGS-B on the n x n Gram matrix. At a converged ReLU victim the rest is mostly
-    pre-activations that sit on the kink, where the true gate is a fraction and autograd's is 0 or 1.
+    (Haim et al. 2022, eq. 3), by L-BFGS-B on the n x n Gram matrix. At a converged ReLU victim the rest is mostly
+    pre-activations that sit on the kink, where the true gate is a fraction and autograd's is 0 or 1. A layer
+    of zeros has NaN.
     """
     outputs = model(inputs).detach().requires_grad_()
     soft_margins = -torch.logsumexp(-rival_margins(outputs, labels), 1)

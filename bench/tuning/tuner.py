@@ -12,6 +12,7 @@ from optuna.trial import FrozenTrial
 
 from attacks.base import AttackParams
 from bench.plan import Run
+from bench.text import describe
 from bench.tuning.study import SharedStudy
 from bench.ui import Reporter
 from bench.workshop import Workshop
@@ -104,7 +105,7 @@ class Tuner:
         except optuna.TrialPruned:
             return None
         except Exception as error:
-            trial.set_user_attr("reason", f"{type(error).__name__}: {error}".splitlines()[0])
+            trial.set_user_attr("reason", describe(error))
             return math.inf
         finally:
             self.reporter.start(None)

@@ -115,12 +115,14 @@ def score(
     Without options: all stored runs, each under its own protocol.
     """
     from bench import registry
-    from bench.commands import score_stored
     from bench.options import choose_data_dir, choose_device, matches
-    from bench.scoring.protocols import protocol_named
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+
+    from bench.commands import score_stored
+    from bench.scoring.protocols import protocol_named
+
     if protocol is not None:
         protocol_named(protocol)
     store = Store(results_dir)

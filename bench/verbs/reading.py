@@ -126,14 +126,17 @@ def privacy(
     """Set stored runs of private victims beside the bounds on any attack; writes privacy.csv and privacy.png."""
     from bench import registry
     from bench.options import choose_data_dir, matches
-    from bench.privacy import privacy_table, write_privacy
     from bench.store import Store
 
     if not threshold > 0:
         raise UserError(f"--threshold {threshold:g} must be positive: a mean squared error, such as 0.01")
+    victims = registry.victims(plugin_dir)
+
+    from bench.privacy import privacy_table, write_privacy
+
     store = Store(results_dir)
     records = [run for run in store.attacked() if matches(run.attack, attack) and matches(run.victim, victim)]
-    table = privacy_table(records, store, registry.victims(plugin_dir), choose_data_dir(data_dir), threshold)
+    table = privacy_table(records, store, victims, choose_data_dir(data_dir), threshold)
     shown = table[
         ["attack", "variant", "victim", "epsilon", "test_accuracy", "success", "kappa", "bound_gaussian", "bound_zcdp"]
     ]
