@@ -176,7 +176,7 @@ def model_that_answers_with_images(scene: Scene) -> Words:
     return model(scene, "nn.Linear(12, 8)")
 
 
-@case("holds complex numbers in 1.weight; expected real weights")
+@case("; expected real weights")
 def model_of_complex_weights(scene: Scene) -> Words:
     words = model(scene)
     weights = load_file(scene.root / "weights.safetensors")
