@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 from types import FrameType
 
@@ -40,16 +41,14 @@ def work_begins() -> None:
 
 
 @contextmanager
-def ignored() -> Iterator[None]:
-    """Let processes that are started in the block ignore Ctrl-C; this one does not hear it in it, either."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def withheld() -> Iterator[None]:
+    """Let processes that are started in the block never hear Ctrl-C; this one hears it when the block ends."""
+    resource_tracker.ensure_running()  # whose start would let it through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.check import child
 from bench.check.claims import Claim
-from bench.interrupts import ignored
+from bench.interrupts import withheld
 from victims.errors import UserError
 
 SILENT_SECONDS = 300.0
@@ -32,7 +32,7 @@ def isolated_claims(path: Path, settings: dict[str, Any], data_dir: Path | None)
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=child.main, args=(sender, path, settings, data_dir))
-    with ignored():
+    with withheld():
         process.start()
     sender.close()
     last = ""

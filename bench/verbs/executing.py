@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bench.interrupts import ignored, work_begins
+from bench.interrupts import withheld, work_begins
 from bench.options import ControlSet
 from bench.verbs.app import MOST_JOBS, Controls, DataDir, PluginDir, ResultsDir, app, complain
 from victims.errors import UserError
@@ -80,7 +80,7 @@ def run(
     if not dry_run:
         Store(results_dir).require_writable()
     if jobs and executor == "local" and not (pdb or only_cached or dry_run):
-        with ignored():
+        with withheld():
             server.start(server.threads_each(jobs))  # it imports torch while this process does
     chosen_device = choose_device(asked.device if device is None else device)
 

@@ -14,7 +14,7 @@ from bench import interrupts
 
 
 def held(body: str) -> subprocess.CompletedProcess[str]:
-    script = "from bench.interrupts import abrupt, ignored, work_begins\nimport os, signal, subprocess, sys\n" + body
+    script = "from bench.interrupts import abrupt, withheld, work_begins\nimport os, signal, subprocess, sys\n" + body
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -37,11 +37,20 @@ def test_an_interrupt_of_the_work_is_an_exception() -> None:
     assert (done.returncode, done.stdout) == (0, "in order\n")
 
 
-def test_what_is_started_while_interrupts_are_ignored_ignores_them() -> None:
+def test_what_is_started_while_interrupts_are_withheld_never_hears_them() -> None:
     child = "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('still here')"
-    done = held(f"with ignored():\n  subprocess.run([sys.executable, '-c', {child!r}])")
+    done = held(f"with withheld():\n  subprocess.run([sys.executable, '-c', {child!r}])")
 
     assert (done.returncode, done.stdout) == (0, "still here\n")
+
+
+def test_an_interrupt_that_was_withheld_comes_when_it_may() -> None:
+    body = (
+        "with abrupt():\n  with withheld():\n    os.kill(os.getpid(), signal.SIGINT)\n    print('kept', flush=True)\n"
+    )
+    done = held(f"{body}  print('it went on')")
+
+    assert (done.returncode, done.stdout) == (interrupts.INTERRUPTED, "kept\n")
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.default_int_handler])
