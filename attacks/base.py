@@ -76,9 +76,9 @@ _ENTRY = re.compile(r"^        (?=\w+: )", re.MULTILINE)
 
 
 class AttackParams(BaseModel):
-    """Base of every attack's parameters: frozen, unknown fields rejected."""
+    """Base of every attack's parameters: frozen, unknown fields and numbers that are not finite rejected."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **keywords: Any) -> None:

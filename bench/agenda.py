@@ -12,6 +12,7 @@ from bench.records import FAILED, RunRecord
 from bench.scorer import Scorer
 from bench.steps import Step, next_step
 from bench.store import Store
+from bench.text import describe
 from bench.workshop import Workshop
 from victims.errors import UserError
 
@@ -66,5 +67,5 @@ def why(entry: Entry, workshop: Workshop) -> str:
     except UserError as error:
         return str(error)
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return describe(error)
     return "" if reason is None else f"skipped: {reason}"

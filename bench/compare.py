@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bench.leaderboard import leaderboard, read_runs
+from bench.leaderboard import MOST_ROWS, leaderboard, read_runs
 from bench.ranking import Sample, difference_interval, samples
 from bench.records import CELL, COUNTS, Status
+from bench.text import one_line
 from victims.errors import UserError
 
 Cell = tuple[str, ...]
+Row = dict[Hashable, Any]
 
 COMPARED = (*COUNTS, "failed", "ssim_top10", "mse_mean", "wall_s")
 PRECISION = 1e-5
@@ -40,6 +43,8 @@ CAUSES = {
 """What may have changed a score, by the columns of runs.csv that tell."""
 HASHED_CAUSES = {"attack source": "attack_sha", "victim weights": "victim_sha"}
 """The same where the column's value says nothing to a reader, and is empty where it was not recorded."""
+TOLD = ("params_json", "run_id", *HASHED_CAUSES.values(), *(name for names in CAUSES.values() for name in names))
+"""The columns of a run that tell causes."""
 NO_CAUSE = "none of the recorded causes"
 UNKNOWN = (np.nan, np.nan)
 
@@ -68,10 +73,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One cell of a table: its row of the leaderboard, its runs, and which images are good, if that is known."""
+    """One cell of a table: its row of the leaderboard, `TOLD` of its runs, and which images are good, if known."""
 
-    scores: pd.Series
-    runs: pd.DataFrame
+    scores: Row
+    runs: list[Row]
     sample: Sample | None
 
 
@@ -79,7 +84,7 @@ def compare(old_path: Path, new_path: Path) -> Comparison:
     """Compare two runs.csv files, cell by cell.
 
     Raises:
-        UserError: one of them is missing, damaged or of a newer schema.
+        UserError: one of them is missing, damaged, of a newer schema, or longer than `MOST_ROWS`.
     """
     old, new = _entries(old_path), _entries(new_path)
     names, pairs = _names([*old, *new]), _pairs(old, new)
@@ -102,14 +107,16 @@ def compare(old_path: Path, new_path: Path) -> Comparison:
 
 def _entries(path: Path) -> dict[Cell, _Entry]:
     """Return the cells of a runs.csv, in the order of its leaderboard; what was skipped is in none."""
-    runs = read_runs(path)
+    runs = read_runs(path, MOST_ROWS)
     runs = runs[runs["status"] != Status.SKIPPED]
-    known, groups = samples(runs), runs.groupby(list(CELL))
-    rows = {_cell(row): row for _, row in leaderboard(runs).iterrows()}
-    return {cell: _Entry(row, groups.get_group(cell), known.get(cell)) for cell, row in rows.items()}
+    known, of_cell = samples(runs), defaultdict(list)
+    for run in runs[list({*CELL, *TOLD})].to_dict("records"):
+        of_cell[_cell(run)].append(run)
+    rows = {_cell(row): row for row in leaderboard(runs).to_dict("records")}
+    return {cell: _Entry(row, of_cell[cell], known.get(cell)) for cell, row in rows.items()}
 
 
-def _cell(row: pd.Series) -> Cell:
+def _cell(row: Row) -> Cell:
     return tuple(row[name] for name in CELL)
 
 
@@ -140,43 +147,43 @@ def _interval(before: _Entry, after: _Entry) -> tuple[float, float]:
     return difference_interval(before.sample, after.sample)
 
 
-def _regression(before: pd.Series, after: pd.Series, interval: tuple[float, float]) -> str:
+def _regression(before: Row, after: Row, interval: tuple[float, float]) -> str:
     """Return in which way a cell got worse, empty if it did not."""
     if after["failed"] == after["seeds"] and before["failed"] < before["seeds"]:
         return "every run fails"
     old, new = before["n_good"], after["n_good"]
-    fell = pd.notna(old) and not new >= old  # a count that vanished has fallen, too
+    fell: bool = pd.notna(old) and not new >= old  # a count that vanished has fallen, too
     if before["metric_suite"] != after["metric_suite"] or not fell or interval[1] >= 0:
         return ""
     return f"n_good fell from {old:.6g} to {new:.6g}"
 
 
-def _cause(before: pd.DataFrame, after: pd.DataFrame) -> str:
+def _cause(before: list[Row], after: list[Row]) -> str:
     """Return all that differs between the runs of two cells, of what could change a score."""
     causes = []
     for label, column in HASHED_CAUSES.items():
-        old, new = (set(rows[column]) - {""} for rows in (before, after))
+        old, new = ({row[column] for row in rows} - {""} for rows in (before, after))
         if old != new:
             causes.append(label if old and new else f"{label} (unknown in one file)")
-    parameters = _changed_parameters(*(_parameters(rows) for rows in (before, after)))
+    parameters = _changed_parameters(*(_parameters(rows[0]) for rows in (before, after)))
     causes += [f"parameters {parameters}"] if parameters else []
     for label, columns in CAUSES.items():
-        texts = [_values(rows[list(columns)]) for rows in (before, after)]
+        texts = [_values(rows, columns) for rows in (before, after)]
         causes += [f"{label} {' -> '.join(texts)}"] if texts[0] != texts[1] else []
     return "; ".join(causes) or NO_CAUSE
 
 
-def _parameters(rows: pd.DataFrame) -> dict[str, object]:
-    """Return the parameters of a cell.
+def _parameters(row: Row) -> dict[str, object]:
+    """Return the parameters of a run.
 
     Raises:
         UserError: they are no JSON object.
     """
-    text = rows["params_json"].iloc[0]
+    text = row["params_json"]
     try:
         return dict(json.loads(text))
-    except (TypeError, ValueError):
-        raise UserError(f"params_json of the run {rows['run_id'].iloc[0]} is no JSON object: {text}") from None
+    except (TypeError, ValueError, RecursionError):
+        raise UserError(f"params_json of the run {row['run_id']} is no JSON object: {one_line(text, 80)}") from None
 
 
 def _changed_parameters(old: dict[str, object], new: dict[str, object]) -> str:
@@ -184,10 +191,10 @@ def _changed_parameters(old: dict[str, object], new: dict[str, object]) -> str:
     return ", ".join(f"{name} {old.get(name)} -> {new.get(name)}" for name in names)
 
 
-def _values(rows: pd.DataFrame) -> str:
-    """Return the distinct rows as text."""
-    distinct = rows.drop_duplicates().sort_values(list(rows.columns))
-    return ",".join(" ".join(str(value) for value in row if value != "") for row in distinct.to_numpy())
+def _values(rows: list[Row], columns: tuple[str, ...]) -> str:
+    """Return the distinct values of some columns as text."""
+    distinct = sorted({tuple(row[name] for name in columns) for row in rows})
+    return ",".join(" ".join(str(value) for value in row if value != "") for row in distinct)
 
 
 def _scored(cell: Cell) -> str:

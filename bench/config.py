@@ -80,6 +80,8 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"--config {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except RecursionError:
+        raise UserError(f"--config {path} is nested too deeply") from None
     except ValueError as error:
         raise UserError(f"--config {path} is no TOML: {error}") from None
     return plan

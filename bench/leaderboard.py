@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from attacks.base import ORACLE
+from bench.cells import read_cells, to_csv
 from bench.masks import decode
 from bench.ranking import Board, boards, count_interval, samples, unsuccessful
 from bench.records import (
@@ -22,6 +23,7 @@ from bench.records import (
     Status,
     require_known_schema,
 )
+from bench.text import one_line
 from victims.errors import UserError
 from victims.files import write_text
 
@@ -30,6 +32,12 @@ SORT = ["victim", "protocol", "metric_suite", "attack", "variant", "params_hash"
 TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status, ScoreState)]
 FLAGS = [name for name, field in RunRecord.model_fields.items() if field.annotation is bool]
 NUMBERS = [name for name in COLUMNS if name not in (*TEXT, *FLAGS)]
+WHOLE = [name for name in NUMBERS if "int" in str(RunRecord.model_fields[name].annotation) and name != "gain_over_null"]
+"""Columns of counts and seeds."""
+LARGEST = {"n": 10**7}
+"""What a count may be at most, where there is memory for each."""
+MOST_ROWS = 50_000
+"""Of a table that is compared or reported, which takes some milliseconds a row."""
 REQUIRED = ["schema_version", *(name for name, field in RunRecord.model_fields.items() if field.is_required())]
 DESCRIPTION = ["victim", "dataset", "n", "attack", "variant", "params_hash", "params_json"]
 DESCRIPTION += ["knowledge", "control", "tuned_by", "budget"]
@@ -44,18 +52,17 @@ for the whole board; the rank is empty where it is not recorded which images are
 speak of that run alone. README.md explains."""
 
 
-def read_runs(path: Path) -> pd.DataFrame:
+def read_runs(path: Path, most: int | None = None) -> pd.DataFrame:
     """Return a runs.csv as a table.
 
+    Args:
+        path: the file.
+        most: rows that it may have at most; None for any number.
+
     Raises:
-        UserError: the file is missing, no CSV, or of another schema.
+        UserError: the file is missing, too long, cut short, no CSV, of another schema, or holds what no run can have.
     """
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist; name a runs.csv of a results folder") from None
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise UserError(f"{path} is no CSV file that can be read ({str(error).splitlines()[0]})") from None
+    table = read_cells(path, most)
     versions = set(table.get("schema_version", []))
     for version in sorted(versions):
         require_known_schema(version, path)
@@ -74,12 +81,32 @@ def read_runs(path: Path) -> pd.DataFrame:
         runs = _typed(table)
     except ValueError as error:
         raise UserError(f"{path} holds text in a column of numbers ({error})") from None
+    _require_possible(path, runs)
+    return runs
+
+
+def _require_possible(path: Path, runs: pd.DataFrame) -> None:
+    """See that every number is one that a run can have.
+
+    Raises:
+        UserError: a number is infinite, a count is negative or no whole number, or the good images are not those of n.
+    """
+    for name in NUMBERS:
+        if name in REQUIRED and runs[name].isna().any():
+            raise UserError(f"{path} holds an empty cell in the column {name}; expected a number")
+        values = runs[name].dropna().to_numpy(dtype=float)
+        possible = np.isfinite(values)
+        if name in WHOLE:
+            possible &= (values >= 0) & (values <= LARGEST.get(name, 2**62)) & (np.floor(values) == values)
+        if not possible.all():
+            expected = "a whole number of 0 or more" if name in WHOLE else "a finite number"
+            value = values[~possible][0]
+            raise UserError(f"{path} holds {value:g} in the column {name}; expected {expected}")
     for row in runs.loc[runs["good_images"] != "", ["run_id", "n", "good_images"]].to_dict("records"):
         try:
             decode(row["good_images"], int(row["n"]))
         except ValueError as error:
-            raise UserError(f"{path}: good_images of the run {row['run_id']}: {error}") from None
-    return runs
+            raise UserError(f"{path}: good_images of the run {row['run_id']}: {one_line(str(error))}") from None
 
 
 def _typed(table: pd.DataFrame) -> pd.DataFrame:
@@ -102,6 +129,9 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
 
     Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
     run folders are elsewhere. Of rows with the same cell, seed and hardware that of the highest sequence stays.
+
+    Raises:
+        UserError: runs.csv is there and cannot be read, or one of them cannot be written.
     """
     fresh = _typed(pd.DataFrame([record.model_dump(mode="json") for record in records], columns=list(COLUMNS)))
     tables = [fresh]
@@ -111,9 +141,14 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
     runs = runs.sort_values(["sequence", "started_utc"], kind="stable").drop_duplicates(RUN_KEY, keep="last")
     runs = runs.sort_values(SORT, kind="stable")
     board = leaderboard(runs)
-    write_text(root / "runs.csv", _csv(runs))
-    write_text(root / "leaderboard.csv", _csv(board))
-    write_text(root / "leaderboard.md", _markdown(boards(board, samples(runs))))
+    texts = {"runs.csv": to_csv(runs), "leaderboard.csv": to_csv(board)}
+    texts["leaderboard.md"] = _markdown(boards(board, samples(runs)))
+    try:
+        for name, text in texts.items():
+            write_text(root / name, text)
+    except OSError as error:
+        hint = "make room, or choose another folder with --results-dir"
+        raise UserError(f"cannot write the tables of {root} ({error.strerror}); {hint}") from None
     return board
 
 
@@ -185,7 +220,3 @@ def _shown(rows: pd.DataFrame) -> pd.DataFrame:
 def _number(form: str, *values: float) -> str:
     """Return numbers as text, empty if they are unknown."""
     return "" if any(pd.isna(value) for value in values) else form.format(*values)
-
-
-def _csv(table: pd.DataFrame) -> str:
-    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")

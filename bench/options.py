@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from attacks.base import Attack, AttackParams
 from attacks.context import Budget
+from bench.text import one_line
 from victims.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,12 +29,23 @@ class ControlSet(StrEnum):
     QUICK = "quick"
 
 
+LONGEST_QUOTE = 80
+"""Characters that a message quotes of what somebody wrote."""
 LARGEST_SEED = 2**32
 MOST_SEEDS = 10_000
-BUDGET = re.compile(r"(\d+|\d*\.\d+)(s|m|h|steps)")
+BUDGET = re.compile(r"([0-9]{1,15}|[0-9]{0,15}\.[0-9]{1,15})(s|m|h|steps)")
 SECONDS = {"s": 1, "m": 60, "h": 3600}
-MEMORY = re.compile(r"(\d+|\d*\.\d+)([mgt])b?", re.IGNORECASE)
+LONGEST_BUDGET = 10**9
+"""Seconds (thirty years) or steps; more is no limit but a mistake."""
+MEMORY = re.compile(r"([0-9]{1,15}|[0-9]{0,15}\.[0-9]{1,15})([mgt])b?", re.IGNORECASE)
 MEBIBYTES = {"m": 1, "g": 2**10, "t": 2**20}
+MOST_MEMORY = 2**60
+DEVICE = re.compile(r"cuda(?::([0-9]{1,4}))?")
+
+
+def short(value: object) -> str:
+    """Return a value as a message quotes it."""
+    return one_line(repr(value), LONGEST_QUOTE)
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -53,7 +65,7 @@ def parse_seeds(text: str) -> list[int]:
     except ValueError:
         seeds = []
     if not seeds:
-        raise UserError(f"--seeds {text!r} is no list of seeds; write 3, 0,2,5 or 0-4")
+        raise UserError(f"--seeds {short(text)} is no list of seeds; write 3, 0,2,5 or 0-4")
     return list(dict.fromkeys(seeds))
 
 
@@ -66,11 +78,12 @@ def parse_budget(text: str) -> Budget:
     if not text:
         return Budget()
     found = BUDGET.fullmatch(text.replace(" ", ""))
-    if found is not None and found[2] in SECONDS and float(found[1]) > 0:
+    if found is not None and found[2] in SECONDS and 0 < float(found[1]) * SECONDS[found[2]] <= LONGEST_BUDGET:
         return Budget(seconds=float(found[1]) * SECONDS[found[2]])
-    if found is not None and found[2] == "steps" and found[1].isdigit() and int(found[1]) > 0:
+    if found is not None and found[2] == "steps" and found[1].isdigit() and 0 < int(found[1]) <= LONGEST_BUDGET:
         return Budget(steps=int(found[1]))
-    raise UserError(f"--budget {text!r} is no budget; write 90s, 10m, 1.5h or 500steps")
+    most = f"{LONGEST_BUDGET:g} seconds or steps"
+    raise UserError(f"--budget {short(text)} is no budget; write 90s, 10m, 1.5h or 500steps, at most {most}")
 
 
 def parse_memory(text: str) -> int:
@@ -80,9 +93,9 @@ def parse_memory(text: str) -> int:
         UserError: it is none of these.
     """
     found = MEMORY.fullmatch(text)
-    if found is None or float(found[1]) == 0:
-        raise UserError(f"--memory {text!r} is no amount of memory; write 500m or 8g")
-    return int(float(found[1]) * MEBIBYTES[found[2].lower()] * 2**20)
+    if found is None or not 0 < (size := float(found[1]) * MEBIBYTES[found[2].lower()] * 2**20) <= MOST_MEMORY:
+        raise UserError(f"--memory {short(text)} is no amount of memory; write 500m or 8g")
+    return int(size)
 
 
 def matches(name: str, patterns: list[str] | None) -> bool:
@@ -94,17 +107,19 @@ def parse_settings(settings: list[str]) -> dict[str, Any]:
     """Return the key=value pairs of `--set`; a value is JSON where it parses as such, else text.
 
     Raises:
-        UserError: a pair has no `=`.
+        UserError: a pair has no `=`, or its value is nested too deeply.
     """
     values: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
-            raise UserError(f"--set {setting!r} has no value; write --set key=value, e.g. --set steps=1000")
+            raise UserError(f"--set {short(setting)} has no value; write --set key=value, e.g. --set steps=1000")
         try:
             values[key.strip()] = json.loads(text)
         except ValueError:
             values[key.strip()] = text
+        except RecursionError:
+            raise UserError(f"--set {short(setting)} is nested too deeply") from None
     return values
 
 
@@ -128,7 +143,7 @@ def attack_params(attack: type[Attack[Any]], variant: str, settings: dict[str, A
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else "params"
-        raise UserError(f"--set {key}={first['input']!r}: {first['msg']}") from None
+        raise UserError(f"--set {key}={short(first['input'])}: {first['msg']}") from None
 
 
 def choose_device(name: str) -> torch.device:
@@ -143,11 +158,11 @@ def choose_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu":
         return torch.device("cpu")
-    kind, _, index = name.partition(":")
-    if kind != "cuda" or (index and not index.isdigit()):
-        raise UserError(f"--device {name!r} is no device; write auto, cpu or cuda")
+    found = DEVICE.fullmatch(name)
+    if found is None:
+        raise UserError(f"--device {short(name)} is no device; write auto, cpu or cuda")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if int(index or 0) >= count:
+    if int(found[1] or 0) >= count:
         raise UserError(f"--device {name}: this machine has {count or 'no'} CUDA device; use --device cpu or auto")
     return torch.device(name)
 

@@ -46,7 +46,7 @@ class Run:
         attack = attacks.items[record.attack]
         try:
             params = attack.Params.model_validate(json.loads(record.params_json))
-        except (ValueError, ValidationError):
+        except (ValueError, ValidationError, RecursionError):
             raise UserError(f"{record.run_id}: {record.attack} has other parameters now; run it again") from None
         victim, budget = victims.items[record.victim], parse_budget(record.budget)
         return cls(attack, params, record.variant, record.tuned_by, victim, record.seed, budget)

@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
+from bench.cells import to_csv
 from bench.records import RunRecord
 from bench.registry import Registry
 from bench.scoring import rero
@@ -108,7 +109,7 @@ def _row(
 def write_privacy(table: pd.DataFrame, root: Path) -> list[Path]:
     """Write privacy.csv and privacy.png into a results folder and return their paths."""
     paths = [root / f"{NAME}.csv", root / f"{NAME}.png"]
-    write_text(paths[0], table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+    write_text(paths[0], to_csv(table))
     groups = list(table.groupby(CURVE, sort=False))
     across = min(len(groups), ACROSS)
     down = -(-len(groups) // across)

@@ -94,7 +94,9 @@ def samples(runs: pd.DataFrame) -> dict[tuple[str, ...], Sample]:
         ValueError: a list of good images does not fit its row.
     """
     found = {}
-    for cell, rows in runs[runs["status"] != Status.SKIPPED].groupby(list(CELL), sort=False):
+    told = ["status", "scores", "n_good", "n", "null_n_good", "good_images"]
+    ended = runs.loc[runs["status"] != Status.SKIPPED, [*CELL, *told]]
+    for cell, rows in ended.groupby(list(CELL), sort=False):
         columns = (rows[name] for name in ("n", "null_n_good", "good_images"))
         good = [_good_images(*row) for row in zip(unsuccessful(rows), *columns, strict=True)]
         known = [mask for mask in good if mask is not None]

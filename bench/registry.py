@@ -1,7 +1,7 @@
 """Finding attacks and victims: a file in a folder, an installed entry point, a plug-in folder. No central list.
 
 Scanning imports the files; those that ship with the suite import torch only when they run, so `list` is quick.
-A file that does not import is kept with its reason, and costs only itself.
+A file that does not import, or does not survive it, is kept with its reason, and costs only itself.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from typing import Any, Generic, TypeVar
 
 from attacks.base import Attack
 from attacks.study import Study
+from bench.rehearsal import not_importable
+from bench.text import describe
 from victims.errors import UserError
 from victims.informed.spec import AnySpec
 
@@ -160,11 +162,17 @@ def _scan(
         if path.stem != "__init__":
             name = f"{package}.{path.stem}"
             _try(registry, str(path.relative_to(ROOT)), partial(importlib.import_module, name), collect)
+    loads: dict[str, Callable[[], ModuleType]] = {}
     for point in entry_points(group=f"bench.{'studies' if registry.kind == 'study' else registry.kind + 's'}"):
-        _try(registry, f"entry point {point.name} ({point.value})", point.load, collect)
+        loads[f"entry point {point.name} ({point.value})"] = point.load
     plugins = [] if extra is None else [extra] if extra.is_file() else sorted(extra.glob("*.py"))
-    for path in plugins:
-        _try(registry, str(path), partial(_load, path), collect)
+    loads |= {str(path): partial(_load, path) for path in plugins}
+    refused = not_importable(loads)
+    for origin, load in loads.items():
+        if origin in refused:
+            registry.broken.append(Broken(origin, refused[origin]))
+        else:
+            _try(registry, origin, load, collect)
 
 
 def _try(
@@ -175,8 +183,10 @@ def _try(
 ) -> None:
     try:
         collect(load(), origin)
-    except (Exception, SystemExit) as error:  # a plug-in may raise anything, and must cost only itself
-        registry.broken.append(Broken(origin, f"{type(error).__name__}: {error}".replace("\n", " ")))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plug-in may raise anything, and must cost only itself
+        registry.broken.append(Broken(origin, describe(error)))
 
 
 def _load(path: Path) -> ModuleType:

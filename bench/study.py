@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from attacks.study import Cell, Study
+from bench.cells import to_csv
 from bench.commands import How, executor_for
 from bench.executors import Site, Task
 from bench.options import attack_params
@@ -23,6 +24,7 @@ from bench.scoring.matching import ncc_distance, nearest_neighbours
 from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
 from bench.store import Store
 from bench.study_picture import draw, strips
+from bench.text import lines
 from bench.ui import TerminalReporter
 from bench.workshop import Workshop
 from victims.base import Victim
@@ -111,11 +113,11 @@ def run_study(
                 row |= measure(store, record, workshop.victim(victim), study, cell)
             rows.append(row)
             table = pd.DataFrame(rows)
-            write_text(path, table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+            write_text(path, to_csv(table))
             described = ", ".join(f"{name} {label}" for name, label in cell.labels.items())
             figures = ", ".join(f"{name} {row[name]:.3g}" for name in MEASURED if row.get(name) is not None)
             text = f"{cell.attack} on {cell.victim}, {described}: {record.status} {figures}"
-            console.print(text, highlight=False, markup=False, soft_wrap=True)
+            console.print(lines(text), highlight=False, markup=False, soft_wrap=True)
     for plot in study.plots:
         draw(root, study.name, plot, table)
     console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
+from rich import markup
 from rich.table import Table
 
 from attacks.base import Attack
 from bench.records import require_known_schema
 from bench.registry import Registry
+from bench.text import lines
 from victims.cache import trained_card
 from victims.errors import UserError
 from victims.informed.spec import AnySpec
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from bench.compare import Comparison
 
 
+def escape(text: str) -> str:
+    """Return foreign text as a cell shows it: its lines, without markup, nothing in it that steers a terminal."""
+    return markup.escape(lines(text))
+
+
 def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
     """Return the table of attacks: name, summary, what each needs to know, paper."""
     table = _table("attack", "what it does", "needs to know", "variants", "paper")
@@ -32,8 +38,8 @@ def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
         table.add_row(
             name,
             escape(attack.summary),
-            ", ".join(sorted(attack.needs)),
-            ", ".join(attack.variants),
+            escape(", ".join(sorted(attack.needs))),
+            escape(", ".join(attack.variants)),
             escape(attack.paper),
         )
     return table
@@ -68,14 +74,14 @@ def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
     table.add_row("file", escape(origin))
     table.add_row("what it does", escape(attack.summary))
     table.add_row("paper", escape(attack.paper))
-    table.add_row("needs to know", ", ".join(sorted(attack.needs)))
+    table.add_row("needs to know", escape(", ".join(sorted(attack.needs))))
     for name, field in attack.Params.model_fields.items():
-        table.add_row(f"--set {name}=", escape(str(field.default)))
+        table.add_row(escape(f"--set {name}="), escape(str(field.default)))
     for variant, values in attack.variants.items():
-        table.add_row(f"--variant {variant}", escape(json.dumps(values)))
+        table.add_row(escape(f"--variant {variant}"), escape(json.dumps(values)))
     for variant, ranges in attack.search_spaces.items():
         spans = (f"{name} {span.low:g} to {span.high:g}{' (log)' * span.log}" for name, span in ranges.items())
-        table.add_row(f"tune{variant and f' --variant {variant}'}", escape(", ".join(spans)))
+        table.add_row(escape(f"tune{variant and f' --variant {variant}'}"), escape(", ".join(spans)))
     table.add_row("parameters", escape(inspect.getdoc(attack.Params) or ""))
     return table
 
@@ -104,11 +110,12 @@ def run_card(folder: Path) -> Table:
         record = json.loads(path.read_text())
         if not isinstance(record, dict):
             raise ValueError("it holds no record")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}); `run --force` makes it again") from None
+    except (OSError, ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise UserError(f"{path} cannot be read ({reason}); `run --force` makes it again") from None
     require_known_schema(record.get("schema_version"), path)
     for name, value in record.items():
-        table.add_row(name, escape(str("" if value is None else value)))
+        table.add_row(escape(name), escape(str("" if value is None else value)))
     for path in sorted(folder.iterdir()):
         table.add_row("file", escape(str(path)))
     return table
@@ -133,7 +140,7 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     """Return what `check` found: a tick or a cross, the claim, and what to change."""
     table = _table("of", "", "claim", "what to change")
     for claim in claims:
-        table.add_row(escape(claim.subject), "✓" if claim.holds else "✗", claim.text, escape(claim.trouble))
+        table.add_row(escape(claim.subject), "✓" if claim.holds else "✗", escape(claim.text), escape(claim.trouble))
     return table
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
 LONGEST = 500
 """Characters of a reason; what is longer ends in an ellipsis."""
 STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -15,6 +17,21 @@ def one_line(text: str, longest: int = LONGEST) -> str:
     words = " ".join(text[: 4 * longest].split())
     shown = "".join(_escaped(character) for character in words)
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
+def lines(text: str) -> str:
+    """Return text of several lines, or of any length; what steers a terminal stands as its Python escape."""
+    return "\n".join("".join(_escaped(character) for character in line) for line in text.splitlines())
+
+
+def as_cell(text: str) -> str:
+    """Return text as a cell of a CSV file: an apostrophe stands before what a spreadsheet would take for a formula."""
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def from_cell(cell: str) -> str:
+    """Return the text that `as_cell` made a cell of."""
+    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
 
 
 def describe(error: BaseException) -> str:

@@ -10,7 +10,10 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from bench.text import lines, one_line
+
 LINE_SECONDS = 15.0
+FIGURES = TextColumn("{task.fields[figures]}", markup=False)
 
 
 class Reporter(Protocol):
@@ -42,7 +45,7 @@ class TerminalReporter:
 
     def __enter__(self) -> TerminalReporter:
         if self.console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}"))
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), FIGURES)
             self._progress = Progress(
                 *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console, transient=True
             )
@@ -57,7 +60,7 @@ class TerminalReporter:
 
     def progress(self, task: str, step: int, steps: int, figures: dict[str, float], job: str = "") -> None:
         """Show that `task` has done `step` of `steps`, with its figures, in the place of what `job` did before it."""
-        text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
+        task, text = one_line(task), one_line("  ".join(f"{name} {value:.4g}" for name, value in figures.items()))
         shown = self._jobs.get(job)
         if shown is None or shown.task != task:
             self.finished(job)
@@ -80,7 +83,7 @@ class TerminalReporter:
 
     def notice(self, text: str) -> None:
         """Print one line."""
-        self.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        self.console.print(lines(text), style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def plural(count: int, noun: str) -> str:

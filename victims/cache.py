@@ -21,6 +21,7 @@ from victims.stored import CARD, WEIGHTS, whole_card
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
     from victims.base import Victim
     from victims.datasets import Split
@@ -67,7 +68,7 @@ def trained_card(spec: AnySpec, data_dir: Path | None) -> dict[str, Any]:
     card = victim_folder(spec, fingerprint(spec.dataset, data_dir)) / CARD
     try:
         stored: dict[str, Any] = json.loads(card.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return stored
 
@@ -106,19 +107,44 @@ def obtain(
         notice: told in one line what the user should know, such as a cached file that was found altered.
 
     Raises:
-        UserError: the data are missing or malformed, or the cache cannot be written.
+        UserError: the data are missing or malformed, the training diverged, or the cache cannot be written.
     """
     from victims import datasets
 
     if spec.training.kind == "released":
         return _released(spec, data_dir)
-    split = datasets.select(
-        datasets.load(spec.dataset, data_dir), spec.n, spec.groups, skip_first=spec.twin == "disjoint"
-    )
+    split = split_of(spec, data_dir)
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     with locked_folder(spec, dataset_sha256, notice) as folder:
-        found = _load(spec, folder, split, notice)
-        return found or _train(spec, folder, split, dataset_sha256, device, report)
+        victim = _load(spec, folder, split, notice) or _train(spec, folder, split, dataset_sha256, device, report)
+        _require_finite(spec, victim.model)  # earlier versions kept others, too
+        return victim
+
+
+def split_of(spec: VictimSpec, data_dir: Path | None) -> Split:
+    """Return what a victim that is trained here learns.
+
+    Raises:
+        UserError: the data are missing or malformed, or the images that it learns are all the same.
+    """
+    from victims import datasets
+
+    raw = datasets.load(spec.dataset, data_dir)
+    split = datasets.select(raw, spec.n, spec.groups, skip_first=spec.twin == "disjoint")
+    if len(split.inputs) > 1 and (split.inputs == split.inputs[0]).all():
+        raise UserError(f"victim {spec.name}: the {spec.n} images of {spec.dataset} that it learns are all the same")
+    return split
+
+
+def _require_finite(spec: VictimSpec, model: nn.Module) -> None:
+    """See that a training led anywhere.
+
+    Raises:
+        UserError: its weights are not finite.
+    """
+    if not all(bool(value.isfinite().all()) for value in model.state_dict().values()):
+        hint = "lower its learning rate, or look at its images"
+        raise UserError(f"victim {spec.name}: its training ended in weights that are not finite; {hint}")
 
 
 def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
@@ -172,6 +198,7 @@ def _train(
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
     model = train(spec, inputs, labels, device, checkpoint, report).float()
     seconds = time.monotonic() - start
+    _require_finite(spec, model)
     with atomic(weights_file) as path:
         save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
     card = describe(

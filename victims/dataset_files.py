@@ -69,7 +69,7 @@ def dataset_path(name: str, data_dir: Path | None) -> Path:
             raise UserError(f"dataset {name} needs the package {package}, which is not installed")
         return Path(spec.origin).parent / file
     if name.endswith(".npz"):
-        return Path(name).expanduser()
+        return _home_expanded(name, f"change the path of the dataset {name}")
     return _folder(data_dir) / (DOWNLOADED[name][0] if name in DOWNLOADED else f"{name}.npz")
 
 
@@ -78,12 +78,20 @@ def _folder(data_dir: Path | None) -> Path:
     given = data_dir or os.environ.get("BENCH_DATA_DIR")
     if not given:
         return user_cache_path("reconstruction-bench") / "data"
-    folder = Path(given).expanduser()
+    folder = _home_expanded(given, "change --data-dir or BENCH_DATA_DIR")
     if not (os.access(folder, os.X_OK) and folder.is_dir()):
         raise UserError(
             f"data folder {folder} does not exist or is not yours to enter; change --data-dir or BENCH_DATA_DIR"
         )
     return folder
+
+
+def _home_expanded(path: Path | str, hint: str) -> Path:
+    """The path, a leading ~ being somebody's home; UserError where there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UserError(f"there is no user whose home is {path}; {hint}") from None
 
 
 def require(name: str, path: Path) -> None:

@@ -183,11 +183,14 @@ def _one_output(module: nn.Module, inputs: object, outputs: object) -> object:
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
-    """Return a state dict, also one that lies under the key "state_dict"."""
+    """Return a state dict of real numbers, also one that lies under the key "state_dict".
+
+    Raises:
+        UserError: the file cannot be read, or holds none.
+    """
     try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        own = path.suffix == ".safetensors"
+        state = load_file(path) if own else torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read as safetensors ({' '.join(str(error).split())})") from None
     except Exception:  # what a broken file makes torch.load raise is not documented
@@ -195,6 +198,8 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     state = state.get("state_dict", state) if isinstance(state, dict) else state
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise UserError(f"{path} holds no state dict; save model.state_dict(), best as safetensors")
+    if strange := [name for name, value in state.items() if value.is_complex()]:
+        raise UserError(f"{path} holds complex numbers in {strange[0]}; expected real weights")
     return state
 
 

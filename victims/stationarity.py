@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 
 import numpy as np
@@ -66,7 +67,8 @@ def margin_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[float]:
     m_i is y_i Phi(x_i), or with several classes -log sum_j exp(Phi_j - Phi_y): its gradient shares a sample's
     multiplier between its rivals as the cross-entropy does. lambda >= 0 is the minimiser over all layers together
     (Haim et al. 2022, eq. 3), by L-BFGS-B on the n x n Gram matrix. At a converged ReLU victim the rest is mostly
-    pre-activations that sit on the kink, where the true gate is a fraction and autograd's is 0 or 1.
+    pre-activations that sit on the kink, where the true gate is a fraction and autograd's is 0 or 1. A layer
+    of zeros has NaN.
     """
     outputs = model(inputs).detach().requires_grad_()
     soft_margins = -torch.logsumexp(-rival_margins(outputs, labels), 1)
@@ -107,4 +109,5 @@ def margin_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[float]:
         norm - 2 * float(product @ solution) + float(solution @ gram_l @ solution)
         for gram_l, product, norm in zip(grams, products, norms, strict=True)
     ]
-    return [float(np.sqrt(max(square, 0) / norm)) for square, norm in zip(squares, norms, strict=True)]
+    pairs = zip(squares, norms, strict=True)
+    return [float(np.sqrt(max(square, 0) / norm)) if norm else math.nan for square, norm in pairs]

@@ -1,10 +1,11 @@
 """The verb `check`: whether somebody's own attacks and victims keep the contract of this suite.
 
-Every claim is tried out, on victims that train in a moment, in this process.
+Every claim is tried out, on victims that train in a moment; the verb does it in a process of its own (`isolated`).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> I
     extra = None if shipped else path
     attacks, victims = registry.attacks(extra), registry.victims(extra)
     broken = [entry for entry in registry.broken(attacks, victims) if entry.origin == origin]
-    yield Claim(path.name, "imports, and its names are free", "; ".join(entry.reason for entry in broken))
+    reasons = [*(entry.reason for entry in broken), *_changed_torch()]
+    yield Claim(path.name, "imports, and its names are free", "; ".join(reasons))
     own_attacks, own_victims = _own(attacks, origin), _own(victims, origin)
     if not broken and not own_attacks and not own_victims:
         raise UserError(f"{path} defines no Attack and no VICTIMS; `bench new attack NAME` writes a file that does")
@@ -49,3 +51,17 @@ def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> I
 
 def _own(found: Registry[Any], origin: str) -> list[Any]:
     return [item for name, item in found.items.items() if found.origins[name] == origin]
+
+
+def _changed_torch() -> Iterator[str]:
+    """Yield what imports have changed for all who use torch, and undo it."""
+    if "torch" not in sys.modules:
+        return
+    import torch
+
+    if (dtype := torch.get_default_dtype()) != torch.float32:
+        torch.set_default_dtype(torch.float32)
+        yield f"its import makes {dtype} the default of torch, for everybody; name the dtype where it is meant"
+    if not torch.is_grad_enabled():
+        torch.set_grad_enabled(True)
+        yield "its import turns gradients off, for everybody; write `with torch.no_grad():` where it is meant"

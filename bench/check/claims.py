@@ -5,6 +5,8 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 
+from bench.text import describe
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -30,4 +32,4 @@ def where(error: BaseException, file: str) -> str:
     """Return an exception as one line, with the last line of `file` that led to it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     place = f" (line {lines[-1]})" if lines else ""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
+    return f"{describe(error)}{place}"

@@ -14,13 +14,13 @@ from attacks.base import Attack
 from bench.check.claims import Claim
 from bench.check.tiny import CPU
 from bench.options import attack_params
-from victims import datasets
+from bench.text import describe
 from victims.base import Victim
-from victims.cache import obtain
+from victims.cache import obtain, split_of
 from victims.datasets import Split
 from victims.errors import UserError
 from victims.informed import cache as informed_cache
-from victims.informed.data import split_of
+from victims.informed.data import split_of as informed_split_of
 from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
 from victims.spec import VictimSpec
 from victims.training.loop import train
@@ -52,7 +52,7 @@ def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir:
 
 def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
     try:
-        split = datasets.select(datasets.load(spec.dataset, data_dir), spec.n, spec.groups)
+        split = split_of(spec, data_dir)
         trouble = ""
     except UserError as error:
         split, trouble = None, str(error)
@@ -65,14 +65,14 @@ def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
         finite = all(bool(value.isfinite().all()) for value in first.values())
         trouble = "" if finite else f"its weights are not finite after {FEW_STEPS} steps; lower the learning rate"
     except Exception as error:
-        same, trouble = True, f"{type(error).__name__}: {' '.join(str(error).split())}"
+        same, trouble = True, describe(error)
     yield Claim(spec.name, "trains", trouble)
     yield Claim(spec.name, "trains the same twice", "" if same else "two trainings of one seed differ")
 
 
 def _informed(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> Iterator[Claim]:
     try:
-        split_of(spec, data_dir)
+        informed_split_of(spec, data_dir)
         trouble = ""
     except UserError as error:
         trouble = str(error)
@@ -86,7 +86,7 @@ def _informed(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> Iterator[C
     try:
         informed_cache.obtain(few, data_dir, CPU, lambda done, models: None, lambda notice: None)
     except Exception as error:
-        trouble = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        trouble = describe(error)
     yield Claim(spec.name, "trains", trouble)
 
 

@@ -10,6 +10,7 @@ from victims.errors import UserError
 from victims.files import write_text
 
 Format = Literal["html", "markdown", "latex", "csv"]
+TABLES = ("runs.csv", "leaderboard.csv", "leaderboard.md")
 SUFFIXES: dict[Format, str] = {"html": "html", "markdown": "md", "latex": "tex", "csv": "csv"}
 
 
@@ -28,8 +29,11 @@ def write_report(
         The file.
 
     Raises:
-        UserError: there are no runs, runs.csv is damaged, or the file cannot be written.
+        UserError: there are no runs, runs.csv is damaged, or the file cannot be written, or is one of the results.
     """
+    path = output or root / f"report.{SUFFIXES[form]}"
+    if _is_of_results(path, root):
+        raise UserError(f"{path} holds results, which a report would replace; name another file with --output")
     report = collect(root, across_knowledge)
     if form == "html":
         from bench.report.html import render
@@ -39,9 +43,13 @@ def write_report(
         from bench.report.export import EXPORTS
 
         text = EXPORTS[form](report)
-    path = output or root / f"report.{SUFFIXES[form]}"
     try:
         write_text(path, text)
     except OSError as error:
         raise UserError(f"cannot write {path} ({error.strerror}); name another file with --output") from None
     return path
+
+
+def _is_of_results(path: Path, root: Path) -> bool:
+    """Say whether a path is a table of this or another results folder, or lies among the runs of this one."""
+    return path.name in TABLES or path.resolve().is_relative_to((root / "runs").resolve())

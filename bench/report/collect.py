@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from bench import ranking
-from bench.leaderboard import leaderboard, read_runs
+from bench.leaderboard import MOST_ROWS, leaderboard, read_runs
 from bench.ranking import Board
 from bench.records import CELL, Status
 from bench.report import files
@@ -107,7 +107,7 @@ def collect(root: Path, across_knowledge: bool = False) -> Report:
         UserError: runs.csv is missing, empty or damaged.
     """
     table = root / "runs.csv"
-    runs = read_runs(table) if table.exists() else pd.DataFrame()
+    runs = read_runs(table, MOST_ROWS) if table.exists() else pd.DataFrame()
     if runs.empty:
         raise UserError(f"no runs in {root} to report; `python -m bench run` makes some, --results-dir names a folder")
     board = leaderboard(runs)

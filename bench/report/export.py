@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from bench.cells import to_csv
 from bench.ranking import Board
 from bench.report.collect import Report, cell_of
 from bench.report.columns import ARROWS, LEGEND, MISSING, SHOWN
@@ -47,7 +48,7 @@ def csv(report: Report) -> str:
     table = pd.concat(tables, ignore_index=True)
     first = ["victim", "protocol", "metric_suite", "board_knowledge", "rank", "rank_low", "rank_high"]
     table = table[first + [name for name in table.columns if name not in first]]
-    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    return to_csv(table)
 
 
 EXPORTS: dict[str, Callable[[Report], str]] = {"markdown": markdown, "latex": latex, "csv": csv}

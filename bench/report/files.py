@@ -80,7 +80,7 @@ def read(root: Path, run_id: str, protocol: str) -> RunFiles:
 def _protocol(folder: Path) -> str:
     try:
         return str(json.loads((folder / "run.json").read_text())["protocol"])
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 

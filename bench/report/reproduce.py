@@ -26,7 +26,7 @@ def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
     """
     try:
         params = json.loads(params_json)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(params, dict):
         return {}
@@ -89,7 +89,7 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         try:
             json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
     return json.dumps(value)
 

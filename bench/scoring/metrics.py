@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bench.scoring.matching import ncc_distance, nearest_neighbours
 from bench.scoring.ssim import check_pairs, ssim_wang, ssim_window3
+from bench.text import describe
 
 if TYPE_CHECKING:
     from bench.judges import Judge
@@ -213,7 +214,7 @@ def measure(evidence: Evidence, names: tuple[str, ...]) -> tuple[dict[str, Tenso
         try:
             value = METRICS[name].function(evidence).detach().float().cpu()
         except Exception as error:  # a metric must not cost an attack its run
-            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+            failed[name] = describe(error)
             continue
         if value.shape != evidence.references.shape[:1]:
             failed[name] = f"it gave {tuple(value.shape)} numbers for {len(evidence.references)} images"

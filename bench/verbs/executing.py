@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from bench.interrupts import withheld, work_begins
 from bench.options import ControlSet
-from bench.verbs.app import Controls, DataDir, PluginDir, ResultsDir, app, complain
+from bench.verbs.app import MOST_JOBS, Controls, DataDir, PluginDir, ResultsDir, app, complain
 from victims.errors import UserError
 
 DEFAULT_ATTACK = "kkt"
@@ -31,7 +32,10 @@ def run(
     controls: Controls = ControlSet.ALL,
     budget: Annotated[str, typer.Option(help="What an attack may spend: 90s, 10m, 1.5h or 500steps.")] = "",
     jobs: Annotated[
-        int, typer.Option(min=0, envvar="BENCH_JOBS", help="Runs at a time, each in its own process; 0: in this one.")
+        int,
+        typer.Option(
+            min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="Runs at a time, each in its own process; 0: in this one."
+        ),
     ] = 1,
     memory: Annotated[
         str, typer.Option(help="What each process may use, e.g. 8g; an equal share of what is free.")
@@ -73,9 +77,11 @@ def run(
     for broken in registry.broken(attacks, victims):
         complain(f"does not import: {broken.origin}: {broken.reason}")
     data, share = choose_data_dir(data_dir), parse_memory(memory) if memory else None
-    Store(results_dir).require_writable()
+    if not dry_run:
+        Store(results_dir).require_writable()
     if jobs and executor == "local" and not (pdb or only_cached or dry_run):
-        server.start(server.threads_each(jobs))  # it imports torch while this process does
+        with withheld():
+            server.start(server.threads_each(jobs))  # it imports torch while this process does
     chosen_device = choose_device(asked.device if device is None else device)
 
     from bench.commands import How, preview_plan, run_plan
@@ -88,6 +94,7 @@ def run(
     if dry_run:
         preview_plan(plan, site)
         return
+    work_begins()
     ray = ray_address if executor == "ray" else None
     raise typer.Exit(run_plan(plan, site, How(jobs, share, pdb, only_cached, ray)))
 
@@ -109,13 +116,15 @@ def score(
     Without options: all stored runs, each under its own protocol.
     """
     from bench import registry
-    from bench.commands import How, score_stored
-    from bench.executors import Site
     from bench.options import choose_data_dir, choose_device, matches
-    from bench.scoring.protocols import protocol_named
     from bench.store import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+
+    from bench.commands import How, score_stored
+    from bench.executors import Site
+    from bench.scoring.protocols import protocol_named
+
     if protocol is not None:
         protocol_named(protocol)
     store = Store(results_dir)
@@ -127,6 +136,7 @@ def score(
         raise UserError(f"no stored run in {store.runs} is meant; `run` makes some, -a and -v choose among them")
     data, chosen = choose_data_dir(data_dir), choose_device(device)
     twins = controls is ControlSet.ALL
+    work_begins()
     site = Site(results_dir, data, plugin_dir, str(chosen), twins, environment=Site.variables())
     raise typer.Exit(score_stored(records, attacks, victims, site, How(jobs), protocol or ""))
 
@@ -150,7 +160,9 @@ def tune(
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
     controls: Controls = ControlSet.ALL,
-    jobs: Annotated[int, typer.Option(min=0, envvar="BENCH_JOBS", help="How the best are run: as for run.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="How the best are run: as for run.")
+    ] = 1,
 ) -> None:
     """Search an attack's parameters by what the attacker sees, and run the best as a row of its own.
 
@@ -180,4 +192,5 @@ def tune(
     twins = controls is ControlSet.ALL
     site = Site(results_dir, data, plugin_dir, str(chosen_device), twins, environment=Site.variables())
     how = Search(trials, Sampler(sampler), oracle, pool, frozenset(settings))
+    work_begins()
     raise typer.Exit(search(runs, site, How(jobs), how))

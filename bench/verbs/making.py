@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from bench.console import printer
-from bench.verbs.app import DataDir, PluginDir, ResultsDir, app
+from bench.interrupts import work_begins
+from bench.verbs.app import DataDir, PluginDir, ResultsDir, app, say
 
 
 @app.command()
@@ -29,8 +29,7 @@ def study(
     studies = registry.studies(plugin_dir)
     if not name:
         for known in studies.items.values():
-            text = f"{known.name}: {known.summary} ({known.paper}; {len(known.cells)} runs)"
-            Console().print(text, highlight=False, markup=False, soft_wrap=True)
+            say(f"{known.name}: {known.summary} ({known.paper}; {len(known.cells)} runs)")
         return
     chosen = studies.match([name])[0]
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
@@ -42,6 +41,7 @@ def study(
 
     root = results_dir / "studies" / (f"{chosen.name}-smoke" if smoke else chosen.name)
     cells = chosen.smoke if smoke else chosen.cells
+    work_begins()
     site = Site(root, data, plugin_dir, str(chosen_device), twins=False, environment=Site.variables())
     raise typer.Exit(run_study(chosen, cells, attacks, victims, site, How(min(jobs, 1))))
 
@@ -57,10 +57,12 @@ def check(
     Exit status 1 if something is to be changed.
     """
     from bench import tables
-    from bench.check import check_file
+    from bench.check.isolated import isolated_claims
     from bench.options import choose_data_dir, parse_settings
 
-    claims = list(check_file(file, parse_settings(set_ or []), choose_data_dir(data_dir)))
+    settings, data = parse_settings(set_ or []), choose_data_dir(data_dir)
+    work_begins()
+    claims = list(isolated_claims(file, settings, data))
     printer().print(tables.claims_table(claims))
     raise typer.Exit(0 if all(claim.holds for claim in claims) else 1)
 
@@ -75,4 +77,4 @@ def new(
     from bench.new import write_new
 
     path = write_new(kind, name, folder)
-    Console().print(f"{path}: change it, then `bench check {path}`", highlight=False, markup=False, soft_wrap=True)
+    say(f"{path}: change it, then `bench check {path}`")

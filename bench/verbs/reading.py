@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from bench.console import printer
-from bench.verbs.app import DataDir, PluginDir, ResultsDir, app
+from bench.interrupts import work_begins
+from bench.verbs.app import DataDir, PluginDir, ResultsDir, app, named_folder, say
 from victims.errors import UserError
 
 
@@ -23,11 +23,9 @@ def list_(data_dir: DataDir = None, plugin_dir: PluginDir = None) -> None:
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     console.print(tables.attack_table(attacks))
     console.print()
-    console.print(
-        tables.victim_table(victims, choose_data_dir(data_dir)), highlight=False, markup=False, soft_wrap=True
-    )
+    say(tables.victim_table(victims, choose_data_dir(data_dir)))
     for broken in registry.broken(attacks, victims):
-        console.print(f"does not import: {broken.origin}: {broken.reason}", style="red", markup=False, soft_wrap=True)
+        say(f"does not import: {broken.origin}: {broken.reason}")
 
 
 @app.command()
@@ -87,7 +85,7 @@ def compare(
         ("only in the new file", comparison.only_new),
     ):
         for cell in names:
-            console.print(f"{title}: {cell}", highlight=False, markup=False, soft_wrap=True)
+            say(f"{title}: {cell}")
     raise typer.Exit(1 if fail_on_regression and comparison.regressions else 0)
 
 
@@ -100,7 +98,10 @@ def report(
     across_knowledge: Annotated[
         bool, typer.Option("--across-knowledge", help="One board a victim, whatever its attacks were told.")
     ] = False,
-    output: Annotated[Path | None, typer.Option(help="File to write; report.html in the results folder.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(parser=named_folder, metavar="PATH", help="File to write; report.html in the results folder."),
+    ] = None,
     results_dir: ResultsDir = Path("results"),
 ) -> None:
     """Write a report of a results folder: boards, figures, pictures, failures, in one file that loads nothing.
@@ -109,8 +110,8 @@ def report(
     """
     from bench.report import write_report
 
-    path = write_report(results_dir, output, format_, across_knowledge=across_knowledge)
-    Console().print(str(path), highlight=False, markup=False, soft_wrap=True)
+    work_begins()
+    say(str(write_report(results_dir, output, format_, across_knowledge=across_knowledge)))
 
 
 @app.command()
@@ -125,18 +126,21 @@ def privacy(
     """Set stored runs of private victims beside the bounds on any attack; writes privacy.csv and privacy.png."""
     from bench import registry
     from bench.options import choose_data_dir, matches
-    from bench.privacy import privacy_table, write_privacy
     from bench.store import Store
 
     if not threshold > 0:
         raise UserError(f"--threshold {threshold:g} must be positive: a mean squared error, such as 0.01")
+    victims = registry.victims(plugin_dir)
+
+    from bench.privacy import privacy_table, write_privacy
+
     store = Store(results_dir)
     records = [run for run in store.attacked() if matches(run.attack, attack) and matches(run.victim, victim)]
-    table = privacy_table(records, store, registry.victims(plugin_dir), choose_data_dir(data_dir), threshold)
+    table = privacy_table(records, store, victims, choose_data_dir(data_dir), threshold)
     shown = table[
         ["attack", "variant", "victim", "epsilon", "test_accuracy", "success", "kappa", "bound_gaussian", "bound_zcdp"]
     ]
-    console = printer()
-    console.print(shown.to_string(index=False, float_format="%.3g"), highlight=False, markup=False, soft_wrap=True)
+    say(shown.to_string(index=False, float_format="%.3g"))
+    work_begins()
     for path in write_privacy(table, results_dir):
-        console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
+        say(f"  {path}")

@@ -74,6 +74,14 @@ def test_a_dry_run_says_what_is_stored_new_and_skipped(run: Bench, results: Path
     assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
 
 
+def test_a_dry_run_needs_no_folder_to_write_to(bench: Bench, plugins: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()  # no folder can be made in it, not by root either
+    for folder in (tmp_path / "file" / "results", tmp_path / "absent"):
+        words = ("-a", "tiny", "-v", "faces-mlp-4-tiny", "--plugin-dir", plugins, "--results-dir", folder)
+        assert bench("run", *words, "--dry-run").status == 0
+    assert not (tmp_path / "absent").exists()
+
+
 def test_a_dry_run_downloads_nothing_and_says_what_would_be(
     run: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -113,6 +113,16 @@ def test_show_an_attack_that_has_runs(bench: Bench, run: Bench, results: Path, p
     assert "--set count=" in shown.out
 
 
+def test_what_a_record_holds_steers_no_terminal(bench: Bench, results: Path) -> None:
+    folder = results / "runs" / "kkt-one"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text('{"schema_version": 3, "reason": "\\u001b[31mred \\u202e [bold]"}')
+    shown = bench("show", "kkt-one", "--results-dir", results)
+
+    assert shown.status == 0
+    assert r"\x1b[31mred \u202e [bold]" in shown.out
+
+
 # --- compare
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.text import LONGEST, STEERING, describe, one_line
+from bench.text import LONGEST, STEERING, as_cell, describe, from_cell, lines, one_line
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,18 @@ def test_an_exception_is_its_type_and_its_message() -> None:
     assert describe(RuntimeError("a bug")) == "RuntimeError: a bug"
     assert describe(RuntimeError()) == "RuntimeError"
     assert describe(Unprintable()) == "Unprintable: its message cannot be shown: ValueError"
+
+
+def test_lines_stay_lines() -> None:
+    assert lines("a  b\n\x1b[31mred\r\n\u202e") == "a  b\n\\x1b[31mred\n\\u202e"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "'=1"])
+def test_a_formula_is_text_in_a_cell(text: str) -> None:
+    assert as_cell(text) == f"'{text}"
+
+
+@given(st.text(st.sampled_from("'=+-@\t\rab "), max_size=6))
+def test_a_cell_is_read_as_the_text_that_it_was(text: str) -> None:
+    assert from_cell(as_cell(text)) == text
+    assert from_cell("'quoted'") == as_cell("'quoted'") == "'quoted'"

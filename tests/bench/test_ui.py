@@ -41,3 +41,13 @@ def test_elsewhere_a_line_now_and_then_for_each_job(monkeypatch: pytest.MonkeyPa
             now += 2
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     assert lines == [f"train {job}: {step}/10" for step in (1, 9, 10) for job in ("one", "two")]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_an_attack_calls_its_figures_steers_no_terminal(terminal: bool) -> None:
+    shown, out = reporter(terminal)
+    with shown:
+        shown.progress("attack", 1, 1, {"\x1b[5m[bold]loss\u202e": 0.5}, "one")
+        shown.notice("\x1b[5m\u202e")
+    assert r"\x1b[5m[bold]loss\u202e 0.5" in out.getvalue()
+    assert "\x1b[5m" not in out.getvalue()

@@ -45,7 +45,8 @@ def validate(name: str, arrays: Mapping[str, np.ndarray], where: str) -> RawData
         The same images as (N, C, H, W) float32 in [0, 1], and the labels as int64.
 
     Raises:
-        UserError: An array is missing, or does not have the form above; or there are fewer than two classes.
+        UserError: An array is missing, or does not have the form above; or there are fewer than two classes, or all
+            images are the same.
     """
     missing = [key for key in KEYS if key not in arrays]
     if missing:
@@ -64,6 +65,8 @@ def validate(name: str, arrays: Mapping[str, np.ndarray], where: str) -> RawData
         )
     if np.ptp(train_labels) == 0:
         raise UserError(f"{where}: all train_labels are {train_labels[0]}; expected at least two classes")
+    if len(train_images) > 1 and (train_images == train_images[0]).all():
+        raise UserError(f"{where}: all train_images are the same; expected images that differ")
     return RawDataset(name, train_images, train_labels, test_images, test_labels)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 
 import torch
@@ -114,6 +116,28 @@ simple("set_against_its_variant", "greater than 0", "--attack", "inversion", "--
 simple("variant_of_another_attack", "first-layer has no variant 'many'", "-a", "first-layer", "--variant", "many")
 simple("plugin_dir_is_no_python", "does not exist; give --plugin-dir", "--plugin-dir", __file__[:-3])
 
+NINES = "9" * 9000
+simple("set_nested", "is nested too deeply", "--set", f"count={'[' * 100_000}")
+simple("set_beyond_floats", "finite number", "--attack", "kkt", "--set", "lr=1e400")
+simple("set_endless_text", "…: Input should be a valid integer", "--set", f"count={'many' * 100_000}")
+simple("set_steers_the_terminal", "\\x1b[31m\\u202e", "--set", "count=\x1b[31m\u202e")
+simple("budget_endless_seconds", "is no budget", "--budget", f"{NINES}s")
+simple("budget_endless_steps", "is no budget", "--budget", f"{NINES}steps")
+simple("budget_of_ages", "at most 1e+09 seconds or steps", "--budget", "999999999h")
+simple("budget_of_too_many_steps", "at most 1e+09 seconds or steps", "--budget", "1000000001steps")
+simple("budget_exponent", "is no budget", "--budget", "1e400s")
+simple("budget_superscript", "is no budget", "--budget", "²steps")
+simple("memory_endless", "is no amount of memory", "--memory", f"{NINES}g")
+simple("memory_above_all", "is no amount of memory", "--memory", "999999999999t")
+simple("memory_superscript", "is no amount of memory", "--memory", "²g")
+simple("seeds_of_endless_digits", "…", "--seeds", NINES)
+simple("device_superscript", "--device 'cuda:²' is no device", "--device", "cuda:²")
+simple("device_endless_index", "is no device", "--device", f"cuda:{NINES}")
+simple("jobs_too_many", "--jobs", "--jobs", "1000000000")
+simple("results_dir_empty", "it is empty; name a folder", "--results-dir", "")
+simple("data_dir_empty", "it is empty; name a folder", "--data-dir", "")
+simple("plugin_dir_empty", "it is empty; name a folder", "--plugin-dir", "")
+
 SIMPLE_VERBS: dict[str, tuple[str, Words]] = {
     "score_nothing": ("no stored run", ["score"]),
     "score_unknown_protocol": ("did you mean assigned?", ["score", "--protocol", "asigned"]),
@@ -124,6 +148,7 @@ SIMPLE_VERBS: dict[str, tuple[str, Words]] = {
     "list_surplus": ("unexpected extra argument", ["list", "everything"]),
     "check_missing": ("absent.py is no .py file", ["check", "absent.py"]),
     "check_folder": ("is no .py file", ["check", "/"]),
+    "report_nowhere": ("it is empty; name a folder", ["report", "--output", ""]),
     "new_kind": ("'attack', 'victim', 'model'", ["new", "dataset", "mine"]),
     "new_name": ("'my attack' is no name", ["new", "attack", "my attack"]),
     "new_nowhere": ("cannot write /no/such/folder/mine.py", ["new", "attack", "mine", "--folder", "/no/such/folder"]),
@@ -174,4 +199,24 @@ def results_whose_table_is_a_folder(scene: Scene) -> Words:
 @case("cannot write to the folder of trained victims")
 def cache_whose_victims_are_a_file(scene: Scene) -> Words:
     scene.monkeypatch.setenv("BENCH_CACHE_DIR", str(scene.file("cache/victims", "").parent))
+    return scene.run()
+
+
+@case("it is empty; name a folder")
+def dry_run_into_no_folder(scene: Scene) -> Words:
+    return scene.run("--dry-run", "--results-dir", "")
+
+
+@case("nested too deeply")
+def config_nested(scene: Scene) -> Words:
+    plan = f"[[plan]]\nattack = ['tiny']\nvictim = ['faces-mlp-4-tiny']\nset.count = {'[' * 100_000}\n"
+    return scene.run("--config", scene.file("plan.toml", plan))
+
+
+@case("cannot write the tables of")
+def results_on_a_full_disk(scene: Scene) -> Words:
+    def full(path: object, text: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    scene.monkeypatch.setattr("bench.leaderboard.write_text", full)
     return scene.run()

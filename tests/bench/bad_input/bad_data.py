@@ -206,3 +206,38 @@ def kernel_larger_than_the_image(scene: Scene) -> Words:
         " architecture=ConvSpec(kernel=13), training=DecayedDescent(steps=5)),)\n",
     )
     return words
+
+
+@case("no user whose home is ~nouser/x; change --data-dir or BENCH_DATA_DIR")
+def data_dir_of_nobody(scene: Scene) -> Words:
+    scene.monkeypatch.setenv("BENCH_DATA_DIR", "~nouser/x")
+    return scene.run(victim="mnist-mlp-100")
+
+
+@case("no user whose home is ~nouser/own.npz")
+def npz_of_nobody(scene: Scene) -> Words:
+    return scene.victim("~nouser/own.npz")
+
+
+@case("all train_images are the same; expected images that differ")
+def npz_of_one_image(scene: Scene) -> Words:
+    return scene.data(train_images=np.full((8, 12, 12), 7, np.uint8))
+
+
+@case("the 4 images of")
+def npz_whose_first_images_are_the_same(scene: Scene) -> Words:
+    images = np.full((8, 12, 12), 7, np.uint8)
+    images[-1] = 8
+    return scene.data(train_images=images)
+
+
+@case("its training ended in weights that are not finite; lower its learning rate")
+def victim_that_diverges(scene: Scene) -> Words:
+    scene.data()
+    return scene.plugin(
+        "own.py",
+        "from victims.spec import *\n"
+        f"VICTIMS = (VictimSpec(name='own-mlp-4', dataset={str(scene.root / 'data.npz')!r}, n=4,"
+        " architecture=MLPSpec(hidden=(8,)), training=GradientDescent(epochs=50, lr=1e300)),)\n",
+        victim="own-mlp-4",
+    )

@@ -127,7 +127,7 @@ def model_with_a_label_too_many(scene: Scene) -> Words:
 
 @case("does not take inputs of shape (n, 3, 12, 12)")
 def model_with_images_in_colour(scene: Scene) -> Words:
-    grey = np.zeros((8, 12, 12, 3), np.uint8)
+    grey = np.arange(8, dtype=np.uint8).repeat(12 * 12 * 3).reshape(8, 12, 12, 3)
     return images(scene, train_images=grey, test_images=grey[:4])
 
 
@@ -174,3 +174,11 @@ def model_of_an_unknown_network(scene: Scene) -> Words:
 @case("answers 2 inputs with (2, 1, 12, 8)")
 def model_that_answers_with_images(scene: Scene) -> Words:
     return model(scene, "nn.Linear(12, 8)")
+
+
+@case("; expected real weights")
+def model_of_complex_weights(scene: Scene) -> Words:
+    words = model(scene)
+    weights = load_file(scene.root / "weights.safetensors")
+    save_file({name: value * 1j for name, value in weights.items()}, scene.root / "weights.safetensors")
+    return words

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from scene import Scene, Words, case
 
@@ -100,7 +102,7 @@ def compare_bits_for_other_images(scene: Scene) -> Words:
     return scene.compare(scene.runs_csv("new", scene.record(good_images="f"), replace=(",f,", ",ffff,")))
 
 
-@case("good_images of the run kkt-faces-mlp-4-s0-0123456789")
+@case("holds -4 in the column n; expected a whole number of 0 or more")
 def compare_bits_for_a_negative_number_of_images(scene: Scene) -> Words:
     return scene.compare(scene.runs_csv("new", scene.record(good_images="f"), replace=(",faces,4,", ",faces,-4,")))
 
@@ -140,3 +142,94 @@ def show_bytes_for_a_run(scene: Scene) -> Words:
 def score_a_run_in_the_folder_of_another(scene: Scene) -> Words:
     scene.file("results/runs/kkt-one/run.json", scene.record(run_id="../../elsewhere").model_dump_json())
     return ["score", "--results-dir", scene.root / "results"]
+
+
+def cut(scene: Scene, name: str, at: str) -> Path:
+    """A runs.csv of two runs whose second one ends in the middle of a cell that holds `at`."""
+    path = scene.runs_csv(name, scene.record(), scene.record(seed=1, cpu="zz"))
+    text = path.read_text()
+    path.write_text(text[: text.rindex(at) + 2])
+    return path
+
+
+@case("is cut short: row 2 has fewer cells than the header")
+def compare_a_truncated_file(scene: Scene) -> Words:
+    return scene.compare(cut(scene, "new", "zz"))
+
+
+@case("is cut short: row 2 has fewer cells than the header")
+def compare_a_file_truncated_before_its_images(scene: Scene) -> Words:
+    return scene.compare(cut(scene, "new", "0123456789"))
+
+
+@case("is cut short: row 2")
+def report_a_truncated_file(scene: Scene) -> Words:
+    cut(scene, "results", "kkt")
+    return ["report", "--results-dir", scene.root / "results"]
+
+
+@case("holds inf in the column ssim_mean; expected a finite number")
+def compare_infinity(scene: Scene) -> Words:
+    return scene.compare(scene.runs_csv("new", replace=(",0.123457,", ",inf,")))
+
+
+@case("holds -3 in the column n_good; expected a whole number of 0 or more")
+def compare_negative_counts(scene: Scene) -> Words:
+    return scene.compare(scene.runs_csv("new", scene.record(n_good=33), replace=(",33,", ",-3,")))
+
+
+@case("holds 0.5 in the column n_good; expected a whole number of 0 or more")
+def compare_half_a_count(scene: Scene) -> Words:
+    return scene.compare(scene.runs_csv("new", scene.record(n_good=33), replace=(",33,", ",0.5,")))
+
+
+@case("holds 1e+12 in the column n")
+def compare_more_images_than_there_are(scene: Scene) -> Words:
+    return scene.compare(scene.runs_csv("new", replace=(",faces,4,", ",faces,1000000000000,")))
+
+
+@case("holds an empty cell in the column seed")
+def compare_a_run_without_a_seed(scene: Scene) -> Words:
+    return scene.compare(scene.runs_csv("new", scene.record(seed=77), replace=(",77,", ",,")))
+
+
+@case("has the column 'n_good' twice")
+def compare_a_column_twice(scene: Scene) -> Words:
+    return scene.compare(scene.runs_csv("new", replace=(",n_good,", ",n_good,n_good,")))
+
+
+@case("has more than 3 rows; keep those that are meant")
+def compare_too_many_rows(scene: Scene) -> Words:
+    scene.monkeypatch.setattr("bench.compare.MOST_ROWS", 3)
+    return scene.compare(scene.runs_csv("new", *(scene.record(seed=seed) for seed in range(4))))
+
+
+@case("is no JSON object")
+def compare_nested_parameters(scene: Scene) -> Words:
+    return scene.compare(scene.runs_csv("new", replace=("{}", "[" * 100_000)))
+
+
+@case("cannot be read (it is nested too deeply)")
+def show_a_nested_run(scene: Scene) -> Words:
+    scene.file("results/runs/kkt-one/run.json", '{"a":' + "[" * 100_000)
+    return ["show", "kkt-one", "--results-dir", scene.root / "results"]
+
+
+def report_over(scene: Scene, name: str, form: str = "csv") -> Words:
+    root = scene.runs_csv("results").parent
+    return ["report", "--format", form, "--results-dir", root, "--output", root / name]
+
+
+@case("holds results, which a report would replace")
+def report_over_the_runs(scene: Scene) -> Words:
+    return report_over(scene, "runs.csv")
+
+
+@case("holds results, which a report would replace")
+def report_over_the_leaderboard(scene: Scene) -> Words:
+    return report_over(scene, "../results/leaderboard.md", "markdown")
+
+
+@case("holds results, which a report would replace")
+def report_over_a_record(scene: Scene) -> Words:
+    return report_over(scene, "runs/kkt-one/run.json")

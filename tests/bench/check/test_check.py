@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from bench.check import check_file, trial
 from bench.check.watch import watched
@@ -196,6 +199,33 @@ def test_a_new_model_wants_its_files(bench: Callable[..., Any], tmp_path: Path) 
 
     assert checked.status == 1
     assert "there are no images at" in " ".join(checked.out.split())
+
+
+ZEROS = """
+from pathlib import Path
+from torch import nn
+from victims.released import released
+
+HERE = Path(__file__).parent
+
+
+def network():
+    return nn.Sequential(nn.Flatten(), nn.Linear(144, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+VICTIMS = (released("zeros", network=network, weights=HERE / "weights.safetensors", images=HERE / "images.npz"),)
+"""
+
+
+def test_a_model_of_zeros_has_learnt_nothing(tmp_path: Path) -> None:
+    shapes = {"1.weight": (8, 144), "1.bias": (8,), "3.weight": (2, 8), "3.bias": (2,)}
+    save_file({name: torch.zeros(shape) for name, shape in shapes.items()}, tmp_path / "weights.safetensors")
+    images = np.random.default_rng(0).integers(0, 256, (8, 12, 12), dtype=np.uint8)
+    np.savez(tmp_path / "images.npz", train_images=images, train_labels=np.arange(8) % 2)
+    (tmp_path / "zeros.py").write_text(ZEROS)
+    claims = {claim.text: claim for claim in check_file(tmp_path / "zeros.py", {}, None)}
+
+    assert "its accuracy on them is 0.000" in claims["classifies the images that it has learnt"].trouble
 
 
 def test_the_attack_of_the_readme_is_the_template() -> None:

@@ -1,0 +1,66 @@
+"""The claims of a file, gathered in a process of its own: what its code does to that process is a claim, too."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from bench.check import child
+from bench.check.claims import Claim
+from bench.interrupts import withheld
+from victims.errors import UserError
+
+SILENT_SECONDS = 300.0
+"""How long a process may work on one claim; the attacks that it tries are stopped much earlier."""
+LEAVING_SECONDS = 5.0
+SURVIVES = "lets the process that tries it go on"
+
+
+def isolated_claims(path: Path, settings: dict[str, Any], data_dir: Path | None) -> Iterator[Claim]:
+    """Yield what `check_file` yields, and a claim that does not hold if its process ends early, or does not end.
+
+    Raises:
+        UserError: as `check_file`.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=child.main, args=(sender, path, settings, data_dir))
+    with withheld():
+        process.start()
+    sender.close()
+    last = ""
+    try:
+        while wait([receiver, process.sentinel], SILENT_SECONDS):
+            try:
+                kind, content = receiver.recv()
+            except (EOFError, OSError):
+                yield Claim(path.name, SURVIVES, f"{_end_of(process)}{last}")
+                return
+            if kind == "mistake":
+                raise UserError(content)
+            if kind == "end":
+                return
+            last = f", after the claim `{content.text}`"
+            yield content
+        yield Claim(path.name, SURVIVES, f"nothing was heard of it for {SILENT_SECONDS:g} s{last}")
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid or 0, signal.SIGKILL)
+        process.kill()
+        process.join()
+        receiver.close()
+
+
+def _end_of(process: BaseProcess) -> str:
+    process.join(LEAVING_SECONDS)
+    code = process.exitcode
+    if code is None:
+        return "it has closed what it cannot do without"
+    return f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it left with exit status {code}"

@@ -1,0 +1,59 @@
+"""`check` outlives what it tries: a crash, an exit and a hang are claims that do not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_check import written
+
+from bench.check import isolated
+from bench.check.isolated import SURVIVES, isolated_claims
+from victims.errors import UserError
+
+Bench = Callable[..., Any]
+ENDS: dict[str, tuple[str, str]] = {
+    "segfault": ("import ctypes; ctypes.string_at(0)", "it was killed by SIGSEGV, after the claim `takes one of the"),
+    "exit": ("import os; os._exit(3)", "it left with exit status 3, after the claim `takes one of the"),
+    "closes": ("import os; os.closerange(3, 64); os._exit(0)", "it left with exit status 0, after the claim"),
+}
+
+
+@pytest.mark.parametrize(("body", "words"), ENDS.values(), ids=ENDS)
+def test_what_ends_the_process_is_a_claim_that_does_not_hold(tmp_path: Path, body: str, words: str) -> None:
+    *_, last = isolated_claims(written(tmp_path, body=body), {}, None)
+
+    assert (last.subject, last.text, last.holds) == ("own.py", SURVIVES, False)
+    assert words in last.trouble
+
+
+def test_a_process_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated, "SILENT_SECONDS", 20.0)
+    blocked = "import signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}); time.sleep(3600)"
+    *_, last = isolated_claims(written(tmp_path, body=blocked), {}, None)
+
+    assert last.trouble.startswith("nothing was heard of it for 20 s")
+
+
+def test_an_import_that_changes_torch_is_a_claim_that_does_not_hold(bench: Bench, tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.write_text(f"import torch\ntorch.set_default_dtype(torch.float64)\n{path.read_text()}")
+    checked = bench("check", path)
+
+    assert (checked.status, checked.err) == (1, "")
+    assert "makes torch.float64 the default of torch" in " ".join(checked.out.split())
+    assert checked.out.count("✗") == 1
+
+
+def test_an_import_that_ends_the_process_is_a_claim_that_does_not_hold(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import os\nos._exit(0)\n")
+    (claim,) = isolated_claims(tmp_path / "own.py", {}, None)
+
+    assert claim.trouble == "its import ends the process with exit status 0"
+
+
+def test_a_mistake_is_a_mistake_of_the_user_still(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no such parameter"):
+        list(isolated_claims(written(tmp_path), {"size": 3}, None))
