@@ -17,6 +17,7 @@ from bench.records import FAILED, RunRecord, Status
 from bench.runner import Outcome
 from bench.steps import Step
 from bench.store import Store, write_record
+from bench.text import lines
 from bench.ui import TerminalReporter, plural
 from bench.workshop import Workshop
 from victims.errors import UserError
@@ -75,7 +76,7 @@ def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
                     refresh_tables(store)
                 except UserError as error:
                     reporter.notice(str(error))
-            console.print(_line(record, outcome.cached), highlight=False, markup=False, soft_wrap=True)
+            console.print(lines(_line(record, outcome.cached)), highlight=False, markup=False, soft_wrap=True)
             if outcome.trouble:
                 reporter.notice(f"{record.title}: {outcome.trouble}")
             _paths(console, store, record)
@@ -211,7 +212,7 @@ def score_stored(
                 troubles += 1
                 reporter.notice(f"{outcome.record.title}: {trouble}")
             else:
-                console.print(_line(outcome.record), highlight=False, markup=False, soft_wrap=True)
+                console.print(lines(_line(outcome.record)), highlight=False, markup=False, soft_wrap=True)
     refresh_tables(store)
     if troubles:
         console.print(f"{plural(troubles, 'run')} of {len(records)} could not be scored", style="red")
