@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import traceback
 from collections.abc import Callable
@@ -12,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
-from bench import __version__
 from bench.failures import AttackFailedError, Fault, failure_status
-from bench.plan import Run, attack_sources
-from bench.provenance import git_commit, now_utc
+from bench.plan import Run
+from bench.provenance import blank_record
 from bench.records import ENVIRONMENT, RunRecord, ScoreState, Status
 from bench.scorer import Scorer
 from bench.steps import Again, Step, next_step
@@ -23,10 +21,8 @@ from bench.store import Store, write_record
 from bench.text import describe, one_line
 from bench.workshop import Attacked, Workshop
 from victims.errors import UserError
-from victims.files import sha256_json, sha256_sources
 
 if TYPE_CHECKING:
-    from attacks.base import Knowledge
     from victims.informed.victim import AnyVictim
 
 MOST_DETAILS = 100_000
@@ -111,7 +107,7 @@ class Runner:
             checkpoint = self.store.checkpoint(run_id)
             if self.again is Again.ALWAYS:
                 checkpoint.unlink(missing_ok=True)
-            outcome = self._attacked(run, self._blank(run, run_id), stored)
+            outcome = self._attacked(run, blank_record(run, run_id, self.workshop.device), stored)
             checkpoint.unlink(missing_ok=True)
             return outcome
 
@@ -150,7 +146,7 @@ class Runner:
                 fault = Fault.MEMORY if failure.status is Status.OOM else Fault.METRIC
                 return Outcome(self.scorer.unscored(stored, f"{fault}: {failure.reason}", run, victim))
             self.store.checkpoint(run_id).unlink(missing_ok=True)
-            return self._failed(run, self._blank(run, run_id), None, failure, victim)
+            return self._failed(run, blank_record(run, run_id, self.workshop.device), None, failure, victim)
 
     def _trained(self, run: Run) -> AnyVictim | None:
         """Return the run's victim if it is trained and can be read."""
@@ -169,7 +165,8 @@ class Runner:
             return Outcome(self.scorer.score(stored, run, victim))
         except UnreadableError as error:
             self.workshop.reporter.notice(str(error))
-            return self._attacked(run, self._blank(run, stored.run_id), self.store.find(stored.run_id))
+            blank = blank_record(run, stored.run_id, self.workshop.device)
+            return self._attacked(run, blank, self.store.find(stored.run_id))
         except (Exception, SystemExit) as error:
             if self.debugger is not None:
                 self.debugger(error)
@@ -267,43 +264,6 @@ class Runner:
         path = write_log(folder, self.output, details)
         return "" if path is None else str((self.store.folder(run_id) / path.name).relative_to(self.store.root))
 
-    def _blank(self, run: Run, run_id: str) -> RunRecord:
-        import torch
-
-        from bench.scoring import METRIC_SUITE
-        from victims.hardware import cpu_name, gpu_name
-
-        device = self.workshop.device
-        params = run.params.model_dump(mode="json")
-        return RunRecord(
-            run_id=run_id,
-            status=Status.OK,
-            attack=run.attack.name,
-            variant=run.variant,
-            params_hash=sha256_json(params)[:10],
-            params_json=json.dumps(params, sort_keys=True),
-            attack_sha=sha256_sources(attack_sources(run.attack))[:16],
-            knowledge="+".join(sorted(_knowledge(run))),
-            control=run.attack.control,
-            tuned_by=run.tuned_by,
-            budget=str(run.budget),
-            victim=run.victim.name,
-            dataset=run.victim.dataset,
-            n=run.victim.n_targets,
-            n_fixed=run.victim.n if run.victim.setting == "informed" else None,
-            n_classes=run.victim.n_classes,
-            seed=run.seed,
-            protocol=run.attack.protocol,
-            metric_suite=METRIC_SUITE,
-            device=device.type,
-            cpu=cpu_name(),
-            gpu=gpu_name(device),
-            torch=torch.__version__,
-            bench_version=__version__,
-            git_commit=git_commit(),
-            started_utc=now_utc(),
-        )
-
 
 def failure_of(error: BaseException) -> Failure:
     """Return what an exception of an attack is recorded as."""
@@ -315,11 +275,3 @@ def failure_of(error: BaseException) -> Failure:
 
 def _kept(status: Status, reason: str) -> str:
     return f"run again, it ended as {status} ({reason}); what is stored from before stays"
-
-
-def _knowledge(run: Run) -> frozenset[Knowledge]:
-    """Return what the attack is told; what it declares if it cannot even be made."""
-    try:
-        return run.knowledge
-    except Exception:
-        return run.attack.needs

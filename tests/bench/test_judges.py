@@ -69,7 +69,8 @@ BRIEF = replace(RECIPES["resnet"], steps=(5, 5))
 # What a judge learns.
 
 
-def test_a_judge_of_digits_knows_digits_it_has_not_seen() -> None:
+def test_a_judge_of_digits_knows_digits_it_has_not_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(tmp_path / "cache"))
     judge, reports, notices = ask("digits")
     assert reports > 0 and notices == []
     card = judge.card

@@ -46,6 +46,7 @@ class Deadly(Attack):
 TIMES = {
     "wall_s",
     "train_s",
+    "sequence",
     "started_utc",
     "git_commit",
     "peak_mem_mb",

@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import Bench
 
 import bench.evaluation
 from bench.controls import NullControls
@@ -20,6 +19,7 @@ from bench.records import ScoreState, Status
 from bench.runner import Failure, Outcome, Runner
 from bench.store import Store
 
+Bench = Callable[..., Any]
 FAULTS: dict[str, tuple[BaseException, str]] = {
     "metric": (RuntimeError("a bug in a metric"), "metric: RuntimeError: a bug in a metric"),
     "disk": (OSError(errno.ENOSPC, "No space left on device"), "disk: OSError: [Errno 28] No space left on device"),
@@ -192,7 +192,7 @@ def test_a_dead_process_does_not_replace_what_another_one_found(
     complete: bool, run: Bench, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its child dies while it waits for the other process, whose clock may say anything."""
-    monkeypatch.setattr("bench.runner.now_utc", lambda: "1999-01-01T00:00:00.000+00:00")
+    monkeypatch.setattr("bench.provenance.now_utc", lambda: "1999-01-01T00:00:00.000+00:00")
     seen: list[tuple[Runner, Run]] = []
     execute = Runner.run
 

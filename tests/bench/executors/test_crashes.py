@@ -16,9 +16,9 @@ from world import World, comparable, make_world
 CLOCK = """
 import random
 
-import bench.runner
+import bench.provenance
 
-bench.runner.now_utc = lambda: f"{random.SystemRandom().randrange(1990, 2050)}-01-01T00:00:00.000+00:00"
+bench.provenance.now_utc = lambda: f"{random.SystemRandom().randrange(1990, 2050)}-01-01T00:00:00.000+00:00"
 """
 SWEEP = ("-a", "steps", "-a", "plain", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--seeds", "0-3", "--jobs", 2)
 QUICK = (*SWEEP, "--controls", "quick")
