@@ -94,31 +94,43 @@ def test_the_planted_point_is_a_kkt_point() -> None:
 
 
 def test_two_points_are_recovered_exactly() -> None:
-    """Of five starts the one with the smallest residual is exact; others may put both candidates on one point."""
+    """Of five starts the one with the smallest residual is exact; others may put both candidates on one point.
+
+    The steps are enough to get from any start that leads there to 1e-11, a hundred times nearer than is asked.
+    """
     network, points, multipliers = two_point_problem()
     problem, starts = everywhere(network), [random_start(seed) for seed in range(5)]
-    ended = search(problem, starts, PARAMS, silent)
+    ended = search(problem, starts, changed(steps=4000), silent)
     tried = [
         (problem.unexplained(found.candidates, start.coefficients.rows), found)
         for found, start in zip(ended, starts, strict=True)
     ]
     residual, found = min(tried, key=lambda one: one[0])
-    assert residual < 1e-4
+    assert residual < 1e-9
     order = match(found.candidates, points)
-    torch.testing.assert_close(found.candidates[order], points, rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(found.sizes[order], multipliers, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found.candidates[order], points, rtol=0, atol=1e-9)
+    torch.testing.assert_close(found.sizes[order], multipliers, rtol=0, atol=1e-9)
 
 
 def test_of_many_candidates_the_atomic_norm_leaves_those_that_are_needed() -> None:
-    """Twelve candidates make up the weights of two points in many ways; with a price few of them carry weight."""
+    """Twelve candidates make up the weights of two points in many ways; with a price few of them carry weight.
+
+    Three of four starts lead there, the others to a residual that is larger: the best of four is looked at.
+    """
     network, points, _ = two_point_problem()
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randn(12, D, generator=generator)
+    problem = everywhere(network)
+
+    def start(seed: int) -> Start:
+        drawn = torch.randn(12, D, generator=torch.Generator().manual_seed(seed))
+        sizes = torch.full((12,), 1 / 12, dtype=torch.float64)
+        return Start(drawn, margin_coefficients(torch.ones(12, dtype=torch.long), sizes))
 
     def largest(sparsity: float) -> tuple[int, Tensor]:
-        start = margin_coefficients(torch.ones(12, dtype=torch.long), torch.full((12,), 1 / 12, dtype=torch.float64))
-        params = changed(sparsity=sparsity)
-        (found,) = search(everywhere(network), [Start(images, start)], params, silent)
+        starts = [start(seed) for seed in range(4)]
+        ended = search(problem, starts, changed(sparsity=sparsity, steps=4000), silent)
+        pairs = zip(ended, starts, strict=True)
+        left = [problem.unexplained(one.candidates, begun.coefficients.rows) for one, begun in pairs]
+        found = ended[left.index(min(left))]
         terms = found.sizes * found.candidates.norm(dim=1)
         return int((terms > 0.05 * terms.sum()).sum()), found.candidates[terms.argsort(descending=True)[:2]]
 
@@ -126,7 +138,7 @@ def test_of_many_candidates_the_atomic_norm_leaves_those_that_are_needed() -> No
     few, candidates = largest(0.02)
     assert few < free
     cosines = torch.nn.functional.normalize(points, dim=1) @ torch.nn.functional.normalize(candidates, dim=1).T
-    assert float(cosines.amax(1).min()) > 0.98
+    assert float(cosines.amax(1).min()) > 1 - 1e-9
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0])
