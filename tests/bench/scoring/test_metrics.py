@@ -147,7 +147,7 @@ def test_a_metric_that_fails_costs_its_own_cell(monkeypatch: pytest.MonkeyPatch)
     assert list(values) == ["mse"]
     assert values["mse"].tolist() == [0, 0, 0]
     assert failed == {
-        "broken": "ZeroDivisionError: the wheel came off",
+        "broken": "ZeroDivisionError: the wheel came off and rolled away",
         "nan": "it is not a number for 2 of 3 images",
         "short": "it gave (2,) numbers for 3 images",
     }
