@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
-import signal
 import sys
 import threading
 import time
@@ -17,6 +15,7 @@ from typing import Any
 from bench.executors.output import capture
 from bench.executors.task import Task, work
 from bench.isolation.host import Isolated
+from bench.offspring import end_with_parent
 
 PROGRESS_SECONDS = 0.1
 OOM_SCORE = 500
@@ -62,7 +61,7 @@ def main(task: Task, connection: Connection, output: Connection, zygote: Connect
     """
     capture(output.fileno())
     os.setsid()  # so that what it starts can be ended with it, and Ctrl-C reaches the parent alone
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    end_with_parent()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
@@ -73,10 +72,3 @@ def main(task: Task, connection: Connection, output: Connection, zygote: Connect
     host = Isolated(zygote, memory)
     zygote.close()  # the zygote ends when the host's own copy is closed, as this process ends
     reporter.send("outcome", work(task, reporter, output=sys.stdout.fileno(), host=host))
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.killpg(0, signal.SIGKILL)

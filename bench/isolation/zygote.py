@@ -7,7 +7,6 @@ gone, its exit code.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
@@ -21,11 +20,11 @@ from pathlib import Path
 import psutil
 
 from bench.executors.output import capture
+from bench.offspring import adopt_orphans, killed_with_parent
 
 NUMBER = struct.Struct("!q")
 POLL_SECONDS = 0.01
 REAP_SECONDS = 5.0
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 OOM_SCORE = 900
 """Of an attack, in the kernel's eyes: where memory runs out it dies before what started it."""
 
@@ -41,7 +40,7 @@ def main(control: Connection, output: Connection, plugin_dir: Path | None, threa
     """
     capture(output.fileno())
     os.setsid()
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)  # what an attack leaves behind becomes a child of this process
+    adopt_orphans()  # what an attack leaves behind, in a session of its own, can be found and ended
     from bench import registry
 
     registry.attacks()  # the suite's own are imported once, before any fork; a plug-in in the attack's process alone
@@ -62,7 +61,7 @@ def _made(asking: socket.socket, handle: int, plugin_dir: Path | None, threads: 
     if pid == 0:
         status = 1
         try:
-            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            killed_with_parent()
             score = Path("/proc/self/oom_score_adj")
             with suppress(OSError):
                 score.write_text(str(OOM_SCORE))
@@ -112,9 +111,3 @@ def _close_all_but(handle: int) -> None:
     """Close what this process inherited: sockets and pipes of its forebears are no business of an attack."""
     os.closerange(3, handle)
     os.closerange(handle + 1, os.sysconf("SC_OPEN_MAX"))
-
-
-def _prctl(option: int, value: int) -> None:
-    """Set a property of this process where the system is Linux."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from processes import ROOT
 from test_check import written
 
 from bench.check import isolated
@@ -57,3 +62,22 @@ def test_an_import_that_ends_the_process_is_a_claim_that_does_not_hold(tmp_path:
 def test_a_mistake_is_a_mistake_of_the_user_still(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no such parameter"):
         list(isolated_claims(written(tmp_path), {"size": 3}, None))
+
+
+def test_nothing_outlives_the_check_that_is_killed(tmp_path: Path) -> None:
+    marker = tmp_path / "pid"
+    body = (
+        "import os, signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGTERM}); "
+        f"open({str(marker)!r}, 'w').write(str(os.getpid())); time.sleep(3600)"
+    )
+    checking = subprocess.Popen(
+        [sys.executable, "-m", "bench", "check", str(written(tmp_path, body=body))], cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while not (marker.exists() and marker.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    tried = psutil.Process(int(marker.read_text()))
+    checking.kill()
+    checking.wait()
+    assert psutil.wait_procs([tried], timeout=20)[1] == []
