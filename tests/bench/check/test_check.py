@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from bench.check import check_file, trial
 from bench.check.watch import watched
-from bench.new import TEMPLATES, write_new
+from bench.new import write_new
 from bench.registry import ROOT
 from victims.errors import UserError
 
@@ -226,10 +226,6 @@ def test_a_model_of_zeros_has_learnt_nothing(tmp_path: Path) -> None:
     claims = {claim.text: claim for claim in check_file(tmp_path / "zeros.py", {}, None)}
 
     assert "its accuracy on them is 0.000" in claims["classifies the images that it has learnt"].trouble
-
-
-def test_the_attack_of_the_readme_is_the_template() -> None:
-    assert (TEMPLATES / "attack.py").read_text() in (ROOT / "README.md").read_text()
 
 
 def test_a_shipped_file_can_be_checked(bench: Callable[..., Any]) -> None:

@@ -1,0 +1,150 @@
+"""What the READMEs say exists: links, flags, verbs, attacks, victims, files; and they are short enough to be read."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from bench import registry
+from bench.verbs import executing, making, reading  # noqa: F401 where the verbs join
+from bench.verbs.app import app
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("attacks", "victims", "bench", "results", "tests")
+DOCUMENTS = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in FOLDERS), ROOT / ".github/CONTRIBUTING.md"]
+TEMPLATES = ROOT / "bench" / "templates"
+ELSEWHERE = {"--check"}
+"""Flags of other programs: of `ruff format`."""
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def verbs() -> dict[str, Any]:
+    """The verbs of the command line."""
+    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def options(verb: Any) -> dict[str, Any]:
+    """The parameters of a verb by their flags."""
+    return {flag: parameter for parameter in verb.params for flag in getattr(parameter, "opts", ()) if flag[0] == "-"}
+
+
+def blocks(document: Path) -> Iterator[str]:
+    """The contents of the shell blocks, a command a line."""
+    for language, content in FENCE.findall(document.read_text()):
+        if language == "bash":
+            yield content.replace("\\\n", " ")
+
+
+def commands(document: Path) -> Iterator[list[str]]:
+    """The words behind `python -m bench` of every command in a shell block."""
+    for block in blocks(document):
+        for line in block.splitlines():
+            for part in line.split("&&"):
+                words = shlex.split(part)
+                if words[1:3] == ["-m", "bench"] and words[0].endswith("python"):
+                    yield words[3:]
+
+
+def inline_commands(document: Path) -> Iterator[list[str]]:
+    """The words behind `python -m bench`, or from the verb on, of commands that stand in a line of text."""
+    for code in re.findall(r"`([^`]+)`", FENCE.sub("", document.read_text())):
+        words = code.replace("\n", " ").split()
+        if words[:3] == ["python", "-m", "bench"]:
+            yield words[3:]
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", document.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+@every_document
+def test_lines_of_text_are_short(document: Path) -> None:
+    text = FENCE.sub("", document.read_text())
+    assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")] == []
+
+
+@every_document
+def test_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", document.read_text()))
+    for link in links:
+        if "://" in link:
+            continue
+        place, _, anchor = link.partition("#")
+        target = (document.parent / place).resolve() if place else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@every_document
+def test_flags_are_those_of_a_verb(document: Path) -> None:
+    known = {flag for verb in verbs().values() for flag in options(verb)} | {"--help"} | ELSEWHERE
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", document.read_text()))
+    assert named - known == set()
+
+
+@every_document
+def test_commands_have_their_verb_and_its_flags(document: Path) -> None:
+    known = verbs()
+    for words in [*commands(document), *inline_commands(document)]:
+        verb = words[0] if words else ""
+        if not verb or verb == "VERB":
+            continue
+        assert verb in known, words
+        flags = {word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)}
+        assert flags - options(known[verb]).keys() - {"--help"} == set(), words
+
+
+@every_document
+def test_commands_name_attacks_and_victims_that_there_are(document: Path) -> None:
+    attacks, victims = registry.attacks(), registry.victims()
+    rows = [code.split() for code in re.findall(r"`(-a [^`]*)`", document.read_text())]
+    for words in [*commands(document), *inline_commands(document), *rows]:
+        if "--plugin-dir" in words or words[:1] == ["new"]:
+            continue
+        for flag, value in pairwise(words):
+            if flag in ("-a", "--attack") and value != "mine":
+                assert attacks.match([value]), words
+            if flag in ("-v", "--victim"):
+                assert victims.match([value.strip("'")]), words
+
+
+@every_document
+def test_files_that_are_named_exist(document: Path) -> None:
+    text = FENCE.sub("", document.read_text())
+    named = re.findall(r"`((?:attacks|bench|victims|tests|results|\.ci)/[\w./-]*)`", text)
+    generated = ("results/runs/", "results/tune/", "results/studies/NAME/")
+    assert [path for path in named if not (ROOT / path).exists() and not path.startswith(generated)] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS[:2], ids=["README.md", "attacks/README.md"])
+def test_every_attack_is_in_the_table(document: Path) -> None:
+    rows = {cell for line in document.read_text().splitlines() for cell in re.findall(r"^\| `([\w-]+)` \|", line)}
+    assert registry.attacks().items.keys() - rows == set()
+
+
+def test_every_attack_needs_what_the_table_says() -> None:
+    table = re.findall(r"^\| `([\w-]+)` \| ([^|]*) \|", (ROOT / "attacks" / "README.md").read_text(), re.MULTILINE)
+    for name, attack in registry.attacks().items.items():
+        assert dict(table)[name] == ", ".join(sorted(attack.needs))
+
+
+@pytest.mark.parametrize(
+    ("document", "kind"), [("attacks", "attack"), ("victims", "victim"), ("victims", "model")], ids=str
+)
+def test_the_examples_are_what_new_writes(document: str, kind: str) -> None:
+    assert (TEMPLATES / f"{kind}.py").read_text() in (ROOT / document / "README.md").read_text()
