@@ -108,7 +108,7 @@ class RunRecord(BaseModel):
         confidence_ap: average precision with which the attack's own confidence ranks its candidates, a hit being a
             candidate that alone reconstructs a training image; `hit_rate` is what a random order would get.
         attack_loss: the attack's own objective.
-        peak_mem_mb: peak resident memory of the process up to the end of the attack, training included.
+        peak_mem_mb: peak resident memory of the attack's own process, or of the GPU's allocations.
         flags: reasons to read the row with care, joined by ";".
     """
 

@@ -109,7 +109,9 @@ def score(
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
     controls: Controls = ControlSet.ALL,
-    jobs: Annotated[int, typer.Option(min=0, envvar="BENCH_JOBS", help="Scored at a time: as for run.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="Scored at a time: as for run.")
+    ] = 1,
 ) -> None:
     """Score stored reconstructions again without attacking again, and write the tables.
 

@@ -20,7 +20,9 @@ def study(
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
-    jobs: Annotated[int, typer.Option(min=0, envvar="BENCH_JOBS", help="1: a process for each run; 0: none.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=0, max=1, envvar="BENCH_JOBS", help="1: a process for each run; 0: none.", clamp=True)
+    ] = 1,
 ) -> None:
     """Run a study, several runs to be read together; its table and pictures go to RESULTS/studies/NAME."""
     from bench import registry
@@ -43,7 +45,7 @@ def study(
     cells = chosen.smoke if smoke else chosen.cells
     work_begins()
     site = Site(root, data, plugin_dir, str(chosen_device), twins=False, environment=Site.variables())
-    raise typer.Exit(run_study(chosen, cells, attacks, victims, site, How(min(jobs, 1))))
+    raise typer.Exit(run_study(chosen, cells, attacks, victims, site, How(jobs)))
 
 
 @app.command()
