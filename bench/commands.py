@@ -77,8 +77,8 @@ def run_plan(plan: Sequence[Run], site: Site, how: How) -> int:
                 except UserError as error:
                     reporter.notice(str(error))
             console.print(lines(_line(record, outcome.cached)), highlight=False, markup=False, soft_wrap=True)
-            if outcome.trouble:
-                reporter.notice(f"{record.title}: {outcome.trouble}")
+            if trouble := outcome.trouble or (record.trouble if record.status is Status.OK else ""):
+                reporter.notice(f"{record.title}: {trouble}")
             _paths(console, store, record)
     if how.only_cached and left:
         console.print(f"{plural(len(left), 'run')} of {len(plan)} not stored")
@@ -221,7 +221,7 @@ def score_stored(
 
 def _line(record: RunRecord, cached: bool = False) -> str:
     if record.status is Status.OK and record.n_good is None:
-        return f"{record.title}: attacked, and not scored ({record.scores_reason}); `run` scores it again"
+        return f"{record.title}: attacked, and not scored; `run` scores it again"
     if record.status is not Status.OK:
         stored = " (stored; --retry-failed runs it again)" if cached and record.status in FAILED else ""
         return f"{record.title}: {record.status} ({record.reason}){stored}"

@@ -87,7 +87,9 @@ def test_scores_of_before_stay_where_new_ones_fail(
     found, before = reconstruction(results), row_of(results)
     with monkeypatch.context() as broken:
         broken.setattr(bench.evaluation, "evaluate", raising(FAULTS[fault][0]))
-        assert run("-a", "tiny").status == 1
+        ended = run("-a", "tiny")
+    assert ended.status == 1
+    assert f"its scores failed: {FAULTS[fault][1]}" in ended.out
     assert reconstruction(results) == found
     row = row_of(results)
     changed = {name for name in row if row[name] != before[name]}
