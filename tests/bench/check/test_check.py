@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -242,7 +243,8 @@ def test_what_holds_neither_attack_nor_victim_is_a_mistake(tmp_path: Path) -> No
 
 
 def test_watching_sees_text_and_files_and_time(tmp_path: Path) -> None:
-    with watched(5) as doings:
+    begun = time.monotonic()
+    with watched(60) as doings:
         print("hello")  # noqa: T201
         (tmp_path / "made").mkdir()
         (tmp_path / "file").write_text("x")
@@ -252,7 +254,7 @@ def test_watching_sees_text_and_files_and_time(tmp_path: Path) -> None:
 
     assert doings.printed == "hello\n"
     assert doings.written == [str(tmp_path / name) for name in ("made", "file", "low")]
-    assert 0 < doings.seconds < 5
+    assert 0 < doings.seconds <= time.monotonic() - begun
     with pytest.raises(TimeoutError), watched(0.05):
         while True:
             pass
