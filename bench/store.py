@@ -25,6 +25,8 @@ WORK = ".work"
 """Folder of locks and of checkpoints of unfinished attacks."""
 WRITING, REPLACED = ".writing", ".replaced"
 """The ends of the names of a folder that is being written, and of one that is being replaced."""
+TEMPORARY_TABLES = (".runs.*.csv", ".leaderboard.*.csv", ".leaderboard.*.md")
+"""Names of tables that are being written, in the results folder."""
 KEPT = ("reconstruction.safetensors", "trace.csv", "log.txt")
 """Files of a run that no scoring changes: a copy of its folder shares them."""
 
@@ -113,13 +115,21 @@ class Store:
 
     def sweep(self) -> None:
         """Clear away what killed processes left; what a living one is at stays, and what is none of this program's."""
+        checkpoints = self.checkpoint("any").parent
         unfinished = self._between(f".*{WRITING}") | self._between(f".*{REPLACED}")
-        for run_id in unfinished | {path.stem for path in self.checkpoint("any").parent.glob("[!.]*")}:
+        unfinished |= {path.stem for path in checkpoints.glob("[!.]*")} | _half_written(checkpoints)
+        for run_id in unfinished:
             try:
                 with FileLock(self._lock(run_id), timeout=0):
                     self._clear(run_id)
             except Timeout:
                 continue
+        try:
+            with FileLock(self._lock("tables"), timeout=0):
+                for left in (path for name in TEMPORARY_TABLES for path in self.root.glob(name)):
+                    left.unlink(missing_ok=True)
+        except Timeout:
+            return
 
     def _between(self, pattern: str) -> set[str]:
         """Return the ids of the runs of which there are folders of such a temporary name."""
@@ -136,9 +146,12 @@ class Store:
         for end in (WRITING, REPLACED):
             for left in self.runs.glob(f".{run_id}.*{end}"):
                 shutil.rmtree(left, ignore_errors=True)
+        checkpoint = self.checkpoint(run_id)
+        for half in checkpoint.parent.glob(f".{run_id}.*{checkpoint.suffix}"):
+            half.unlink(missing_ok=True)
         stored = self.find(run_id)
         if stored is not None and stored.status is Status.OK:
-            self.checkpoint(run_id).unlink(missing_ok=True)
+            checkpoint.unlink(missing_ok=True)
 
     def resolve(self, prefix: str) -> Path | None:
         """Return the folder of the one run whose id starts with `prefix`, or None if there is none.
@@ -205,6 +218,11 @@ class Store:
         except (OSError, ValueError, RecursionError):  # a ValidationError is a ValueError
             return None
         return record if record.run_id == run_id else None
+
+
+def _half_written(checkpoints: Path) -> set[str]:
+    """Return the ids of the runs whose checkpoint somebody was writing when he was killed, or is writing."""
+    return {path.name[1:].rsplit(".", 2)[0] for path in checkpoints.glob(".*.*.safetensors")}
 
 
 def _highest_sequence(table: Path) -> int:

@@ -239,3 +239,19 @@ def test_the_number_of_a_run_rises_whatever_happens_to_the_counter(store: Store,
     (store.root / "runs.csv").write_text("run_id,sequence\nelsewhere,41\nolder,\n")
     assert store.next_sequence() == 42
     assert store.next_sequence() == 43
+
+
+def test_what_was_half_written_beside_the_runs_is_cleared(store: Store) -> None:
+    """A kill in the middle of an atomic write leaves its temporary file; that of a living process stays."""
+    checkpoints = store.checkpoint("any").parent
+    checkpoints.mkdir(parents=True)
+    dead, living = (checkpoints / f".{name}-run.abcd1234.safetensors" for name in ("a", "b"))
+    table, own = store.root / ".runs.abcd1234.csv", store.root / ".notes.of.mine.csv"
+    for path in (dead, living, table, own):
+        path.touch()
+    with store.claimed("b-run", lambda text: None):
+        living.touch()
+        store.sweep()
+        assert [path.exists() for path in (dead, living, table, own)] == [False, True, False, True]
+    store.sweep()
+    assert not living.exists()
