@@ -21,7 +21,7 @@ from bench.attempt import Attacked, Attempt, Progress
 from bench.failures import AttackFailedError
 from bench.isolation.messages import GarbledError, Message, attacked_from, receive, send
 from bench.isolation.zygote import NUMBER
-from bench.records import Status
+from bench.records import FAILED, Status
 from bench.text import describe, one_line
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _outcome(made: Made, code: int) -> Attacked:
         header, _ = made.told
         if header["what"] == "failed":
             status, reason, details = (str(header.get(name, "")) for name in ("status", "reason", "details"))
-            known = Status(status) if status in Status.__members__.values() else Status.ERROR
+            known = Status(status) if status in FAILED else Status.ERROR  # no attack says of itself that it ended well
             raise AttackFailedError(known, one_line(reason), details)
         try:
             return attacked_from(made.told)

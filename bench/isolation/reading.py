@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,12 @@ def guarded_places(dataset: str, data_dir: Path | None, results_dir: Path | None
     """
     from victims.cache import cache_dir
     from victims.dataset_files import DOWNLOADED, SHIPPED, dataset_path
+    from victims.errors import UserError
 
-    folders = {dataset_path(name, data_dir).parent for name in (*SHIPPED, *DOWNLOADED)}
+    folders = set()
+    for name in (*SHIPPED, *DOWNLOADED):
+        with suppress(UserError):  # a data folder that is not there holds nothing
+            folders.add(dataset_path(name, data_dir).parent)
     kept = {cache_dir() / "victims", cache_dir() / "controls"}
     stored = set() if results_dir is None else {results_dir / "runs"}
     return tuple(sorted(map(str, {dataset_path(dataset, data_dir)} | folders | kept | stored)))
