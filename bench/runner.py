@@ -108,7 +108,8 @@ class Runner:
             if self.again is Again.ALWAYS:
                 checkpoint.unlink(missing_ok=True)
             outcome = self._attacked(run, blank_record(run, run_id, self.workshop.device), stored)
-            checkpoint.unlink(missing_ok=True)
+            if outcome.stored and outcome.record.status is not Status.OOM:  # those are tried again, from there
+                checkpoint.unlink(missing_ok=True)
             return outcome
 
     def score(self, run: Run, run_id: str, protocol: str) -> Outcome:
@@ -145,7 +146,8 @@ class Runner:
                     return Outcome(stored, trouble=_kept(failure.status, failure.reason))
                 fault = Fault.MEMORY if failure.status is Status.OOM else Fault.METRIC
                 return Outcome(self.scorer.unscored(stored, f"{fault}: {failure.reason}", run, victim))
-            self.store.checkpoint(run_id).unlink(missing_ok=True)
+            if failure.status is not Status.OOM:
+                self.store.checkpoint(run_id).unlink(missing_ok=True)
             return self._failed(run, blank_record(run, run_id, self.workshop.device), None, failure, victim)
 
     def _trained(self, run: Run) -> AnyVictim | None:
@@ -159,9 +161,11 @@ class Runner:
         """Score a stored run; attack again if what it stored cannot be read any more."""
         from bench.artifacts import UnreadableError
 
-        victim = None
         try:
             victim = self.workshop.victim(run.victim)
+        except (UserError, OSError, SafetensorError) as error:
+            return Outcome(stored, trouble=f"it cannot be scored: {describe(error)}")
+        try:
             return Outcome(self.scorer.score(stored, run, victim))
         except UnreadableError as error:
             self.workshop.reporter.notice(str(error))

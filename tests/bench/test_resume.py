@@ -38,7 +38,7 @@ class Walk(Attack):
             images = images + 1
             ctx.checkpoint(lambda: {"images": images, "step": torch.tensor(step + 1)})
             if (HERE / "stop").exists() and step == int((HERE / "stop").read_text()):
-                raise KeyboardInterrupt
+                raise MemoryError if (HERE / "full").exists() else KeyboardInterrupt
         return Reconstruction(candidates=images, loss=float(images.mean()))
 """
 
@@ -65,6 +65,16 @@ def test_an_interrupted_attack_makes_no_step_twice(walk: Callable[..., tuple[int
     assert walk(stop=5) == (130, "3 4 5")
     assert walk() == (0, "6 7")
     assert pd.read_csv(results / "runs.csv")["attack_loss"].tolist() == [8]
+    assert not list((results / ".work" / "checkpoints").iterdir())
+
+
+def test_an_attack_that_lacked_memory_goes_on_where_it_was(
+    walk: Callable[..., tuple[int, str]], tmp_path: Path, results: Path
+) -> None:
+    (tmp_path / "own" / "full").touch()
+    assert walk(stop=2) == (1, "0 1 2")
+    assert pd.read_csv(results / "runs.csv")["status"].tolist() == ["oom"]
+    assert walk() == (0, "3 4 5 6 7")
     assert not list((results / ".work" / "checkpoints").iterdir())
 
 
