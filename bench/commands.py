@@ -161,7 +161,8 @@ def _settled(outcomes: Iterable[Outcome], store: Store, reporter: TerminalReport
             first = held.pop(0)
             yield first if first.stored else _settled_failure(first, store, reporter)
     if held:
-        raise UserError(held[0].record.reason)
+        why, trouble = held[0].record.reason, held[0].trouble
+        raise UserError(f"{why}; {trouble}" if trouble and trouble != why else why)
 
 
 def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 from stored_runs import only_run, stored
 
-from bench import registry
+from bench import registry, runner
 from bench.leaderboard import BOARD_COLUMNS
 from bench.records import COLUMNS, NULLS, RunRecord
 
@@ -251,3 +252,17 @@ def test_run_json_is_the_row_of_runs_csv(run: Bench, results: Path) -> None:
 
     assert set(stored_json) == set(COLUMNS)
     assert all(str(stored_json[name]) == str(row[name]) for name in ("run_id", "attack", "seed", "n_good", "flags"))
+
+
+def test_a_failure_that_cannot_be_stored_is_told_with_the_reason_for_that(
+    run: Bench, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(runner, "write_record", full)
+    ended = run("-a", "raises")
+
+    assert ended.status == 2
+    assert "No space left on device" in ended.err
+    assert "RuntimeError" in ended.err
