@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,8 @@ import pytest
 from bench.records import RunRecord, Status
 
 ROOT = Path(__file__).parent.parent
+# A shell starts what it puts into the background with Ctrl-C ignored, and the programs under test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
