@@ -8,7 +8,7 @@ import torch
 
 from attacks.base import Attack, AttackContext, AttackParams, Reconstruction
 from attacks.context import Checkpoint
-from bench.view import view_of
+from bench.run.disclosure import view_of
 from victims import cache
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bench.records import RunRecord, Status
+from bench.store.records import RunRecord, Status
 
 ROOT = Path(__file__).parent.parent
 # A shell starts what it puts into the background with Ctrl-C ignored, and the programs under test would inherit that.
@@ -40,16 +40,16 @@ def isolated(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture(autouse=True)
-def no_instruments(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_learned_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is downloaded and no judge is trained while a run is scored; both have tests of their own."""
-    from bench.workshop import Workshop
+    from bench.run.session import Session
 
-    def instruments(self: Workshop, dataset: str) -> Any:
-        from bench.evaluation import Instruments
+    def learned_metrics(self: Session, dataset: str) -> Any:
+        from bench.scoring.evaluation import LearnedMetrics
 
-        return Instruments(perceptual_status="not in tests", judge_status="not in tests")
+        return LearnedMetrics(perceptual_status="not in tests", judge_status="not in tests")
 
-    monkeypatch.setattr(Workshop, "instruments", instruments)
+    monkeypatch.setattr(Session, "learned_metrics", learned_metrics)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -87,7 +87,7 @@ Bench = Callable[..., Result]
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
     """Run the command line in this process."""
-    from bench.cli import main
+    from bench.cli.main import main
 
     def call(*args: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["bench", *map(str, args)])

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from bench.records import RunRecord
-from bench.registry import ROOT
+from bench.plan.registry import ROOT
+from bench.store.records import RunRecord
 
 PICKLES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 ADMITTED = {
-    ("bench/scoring/lpips_sdist.py", "imports pickle"),
-    ("bench/isolation/host.py", "imports pickle"),
-    ("bench/isolation/attacker.py", "imports pickle"),
+    ("bench/scoring/lpips/sdist.py", "imports pickle"),
+    ("bench/run/isolation/host.py", "imports pickle"),
+    ("bench/run/isolation/attacker.py", "imports pickle"),
 }
 """One file whose bytes have a known hash, read by an unpickler that admits arrays alone; and what the process of a run
 tells that of its attack, which never goes the other way."""
@@ -68,7 +68,7 @@ def test_nothing_is_unpickled() -> None:
         for path in (ROOT / package).rglob("*.py"):
             found |= {(str(path.relative_to(ROOT)), sin) for sin in sins(path.read_text())}
 
-    assert found - {("bench/scoring/lpips_sdist.py", "calls read_pickle")} == ADMITTED
+    assert found - {("bench/scoring/lpips/sdist.py", "calls read_pickle")} == ADMITTED
 
 
 NAMES = ["..", "../..", "../secret", "/etc/passwd", "a/../../secret", ".", "~", "%2e%2e", "..\\..", "a\0b", "", " "]

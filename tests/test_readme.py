@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import typer
 
-from bench import registry
-from bench.verbs import executing, making, reading  # noqa: F401 where the verbs join
-from bench.verbs.app import app
+from bench.cli import executing, making, reading  # noqa: F401 where the verbs join
+from bench.cli.app import app
+from bench.plan import registry
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("attacks", "victims", "bench", "results", "tests")

@@ -9,14 +9,14 @@ import pytest
 import torch
 from photographs import write_photographs
 
-from bench import registry
-from bench.controls import NullControls
-from bench.plan import Run
-from bench.records import RunRecord
-from bench.runner import Runner
-from bench.scorer import Scorer
-from bench.store import Store
-from bench.workshop import Workshop
+from bench.plan import registry
+from bench.plan.run import Run
+from bench.run.null_controls import NullControls
+from bench.run.runner import Runner
+from bench.run.scorer import Scorer
+from bench.run.session import Session
+from bench.store.folders import Store
+from bench.store.records import RunRecord
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
 DATA = Path(os.environ.get("BENCH_DATA_DIR") or "../shared/data")
@@ -50,8 +50,8 @@ def attack(
     chosen = attacks[name]
     store = Store(tmp_path / "results")
     store.require_writable()
-    workshop = Workshop(DATA, torch.device("cpu"), Silent())
-    runner = Runner(store, workshop, Scorer(store, workshop, NullControls(workshop, control, twins=twins)))
+    session = Session(DATA, torch.device("cpu"), Silent())
+    runner = Runner(store, session, Scorer(store, session, NullControls(session, control, twins=twins)))
     return runner.run(Run(chosen, chosen.Params(**settings), "", "user", victim, 0)).record
 
 

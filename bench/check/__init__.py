@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import registry
 from bench.check.claims import Claim
-from bench.registry import ROOT, Registry
+from bench.plan import registry
+from bench.plan.registry import ROOT, Registry
 from victims.errors import UserError
 
 

@@ -14,8 +14,8 @@ from bench.check.claims import Claim, where
 from bench.check.tiny import FAMILIES, smallest, trained
 from bench.check.trial import Trial, file_of, try_out
 from bench.check.watch import Doings
-from bench.options import attack_params
-from bench.plan import attack_sources
+from bench.plan.options import attack_params
+from bench.plan.run import attack_sources
 from bench.scoring import PROTOCOLS
 from victims.errors import UserError
 from victims.informed.victim import AnyVictim, InformedVictim

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.check.claims import Claim
-from bench.offspring import killed_with_parent
-from bench.text import describe
+from bench.run.isolation.offspring import killed_with_parent
+from bench.terminal.text import describe
 from victims.errors import UserError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 
-from bench.text import describe
+from bench.terminal.text import describe
 
 
 @dataclass(frozen=True)

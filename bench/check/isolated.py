@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.check import child
 from bench.check.claims import Claim
-from bench.interrupts import withheld
+from bench.terminal.interrupts import withheld
 from victims.errors import UserError
 
 SILENT_SECONDS = 300.0

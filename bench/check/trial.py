@@ -18,7 +18,7 @@ from attacks.context import UNLIMITED, Budget
 from bench.check.claims import where
 from bench.check.tiny import CPU
 from bench.check.watch import Doings, watched
-from bench.view import view_of
+from bench.run.disclosure import view_of
 from victims.base import Victim
 from victims.informed.victim import AnyVictim
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from attacks.base import Attack
 from bench.check.claims import Claim
 from bench.check.tiny import CPU
-from bench.options import attack_params
-from bench.text import describe
+from bench.plan.options import attack_params
+from bench.terminal.text import describe
 from victims.base import Victim
 from victims.cache import obtain, split_of
 from victims.datasets import Split

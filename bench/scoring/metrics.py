@@ -17,11 +17,11 @@ from torch import Tensor
 
 from bench.scoring.matching import ncc_distance, nearest_neighbours
 from bench.scoring.ssim import check_pairs, ssim_wang, ssim_window3
-from bench.text import describe
+from bench.terminal.text import describe
 
 if TYPE_CHECKING:
-    from bench.judges import Judge
-    from bench.scoring.perceptual import Perceptual
+    from bench.scoring.judges import Judge
+    from bench.scoring.lpips.perceptual import Perceptual
 
 METRIC_SUITE = "2"
 """Version of all metrics and protocols together: it changes whenever any published number could."""
@@ -147,7 +147,7 @@ def lpips(evidence: Evidence) -> Tensor:
     """Learned perceptual distance, (n,) >= 0; NaN without weights.
 
     Source:
-        Zhang, Isola, Efros, Shechtman, Wang 2018; see `bench.scoring.perceptual`.
+        Zhang, Isola, Efros, Shechtman, Wang 2018; see `bench.scoring.lpips.perceptual`.
     """
     if evidence.perceptual is None:
         return torch.full((len(evidence.images),), math.nan)
@@ -195,7 +195,7 @@ METRICS: dict[str, Metric] = {
         Metric("psnr", _of_pairs(psnr), "higher", (0, PSNR_CAP), "1", "-10 log10(MSE), capped"),
         Metric("pearson", _of_pairs(pearson), "higher", (-1, 1), "1", "product-moment correlation"),
         Metric("lpips", lpips, "lower", (0, math.inf), "1", "Zhang et al. 2018, lpips 0.1 AlexNet, sides >= 64"),
-        Metric("kl", kl, "lower", (0, math.inf), "1", "Balle et al. 2022, judges of bench.judges"),
+        Metric("kl", kl, "lower", (0, math.inf), "1", "Balle et al. 2022, judges of bench.scoring.judges"),
         Metric("oracle_mse", oracle, "lower", (0, 1), "1", "Balle et al. 2022, pool: held-out images"),
         Metric("identified", identified, "higher", (0, 1), "1", "retrieval at rank 1, after Yin et al. 2021"),
     )

@@ -16,7 +16,7 @@ from attacks.bilevel import Bilevel
 from attacks.deco import Deco
 from attacks.implicit.descent import descend
 from attacks.implicit.hypergradient import hypergradient
-from bench.view import view_of
+from bench.run.disclosure import view_of
 from victims.base import Victim
 from victims.cache import obtain
 from victims.spec import MLPSpec, NormalizedDescent, Regularised, VictimSpec

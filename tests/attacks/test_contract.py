@@ -14,8 +14,8 @@ import torch
 from attacking import BIASES, CPU, DECAYED, attacked, context, quick, victim_of
 
 from attacks.base import Attack, AttackParams, Knowledge, UndeclaredKnowledgeError
-from bench import registry
-from bench.view import view_of
+from bench.plan import registry
+from bench.run.disclosure import view_of
 from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 ATTACKS = registry.attacks().items

@@ -10,7 +10,7 @@ import torch
 
 from attacks.base import Architecture, AttackContext, Knowledge, Reconstruction, VictimView
 from attacks.glm import GeneralisedLinear, GLMParams
-from bench.view import view_of
+from bench.run.disclosure import view_of
 from victims.errors import UserError
 from victims.informed.cache import obtain
 from victims.informed.spec import GLMArchitecture, GLMSpec, InformedSpec, Newton

@@ -14,8 +14,8 @@ from attacking import CPU, attacked, context, digits_network, quick, victim_of
 
 from attacks.base import Attack, UndeclaredKnowledgeError
 from attacks.context import Budget
-from bench import registry
-from bench.view import view_of
+from bench.plan import registry
+from bench.run.disclosure import view_of
 from victims.informed.spec import GLMSpec, InformedSpec
 
 ATTACKS = {name: attack for name, attack in registry.attacks().items.items() if attack.setting == "informed"}

@@ -12,7 +12,7 @@ from attacks.bilevel import Bilevel
 from attacks.initialisation import InitialisedParams, balanced_labels, initial
 from attacks.inversion import Inversion, InversionParams
 from attacks.kkt import KKT
-from bench import registry
+from bench.plan import registry
 from victims.spec import MLPSpec
 
 SHAPE = (1, 2, 2)

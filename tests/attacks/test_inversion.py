@@ -9,7 +9,7 @@ import torch
 from attacks.base import Attack, AttackContext, Reconstruction
 from attacks.class_mean import ClassMean
 from attacks.inversion import Inversion
-from bench.view import view_of
+from bench.run.disclosure import view_of
 from victims.base import Victim
 from victims.cache import obtain
 from victims.spec import MLPSpec, Regularised, VictimSpec

@@ -13,8 +13,8 @@ from attacks.kkt import KKT
 from attacks.kkt_general import KKTGeneral
 from attacks.kkt_multiclass import KKTMulticlass
 from attacks.kkt_span import KKTSpan
-from bench import registry
-from bench.options import attack_params
+from bench.plan import registry
+from bench.plan.options import attack_params
 from victims.errors import UserError
 from victims.spec import DecayedDescent, MLPSpec, VictimSpec
 

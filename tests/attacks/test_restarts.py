@@ -15,7 +15,7 @@ from attacks.context import Budget
 from attacks.kkt import KKT
 from attacks.stationarity.attack import ROWS, MarginAttack
 from attacks.stationarity.restarts import Restart, Restarts
-from bench.view import view_of
+from bench.run.disclosure import view_of
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
 SPEC = VictimSpec(

@@ -17,14 +17,14 @@ import pytest
 from rich.console import Console
 
 from attacks.context import UNLIMITED
-from bench.commands import refresh_tables
-from bench.executors import Inline, Site, Task
-from bench.executors.processes import Limits, Processes
-from bench.masks import encode
-from bench.records import RunRecord
-from bench.steps import Again
-from bench.store import Store, write_record
-from bench.ui import TerminalReporter
+from bench.cli.running import refresh_tables
+from bench.run.executors import Inline, Site, Task
+from bench.run.executors.processes import Limits, Processes
+from bench.run.steps import Again
+from bench.store.folders import Store, write_record
+from bench.store.good_images import encode
+from bench.store.records import RunRecord
+from bench.terminal.progress import TerminalReporter
 
 RUNS, N = 100, 500
 

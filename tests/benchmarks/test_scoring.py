@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from bench.evaluation import Instruments, Reference, evaluate
 from bench.scoring import PROTOCOLS, Evidence, Matcher, Truth, score
+from bench.scoring.evaluation import LearnedMetrics, Reference, evaluate
+from bench.scoring.lpips.perceptual import PerceptualUnavailableError, load_perceptual
 from bench.scoring.metrics import lpips, oracle
-from bench.scoring.perceptual import PerceptualUnavailableError, load_perceptual
 
 N, M, HELD_OUT = 500, 1000, 836
 
@@ -38,7 +38,7 @@ def candidates(reference: Reference) -> torch.Tensor:
 def test_evaluate(benchmark: Any, reference: Reference, candidates: torch.Tensor) -> None:
     row = PROTOCOLS["buzaglo2023"]
     confidence = torch.rand(M, generator=torch.Generator().manual_seed(3))
-    found = benchmark.pedantic(evaluate, (row, candidates, confidence, reference, Instruments()), rounds=3)
+    found = benchmark.pedantic(evaluate, (row, candidates, confidence, reference, LearnedMetrics()), rounds=3)
     assert found.row.n_good >= N
 
 

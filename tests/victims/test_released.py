@@ -18,10 +18,10 @@ from skimage.data import lfw_subset
 from torch import Tensor, nn
 
 from attacks.base import AttackContext, Knowledge
-from bench import registry
-from bench.evaluation import Reference
+from bench.plan import registry
+from bench.run.disclosure import view_of
 from bench.scoring import PROTOCOLS, Matcher, score
-from bench.view import view_of
+from bench.scoring.evaluation import Reference
 from victims.base import Victim
 from victims.cache import obtain, trained_card, victim_key
 from victims.errors import UserError

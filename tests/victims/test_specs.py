@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench import registry
+from bench.plan import registry
 from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 VICTIMS = {name: spec for name, spec in registry.victims().items.items() if isinstance(spec, VictimSpec)}

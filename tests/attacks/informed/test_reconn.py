@@ -27,7 +27,7 @@ from attacks.informed.ridge import fit_ridge
 from attacks.informed.shadows import ShadowParams
 from attacks.reconn import Reconn, ReconnParams
 from attacks.reconn_linear import ReconnLinear
-from bench.view import view_of
+from bench.run.disclosure import view_of
 from victims.errors import UserError
 from victims.informed.spec import InformedSpec
 

@@ -218,5 +218,5 @@ def results_on_a_full_disk(scene: Scene) -> Words:
     def full(path: object, text: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    scene.monkeypatch.setattr("bench.leaderboard.write_text", full)
+    scene.monkeypatch.setattr("bench.publish.leaderboard.write_text", full)
     return scene.run()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from scene import Scene, Words, case
 
-from bench.records import SCHEMA_VERSION
+from bench.store.records import SCHEMA_VERSION
 
 
 @case("does not exist")
@@ -200,7 +200,7 @@ def compare_a_column_twice(scene: Scene) -> Words:
 
 @case("has more than 3 rows; keep those that are meant")
 def compare_too_many_rows(scene: Scene) -> Words:
-    scene.monkeypatch.setattr("bench.compare.MOST_ROWS", 3)
+    scene.monkeypatch.setattr("bench.publish.compare.MOST_ROWS", 3)
     return scene.compare(scene.runs_csv("new", *(scene.record(seed=seed) for seed in range(4))))
 
 

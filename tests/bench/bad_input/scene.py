@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.leaderboard import write_tables
-from bench.records import RunRecord
+from bench.publish.leaderboard import write_tables
+from bench.store.records import RunRecord
 
 Words = list[object]
 

@@ -15,7 +15,7 @@ import pytest
 from bad_attacks import ATTACK, FAILS
 from scene import CASES, Scene, Words
 
-from bench.records import FAILED, RunRecord
+from bench.store.records import FAILED, RunRecord
 
 STILL_RUNS: dict[str, tuple[str, str]] = {
     "raises": ("1 / 0\n", "ZeroDivisionError: division by zero"),

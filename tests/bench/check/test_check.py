@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import save_file
 
 from bench.check import check_file, trial
+from bench.check.new import write_new
 from bench.check.watch import watched
-from bench.new import write_new
-from bench.registry import ROOT
+from bench.plan.registry import ROOT
 from victims.errors import UserError
 
 GOOD = """

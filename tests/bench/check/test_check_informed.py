@@ -10,7 +10,7 @@ import pytest
 
 from bench.check import attack as attack_check
 from bench.check import check_file, trial
-from bench.registry import ROOT
+from bench.plan.registry import ROOT
 
 CHEAP: dict[str, dict[str, Any]] = {
     "glm": {},
@@ -116,7 +116,7 @@ def test_a_shipped_attack_is_clean(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_shipped_informed_attack_is_tried() -> None:
-    from bench import registry
+    from bench.plan import registry
 
     attacks = registry.attacks()
     informed = {attacks.origins[name] for name, attack in attacks.items.items() if attack.setting == "informed"}

@@ -12,7 +12,7 @@ from dp_accounting import GaussianDpEvent, NeighboringRelation, SelfComposedDpEv
 from dp_accounting.pld import PLDAccountant
 from pydantic import ValidationError
 
-from bench.scoring import rero
+from bench.experiments import rero
 from victims.informed.cache import obtain
 from victims.informed.glm import fit, targets_of
 from victims.informed.networks import forward, initial

@@ -1,0 +1,42 @@
+"""The verb `new`: a file with an attack, a victim or a model of one's own, to start from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from bench.plan.registry import NAME
+from victims.errors import UserError
+
+Kind = Literal["attack", "victim", "model"]
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def write_new(kind: Kind, name: str, folder: Path) -> Path:
+    """Write a file that works, to be changed into one's own, and return it.
+
+    Args:
+        kind: what it holds: an attack, a victim that is trained here, or a model that was trained elsewhere.
+        name: what that is called on the command line; the file's name is like it.
+        folder: where the file goes.
+
+    Raises:
+        UserError: the name is none, or the file is there already or cannot be written.
+    """
+    if not NAME.fullmatch(name):
+        raise UserError(f"{name!r} is no name; write letters, digits, '-', '_' and '.', a letter or digit first")
+    path = folder / f"{re.sub('[-.]', '_', name)}.py"
+    text = (TEMPLATES / f"{kind}.py").read_text()
+    identifier = "".join(part.capitalize() for part in re.split("[-._]", name))
+    identifier = identifier if identifier[0].isalpha() else f"Attack{identifier}"
+    text = re.sub(r"\bBlur(Params)?\b", rf"{identifier}\1", text)
+    text = re.sub(r'name ?= ?"\w+"', lambda found: re.sub(r'"\w+"', f'"{name}"', found[0]), text)
+    try:
+        with path.open("x") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UserError(f"{path} is there already; choose another name, or another folder with --folder") from None
+    except OSError as error:
+        raise UserError(f"cannot write {path} ({error.strerror}); name another folder with --folder") from None
+    return path

@@ -1,0 +1,57 @@
+"""The application that the verbs join, and the options that they share."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench.plan.options import ControlSet
+from bench.terminal.text import lines, one_line
+
+app = typer.Typer(
+    help="Benchmark of training-data reconstruction attacks: how much of its training set does a network give away?",
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+LONGEST_COMPLAINT = 4000
+"""Characters of a complaint, which may list all names that there are."""
+MOST_JOBS = 1024
+
+
+def named_folder(text: str) -> Path:
+    """Return the path that a text names; an empty one, such as of a variable that is not set, names none."""
+    if not text:
+        raise typer.BadParameter("it is empty; name a folder, '.' for this one")
+    return Path(text)
+
+
+PluginDir = Annotated[
+    Path | None,
+    typer.Option(
+        parser=named_folder, metavar="PATH", help="Folder of .py files with more attacks and victims, or one file."
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(parser=named_folder, metavar="PATH", help="Folder of NAME.npz files; BENCH_DATA_DIR if not given."),
+]
+Controls = Annotated[ControlSet, typer.Option(help="Null controls: all, or quick ones that attack nothing.")]
+ResultsDir = Annotated[Path, typer.Option(parser=named_folder, metavar="PATH", help="Where runs and tables go.")]
+
+
+def complain(text: str) -> None:
+    """Print one line on stderr, whatever the text holds; if nobody takes it, say nothing."""
+    with suppress(OSError):
+        line = one_line(text, LONGEST_COMPLAINT)
+        Console(stderr=True).print(line, style="red", highlight=False, markup=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Print a line on stdout as it is, but for what steers a terminal."""
+    Console().print(lines(text), highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,210 @@
+"""Verbs that attack and score: run, score, tune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from bench.cli.app import MOST_JOBS, Controls, DataDir, PluginDir, ResultsDir, app, complain
+from bench.plan.options import ControlSet
+from bench.terminal.console import printer
+from bench.terminal.interrupts import withheld, work_begins
+from victims.errors import UserError
+
+DEFAULT_ATTACK = "kkt"
+DEFAULT_VICTIM = "faces-mlp-100"
+
+
+@app.command()
+def run(
+    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
+    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Named parameter set of the attack, e.g. paper.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with a plan; other options change it.")] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="The plan's own small version, to see that it works.")] = False,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+    controls: Controls = ControlSet.ALL,
+    budget: Annotated[str, typer.Option(help="What an attack may spend: 90s, 10m, 1.5h or 500steps.")] = "",
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="Runs at a time, each in its own process; 0: in this one."
+        ),
+    ] = 1,
+    memory: Annotated[
+        str, typer.Option(help="What each process may use, e.g. 8g; an equal share of what is free.")
+    ] = "",
+    executor: Annotated[
+        Literal["local", "ray"], typer.Option(help="local: processes here; ray: tasks on a Ray cluster.")
+    ] = "local",
+    ray_address: Annotated[str, typer.Option(help="host:port of the cluster; RAY_ADDRESS, or a new one here.")] = "",
+    pdb: Annotated[bool, typer.Option("--pdb", help="In this process, with a debugger where an attack fails.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed.")] = False,
+    only_cached: Annotated[bool, typer.Option("--only-cached", help="Run nothing; show what is stored.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Run nothing; say what would be run, and why.")] = False,
+) -> None:
+    """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
+
+    Without options: kkt on faces-mlp-100, which needs no download; on released weights, your own model's, every attack.
+    What is stored and unchanged is not run again, and what was interrupted goes on where it was. A failure is stored
+    too: it is run again when its attack's source, its parameters, victim or budget change, when it lacked memory or
+    data, and with --retry-failed.
+    """
+    from bench.plan import registry
+    from bench.plan.config import PlanFile, Section, planned, read_plan
+    from bench.plan.options import choose_data_dir, choose_device, parse_budget, parse_memory, parse_settings
+    from bench.run.executors import server
+    from bench.store.folders import Store
+
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    attacked = victims.match(victim or [DEFAULT_VICTIM])
+    audit = any(spec.training.kind == "released" for spec in attacked)
+    asked = PlanFile(plan=(Section(attack=("*",) if audit else (DEFAULT_ATTACK,), victim=(DEFAULT_VICTIM,)),))
+    if config is not None:
+        asked = read_plan(config, smoke)
+    elif smoke:
+        raise UserError("--smoke shrinks the plan of a file; name one with --config")
+    given = {"attack": attack, "victim": victim, "set": parse_settings(set_ or []), "variant": variant, "seeds": seeds}
+    sections = (section.changed(given) for section in asked.plan)
+    plan = planned(sections, attacks, victims, parse_budget(budget))
+    for broken in registry.broken(attacks, victims):
+        complain(f"does not import: {broken.origin}: {broken.reason}")
+    data, share = choose_data_dir(data_dir), parse_memory(memory) if memory else None
+    if not dry_run:
+        Store(results_dir).require_writable()
+    if jobs and executor == "local" and not (pdb or only_cached or dry_run):
+        with withheld():
+            server.start(server.threads_each(jobs))  # it imports torch while this process does
+    chosen_device = choose_device(asked.device if device is None else device)
+
+    from bench.experiments.sweep import preview_plan, run_plan
+    from bench.run.setup import Setup
+    from bench.run.steps import Again
+
+    setup = Setup(
+        results_dir,
+        data,
+        plugin_dir,
+        str(chosen_device),
+        twins=controls is ControlSet.ALL,
+        again=Again.ALWAYS if force else Again.FAILED if retry_failed else Again.NEVER,
+        jobs=jobs,
+        memory=share,
+        debug=pdb,
+        only_cached=only_cached,
+        ray=ray_address if executor == "ray" else None,
+        environment=Setup.variables(),
+    )
+    if dry_run:
+        from bench.cli.tables import todo_table
+
+        printer().print(todo_table(preview_plan(plan, setup)))
+        return
+    work_begins()
+    raise typer.Exit(run_plan(plan, setup))
+
+
+@app.command()
+def score(
+    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
+    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="Score under this protocol, as rows of their own.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+    controls: Controls = ControlSet.ALL,
+    jobs: Annotated[
+        int, typer.Option(min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="Scored at a time: as for run.")
+    ] = 1,
+) -> None:
+    """Score stored reconstructions again without attacking again, and write the tables.
+
+    Without options: all stored runs, each under its own protocol.
+    """
+    from bench.plan import registry
+    from bench.plan.options import choose_data_dir, choose_device, matches
+    from bench.store.folders import Store
+
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+
+    from bench.experiments.sweep import score_stored
+    from bench.run.setup import Setup
+    from bench.scoring.protocols import protocol_named
+
+    if protocol is not None:
+        protocol_named(protocol)
+    store = Store(results_dir)
+    store.require_writable()
+    records = [
+        record for record in store.attacked() if matches(record.attack, attack) and matches(record.victim, victim)
+    ]
+    if not records:
+        raise UserError(f"no stored run in {store.runs} is meant; `run` makes some, -a and -v choose among them")
+    data, chosen = choose_data_dir(data_dir), choose_device(device)
+    twins = controls is ControlSet.ALL
+    work_begins()
+    setup = Setup(results_dir, data, plugin_dir, str(chosen), twins, jobs=jobs, environment=Setup.variables())
+    raise typer.Exit(score_stored(records, attacks, victims, setup, protocol or ""))
+
+
+@app.command()
+def tune(
+    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
+    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter to hold, key=value; repeat.")] = None,
+    variant: Annotated[str, typer.Option(help="Search around this parameter set, in its own ranges.")] = "",
+    trials: Annotated[int, typer.Option(min=1, help="Trials of each attack on each victim.")] = 30,
+    sampler: Annotated[Literal["random", "tpe"], typer.Option(help="random: all end; tpe: learns, stops bad ones.")] = (
+        "random"
+    ),
+    oracle: Annotated[bool, typer.Option("--oracle", help="Pick by good images, looking at the training set.")] = False,
+    pool: Annotated[int, typer.Option(min=0, help="Score the pooled candidates of so many of the best, too.")] = 0,
+    budget: Annotated[str, typer.Option(help="What a trial may spend: 90s, 10m, 1.5h or 500steps.")] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search and of every trial.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+    controls: Controls = ControlSet.ALL,
+    jobs: Annotated[
+        int, typer.Option(min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="How the best are run: as for run.")
+    ] = 1,
+) -> None:
+    """Search an attack's parameters by what the attacker sees, and run the best as a row of its own.
+
+    Trials are kept in RESULTS/tune: a search that was killed goes on, and the same command in several shells shares it.
+    """
+    from bench.plan import registry
+    from bench.plan.options import attack_params, choose_data_dir, choose_device, parse_budget, parse_settings
+    from bench.store.folders import Store
+
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    chosen, attacked = attacks.match(attack or [DEFAULT_ATTACK]), victims.match(victim or [DEFAULT_VICTIM])
+    settings = parse_settings(set_ or [])
+    params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}
+    data = choose_data_dir(data_dir)
+    Store(results_dir).require_writable()
+    chosen_device = choose_device(device)
+
+    from bench.experiments.tuning.trials import Sampler
+    from bench.experiments.tuning.verb import Search
+    from bench.experiments.tuning.verb import tune as search
+    from bench.plan.run import Run
+    from bench.run.setup import Setup
+
+    limit = parse_budget(budget)
+    runs = [Run(kind, params[kind.name], variant, "", spec, seed, limit) for spec in attacked for kind in chosen]
+    twins = controls is ControlSet.ALL
+    setup = Setup(results_dir, data, plugin_dir, str(chosen_device), twins, jobs=jobs, environment=Setup.variables())
+    wanted = Search(trials, Sampler(sampler), oracle, pool, frozenset(settings))
+    work_begins()
+    raise typer.Exit(search(runs, setup, wanted))

@@ -1,0 +1,47 @@
+"""The command line, from the moment at which it is started to its exit status."""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+from bench.terminal import interrupts, output
+from bench.terminal.interrupts import INTERRUPTED
+
+ENVIRONMENTAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE)
+"""What the system refuses without a fault of the program: it is told in one line, all else is a traceback."""
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on stderr and exit status 2, an interrupt exit status 130."""
+    with interrupts.abrupt():
+        output.take_any_text()
+        status = _status()
+        output.close()
+    sys.exit(status)
+
+
+def _status() -> int:
+    """Run the verb that the command line names and return its exit status."""
+    import typer
+
+    from bench.cli import executing, making, reading  # noqa: F401 where the verbs join, in this order of the help
+    from bench.cli.app import app, complain
+    from victims.errors import UserError
+
+    status = 2
+    try:
+        status = int(app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
+        sys.stdout.flush()
+    except (UserError, typer.TyperException) as error:
+        text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
+        complain(f"bench: {text}")
+    except BrokenPipeError:  # whoever read the output has seen enough
+        return 1
+    except OSError as error:
+        if error.errno not in ENVIRONMENTAL:
+            raise
+        complain(f"bench: {error.filename or 'the output, or a file, cannot be written'}: {error.strerror}")
+    if status == INTERRUPTED:  # what typer makes of a KeyboardInterrupt
+        complain("bench: interrupted; finished runs are stored")
+    return status

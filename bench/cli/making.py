@@ -1,0 +1,82 @@
+"""Verbs for what one makes oneself: study, check, new."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from bench.cli.app import DataDir, PluginDir, ResultsDir, app, say
+from bench.terminal.console import printer
+from bench.terminal.interrupts import work_begins
+
+
+@app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="The study; without one they are listed.")] = "",
+    smoke: Annotated[bool, typer.Option("--smoke", help="Few and cheap cells, to see that it works.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+    jobs: Annotated[
+        int, typer.Option(min=0, max=1, envvar="BENCH_JOBS", help="1: a process for each run; 0: none.", clamp=True)
+    ] = 1,
+) -> None:
+    """Run a study, several runs to be read together; its table and pictures go to RESULTS/studies/NAME."""
+    from bench.plan import registry
+    from bench.plan.options import choose_data_dir, choose_device
+
+    studies = registry.studies(plugin_dir)
+    if not name:
+        for known in studies.items.values():
+            say(f"{known.name}: {known.summary} ({known.paper}; {len(known.cells)} runs)")
+        return
+    chosen = studies.match([name])[0]
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    data, chosen_device = choose_data_dir(data_dir), choose_device(device)
+
+    from bench.experiments.study import run_study
+    from bench.run.setup import Setup
+
+    root = results_dir / "studies" / (f"{chosen.name}-smoke" if smoke else chosen.name)
+    cells = chosen.smoke if smoke else chosen.cells
+    work_begins()
+    environment = Setup.variables()
+    setup = Setup(root, data, plugin_dir, str(chosen_device), twins=False, jobs=jobs, environment=environment)
+    raise typer.Exit(run_study(chosen, cells, attacks, victims, setup))
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A .py file with an attack of your own, or with VICTIMS.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Try out whether your own attacks and victims keep the contract, on victims that train in a moment.
+
+    Exit status 1 if something is to be changed.
+    """
+    from bench.check.isolated import isolated_claims
+    from bench.cli import tables
+    from bench.plan.options import choose_data_dir, parse_settings
+
+    settings, data = parse_settings(set_ or []), choose_data_dir(data_dir)
+    work_begins()
+    claims = list(isolated_claims(file, settings, data))
+    printer().print(tables.claims_table(claims))
+    raise typer.Exit(0 if all(claim.holds for claim in claims) else 1)
+
+
+@app.command()
+def new(
+    kind: Annotated[Literal["attack", "victim", "model"], typer.Argument(help="What to write.")],
+    name: Annotated[str, typer.Argument(help="What it will be called.")],
+    folder: Annotated[Path, typer.Option(help="Where the file goes.")] = Path(),
+) -> None:
+    """Write a file with an attack, a victim, or a model of your own, to start from."""
+    from bench.check.new import write_new
+
+    path = write_new(kind, name, folder)
+    say(f"{path}: change it, then `bench check {path}`")

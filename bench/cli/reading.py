@@ -1,0 +1,148 @@
+"""Verbs that show what is there: list, show, compare, report, privacy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from bench.cli.app import DataDir, PluginDir, ResultsDir, app, named_folder, say
+from bench.terminal.console import printer
+from bench.terminal.interrupts import work_begins
+from victims.errors import UserError
+
+
+@app.command("list")
+def list_(data_dir: DataDir = None, plugin_dir: PluginDir = None) -> None:
+    """List attacks and victims, and files that do not import."""
+    from bench.cli import tables
+    from bench.plan import registry
+    from bench.plan.options import choose_data_dir
+
+    console = printer()
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    console.print(tables.attack_table(attacks))
+    console.print()
+    say(tables.victim_table(victims, choose_data_dir(data_dir)))
+    for broken in registry.broken(attacks, victims):
+        say(f"does not import: {broken.origin}: {broken.reason}")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="An attack, victim, metric, protocol, or the start of a run id.")],
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+) -> None:
+    """Print one attack's parameters, one victim's card, one metric, one scoring protocol, or one run."""
+    from bench.cli import tables
+    from bench.plan import registry
+    from bench.plan.options import choose_data_dir
+    from bench.store.folders import Store
+
+    console = printer()
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    if name in attacks.items:
+        console.print(tables.attack_card(attacks.items[name], attacks.origins[name]))
+    elif name in victims.items:
+        console.print(tables.victim_card(victims.items[name], victims.origins[name], choose_data_dir(data_dir)))
+    elif (folder := Store(results_dir).resolve(name)) is not None:
+        console.print(tables.run_card(folder))
+    elif (card := tables.scoring_card(name)) is not None:
+        console.print(card)
+    else:
+        raise UserError(
+            f"{name!r} is no attack, victim, metric or protocol, and no run in {results_dir}; `python -m bench list` "
+            "names attacks and victims"
+        )
+
+
+@app.command()
+def compare(
+    old: Annotated[Path, typer.Argument(help="The runs.csv to compare against.")],
+    new: Annotated[Path, typer.Argument(help="The runs.csv to compare.")],
+    fail_on_regression: Annotated[
+        bool, typer.Option("--fail-on-regression", help="Exit status 1 if a cell got worse; for CI.")
+    ] = False,
+) -> None:
+    """Print what changed between two runs.csv, cell by cell, averaged over seeds, how surely and why.
+
+    A cell got worse if the 95% interval of the change of n_good lies below 0 (without an interval: if n_good fell), or
+    if every run of it fails now. A change under other metrics is no regression.
+    """
+    from bench.cli import tables
+    from bench.publish.compare import compare as compare_files
+    from bench.terminal.progress import plural
+
+    console = printer()
+    comparison = compare_files(old, new)
+    if len(comparison.changed):
+        console.print(tables.comparison_table(comparison))
+    console.print(f"{plural(comparison.same, 'cell')} unchanged.")
+    for title, names in (
+        ("got worse", comparison.regressions),
+        ("only in the old file", comparison.only_old),
+        ("only in the new file", comparison.only_new),
+    ):
+        for cell in names:
+            say(f"{title}: {cell}")
+    raise typer.Exit(1 if fail_on_regression and comparison.regressions else 0)
+
+
+@app.command()
+def report(
+    format_: Annotated[
+        Literal["html", "markdown", "latex", "csv"],
+        typer.Option("--format", help="A page to look at, or the boards as tables."),
+    ] = "html",
+    across_knowledge: Annotated[
+        bool, typer.Option("--across-knowledge", help="One board a victim, whatever its attacks were told.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(parser=named_folder, metavar="PATH", help="File to write; report.html in the results folder."),
+    ] = None,
+    results_dir: ResultsDir = Path("results"),
+) -> None:
+    """Write a report of a results folder: boards, figures, pictures, failures, in one file that loads nothing.
+
+    It reads runs.csv and what is there of the run folders; it needs no data set, no training and no network.
+    """
+    from bench.publish.report import write_report
+
+    work_begins()
+    say(str(write_report(results_dir, output, format_, across_knowledge=across_knowledge)))
+
+
+@app.command()
+def privacy(
+    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
+    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    threshold: Annotated[float, typer.Option(help="Mean squared error up to which an attack succeeds.")] = 0.01,
+    data_dir: DataDir = None,
+    results_dir: ResultsDir = Path("results"),
+    plugin_dir: PluginDir = None,
+) -> None:
+    """Set stored runs of private victims beside the bounds on any attack; writes privacy.csv and privacy.png."""
+    from bench.plan import registry
+    from bench.plan.options import choose_data_dir, matches
+    from bench.store.folders import Store
+
+    if not threshold > 0:
+        raise UserError(f"--threshold {threshold:g} must be positive: a mean squared error, such as 0.01")
+    victims = registry.victims(plugin_dir)
+
+    from bench.experiments.privacy import privacy_table, write_privacy
+
+    store = Store(results_dir)
+    records = [run for run in store.attacked() if matches(run.attack, attack) and matches(run.victim, victim)]
+    table = privacy_table(records, store, victims, choose_data_dir(data_dir), threshold)
+    shown = table[
+        ["attack", "variant", "victim", "epsilon", "test_accuracy", "success", "kappa", "bound_gaussian", "bound_zcdp"]
+    ]
+    say(shown.to_string(index=False, float_format="%.3g"))
+    work_begins()
+    for path in write_privacy(table, results_dir):
+        say(f"  {path}")

@@ -1,0 +1,177 @@
+"""What `list`, `show` and `compare` print."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import markup
+from rich.table import Table
+
+from attacks.base import Attack
+from bench.plan.registry import Registry
+from bench.store.records import require_known_schema
+from bench.terminal.text import lines
+from victims.cache import trained_card
+from victims.errors import UserError
+from victims.informed.spec import AnySpec
+
+if TYPE_CHECKING:
+    from bench.check.claims import Claim
+    from bench.publish.compare import Comparison
+
+
+def escape(text: str) -> str:
+    """Return foreign text as a cell shows it: its lines, without markup, nothing in it that steers a terminal."""
+    return markup.escape(lines(text))
+
+
+def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
+    """Return the table of attacks: name, summary, what each needs to know, paper."""
+    table = _table("attack", "what it does", "needs to know", "variants", "paper")
+    for name, attack in sorted(attacks.items.items()):
+        table.add_row(
+            name,
+            escape(attack.summary),
+            escape(", ".join(sorted(attack.needs))),
+            escape(", ".join(attack.variants)),
+            escape(attack.paper),
+        )
+    return table
+
+
+def victim_table(victims: Registry[AnySpec], data_dir: Path | None) -> str:
+    """Return the table of victims, a line each: name, dataset, n, architecture, training, and whether it is trained.
+
+    There are hundreds: `tabulate` takes a tenth of the time that `rich` does.
+    """
+    from tabulate import tabulate
+
+    rows = [
+        (name, spec.dataset, spec.n, spec.architecture.label, spec.training.label, _trained(spec, data_dir))
+        for name, spec in victims.items.items()
+    ]
+    return tabulate(rows, ["victim", "dataset", "n", "architecture", "training", "trained"], disable_numparse=True)
+
+
+def todo_table(rows: Iterable[tuple[str, str, str]]) -> Table:
+    """Return the runs of a plan, what is to be done for each, and why."""
+    table = _table("run", "to do", "why")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
+    """Return all that is declared of one attack, with its parameters' defaults."""
+    table = _table("item", "value")
+    table.add_row("attack", attack.name)
+    table.add_row("file", escape(origin))
+    table.add_row("what it does", escape(attack.summary))
+    table.add_row("paper", escape(attack.paper))
+    table.add_row("needs to know", escape(", ".join(sorted(attack.needs))))
+    for name, field in attack.Params.model_fields.items():
+        table.add_row(escape(f"--set {name}="), escape(str(field.default)))
+    for variant, values in attack.variants.items():
+        table.add_row(escape(f"--variant {variant}"), escape(json.dumps(values)))
+    for variant, ranges in attack.search_spaces.items():
+        spans = (f"{name} {span.low:g} to {span.high:g}{' (log)' * span.log}" for name, span in ranges.items())
+        table.add_row(escape(f"tune{variant and f' --variant {variant}'}"), escape(", ".join(spans)))
+    table.add_row("parameters", escape(inspect.getdoc(attack.Params) or ""))
+    return table
+
+
+def victim_card(spec: AnySpec, origin: str, data_dir: Path | None) -> Table:
+    """Return a victim's spec and, if it is trained, its card."""
+    table = _table("item", "value")
+    table.add_row("file", escape(origin))
+    for name, value in spec.model_dump().items():
+        table.add_row(name, escape(str(value)))
+    for name, value in trained_card(spec, data_dir).items():
+        if name not in ("spec", "name"):
+            table.add_row(name, escape(str(value)))
+    return table
+
+
+def run_card(folder: Path) -> Table:
+    """Return one stored run's record, and where its files are.
+
+    Raises:
+        UserError: the record is damaged.
+    """
+    table = _table("column", "value")
+    path = folder / "run.json"
+    try:
+        record = json.loads(path.read_text())
+        if not isinstance(record, dict):
+            raise ValueError("it holds no record")
+    except (OSError, ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise UserError(f"{path} cannot be read ({reason}); `run --force` makes it again") from None
+    require_known_schema(record.get("schema_version"), path)
+    for name, value in record.items():
+        table.add_row(escape(name), escape(str("" if value is None else value)))
+    for path in sorted(folder.iterdir()):
+        table.add_row("file", escape(str(path)))
+    return table
+
+
+def scoring_card(name: str) -> Table | None:
+    """Return what defines a metric or a scoring protocol, or None if there is none of that name."""
+    from bench.scoring import METRIC_SUITE, METRICS, PROTOCOLS
+
+    found = METRICS.get(name) or PROTOCOLS.get(name)
+    if found is None:
+        return None
+    table = _table("item", "value")
+    for field in dataclasses.fields(found):
+        value = getattr(found, field.name)
+        table.add_row(field.name, escape((inspect.getdoc(value) or "") if callable(value) else str(value)))
+    table.add_row("metric suite", METRIC_SUITE)
+    return table
+
+
+def claims_table(claims: Sequence[Claim]) -> Table:
+    """Return what `check` found: a tick or a cross, the claim, and what to change."""
+    table = _table("of", "", "claim", "what to change")
+    for claim in claims:
+        table.add_row(escape(claim.subject), "✓" if claim.holds else "✗", escape(claim.text), escape(claim.trouble))
+    return table
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Return the scores that changed: old, new, their difference with its 95% interval, and the cause, once a cell."""
+    table = _table("cell", "score", "old", "new", "change", "95% interval", "cause")
+    last = ""
+    for row in comparison.changed.to_dict("records"):
+        name, cause = ("", "") if row["cell"] == last else (row["cell"], row["cause"])
+        old, new = (_figure("{:.6g}", row[side]) for side in ("old", "new"))
+        change = _figure("{:+.4g}", row["new"] - row["old"])
+        interval = _figure("[{:+.4g}, {:+.4g}]", row["low"], row["high"])
+        table.add_row(escape(name), row["score"], old, new, change, escape(interval), escape(cause))
+        last = row["cell"]
+    return table
+
+
+def _figure(form: str, *values: float) -> str:
+    """Return numbers as text, empty if they are unknown."""
+    return "" if any(math.isnan(value) for value in values) else form.format(*values)
+
+
+def _trained(spec: AnySpec, data_dir: Path | None) -> str:
+    try:
+        return "yes" if trained_card(spec, data_dir) else "no"
+    except UserError:
+        return "no"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(show_edge=False, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

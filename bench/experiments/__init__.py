@@ -1,0 +1,1 @@
+"""Experiments over many runs: studies, tuning, privacy bounds."""

@@ -1,0 +1,139 @@
+"""The verb `privacy`: what differential privacy leaves of an attack, beside what it can leave of any (their Fig. 9)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from scipy.stats import binomtest
+
+from bench.experiments import rero
+from bench.plan.registry import Registry
+from bench.store.cells import to_csv
+from bench.store.folders import Store
+from bench.store.records import RunRecord
+from victims.errors import UserError
+from victims.files import atomic, write_text
+from victims.informed.data import split_of
+from victims.informed.privacy import gaussian_privacy
+from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
+
+NAME = "privacy"
+CURVE = ["dataset", "attack", "variant", "params_hash"]
+"""What the points of one curve share."""
+ACROSS = 2
+"""Panels side by side."""
+
+
+def privacy_table(
+    records: Sequence[RunRecord], store: Store, victims: Registry[AnySpec], data_dir: Path | None, threshold: float
+) -> pd.DataFrame:
+    """Return one row a run of a private victim: its privacy, its accuracy, the attack's success and the bounds.
+
+    The prior is the uniform distribution on the victim's targets, and an attack succeeds on a target if the mean
+    squared error is at most the threshold, so that its success is the share of targets on which it does.
+
+    Args:
+        records: stored runs; those of victims that are not private, or not known here, are left out.
+        store: where they are.
+        victims: all that are known.
+        data_dir: the data folder, None for the default.
+        threshold: mean squared error, > 0.
+
+    Raises:
+        UserError: no run is of a private victim.
+    """
+    rows = []
+    newest = {_cell(record): record for record in sorted(records, key=_order)}
+    for record in newest.values():
+        spec = victims.items.get(record.victim)
+        if isinstance(spec, InformedSpec | GLMSpec) and spec.training.privacy is not None:
+            rows.append(_row(record, store, spec, data_dir, threshold))
+    if not rows:
+        raise UserError("no stored run is of a differentially private victim; `list` shows which have an epsilon")
+    return pd.DataFrame(rows).sort_values([*CURVE, "epsilon", "victim", "seed"], ignore_index=True)
+
+
+def _order(record: RunRecord) -> tuple[int, str]:
+    return record.sequence, record.started_utc
+
+
+def _cell(record: RunRecord) -> tuple[str, str, str, str, int]:
+    return record.attack, record.variant, record.params_hash, record.victim, record.seed
+
+
+def _row(
+    record: RunRecord, store: Store, spec: InformedSpec | GLMSpec, data_dir: Path | None, threshold: float
+) -> dict[str, object]:
+    path = store.folder(record.run_id) / "per_sample.csv"
+    try:
+        errors = pd.read_csv(path)["mse"].to_numpy()
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path} cannot be read ({error}); `score` writes it again") from None
+    privacy, mu = spec.training.privacy, gaussian_privacy(spec)
+    assert privacy is not None and mu is not None
+    targets = split_of(spec, data_dir).targets.images.reshape(spec.targets, -1)
+    kappa = rero.kappa_sample(targets, math.sqrt(threshold * targets.shape[1]))
+    hits = int((errors <= threshold).sum())
+    interval = binomtest(hits, len(errors)).proportion_ci()
+    return {
+        "attack": record.attack,
+        "variant": record.variant,
+        "params_hash": record.params_hash,
+        "victim": record.victim,
+        "dataset": record.dataset,
+        "seed": record.seed,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "mu": mu,
+        "test_accuracy": record.test_accuracy,
+        "threshold": threshold,
+        "targets": len(errors),
+        "success": hits / len(errors),
+        "success_low": interval.low,
+        "success_high": interval.high,
+        "mse_mean": float(np.mean(errors)),
+        "oracle_mse": record.oracle_mse,
+        "beats_oracle": record.beats_oracle,
+        "kappa": kappa,
+        "bound_gaussian": rero.gaussian(kappa, mu),
+        "bound_zcdp": rero.concentrated(kappa, mu**2 / 2),
+    }
+
+
+def write_privacy(table: pd.DataFrame, root: Path) -> list[Path]:
+    """Write privacy.csv and privacy.png into a results folder and return their paths."""
+    paths = [root / f"{NAME}.csv", root / f"{NAME}.png"]
+    write_text(paths[0], to_csv(table))
+    groups = list(table.groupby(CURVE, sort=False))
+    across = min(len(groups), ACROSS)
+    down = -(-len(groups) // across)
+    figure = Figure(figsize=(5 * across, 3.8 * down), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(down, across, squeeze=False).flat
+    for (curve, part), axes in zip(groups, panels, strict=False):
+        dataset, attack, variant, _ = map(str, curve)
+        ends = part[["success_low", "success_high"]].to_numpy().T
+        spread = np.abs(ends - part["success"].to_numpy())
+        axes.errorbar(part["epsilon"], part["success"], yerr=spread, fmt="o-", color="C3", label="attack, 95% interval")
+        axes.plot(part["epsilon"], part["bound_gaussian"], "-", color="0.2", label="bound, Gaussian closed form")
+        axes.plot(part["epsilon"], part["bound_zcdp"], "--", color="0.5", label="bound, Corollary 4")
+        axes.plot(part["epsilon"], part["kappa"], ":", color="0.5", label="kappa, without the model")
+        accuracy = part["test_accuracy"].astype(float)
+        axes.plot(part["epsilon"], accuracy, "s-", color="C0", alpha=0.6, label="test accuracy")
+        axes.set_xscale("log")
+        axes.set_ylim(-0.02, 1.02)
+        axes.set_xlabel(f"epsilon (delta {part['delta'].iloc[0]:g}, one record added or removed)")
+        axes.set_ylabel(f"share of targets with MSE <= {part['threshold'].iloc[0]:g}")
+        axes.set_title(f"{attack}{':' + variant if variant else ''} on {dataset}")
+        axes.legend(fontsize=7)
+    for axes in panels:  # those that are left
+        axes.set_axis_off()
+    with atomic(paths[1]) as temporary:
+        figure.savefig(temporary, format="png", metadata={"Software": None})
+    return paths

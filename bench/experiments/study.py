@@ -1,0 +1,193 @@
+"""The verb `study`: run the cells of a study, measure where each ended, and write its table and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+from torch import Tensor
+
+from attacks.study import Cell, Study
+from bench.experiments.study_picture import draw, strips
+from bench.plan.options import attack_params
+from bench.plan.registry import Registry
+from bench.plan.run import Run
+from bench.run.executors import Task
+from bench.run.executors.choice import executor_for
+from bench.run.session import Session
+from bench.run.setup import Setup
+from bench.scoring.matching import ncc_distance, nearest_neighbours
+from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
+from bench.store.cells import to_csv
+from bench.store.folders import Store
+from bench.store.records import RunRecord, Status
+from bench.terminal.progress import TerminalReporter
+from bench.terminal.text import lines
+from victims.base import Victim
+from victims.errors import UserError
+from victims.files import write_text
+
+if TYPE_CHECKING:
+    from attacks.base import Attack
+    from victims.informed.spec import AnySpec
+    from victims.informed.victim import AnyVictim
+
+REALISTIC = 0.4
+"""A candidate whose SSIM with some real image is above this looks like one."""
+SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """For each candidate the training image and the held-out image that are nearest to it.
+
+    Attributes:
+        images: (m, C, H, W) candidates in [0, 1], in the order of the attack's confidence where it gives one.
+        training: (m, C, H, W) each one's nearest training image by normalised correlation.
+        held_out: (m, C, H, W) its nearest held-out image.
+        ssim_training: (m,) SSIM with the former.
+        ssim_held_out: (m,) SSIM with the latter.
+    """
+
+    images: Tensor
+    training: Tensor
+    held_out: Tensor
+    ssim_training: Tensor
+    ssim_held_out: Tensor
+
+    @property
+    def realistic(self) -> Tensor:
+        """(m,) bool: like some real image."""
+        return torch.maximum(self.ssim_training, self.ssim_held_out) > REALISTIC
+
+    @property
+    def no_member(self) -> Tensor:
+        """(m,) bool: realistic, but more like a held-out image than like any training image."""
+        return self.realistic & (self.ssim_held_out > self.ssim_training)
+
+
+def run_study(
+    study: Study,
+    cells: Sequence[Cell],
+    attacks: Registry[type[Attack[Any]]],
+    victims: Registry[AnySpec],
+    setup: Setup,
+) -> int:
+    """Run the cells, write NAME.csv after each and pictures in the end, and return the exit status.
+
+    Args:
+        study: the study.
+        cells: its runs, or some.
+        attacks: all that are known.
+        victims: likewise.
+        setup: where runs are read and written: not in the results folder, since experiments whose start an oracle
+            gives are on no board; and how they are executed, one after the other.
+    """
+    console, root = Console(), setup.results_dir
+    store = Store(root)
+    store.require_writable()
+    failed, rows, table, path = False, [], pd.DataFrame(), root / f"{study.name}.csv"
+    with TerminalReporter(console) as reporter:
+        session = Session.of(setup, reporter)
+        executor = executor_for(reporter, setup)
+        for cell in cells:
+            attack, victim = attacks.match([cell.attack])[0], victims.match([cell.victim])[0]
+            run = Run(attack, attack_params(attack, "", cell.params), "", "study", victim, seed=0)
+            (outcome,) = executor.execute([Task.of(run, session.run_id(run), setup)])
+            record = outcome.record
+            if not outcome.stored:
+                raise UserError(record.reason)
+            if trouble := outcome.trouble or record.trouble:
+                failed = True
+                reporter.notice(f"{record.title}: {trouble}")
+            row: dict[str, Any] = {"attack": cell.attack, "victim": cell.victim, **cell.labels}
+            row |= {"status": str(record.status), "reason": record.reason, "flags": record.flags}
+            row |= {"run_id": record.run_id, "n": record.n}
+            if record.status is Status.OK and record.n_good is not None:
+                row |= measure(store, record, session.victim(victim), study, cell)
+            rows.append(row)
+            table = pd.DataFrame(rows)
+            write_text(path, to_csv(table))
+            described = ", ".join(f"{name} {label}" for name, label in cell.labels.items())
+            figures = ", ".join(f"{name} {row[name]:.3g}" for name in MEASURED if row.get(name) is not None)
+            text = f"{cell.attack} on {cell.victim}, {described}: {record.status} {figures}"
+            console.print(lines(text), highlight=False, markup=False, soft_wrap=True)
+    for plot in study.plots:
+        draw(root, study.name, plot, table)
+    console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
+    return int(failed)
+
+
+INFORMED = (
+    *("n_good", "n", "mse_mean", "mse_p1", "mse_p10", "mse_p50", "lpips_mean", "kl_mean", "oracle_mse", "beats_oracle"),
+    *("null_n_good", "membership_auc", "test_accuracy", "train_s", "wall_s"),
+)
+"""Columns of a run of the informed adversary that a study's table holds."""
+MEASURED = (
+    *("n_good", "attack_loss", "mse_mean", "mse_to_training", "mse_to_held_out", "realistic", "no_member_rate"),
+    "wall_s",
+)
+
+
+def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, cell: Cell) -> dict[str, float | None]:
+    """Return where a run ended, and write two pictures of its candidates: alone, and beside their neighbours.
+
+    `attack_loss` is the attack's own objective (the distance in theta, of bilevel); `mse_to_training` and
+    `mse_to_held_out` are a candidate's mean squared error to the nearest of those images, averaged over candidates;
+    `realistic` is the share of candidates like some real image, `no_member_rate` the share of these that are more like
+    a held-out image than like any training image. The counts are the record's, `share_good` and `null_share_good` the
+    same as a share of the training images. Of the informed adversary the record itself says where it ended.
+    """
+    if not isinstance(victim, Victim):
+        return {name: getattr(record, name) for name in INFORMED}
+    split = victim.split
+    stored = load_file(store.runs / record.run_id / "reconstruction.safetensors")
+    candidates, mean = stored["candidates"], torch.from_numpy(split.mean)
+    order = stored["confidence"].argsort(descending=True) if "confidence" in stored else torch.arange(len(candidates))
+    training = torch.from_numpy(split.images)
+    held_out = (torch.from_numpy(split.test_inputs) + mean).clamp(0, 1)
+    near = neighbours(candidates[order], training, held_out, mean)
+    realistic = int(near.realistic.sum())
+    alone = store.root / f"{study.name}-{record.run_id}.png"
+    title = f"{cell.attack} on {cell.victim}, {', '.join(map(str, cell.labels.values()))}"
+    shown = slice(0, SHOWN)
+    strips(alone, title, [("candidate", near.images[shown])])
+    told = [
+        ("candidate", near.images[shown]),
+        ("nearest training image", near.training[shown]),
+        ("nearest held-out image", near.held_out[shown]),
+    ]
+    strips(alone.with_suffix(".answer.png"), title, told)
+    return {
+        "attack_loss": record.attack_loss,
+        "mse_to_training": float(nearest_neighbours(near.images, training)[0].mean()),
+        "mse_to_held_out": float(nearest_neighbours(near.images, held_out)[0].mean()),
+        "realistic": realistic / len(candidates),
+        "no_member_rate": int(near.no_member.sum()) / realistic if realistic else None,
+        "n_good": record.n_good,
+        "n_good_unique": record.n_good_unique,
+        "null_n_good": record.null_n_good,
+        "share_good": None if record.n_good is None else record.n_good / record.n,
+        "null_share_good": None if record.null_n_good is None else record.null_n_good / record.n,
+        "wall_s": record.wall_s,
+    }
+
+
+def neighbours(candidates: Tensor, training: Tensor, held_out: Tensor, mean: Tensor) -> Neighbours:
+    """Find each candidate's nearest real images.
+
+    Args:
+        candidates: (m, C, H, W) in the victim's input space.
+        training: (n, C, H, W) in [0, 1].
+        held_out: (k, C, H, W) in [0, 1], k > 0.
+        mean: (C, H, W) that the victim subtracts.
+    """
+    images = (candidates.float() + mean).clamp(0, 1)
+    ssim = ssim_wang if min(images.shape[2:]) >= WANG_WINDOW else ssim_window3
+    chosen = [real[ncc_distance(real - mean, candidates.float()).argmin(0)] for real in (training, held_out)]
+    return Neighbours(images, *chosen, *(ssim(images, real) for real in chosen))

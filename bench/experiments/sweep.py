@@ -1,0 +1,180 @@
+"""The verbs `run` and `score`: execute a plan or score what is stored, tell the user, and write the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from bench.plan.run import Run
+from bench.publish.leaderboard import refresh_tables
+from bench.run.executors import Task
+from bench.run.executors.choice import executor_for
+from bench.run.runner import Outcome
+from bench.run.session import Session
+from bench.run.setup import Setup
+from bench.run.steps import Step
+from bench.run.todo import todo, why
+from bench.store.folders import Store, write_record
+from bench.store.records import FAILED, RunRecord, Status
+from bench.terminal.progress import TerminalReporter, plural
+from bench.terminal.text import lines
+from victims.errors import UserError
+
+if TYPE_CHECKING:
+    from attacks.base import Attack
+    from bench.plan.registry import Registry
+    from victims.informed.spec import AnySpec
+
+
+def run_plan(plan: Sequence[Run], setup: Setup) -> int:
+    """Execute a plan and return the exit status: 0 if all runs ended well, 1 if one failed.
+
+    Tables are written after every run, so an interrupt or a kill loses the runs in progress alone.
+
+    Raises:
+        UserError: no run of the plan can be made, for want of data.
+    """
+    console, store = Console(), Store(setup.results_dir)
+    store.sweep()
+    refresh_tables(store)  # a table of another schema, or a full disk, is refused before any work is done
+    failures = 0
+    with TerminalReporter(console) as reporter:
+        entries = todo(plan, setup, Session.of(setup, reporter))
+        there = [entry for entry in entries if entry.step is Step.NOTHING or (setup.only_cached and entry.shown)]
+        left = [entry for entry in entries if entry not in there]
+        stored = (Outcome(entry.stored, cached=True) for entry in there if entry.stored is not None)
+        executed: Iterable[Outcome] = ()
+        if left and not setup.only_cached:
+            tasks = [Task.of(entry.run, entry.run_id, setup) for entry in left]
+            executed = executor_for(reporter, setup).execute(tasks)
+        for outcome in _settled(chain(stored, executed), store, reporter):
+            record = outcome.record
+            failures += bool(outcome.trouble or record.trouble)
+            if not outcome.cached:
+                try:
+                    refresh_tables(store)
+                except UserError as error:
+                    reporter.notice(str(error))
+            console.print(lines(_line(record, outcome.cached)), highlight=False, markup=False, soft_wrap=True)
+            if trouble := outcome.trouble or (record.trouble if record.status is Status.OK else ""):
+                reporter.notice(f"{record.title}: {trouble}")
+            _paths(console, store, record)
+    if setup.only_cached and left:
+        console.print(f"{plural(len(left), 'run')} of {len(plan)} not stored")
+    if failures:
+        console.print(f"{plural(failures, 'run')} of {len(plan)} failed", style="red")
+    return 1 if failures else 0
+
+
+def _settled(outcomes: Iterable[Outcome], store: Store, reporter: TerminalReporter) -> Iterator[Outcome]:
+    """Yield outcomes; a failure for want of data is stored as soon as there is a run that does not want them.
+
+    Raises:
+        UserError: there is none: that is no result, but a mistake that one line tells.
+    """
+    held: list[Outcome] = []
+    settled = False
+    for outcome in outcomes:
+        held.append(outcome)
+        settled = settled or outcome.stored
+        while settled and held:
+            first = held.pop(0)
+            yield first if first.stored else _settled_failure(first, store, reporter)
+    if held:
+        why, trouble = held[0].record.reason, held[0].trouble
+        raise UserError(f"{why}; {trouble}" if trouble and trouble != why else why)
+
+
+def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter) -> Outcome:
+    """Store a failure for want of data, unless an earlier run found something."""
+    run_id = outcome.record.run_id
+    try:
+        with store.claimed(run_id, reporter.notice):
+            before = store.find(run_id)
+            if before is not None and before.status is Status.OK:
+                return Outcome(before, trouble=outcome.record.reason)
+            with store.writing(run_id) as folder:
+                write_record(folder, outcome.record)
+    except OSError as error:
+        return replace(outcome, trouble=f"this row cannot be stored ({error.strerror})")
+    return outcome
+
+
+def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, Step, str]]:
+    """Return the title of each run, what `run_plan` would do, and why; nothing is downloaded for that."""
+    with TerminalReporter(Console()) as reporter:
+        session = Session.of(setup, reporter, downloads=False)
+        return [(entry.run.title, entry.step, why(entry, session)) for entry in todo(plan, setup, session)]
+
+
+def score_stored(
+    records: Sequence[RunRecord],
+    attacks: Registry[type[Attack[Any]]],
+    victims: Registry[AnySpec],
+    setup: Setup,
+    protocol: str,
+) -> int:
+    """Score stored reconstructions again, write the tables, and return 0, or 1 if one could not be scored.
+
+    Args:
+        records: the runs.
+        attacks: all that are known.
+        victims: likewise.
+        setup: where they are read and written, and how the scoring is executed.
+        protocol: score under this protocol, as rows of their own; empty for each run's own.
+    """
+    console, store = Console(), Store(setup.results_dir)
+    troubles, tasks = 0, []
+    with TerminalReporter(console) as reporter:
+        for record in records:
+            try:
+                task = Task.of(Run.of(record, attacks, victims), record.run_id, setup)
+                tasks.append(replace(task, scored_under=protocol))
+            except UserError as error:
+                troubles += 1
+                reporter.notice(str(error))
+        for outcome in executor_for(reporter, setup).execute(tasks) if tasks else ():
+            if trouble := outcome.trouble or outcome.record.trouble:
+                troubles += 1
+                reporter.notice(f"{outcome.record.title}: {trouble}")
+            else:
+                console.print(lines(_line(outcome.record)), highlight=False, markup=False, soft_wrap=True)
+    refresh_tables(store)
+    if troubles:
+        console.print(f"{plural(troubles, 'run')} of {len(records)} could not be scored", style="red")
+    return 1 if troubles else 0
+
+
+def _line(record: RunRecord, cached: bool = False) -> str:
+    if record.status is Status.OK and record.n_good is None:
+        return f"{record.title}: attacked, and not scored; `run` scores it again"
+    if record.status is not Status.OK:
+        stored = " (stored; --retry-failed runs it again)" if cached and record.status in FAILED else ""
+        return f"{record.title}: {record.status} ({record.reason}){stored}"
+    parts = [f"good {_against(record.n_good, record.null_n_good)} under {record.protocol}"]
+    if record.n_fixed is None:
+        parts += [
+            f"unique {_against(record.n_good_unique, record.null_n_good_unique)}",
+            f"haim min {_against(record.n_good_haim_min, record.null_n_good_haim_min)}",
+            f"haim mean {_against(record.n_good_haim_mean, record.null_n_good_haim_mean)}",
+            f"at 1% false positives {record.n_good_at_1pct}",
+        ]
+    elif record.oracle_mse is not None:
+        parts.append(f"mean MSE {record.mse_mean:.3g} (nearest known image: {record.oracle_mse:.3g})")
+    parts.append(f"attack {record.wall_s:.0f} s, training {record.train_s:.0f} s")
+    stored = " (stored; --force runs it again)" if cached else ""
+    return f"{record.title}: of {record.n} images, {'; '.join(parts)}{stored}"
+
+
+def _against(count: int | None, null: int | None) -> str:
+    return f"{count}" if null is None else f"{count} (null {null})"
+
+
+def _paths(console: Console, store: Store, record: RunRecord) -> None:
+    shown = store.folder(record.run_id) / ("grid.png" if record.status is Status.OK else "log.txt")
+    if shown.exists():
+        console.print(f"  {shown}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,160 @@
+"""The verb `tune`: search an attack's parameters on a victim, and run what was picked as any other run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from bench.experiments.sweep import run_plan
+from bench.experiments.tuning.pool import write_pool
+from bench.experiments.tuning.table import TRIALS, write_summary, write_trials
+from bench.experiments.tuning.trials import Sampler, SharedStudy
+from bench.experiments.tuning.tuner import TrialReporter, Tuner
+from bench.plan import registry
+from bench.plan.run import Run, attack_sources
+from bench.run.executors.attacks import isolated_attacks
+from bench.run.session import Session
+from bench.run.setup import Setup
+from bench.scoring.evaluation import Reference, counts
+from bench.scoring.protocols import protocol_named
+from bench.store.folders import Store, write_record
+from bench.store.records import TUNED_BY_ORACLE
+from bench.terminal.progress import TerminalReporter, plural
+from victims.errors import UserError
+from victims.files import sha256_sources
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from attacks.base import Reconstruction
+
+TUNE = "tune"
+"""`tuned_by` of a run whose parameters were chosen by the attacker's own objective; the studies' folder."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """How parameters are searched.
+
+    Attributes:
+        trials: how many each study has in all, whoever ran them.
+        sampler: how parameters are drawn.
+        oracle: pick by the number of good images, for which the training set is looked at.
+        pool: how many of the best trials are pooled, too; 0 for none.
+        fixed: parameters that the user set, which are not searched.
+    """
+
+    trials: int
+    sampler: Sampler
+    oracle: bool
+    pool: int
+    fixed: frozenset[str]
+
+
+def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
+    """Give every run's parameters their trials, run the best, and return the exit status.
+
+    Args:
+        runs: what is tuned, each with the parameters that its trials start from.
+        setup: where to read, attack and write, the studies in the folder `tune` of the results; and how the picks are
+            run. Trials are made here one after the other, their attacks in processes of their own unless `jobs` is 0.
+        search: how they are searched.
+    """
+    console, store = Console(), Store(setup.results_dir)
+    picks, failed = [], False
+    for run in runs:
+        attacking = isolated_attacks(setup.plugin_dir) if setup.jobs else nullcontext()
+        with attacking as host, TerminalReporter(console) as shown:
+            reporter = TrialReporter(shown)
+            session = Session.of(setup, reporter, host=host)
+            reason = run.declined()
+            if reason is not None:
+                reporter.notice(f"{run.title}: skipped ({reason})")
+                continue
+            study = _study(store.root / TUNE / _folder_name(run, search), run, session, search)
+            tuner = Tuner(study, run, session, reporter, _counter(run, session) if search.oracle else None)
+            _work(tuner, search.trials, console)
+            best = study.best(max(search.pool, 1))
+            if study.running:
+                reporter.notice(f"{run.title}: {plural(study.running, 'trial')} at work elsewhere, whose end picks")
+            elif not best:
+                failed = True
+                reporter.notice(f"{run.title}: no trial came to an end; {study.folder / TRIALS} says why")
+            else:
+                _pool(tuner, best[: search.pool], setup, console)
+                picks.append(replace(tuner.tuned(best[0].params), tuned_by=_chooser(search)))
+                _claim(picks[-1], store, session)
+    write_summary(store.root / TUNE)
+    return max(int(failed), run_plan(picks, setup) if picks else 0)
+
+
+def _chooser(search: Search) -> str:
+    """Return who picks, as in the column `tuned_by`."""
+    return TUNED_BY_ORACLE if search.oracle else TUNE
+
+
+def _work(tuner: Tuner, trials: int, console: Console) -> None:
+    """Run what is left of the trials, and write and print each."""
+    for trial in tuner.work(trials):
+        table = write_trials(tuner.study.folder, tuner.study.trials)
+        row = table[table["trial"] == trial.number].iloc[0].dropna()
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in row.items() if isinstance(value, Real))
+        text = f"{tuner.run.title}: trial {trial.number} {row['state']} {row.get('reason', figures)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _pool(tuner: Tuner, trials: Sequence[FrozenTrial], setup: Setup, console: Console) -> None:
+    """Score the candidates of some trials together, if any are asked for."""
+    if trials:
+        control = registry.random_control(registry.attacks(setup.plugin_dir))
+        text = f"{tuner.run.title}: {write_pool(tuner.study.folder, tuner, trials, control)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _folder_name(run: Run, search: Search) -> str:
+    parts = (run.attack.name, run.variant, run.victim.name, str(search.sampler), "oracle" if search.oracle else "")
+    return "-".join(part for part in parts if part)
+
+
+def _study(folder: Path, run: Run, session: Session, search: Search) -> SharedStudy:
+    """Return the run's study, new or as it is.
+
+    Raises:
+        UserError: there is nothing to search, or the folder holds another study.
+    """
+    declared = run.attack.search_spaces.get(run.variant, {})
+    ranges = {name: range_ for name, range_ in declared.items() if name not in search.fixed}
+    if not ranges:
+        known = ", ".join(f"--variant {name}" if name else "no variant" for name in run.attack.search_spaces) or "none"
+        raise UserError(f"{run.title}: there is nothing to search; search spaces of {run.attack.name}: {known}")
+    params = run.params.model_dump(mode="json")
+    identity = {
+        "attack source": sha256_sources(attack_sources(run.attack)),
+        "victim": session.victim_key(run.victim),
+        "parameter set": {name: value for name, value in params.items() if name not in ranges},
+        "seed": run.seed,
+        "budget": str(run.budget),
+        "choice": _chooser(search),
+    }
+    return SharedStudy(folder, ranges, search.sampler, run.seed, identity)
+
+
+def _counter(run: Run, session: Session) -> Callable[[Reconstruction], int]:
+    """Return what counts good images under the attack's protocol: what an oracle looks at."""
+    protocol = protocol_named(run.attack.protocol)
+    reference = Reference.of(session.victim(run.victim))
+    return lambda found: counts(protocol, found.candidates.float().cpu(), reference)["n_good"]
+
+
+def _claim(pick: Run, store: Store, session: Session) -> None:
+    """Let a stored run that an oracle picked be the attacker's if the attacker picks the same."""
+    stored = store.find(session.run_id(pick))
+    if stored is not None and (stored.tuned_by, pick.tuned_by) == (TUNED_BY_ORACLE, TUNE):
+        with store.rewriting(stored.run_id) as folder:
+            write_record(folder, stored.model_copy(update={"tuned_by": TUNE}))

@@ -1,0 +1,1 @@
+"""What is to be run: attacks and victims by name, parameters, and plans made of them."""

@@ -1,0 +1,112 @@
+"""What `run` is asked for: sections of attacks and victims, from the command line or from a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from attacks.context import Budget
+from bench.plan.options import attack_params, parse_seeds
+from bench.plan.registry import Registry
+from bench.plan.run import Run
+from victims.errors import UserError
+
+if TYPE_CHECKING:
+    from attacks.base import Attack
+    from victims.informed.spec import AnySpec
+
+
+class Section(BaseModel):
+    """Attacks that each run on each victim with each seed; the fields are the options of `run`.
+
+    Attributes:
+        attack: names or globs.
+        victim: names or globs.
+        variant: a named parameter set that all of the attacks have.
+        set: parameters by name.
+        seeds: as `--seeds` takes them.
+        smoke: what `--smoke` changes, to see in a minute that it works.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    attack: tuple[str, ...]
+    victim: tuple[str, ...]
+    variant: str = ""
+    set: dict[str, Any] = {}
+    seeds: str = "0"
+    smoke: dict[str, Any] = {}
+
+    def changed(self, given: dict[str, Any]) -> Section:
+        """Return the section with other values for some of its fields; parameters of `set` are added to its own.
+
+        Raises:
+            ValidationError: a value is of the wrong kind.
+        """
+        values = self.model_dump() | {name: value for name, value in given.items() if value is not None}
+        return Section.model_validate(values | {"set": self.set | given.get("set", {})})
+
+
+class PlanFile(BaseModel):
+    """A TOML file with a table `[[plan]]` for each section.
+
+    Attributes:
+        device: as `--device` takes it.
+        plan: the sections.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    device: str = "auto"
+    plan: tuple[Section, ...]
+
+
+def read_plan(path: Path, smoke: bool) -> PlanFile:
+    """Return the plan of a file, with the changes of its `smoke` tables if asked for.
+
+    Raises:
+        UserError: the file is missing, no TOML, or no plan.
+    """
+    try:
+        plan = PlanFile.model_validate(tomllib.loads(path.read_text()))
+        if smoke:
+            plan = plan.model_copy(update={"plan": tuple(section.changed(section.smoke) for section in plan.plan)})
+    except OSError as error:
+        raise UserError(f"--config {path}: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"--config {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except RecursionError:
+        raise UserError(f"--config {path} is nested too deeply") from None
+    except ValueError as error:
+        raise UserError(f"--config {path} is no TOML: {error}") from None
+    return plan
+
+
+def planned(
+    sections: Iterable[Section],
+    attacks: Registry[type[Attack[Any]]],
+    victims: Registry[AnySpec],
+    budget: Budget,
+) -> list[Run]:
+    """Return the runs of some sections, victim by victim in each, none of them twice, each with the same budget.
+
+    Raises:
+        UserError: there is no such attack, victim, variant, parameter or seed.
+    """
+    runs: dict[Any, Run] = {}
+    for section in sections:
+        chosen, attacked = attacks.match(section.attack), victims.match(section.victim)
+        params = {kind.name: attack_params(kind, section.variant, section.set) for kind in chosen}
+        tuned_by = "user" if section.set else section.variant or "default"
+        seeds = parse_seeds(section.seeds)
+        for spec in attacked:
+            for kind in chosen:
+                for seed in seeds:
+                    run = Run(kind, params[kind.name], section.variant, tuned_by, spec, seed, budget)
+                    runs.setdefault((kind.name, run.params.model_dump_json(), spec.name, seed), run)
+    return list(runs.values())

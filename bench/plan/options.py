@@ -1,0 +1,173 @@
+"""From the words of the command line to a plan: seeds, parameters, devices. Every mistake is one line."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import json
+import os
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from attacks.base import Attack, AttackParams
+from attacks.context import Budget
+from bench.terminal.text import short
+from victims.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+
+class ControlSet(StrEnum):
+    """Which null controls a row gets."""
+
+    ALL = "all"
+    QUICK = "quick"
+
+
+LARGEST_SEED = 2**32
+MOST_SEEDS = 10_000
+BUDGET = re.compile(r"([0-9]{1,15}|[0-9]{0,15}\.[0-9]{1,15})(s|m|h|steps)")
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+LONGEST_BUDGET = 10**9
+"""Seconds (thirty years) or steps; more is no limit but a mistake."""
+MEMORY = re.compile(r"([0-9]{1,15}|[0-9]{0,15}\.[0-9]{1,15})([mgt])b?", re.IGNORECASE)
+MEBIBYTES = {"m": 1, "g": 2**10, "t": 2**20}
+MOST_MEMORY = 2**60
+DEVICE = re.compile(r"cuda(?::([0-9]{1,4}))?")
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Return the seeds of `3`, `0,2,5` or `0-4`.
+
+    Raises:
+        UserError: it is none of these.
+    """
+    seeds: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            start, stop = int(first), int(last or first) + 1
+            if stop > LARGEST_SEED or stop - start > MOST_SEEDS:
+                raise ValueError
+            seeds += range(start, stop)
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise UserError(f"--seeds {short(text)} is no list of seeds; write 3, 0,2,5 or 0-4")
+    return list(dict.fromkeys(seeds))
+
+
+def parse_budget(text: str) -> Budget:
+    """Return the budget that `90s`, `10m`, `1.5h` or `500steps` names; no text, no limit.
+
+    Raises:
+        UserError: it is none of these.
+    """
+    if not text:
+        return Budget()
+    found = BUDGET.fullmatch(text.replace(" ", ""))
+    if found is not None and found[2] in SECONDS and 0 < float(found[1]) * SECONDS[found[2]] <= LONGEST_BUDGET:
+        return Budget(seconds=float(found[1]) * SECONDS[found[2]])
+    if found is not None and found[2] == "steps" and found[1].isdigit() and 0 < int(found[1]) <= LONGEST_BUDGET:
+        return Budget(steps=int(found[1]))
+    most = f"{LONGEST_BUDGET:g} seconds or steps"
+    raise UserError(f"--budget {short(text)} is no budget; write 90s, 10m, 1.5h or 500steps, at most {most}")
+
+
+def parse_memory(text: str) -> int:
+    """Return the bytes of `500m`, `8g` or `1.5t`.
+
+    Raises:
+        UserError: it is none of these.
+    """
+    found = MEMORY.fullmatch(text)
+    if found is None or not 0 < (size := float(found[1]) * MEBIBYTES[found[2].lower()] * 2**20) <= MOST_MEMORY:
+        raise UserError(f"--memory {short(text)} is no amount of memory; write 500m or 8g")
+    return int(size)
+
+
+def matches(name: str, patterns: list[str] | None) -> bool:
+    """Say whether a name is meant by some of the patterns; without patterns every name is."""
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def parse_settings(settings: list[str]) -> dict[str, Any]:
+    """Return the key=value pairs of `--set`; a value is JSON where it parses as such, else text.
+
+    Raises:
+        UserError: a pair has no `=`, or its value is nested too deeply.
+    """
+    values: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise UserError(f"--set {short(setting)} has no value; write --set key=value, e.g. --set steps=1000")
+        try:
+            values[key.strip()] = json.loads(text)
+        except ValueError:
+            values[key.strip()] = text
+        except RecursionError:
+            raise UserError(f"--set {short(setting)} is nested too deeply") from None
+    return values
+
+
+def attack_params(attack: type[Attack[Any]], variant: str, settings: dict[str, Any]) -> AttackParams:
+    """Return an attack's parameters: its defaults, then the variant's, then the user's settings.
+
+    Raises:
+        UserError: there is no such variant, key or value.
+    """
+    if variant and variant not in attack.variants:
+        known = ", ".join(attack.variants) or "none"
+        raise UserError(f"{attack.name} has no variant {variant!r}; there are: {known}")
+    fields = attack.Params.model_fields
+    for key in settings:
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields)}"
+            raise UserError(f"--set {key}: {attack.name} has no such parameter; {hint}")
+    try:
+        return attack.Params(**(attack.variants.get(variant, {}) | settings))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0]) if first["loc"] else "params"
+        raise UserError(f"--set {key}={short(first['input'])}: {first['msg']}") from None
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the torch device that `auto`, `cpu` or `cuda` (`cuda:1`) names.
+
+    Raises:
+        UserError: it is none of these, or there is no such GPU.
+    """
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cpu":
+        return torch.device("cpu")
+    found = DEVICE.fullmatch(name)
+    if found is None:
+        raise UserError(f"--device {short(name)} is no device; write auto, cpu or cuda")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(found[1] or 0) >= count:
+        raise UserError(f"--device {name}: this machine has {count or 'no'} CUDA device; use --device cpu or auto")
+    return torch.device(name)
+
+
+def choose_data_dir(given: Path | None) -> Path | None:
+    """Return the data folder: `--data-dir`, BENCH_DATA_DIR, or None for the default.
+
+    Raises:
+        UserError: the folder given on the command line does not exist.
+    """
+    if given is not None and not given.is_dir():
+        raise UserError(f"the data folder {given} does not exist; give --data-dir a folder that holds NAME.npz files")
+    if given is None and os.environ.get("BENCH_DATA_DIR"):
+        return Path(os.environ["BENCH_DATA_DIR"])
+    return given

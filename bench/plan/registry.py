@@ -1,0 +1,207 @@
+"""Finding attacks and victims: a file in a folder, an installed entry point, a plug-in folder. No central list.
+
+Scanning imports the files; those that ship with the suite import torch only when they run, so `list` is quick.
+A file that does not import, or does not survive it, is kept with its reason, and costs only itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from attacks.base import Attack
+from attacks.study import Study
+from bench.plan.rehearsal import not_importable
+from bench.terminal.text import describe
+from victims.errors import UserError
+from victims.informed.spec import AnySpec
+
+T = TypeVar("T")
+ROOT = Path(__file__).parents[2]
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A file or entry point that did not import, and why."""
+
+    origin: str
+    reason: str
+
+
+@dataclass
+class Registry(Generic[T]):
+    """Named objects of one kind and where each came from.
+
+    Attributes:
+        kind: "attack", "victim" or "study", for messages.
+        items: by name.
+        origins: file or entry point, by name.
+        broken: what did not import.
+    """
+
+    kind: str
+    items: dict[str, T] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    broken: list[Broken] = field(default_factory=list)
+
+    def add(self, name: str, item: T, origin: str) -> None:
+        """Add an item.
+
+        Raises:
+            ValueError: the name is taken by an item from elsewhere, or cannot be part of a folder's name.
+        """
+        if not NAME.fullmatch(name):
+            raise ValueError(f"the name {name!r} holds more than letters, digits, '-', '_' and '.'")
+        if name in self.items and self.origins[name] != origin:
+            raise ValueError(f"the name {name!r} is already taken by {self.origins[name]}")
+        self.items[name] = item
+        self.origins[name] = origin
+
+    def match(self, patterns: Iterable[str]) -> list[T]:
+        """Return the items that names or globs select, in the order asked for, each once.
+
+        Raises:
+            UserError: a pattern selects nothing; the message suggests near names.
+        """
+        chosen: dict[str, T] = {}
+        for pattern in patterns:
+            names = [name for name in self.items if fnmatch.fnmatchcase(name, pattern)]
+            if not names:
+                raise UserError(self._unknown(pattern))
+            chosen |= {name: self.items[name] for name in names}
+        return list(chosen.values())
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self.items, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(self.items))}"
+        broken = [entry for entry in self.broken if Path(entry.origin).stem == name.replace("-", "_")]
+        if broken:
+            hint = f"{broken[0].origin} does not import: {broken[0].reason}"
+        return f"no {self.kind} is called {name!r}; {hint}"
+
+
+def attacks(plugin_dir: Path | None = None) -> Registry[type[Attack[Any]]]:
+    """Return all attacks: those of `attacks/`, of installed packages, and of `plugin_dir`."""
+    registry: Registry[type[Attack[Any]]] = Registry("attack")
+
+    def collect(module: ModuleType, origin: str) -> None:
+        for value in vars(module).values():
+            own = inspect.isclass(value) and issubclass(value, Attack) and value.__module__ == module.__name__
+            if own and not inspect.isabstract(value):
+                _check_attack(value)
+                registry.add(value.name, value, origin)
+
+    _scan(registry, "attacks", collect, plugin_dir)
+    return registry
+
+
+def random_control(attacks: Registry[type[Attack[Any]]]) -> type[Attack[Any]] | None:
+    """Return the attack that is the null control of random candidates, None if there is none."""
+    return next((kind for kind in attacks.items.values() if kind.control), None)
+
+
+def victims(plugin_dir: Path | None = None) -> Registry[AnySpec]:
+    """Return all victims: the `VICTIMS` of the files of `victims/zoo/`, of installed packages, and of `plugin_dir`."""
+    registry: Registry[AnySpec] = Registry("victim")
+
+    def collect(module: ModuleType, origin: str) -> None:
+        for spec in vars(module).get("VICTIMS", ()):
+            if not isinstance(spec, AnySpec):
+                raise TypeError(f"VICTIMS holds {spec!r}, which is no VictimSpec, InformedSpec or GLMSpec")
+            registry.add(spec.name, spec, origin)
+
+    _scan(registry, "victims.zoo", collect, plugin_dir)
+    return registry
+
+
+def studies(plugin_dir: Path | None = None) -> Registry[Study]:
+    """Return all studies: the `STUDIES` of the files of `attacks/studies/`, of packages, and of `plugin_dir`."""
+    registry: Registry[Study] = Registry("study")
+
+    def collect(module: ModuleType, origin: str) -> None:
+        for study in vars(module).get("STUDIES", ()):
+            if not isinstance(study, Study):
+                raise TypeError(f"STUDIES holds {study!r}, which is no Study")
+            registry.add(study.name, study, origin)
+
+    _scan(registry, "attacks.studies", collect, plugin_dir)
+    return registry
+
+
+def broken(*registries: Registry[Any]) -> list[Broken]:
+    """Return what did not import, each file once."""
+    return list(dict.fromkeys(entry for registry in registries for entry in registry.broken))
+
+
+def _check_attack(attack: type[Attack[Any]]) -> None:
+    missing = [name for name in ("name", "summary", "needs", "Params") if not hasattr(attack, name)]
+    if missing:
+        raise TypeError(f"{attack.__name__} lacks the class attribute {', '.join(missing)}")
+
+
+def _scan(
+    registry: Registry[Any], package: str, collect: Callable[[ModuleType, str], None], extra: Path | None
+) -> None:
+    if extra is not None and not extra.is_dir() and not (extra.is_file() and extra.suffix == ".py"):
+        raise UserError(f"the plug-in folder {extra} does not exist; give --plugin-dir a folder of .py files, or one")
+    for path in sorted((ROOT / package.replace(".", "/")).glob("*.py")):
+        if path.stem != "__init__":
+            name = f"{package}.{path.stem}"
+            _try(registry, str(path.relative_to(ROOT)), partial(importlib.import_module, name), collect)
+    loads: dict[str, Callable[[], ModuleType]] = {}
+    for point in entry_points(group=f"bench.{'studies' if registry.kind == 'study' else registry.kind + 's'}"):
+        loads[f"entry point {point.name} ({point.value})"] = point.load
+    plugins = [] if extra is None else [extra] if extra.is_file() else sorted(extra.glob("*.py"))
+    loads |= {str(path): partial(_load, path) for path in plugins}
+    refused = not_importable(loads)
+    for origin, load in loads.items():
+        if origin in refused:
+            registry.broken.append(Broken(origin, refused[origin]))
+        else:
+            _try(registry, origin, load, collect)
+
+
+def _try(
+    registry: Registry[Any],
+    origin: str,
+    load: Callable[[], ModuleType],
+    collect: Callable[[ModuleType, str], None],
+) -> None:
+    try:
+        collect(load(), origin)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plug-in may raise anything, and must cost only itself
+        registry.broken.append(Broken(origin, describe(error)))
+
+
+def _load(path: Path) -> ModuleType:
+    """Import a plug-in file under a name of its own, once a process."""
+    name = f"bench_plugin_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}_{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,123 @@
+"""Whether foreign files survive their own import: it is tried in a process of its own before it is done in this one.
+
+A file that ends that process, or does not end, is not imported here, nor in the processes that this one starts: they
+find the verdict in their environment. The process is a fork, which takes milliseconds and is safe as long as this one
+has neither torch nor threads; later, and in a library, a file is imported without a rehearsal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bench.terminal.text import describe
+
+LIMIT_SECONDS = 60.0
+"""What the import of one file may take; that of torch takes a second or two."""
+VERDICTS = "BENCH_NOT_IMPORTABLE"
+"""The variable that holds what does not survive, for processes that this one starts: JSON, reasons by origin."""
+
+_tried: set[str] = set()
+
+
+def not_importable(loads: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
+    """Return which files do not survive their import, and why.
+
+    Args:
+        loads: what imports each of them, by where it comes from.
+    """
+    verdicts: dict[str, str] = json.loads(os.environ.get(VERDICTS, "{}"))
+    left = {origin: load for origin, load in loads.items() if origin not in _tried | verdicts.keys()}
+    if hasattr(os, "fork") and "torch" not in sys.modules and threading.active_count() == 1:
+        _tried.update(left)
+        while left:
+            heard, trouble = _rehearse(left)
+            verdicts |= {origin: reason for origin, reason in heard.items() if reason}
+            left = {origin: load for origin, load in left.items() if origin not in heard}
+            if left:
+                culprit = next(iter(left))
+                verdicts[culprit] = trouble
+                del left[culprit]
+        if verdicts:
+            os.environ[VERDICTS] = json.dumps(verdicts)
+    return {origin: reason for origin, reason in verdicts.items() if origin in loads}
+
+
+def _rehearse(loads: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, str], str]:
+    """Import files one after the other in a child; return what it said of each, and what it died of."""
+    (heard, says), (alive, holds) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(holds)
+        _perform(loads, says, alive)
+    os.close(says)
+    os.close(alive)
+    reasons: dict[str, str] = {}
+    silent, text = False, b""
+    try:
+        while len(reasons) < len(loads):
+            silent = not select.select([heard], [], [], LIMIT_SECONDS)[0]
+            more = b"" if silent else os.read(heard, 2**16)
+            if not more:
+                break
+            *lines, text = (text + more).split(b"\n")
+            reasons |= dict(zip(list(loads)[len(reasons) :], map(json.loads, lines), strict=False))
+    finally:
+        os.close(holds)
+        os.close(heard)
+        code = _end(child)
+    if silent:
+        return reasons, f"its import takes more than {LIMIT_SECONDS:g} s"
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
+    return reasons, f"its import ends the process {how}"
+
+
+def _end(child: int) -> int:
+    """See that nothing of the child is left and return its exit code, that of a signal negative."""
+    try:
+        gone, status = os.waitpid(child, os.WNOHANG)
+        os.killpg(child, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    if not gone:
+        _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _perform(loads: Mapping[str, Callable[[], Any]], says: int, alive: int) -> None:
+    """Import files, say a line of each, and leave; with the parent's death, at once."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    threading.Thread(target=_die_with_parent, args=(alive,), daemon=True).start()
+    try:
+        for load in loads.values():
+            os.write(says, f"{json.dumps(_trouble(load))}\n".encode())
+    finally:
+        os._exit(0)
+
+
+def _die_with_parent(alive: int) -> None:
+    os.read(alive, 1)  # nothing is ever written: it ends when the parent does
+    os.killpg(0, signal.SIGKILL)
+
+
+def _trouble(load: Callable[[], Any]) -> str:
+    """Return what an import raises that is no error; an error is raised again where the file is imported."""
+    try:
+        load()
+    except (Exception, SystemExit):
+        return ""
+    except BaseException as error:
+        return describe(error)
+    return ""

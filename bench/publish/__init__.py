@@ -1,0 +1,1 @@
+"""What is published of stored runs: leaderboard, ranks, comparisons, the report."""

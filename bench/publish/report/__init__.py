@@ -1,0 +1,55 @@
+"""The verb `report`: what a results folder holds, as one page to look at or as tables for a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from bench.publish.report.collect import collect
+from victims.errors import UserError
+from victims.files import write_text
+
+Format = Literal["html", "markdown", "latex", "csv"]
+TABLES = ("runs.csv", "leaderboard.csv", "leaderboard.md")
+SUFFIXES: dict[Format, str] = {"html": "html", "markdown": "md", "latex": "tex", "csv": "csv"}
+
+
+def write_report(
+    root: Path, output: Path | None = None, form: Format = "html", *, across_knowledge: bool = False
+) -> Path:
+    """Write the report of a results folder, without data sets, training or network.
+
+    Args:
+        root: the results folder; runs.csv is needed, run folders add figures and pictures.
+        output: the file to write; `report.html` (.md, .tex, .csv) in the results folder if None.
+        form: a page, or the boards as Markdown, LaTeX or CSV.
+        across_knowledge: one board a victim, whatever its attacks were told.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: there are no runs, runs.csv is damaged, or the file cannot be written, or is one of the results.
+    """
+    path = output or root / f"report.{SUFFIXES[form]}"
+    if _is_of_results(path, root):
+        raise UserError(f"{path} holds results, which a report would replace; name another file with --output")
+    report = collect(root, across_knowledge)
+    if form == "html":
+        from bench.publish.report.html import render
+
+        text = render(report)
+    else:
+        from bench.publish.report.export import EXPORTS
+
+        text = EXPORTS[form](report)
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise UserError(f"cannot write {path} ({error.strerror}); name another file with --output") from None
+    return path
+
+
+def _is_of_results(path: Path, root: Path) -> bool:
+    """Say whether a path is a table of this or another results folder, or lies among the runs of this one."""
+    return path.name in TABLES or path.resolve().is_relative_to((root / "runs").resolve())

@@ -1,0 +1,139 @@
+"""The columns of a printed board: what stands where, which way is better, and how a number is written."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
+
+MISSING = "–"
+ARROWS = {"higher": "↑", "lower": "↓"}
+
+
+def count(value: float) -> str:
+    """Return an average of counts: at most one decimal."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def signed(value: float) -> str:
+    """Return a difference of counts with its sign."""
+    return f"{'+' if value > 0 else '−' if value < 0 else ''}{count(abs(value))}"
+
+
+def fraction(value: float) -> str:
+    """Return a score with three decimals."""
+    return f"{value:.3f}".replace("-", "−")
+
+
+def small(value: float) -> str:
+    """Return an error with two digits."""
+    return f"{value:.2g}".replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a board.
+
+    Attributes:
+        name: of the leaderboard.
+        heading: what stands above it.
+        better: which way is better for the attack.
+        write: a number as text.
+        null: the column of its null control, which stands in brackets behind it.
+        interval: the columns of the ends of its interval.
+    """
+
+    name: str
+    heading: str
+    better: Literal["higher", "lower"]
+    write: Callable[[float], str]
+    null: str = ""
+    interval: tuple[str, str] | None = None
+
+    def value(self, row: Mapping[Any, Any]) -> float:
+        """Return a row's number, NaN if there is none."""
+        return number(row, self.name)
+
+    def text(self, row: Mapping[Any, Any]) -> str:
+        """Return the number alone."""
+        return self._written(row, self.name)
+
+    def range_text(self, row: Mapping[Any, Any]) -> str:
+        """Return the interval in brackets, "" if there is none."""
+        if self.interval is None or any(math.isnan(number(row, end)) for end in self.interval):
+            return ""
+        low, high = (f"{number(row, end):.0f}" for end in self.interval)
+        return f"[{low}, {high}]"
+
+    def null_text(self, row: Mapping[Any, Any]) -> str:
+        """Return the null control's number in brackets, "" if there is none."""
+        return "" if math.isnan(number(row, self.null)) else f"({self._written(row, self.null)})"
+
+    def full_text(self, row: Mapping[Any, Any]) -> str:
+        """Return number, interval and null control."""
+        return " ".join(filter(None, (self.text(row), self.range_text(row), self.null_text(row))))
+
+    def _written(self, row: Mapping[Any, Any], name: str) -> str:
+        value = number(row, name)
+        return MISSING if math.isnan(value) else self.write(value)
+
+
+def number(row: Mapping[Any, Any], name: str) -> float:
+    """Return a cell as a number, NaN for what is empty or not there."""
+    value = row.get(name)
+    return math.nan if value is None else float(value)
+
+
+SHOWN: tuple[Column, ...] = (
+    Column("n_good", "good", "higher", count, "null_n_good", ("n_good_low", "n_good_high")),
+    Column("gain_over_null", "gain", "higher", signed),
+    Column("n_good_unique", "unique", "higher", count, "null_n_good_unique"),
+    Column("n_good_assigned", "assigned", "higher", count, "null_n_good_assigned"),
+    Column("n_good_at_1pct", "at 1% FP", "higher", count),
+    Column("ssim_top10", "SSIM top 10", "higher", fraction),
+    Column("mse_mean", "MSE", "lower", small, "oracle_mse"),
+    Column("lpips_mean", "LPIPS", "lower", fraction),
+    Column("kl_mean", "KL", "lower", fraction),
+    Column("confidence_ap", "conf. AP", "higher", fraction, "hit_rate"),
+    Column("wall_s", "time", "lower", duration),
+)
+"""What boards show, of all that leaderboard.csv holds."""
+
+LEGEND = {
+    "rank": "attacks share one where they cannot be told apart; with one seed it speaks of that run alone",
+    "good": (
+        "training images that are reconstructed well enough under the board's protocol, averaged over seeds; in square "
+        "brackets the 95% interval, in round ones the most that a null control gets"
+    ),
+    "gain": "good less the null control's",
+    "unique": "good when a candidate may serve one training image only",
+    "assigned": "unique, and nothing is rescaled",
+    "at 1% FP": "training images above the SSIM that 1% of held-out images pass",
+    "SSIM top 10": "mean of the ten best",
+    "MSE": "mean squared error of pixels in [0, 1]; in brackets that of the nearest image that no attack is needed for",
+    "LPIPS, KL": "means over all training images",
+    "conf. AP": "average precision of the attack's own confidence; in brackets what a random order would get",
+    "time": "wall time of the attack, training excluded",
+}
+"""What the headings mean; the page shows it once, above all boards."""
+
+
+def glossary() -> dict[str, str]:
+    """Return the meaning of columns, from the docstring that defines them; null controls included."""
+    text = inspect.getdoc(RunRecord) or ""
+    section = text.partition("Attributes:\n")[2]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
+    return {name: " ".join(meaning.replace("`", "").split()) for name, meaning in entries} | NULLS | ALIGNED_NULLS

@@ -1,0 +1,231 @@
+"""The report as one HTML file that loads nothing: style, script, figures and pictures are inside it.
+
+Names in a table may come from anybody. Every one is escaped, and the page's content security policy admits no script
+but the one of this package, by its hash, and no request at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from bench.publish.ranking import Board
+from bench.publish.report import figures
+from bench.publish.report.collect import Entry, Report, Row, cell_of, gain_share
+from bench.publish.report.columns import ARROWS, LEGEND, MISSING, SHOWN, glossary, number
+from bench.publish.report.files import GROUPS
+from bench.publish.report.pictures import Pictures, pictures
+from bench.scoring import PROTOCOLS
+from bench.store.records import ALIGNED_NULLS, FAILED, NULLS, Status
+
+HERE = Path(__file__).parent
+MOST_PICTURES = 400
+"""Reconstructions shown on the page, which bounds its size to a few megabytes; shared between the cells."""
+MOST_A_GROUP = 4
+OPEN = 3
+"""Cells of a victim whose figures are unfolded from the start."""
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Gain over the null control as a share of n, of all cells that one protocol and metric suite scored.
+
+    Attributes:
+        title: the protocol and its version.
+        victims: the columns.
+        rows: name of an attack with its parameters, whether it is a control, and its entry for each victim.
+    """
+
+    title: str
+    victims: list[str]
+    rows: list[tuple[str, bool, list[Entry | None]]]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A figure with its caption."""
+
+    svg: Markup
+    caption: str
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """The figures and pictures of one cell."""
+
+    entry: Entry
+    panels: list[Panel]
+    pictures: Pictures | None
+
+
+@dataclass(frozen=True)
+class Section:
+    """All that concerns one victim."""
+
+    anchor: str
+    facts: Row
+    boards: list[Board]
+    time: list[Panel]
+    galleries: list[Gallery]
+
+
+def render(report: Report) -> str:
+    """Return the page."""
+    style, script = ((HERE / name).read_text() for name in ("report.css", "report.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    started = [text[:10] for text in report.runs["started_utc"] if text]
+    sections = _sections(report)
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        sections=sections,
+        anchors={str(section.facts["victim"]): section.anchor for section in sections},
+        maps=_heat_maps(report),
+        failed=int(report.runs["status"].isin(FAILED).sum()),
+        skipped=int((report.runs["status"] == Status.SKIPPED).sum()),
+        since=min(started, default=""),
+        until=max(started, default=""),
+        columns=SHOWN,
+        arrows=ARROWS,
+        legend=LEGEND,
+        glossary=glossary(),
+        missing=MISSING,
+        nulls=NULLS | ALIGNED_NULLS,
+        open=OPEN,
+        style=Markup(style),
+        script=Markup(script),
+        script_hash=digest,
+        cell_of=cell_of,
+        gain_share=gain_share,
+        number=number,
+        isnan=math.isnan,
+        Status=Status,
+    )
+
+
+def _heat_maps(report: Report) -> list[HeatMap]:
+    grouped: dict[tuple[str, str], list[Entry]] = {}
+    for entry in report.entries.values():
+        grouped.setdefault((entry.row["protocol"], entry.row["metric_suite"]), []).append(entry)
+    maps = []
+    for (protocol, suite), entries in sorted(grouped.items()):
+        victims = sorted({str(entry.row["victim"]) for entry in entries}, key=_natural)
+        rows: dict[tuple[str, str], dict[str, Entry]] = {}
+        for entry in entries:
+            rows.setdefault((entry.label, entry.row["params_hash"]), {})[str(entry.row["victim"])] = entry
+        ordered = sorted(rows.values(), key=_strength, reverse=True)
+        maps.append(
+            HeatMap(
+                title=f"{protocol}, metric suite {suite}",
+                victims=victims,
+                rows=[(_any(row).label, _any(row).control, [row.get(victim) for victim in victims]) for row in ordered],
+            )
+        )
+    return maps
+
+
+def _strength(row: dict[str, Entry]) -> tuple[bool, float]:
+    """Return what a row of the heat map is sorted by: attacks before controls, then the mean gain."""
+    gains = [gain for gain in (gain_share(entry.row) for entry in row.values()) if not math.isnan(gain)]
+    return not _any(row).control, sum(gains) / len(gains) if gains else -math.inf
+
+
+def _any(row: dict[str, Entry]) -> Entry:
+    return next(iter(row.values()))
+
+
+def _natural(name: str) -> list[str | int]:
+    """Return what sorts names as people do: cifar-mlp-50 before cifar-mlp-100."""
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", name))]
+
+
+def _sections(report: Report) -> list[Section]:
+    pictured = sum(entry.files.examples is not None for entry in report.entries.values())
+    most = min(MOST_A_GROUP, max(1, MOST_PICTURES // (len(GROUPS) * max(pictured, 1))))
+    sections = []
+    for place, victim in enumerate(sorted({board.victim for board in report.boards}, key=_natural), start=1):
+        entries = [entry for entry in report.entries.values() if entry.row["victim"] == victim]
+        runs = [entry.run for entry in entries if entry.run is not None]
+        sections.append(
+            Section(
+                anchor=f"victim-{place}",
+                facts=runs[0] if runs else entries[0].row,
+                boards=[board for board in report.boards if board.victim == victim],
+                time=_time(entries),
+                galleries=[_gallery(entry, most) for entry in entries],
+            )
+        )
+    return sections
+
+
+def _time(entries: Sequence[Entry]) -> list[Panel]:
+    """Return a figure of quality against time for each protocol and size."""
+    grouped: dict[tuple[str, str, int], list[figures.Timed]] = {}
+    for entry in entries:
+        row = entry.row
+        seconds, good = number(row, "wall_s"), number(row, "n_good")
+        if not seconds > 0 or math.isnan(good):
+            continue
+        low, high = number(row, "n_good_low"), number(row, "n_good_high")
+        timed = figures.Timed(
+            label=entry.label,
+            seconds=seconds,
+            good=good,
+            low=good if math.isnan(low) else low,
+            high=good if math.isnan(high) else high,
+            null=number(row, "null_n_good"),
+            control=entry.control,
+        )
+        grouped.setdefault((row["protocol"], row["metric_suite"], int(row["n"])), []).append(timed)
+    return [
+        Panel(
+            Markup(figures.quality_against_time(cells, n)),
+            f"Quality against wall time. Points are means over seeds with their 95% interval, dashes the best null "
+            f"control. {protocol}, metric suite {suite}.",
+        )
+        for (protocol, suite, n), cells in grouped.items()
+    ]
+
+
+def _gallery(entry: Entry, most: int) -> Gallery:
+    run, found = entry.run, entry.files
+    if run is None:
+        return Gallery(entry, [], None)
+    protocol = PROTOCOLS.get(str(run["protocol"]))
+    threshold = protocol.threshold if protocol is not None and protocol.good == "ssim" else math.nan
+    drawn = []
+    if len(found.per_sample):
+        colours = "Colour is the class, the dashed lines are the margin."
+        ssim = found.per_sample["ssim"].to_numpy(dtype=float)
+        at_1pct = number(run, "ssim_at_1pct")
+        held_out = "Dashed: held-out images, that is false positives." if len(found.held_out) else ""
+        point = "" if math.isnan(at_1pct) else " The point is where 1% of those pass."
+        drawn += [
+            (
+                figures.ssim_against_output(found.per_sample, int(run["n_classes"])),
+                f"SSIM against the model's output, a dot a training image. {colours}",
+            ),
+            (
+                figures.share_against_threshold(ssim, found.held_out, at_1pct, threshold),
+                f"Share of training images that pass each SSIM. {held_out}{point}",
+            ),
+        ]
+    random = "" if math.isnan(number(run, "hit_rate")) else " Dashed: a random order."
+    drawn.append(
+        (
+            figures.precision_recall(found.confidence, number(run, "hit_rate")),
+            f"Precision and recall of the attack's own confidence.{random}",
+        )
+    )
+    panels = [Panel(Markup(svg), caption) for svg, caption in drawn if svg]
+    return Gallery(entry, panels, pictures(found.examples, most) if found.examples is not None else None)

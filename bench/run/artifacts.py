@@ -1,0 +1,181 @@
+"""The files of one run, beside its record: reconstruction, trace and log from the attack, all else from its scoring."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attacks.base import Reconstruction
+from bench.scoring.evaluation import Evaluation, Reference
+from bench.scoring.matching import nearest_neighbours
+from bench.store.picture import grid
+from bench.store.tensors import DamagedError, read_tensors, write_tensors
+from victims.base import Victim
+from victims.cache import DAMAGED
+from victims.errors import UserError
+from victims.files import set_aside
+from victims.informed.victim import AnyVictim
+from victims.losses import margins
+
+RECONSTRUCTION = "reconstruction.safetensors"
+PICTURED = "n_good_haim_min"
+"""The count whose protocol the picture shows: one candidate an image, as in the figures of Haim et al. 2022."""
+LOG_END = 500_000
+"""Bytes of what a run has printed that its log keeps, of the beginning and of the end each."""
+EXAMPLES = 6
+"""Best, median and worst reconstructions that are kept for the report, of each."""
+
+
+def named_tensors(reconstruction: Reconstruction) -> dict[str, Tensor]:
+    """Return the tensors that an attack returned, by name, candidates as float32."""
+    tensors = {
+        "candidates": reconstruction.candidates.float(),
+        "labels": reconstruction.labels,
+        "coefficients": reconstruction.coefficients,
+        "confidence": reconstruction.confidence,
+    }
+    return {name: value for name, value in tensors.items() if value is not None}
+
+
+class UnreadableError(UserError):
+    """What a run stored cannot be read any more, or is of another victim: the attack is to be made again."""
+
+
+def write_reconstruction(folder: Path, reconstruction: Reconstruction) -> None:
+    """Write what an attack returned, reconstruction.safetensors."""
+    resolved = {"resolved": json.dumps(reconstruction.resolved)}
+    write_tensors(folder / RECONSTRUCTION, named_tensors(reconstruction), resolved)
+
+
+def read_reconstruction(folder: Path) -> Reconstruction:
+    """Read what an attack returned; a run whose file is damaged is set aside, so that `run` makes it again.
+
+    Args:
+        folder: RESULTS/runs/RUN_ID.
+
+    Raises:
+        UnreadableError: the file is missing or damaged.
+    """
+    path = folder / RECONSTRUCTION
+    try:
+        tensors, metadata = read_tensors(path)
+        resolved = json.loads(metadata.get("resolved", "{}"))
+        return Reconstruction(**{**tensors, "resolved": resolved})
+    except OSError as error:
+        raise UnreadableError(f"{path} cannot be read ({_line(error)}); `run --force` makes it again") from None
+    except (DamagedError, ValueError, TypeError) as error:
+        aside = set_aside(folder, folder.parents[1] / DAMAGED)
+        hint = f"the run is set aside as {aside}, and `run` makes it again"
+        raise UnreadableError(f"{path} is damaged ({_line(error)}); {hint}") from None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
+    """Write an attack's figures over time, trace.csv."""
+    _csv(pd.DataFrame(trace) if trace else pd.DataFrame(columns=["step", "wall_s"]), folder / "trace.csv")
+
+
+def write_scores(folder: Path, victim: AnyVictim, reference: Reference, evaluation: Evaluation, title: str) -> None:
+    """Write per_sample.csv, held_out.csv, confidence.csv; and of images examples.safetensors and grid.png."""
+    _csv(_per_sample(victim, evaluation), folder / "per_sample.csv")
+    _csv(pd.DataFrame({"ssim": evaluation.held_out.numpy()}), folder / "held_out.csv")
+    if (curve := evaluation.confidence) is not None:
+        columns = {name: getattr(curve, name).numpy() for name in ("confidence", "hit", "precision", "recall")}
+        _csv(pd.DataFrame(columns), folder / "confidence.csv")
+    if reference.tabular:
+        return
+    write_tensors(folder / "examples.safetensors", _examples(reference, evaluation))
+    shown = evaluation.by_column.get(PICTURED, evaluation.row)
+    grid(
+        folder / "grid.png",
+        reference.truth.images,
+        shown.reconstruction,
+        shown.ssim,
+        title=f"{title}: {shown.n_good} of {len(shown.ssim)} good ({shown.protocol.name})",
+    )
+
+
+def _per_sample(victim: AnyVictim, evaluation: Evaluation) -> pd.DataFrame:
+    """Return one row a training image: where it is, the model's output (for its class) and margin, and its scores."""
+    row = evaluation.row
+    table = _outputs(victim) if isinstance(victim, Victim) else pd.DataFrame({"label": victim.split.targets.labels})
+    table["good"], table["ssim"] = row.good.numpy(), row.ssim.numpy()
+    for scores in evaluation.by_column.values():
+        table[f"ssim_{scores.protocol.name}"] = scores.ssim.numpy()
+    for name, value in evaluation.values.items():
+        table[name] = value.numpy()
+    table["candidate"], table["voters"] = row.candidate.numpy(), row.voters.numpy()
+    table["oracle_mse"] = evaluation.oracle.numpy()
+    return table
+
+
+def _outputs(victim: Victim) -> pd.DataFrame:
+    """Return where the training images are, their labels, and the model's output (for the class) and margin."""
+    split = victim.split
+    labels = torch.from_numpy(split.labels)
+    with torch.no_grad():
+        outputs = victim.model(torch.from_numpy(split.inputs))
+    own = outputs if outputs.ndim == 1 else outputs.gather(1, labels[:, None])[:, 0]
+    table = pd.DataFrame({"index": split.indices, "label": split.labels, "output": own.numpy()})
+    table["margin"] = margins(outputs, labels).numpy()
+    return table
+
+
+def _examples(reference: Reference, evaluation: Evaluation) -> dict[str, Tensor]:
+    """Return the best, median and worst reconstructions beside their training and nearest held-out images, as bytes.
+
+    `group` is 0 for the best, 1 for the median, 2 for the worst; `ssim` that of the row's protocol.
+    """
+    row, images = evaluation.row, reference.truth.images
+    order = row.ssim.argsort(descending=True, stable=True)
+    size = min(EXAMPLES, len(order) // 3) or 1
+    middle = (len(order) - size) // 2
+    groups = [order[:size], order[middle : middle + size], order[len(order) - size :]]
+    chosen = torch.cat(groups)
+    tensors = {"reconstruction": row.reconstruction[chosen], "truth": images[chosen]}
+    if len(reference.held_out):
+        tensors["nearest_held_out"] = reference.held_out[nearest_neighbours(images[chosen], reference.held_out)[1]]
+    pixels = {name: value.mul(255).round().byte().contiguous() for name, value in tensors.items()}
+    group = torch.arange(len(groups)).repeat_interleave(size)
+    return pixels | {"image": chosen.contiguous(), "ssim": row.ssim[chosen].contiguous(), "group": group}
+
+
+def write_log(folder: Path, output: int | None, details: str) -> Path | None:
+    """Write log.txt: what a run has printed, its beginning and its end if it is much, and what else is told of it.
+
+    Args:
+        folder: the run's.
+        output: descriptor of the file that it has printed into, None if nobody caught it.
+        details: more lines.
+
+    Returns:
+        The file, None if there is nothing to write.
+    """
+    printed = b"" if output is None else b"".join(_ends(output, os.fstat(output).st_size))
+    if not printed and not details:
+        return None
+    path = folder / "log.txt"
+    path.write_bytes(printed + details.encode("utf-8", "backslashreplace"))
+    return path
+
+
+def _ends(output: int, size: int) -> Iterator[bytes]:
+    if size <= 2 * LOG_END:
+        yield os.pread(output, size, 0)
+        return
+    yield os.pread(output, LOG_END, 0)
+    yield f"\n[{size - 2 * LOG_END} bytes left out]\n".encode()
+    yield os.pread(output, LOG_END, size - LOG_END)
+
+
+def _csv(table: pd.DataFrame, path: Path) -> None:
+    table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")

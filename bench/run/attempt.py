@@ -1,0 +1,146 @@
+"""One attack on one victim: what travels to the process that makes it, and the making."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attacks.base import AttackContext, DivergedError, Knowledge
+from attacks.context import Budget
+from bench.run.provenance import peak_memory
+from bench.store.checkpoint import CheckpointFile
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from attacks.base import Attack, Reconstruction, VictimView
+    from bench.run.disclosure import Facts
+
+Progress = Callable[..., None]
+"""`progress(step, steps, **figures)`."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """All that the process that attacks is given: what the attack is told of the victim, and no more.
+
+    Attributes:
+        title: short text for people.
+        attack: name of the attack; its parameters are `params_json`.
+        params_json: all parameters.
+        seed: of the attack.
+        budget: what it may spend.
+        device: where it computes, as torch names it.
+        needs: what it declared.
+        facts: what is disclosed of the victim for that.
+        own: the name of a victim whose network its plug-in builds, empty for a network of this suite.
+        shape: (C, H, W) of an input.
+        targets: how many candidates are expected, None for any number.
+        checkpoint: the file of its state, from which it goes on; None for nowhere.
+        guarded: files and folders that hold training data or victims: reading them is told.
+    """
+
+    title: str
+    attack: str
+    params_json: str
+    seed: int
+    budget: Budget
+    device: str
+    needs: frozenset[Knowledge]
+    facts: Facts
+    own: str
+    shape: tuple[int, int, int]
+    targets: int | None = None
+    checkpoint: Path | None = None
+    guarded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What an attack returned, and what it cost.
+
+    Attributes:
+        reconstruction: the candidates.
+        trace: figures over time.
+        seconds: wall time of the attack alone, that of the process it is resumed from included.
+        peak_mem_mb: peak memory of its process up to its end.
+        flags: what the harness has to say of it.
+    """
+
+    reconstruction: Reconstruction
+    trace: list[dict[str, float]]
+    seconds: float
+    peak_mem_mb: float
+    flags: tuple[str, ...]
+
+
+def perform(
+    attempt: Attempt,
+    kind: type[Attack[Any]],
+    network: Callable[[], nn.Module] | None,
+    answer: Callable[[Tensor], Tensor],
+    progress: Progress,
+) -> Attacked:
+    """Attack in this process.
+
+    Args:
+        attempt: what the attack is given.
+        kind: the attack.
+        network: builds the victim's network, None if the victim is many models.
+        answer: what the victim answers to inputs (m, C, H, W).
+        progress: told where the attack is.
+
+    Raises:
+        DivergedError: no candidate is finite.
+        ValueError: the candidates have another shape than the victim's inputs, or the weights are not what they were.
+    """
+    import torch
+
+    from bench.run.disclosure import view_from
+    from bench.scoring.lpips.perceptual import load_perceptual
+    from victims.cache import cache_dir
+
+    def perceptual() -> Callable[[Tensor, Tensor], Tensor]:
+        return load_perceptual(None, cache_dir()).distance
+
+    device = torch.device(attempt.device)
+    view = view_from(attempt.facts, attempt.needs, device, network, answer)
+    checkpoints = None if attempt.checkpoint is None else CheckpointFile(attempt.checkpoint)
+    generator = torch.Generator().manual_seed(attempt.seed)
+    ctx = AttackContext(device, generator, progress, attempt.budget, checkpoints, perceptual)
+    params = kind.Params.model_validate(json.loads(attempt.params_json))
+    reconstruction = kind(params).reconstruct(view, ctx)
+    seconds = ctx.seconds
+    _require_fitting(reconstruction, attempt)
+    _require_intact(view, attempt.facts.get(Knowledge.WEIGHTS) or {})
+    spent = ctx.stopped or seconds > (attempt.budget.seconds or math.inf)
+    flags = ["budget"] if spent else []
+    if checkpoints is not None and checkpoints.trouble:
+        flags.append(f"no_checkpoint: {checkpoints.trouble}")
+    return Attacked(reconstruction, ctx.trace, seconds, peak_memory(device), tuple(flags))
+
+
+def _require_fitting(reconstruction: Reconstruction, attempt: Attempt) -> None:
+    shape = tuple(reconstruction.candidates.shape)
+    if len(shape) != 4 or shape[0] == 0 or shape[1:] != attempt.shape:
+        expected = ", ".join(map(str, attempt.shape))
+        raise ValueError(f"candidates have shape {shape}, expected (m, {expected}) with m > 0")
+    if not reconstruction.candidates.is_floating_point():
+        raise ValueError(f"candidates are {reconstruction.candidates.dtype}, expected torch.float32")
+    if attempt.targets is not None and shape[0] != attempt.targets:
+        raise ValueError(f"{shape[0]} candidates for {attempt.targets} targets; expected one each, in their order")
+    if reconstruction.confidence is not None and reconstruction.confidence.shape != shape[:1]:
+        raise ValueError(f"confidence has shape {tuple(reconstruction.confidence.shape)}, expected ({shape[0]},)")
+    if not bool(reconstruction.candidates.isfinite().flatten(1).all(1).any()):
+        raise DivergedError("no candidate is finite")
+
+
+def _require_intact(view: VictimView, weights: dict[str, torch.Tensor]) -> None:
+    shown = view.shown(Knowledge.WEIGHTS) or {}
+    if not all(value.cpu().equal(weights[name]) for name, value in shown.items()):
+        raise ValueError("the attack changed the victim's weights; view.weights hands out a copy for each call")

@@ -1,0 +1,74 @@
+"""What happens in the process of one run: its output goes to its log, what it reports to the parent."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import threading
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from bench.run.executors.capture import capture
+from bench.run.executors.task import Task, work
+from bench.run.isolation.host import Isolated
+from bench.run.isolation.offspring import end_with_parent
+
+PROGRESS_SECONDS = 0.1
+OOM_SCORE = 500
+"""Of a child, in the kernel's eyes: where memory runs out it dies before its parent."""
+
+
+class PipeReporter:
+    """Sends what it is told to the parent: the name of a method of its reporter, and the arguments."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._lock = threading.Lock()
+        self._task, self._sent = "", 0.0
+
+    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None:
+        """Send where a task is, ten times a second at most."""
+        now = time.monotonic()
+        if task != self._task or now - self._sent >= PROGRESS_SECONDS or step >= steps:
+            self._task, self._sent = task, now
+            plain = {name: float(value) for name, value in figures.items()}
+            self.send("progress", str(task), int(step), int(steps), plain)
+
+    def notice(self, text: str) -> None:
+        """Send a line."""
+        self.send("notice", text)
+
+    def send(self, what: str, *arguments: Any) -> None:
+        """Send a message; several threads may."""
+        with self._lock:
+            self.connection.send((what, arguments))
+
+
+def main(task: Task, connection: Connection, output: Connection, zygote: Connection, threads: int, memory: int) -> None:
+    """Do a task, tell the parent how it ended, and leave.
+
+    Args:
+        task: the task.
+        connection: to the parent.
+        output: the log of what this process prints.
+        zygote: to what forks the processes of attacks.
+        threads: that this process may use.
+        memory: bytes that an attack may take.
+    """
+    capture(output.fileno())
+    os.setsid()  # so that what it starts can be ended with it, and Ctrl-C reaches the parent alone
+    end_with_parent()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+    import torch
+
+    torch.set_num_threads(threads)
+    reporter = PipeReporter(connection)
+    host = Isolated(zygote, memory)
+    zygote.close()  # the zygote ends when the host's own copy is closed, as this process ends
+    reporter.send("outcome", work(task, reporter, output=sys.stdout.fileno(), host=host))

@@ -1,0 +1,226 @@
+"""Runs in processes of their own: what a crash, a hang or a lack of memory costs is one run.
+
+A server that has imported torch and the other libraries forks a fresh process for each run in milliseconds, where a
+fresh interpreter would take seconds; and beside it another one, which forks the processes of its attacks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import IO, Any, Protocol
+
+import psutil
+
+from bench.run.executors import child, server
+from bench.run.executors.task import Task, work
+from bench.run.failures import Failure
+from bench.run.isolation import zygote
+from bench.run.isolation.host import SERVER_GONE, died_of
+from bench.run.runner import Outcome
+from bench.store.records import Status
+from bench.terminal.progress import Reporter
+from victims.errors import UserError
+
+POLL_SECONDS = 0.1
+LEAVE_SECONDS = 2.0
+"""How long a process has to write into its log where it was, or to end what it has started."""
+STARTS = 3
+"""How often a process is tried to be started."""
+
+
+class JobReporter(Reporter, Protocol):
+    """Who tells the user how several jobs go."""
+
+    def progress(self, task: str, step: int, steps: int, figures: dict[str, float], job: str = "") -> None:
+        """Show where a task of a job is."""
+
+    def finished(self, job: str) -> None:
+        """Show nothing of a job any more."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What each process may use: threads, and bytes of resident memory."""
+
+    threads: int
+    memory: int
+
+    @classmethod
+    def shared(cls, jobs: int, memory: int | None) -> Limits:
+        """Return an equal share of the threads and of the free memory, or as much memory as is given."""
+        return cls(server.threads_each(jobs), memory or psutil.virtual_memory().available // jobs)
+
+
+@dataclass
+class Job:
+    """A process at a task.
+
+    Attributes:
+        task: what it is at.
+        process: the process.
+        attacks: the one that forks those of its attacks.
+        connection: where its messages come from.
+        output: what it prints.
+        killed: what its row says if it was killed.
+    """
+
+    task: Task
+    process: BaseProcess
+    attacks: BaseProcess
+    connection: Connection
+    output: IO[bytes]
+    killed: tuple[Status, str] | None = None
+
+    def kill(self) -> None:
+        """Kill the process and all that it started."""
+        assert self.process.pid is not None
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:  # it has not come to lead a group yet, or is gone
+            self.process.kill()
+
+    def end(self) -> None:
+        """See that nothing of the process is left; what forks its attacks ends them, and itself, when it is gone."""
+        self.kill()
+        self.process.join()
+        self.connection.close()
+        self.attacks.join(LEAVE_SECONDS)
+        self.attacks.kill()
+
+    def failure(self) -> Failure:
+        """Return what a process that is gone died of."""
+        self.process.join(LEAVE_SECONDS)
+        return Failure(*(self.killed or died_of(self.process.exitcode)))
+
+
+class Processes:
+    """Executes tasks in processes, several at a time.
+
+    Args:
+        reporter: told how they go.
+        jobs: how many run at a time.
+        limits: what each may use.
+    """
+
+    def __init__(self, reporter: JobReporter, jobs: int, limits: Limits) -> None:
+        self.reporter, self.jobs, self.limits = reporter, jobs, limits
+        server.start(limits.threads)
+        self._begun_again: set[str] = set()
+
+    def execute(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
+        """Yield how each task ended, in the order in which they end.
+
+        Raises:
+            UserError: no process can be started.
+        """
+        waiting = deque(tasks)
+        running: list[Job] = []
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.jobs:
+                    running.append(self._start(waiting.popleft()))
+                wait([part for job in running for part in (job.connection, job.process.sentinel)], POLL_SECONDS)
+                for job in list(running):
+                    gone = job.process.exitcode is not None  # asked before its last messages are read
+                    outcome = self._listen(job)
+                    if outcome is None and not gone:
+                        self._watch(job)
+                        continue
+                    running.remove(job)
+                    self.reporter.finished(job.task.run_id)
+                    if outcome is None and (next_job := self._next(job)) is not None:
+                        running.append(next_job)
+                        continue
+                    job.end()
+                    yield outcome or self._recorded_here(job)
+        finally:
+            for job in running:
+                job.end()
+
+    def _start(self, task: Task, output: IO[bytes] | None = None) -> Job:
+        output = output or tempfile.TemporaryFile()  # noqa: SIM115 it is closed when the job is forgotten
+        for last in (*(False,) * (STARTS - 1), True):
+            try:
+                return self._started(task, output)
+            except (OSError, EOFError) as error:  # the server was killed; it is started again
+                if last:
+                    raise UserError(f"no process can be started ({type(error).__name__}: {error})") from None
+        raise AssertionError
+
+    def _started(self, task: Task, output: IO[bytes]) -> Job:
+        context = server.start(self.limits.threads)
+        receiver, sender = context.Pipe(duplex=False)
+        asking, asked = context.Pipe()
+        log = Connection(os.dup(output.fileno()), readable=False)  # which is how a file travels to another process
+        threads, memory = self.limits.threads, self.limits.memory
+        try:
+            attacks = context.Process(target=zygote.main, args=(asked, log, task.setup.plugin_dir, threads))
+            attacks.start()
+            process = context.Process(target=child.main, args=(task, sender, log, asking, threads, memory))
+            process.start()
+        finally:
+            for end in (sender, asking, asked, log):
+                end.close()
+        return Job(task, process, attacks, receiver, output)
+
+    def _listen(self, job: Job) -> Outcome | None:
+        """Pass on what a job reports; return its outcome if it is done."""
+        try:
+            while job.connection.poll():
+                what, arguments = job.connection.recv()
+                if what == "outcome":
+                    outcome: Outcome = arguments[0]
+                    return outcome
+                self._tell(job, what, arguments)
+        except (EOFError, OSError):
+            job.kill()  # it is dying, or has closed what it cannot do without
+        return None
+
+    def _tell(self, job: Job, what: str, arguments: tuple[Any, ...]) -> None:
+        if what == "progress":
+            task, step, steps, figures = arguments
+            self.reporter.progress(task, step, steps, figures, job.task.run_id)
+        elif what == "notice":
+            self.reporter.notice(*arguments)
+
+    def _watch(self, job: Job) -> None:
+        """Kill a job that takes too much memory."""
+        if (used := _resident(job.process)) > self.limits.memory and job.killed is None:
+            sizes = f"{used / 2**30:.2g} GiB of memory, of the {self.limits.memory / 2**30:.2g} that it may"
+            job.killed = Status.OOM, f"took {sizes}"
+            job.kill()
+
+    def _next(self, job: Job) -> Job | None:
+        """Begin a task again whose process went with its server, once; or record what it died of; or do neither."""
+        run_id = job.task.run_id
+        if job.process.exitcode == SERVER_GONE and job.killed is None and run_id not in self._begun_again:
+            self._begun_again.add(run_id)
+            job.end()
+            return self._start(job.task)
+        if job.task.failure is None:
+            failure = job.failure()
+            job.end()
+            return self._start(replace(job.task, failure=failure), job.output)
+        return None
+
+    def _recorded_here(self, job: Job) -> Outcome:
+        """Record in this process what two others died of; nothing is scored here."""
+        assert job.task.failure is not None
+        failure = replace(job.task.failure, nulls=False)
+        return work(replace(job.task, failure=failure), self.reporter, output=job.output.fileno())
+
+
+def _resident(process: BaseProcess) -> int:
+    """Return the bytes of memory that a process uses, 0 if it is gone."""
+    try:
+        resident: int = psutil.Process(process.pid).memory_info().rss
+    except psutil.Error:
+        resident = 0
+    return resident

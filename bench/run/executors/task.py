@@ -1,0 +1,120 @@
+"""One run as it travels to where it is executed, and the work that is to be done there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attacks.context import Budget
+from bench.plan.run import Run
+from bench.run.failures import Failure
+from bench.run.runner import Outcome, Runner
+from bench.run.setup import Setup
+from bench.terminal.progress import Reporter
+
+if TYPE_CHECKING:
+    from attacks.base import Attack
+    from bench.plan.registry import Registry
+    from bench.run.session import Host
+    from victims.informed.spec import AnySpec
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run: names, texts and numbers alone, so that it can be pickled; the registry finds what they mean.
+
+    Attributes:
+        run_id: its id, as far as it is known before it is executed; of a run that is only scored, the stored one's.
+        attack: name of the attack; its parameters are `params_json`.
+        variant: name of the variant that they come from.
+        params_json: all parameters.
+        tuned_by: who chose them.
+        victim: name of the victim.
+        seed: of the attack.
+        budget: what the attack may spend.
+        setup: what all tasks share.
+        scored_under: if not None, the stored run is only scored, under this protocol, empty for its own.
+        failure: how the process ended that was at it, to be recorded; None if the run is to be executed.
+    """
+
+    run_id: str
+    attack: str
+    variant: str
+    params_json: str
+    tuned_by: str
+    victim: str
+    seed: int
+    budget: Budget
+    setup: Setup
+    scored_under: str | None = None
+    failure: Failure | None = None
+
+    @classmethod
+    def of(cls, run: Run, run_id: str, setup: Setup) -> Task:
+        """Return the task to execute a run."""
+        params = json.dumps(run.params.model_dump(mode="json"))
+        name, victim = run.attack.name, run.victim.name
+        return cls(run_id, name, run.variant, params, run.tuned_by, victim, run.seed, run.budget, setup)
+
+    def run(self, attacks: Registry[type[Attack[Any]]], victims: Registry[AnySpec]) -> Run:
+        """Return the run.
+
+        Raises:
+            UserError: attack or victim is not known where the task arrived.
+        """
+        attack, victim = attacks.match([self.attack])[0], victims.match([self.victim])[0]
+        params = attack.Params.model_validate(json.loads(self.params_json))
+        return Run(attack, params, self.variant, self.tuned_by, victim, self.seed, self.budget)
+
+
+class Executor(Protocol):
+    """Executes tasks; what ends a process costs the run that it was at, and no other."""
+
+    def execute(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
+        """Yield how each task ended, in the order in which they end."""
+
+
+def work(
+    task: Task,
+    reporter: Reporter,
+    output: int | None = None,
+    debugger: Callable[[BaseException], None] | None = None,
+    host: Host | None = None,
+) -> Outcome:
+    """Do a task: find its attack and victim, train or load the victim, attack, store, score.
+
+    It needs nothing of the process that it is called in, and may be called in any.
+
+    Args:
+        task: the task; of one with a `failure` that is recorded, and nothing is executed.
+        reporter: told how it goes.
+        output: file descriptor of what this process prints, for the run's log; None if nobody catches it.
+        debugger: called with an exception of the attack before it is recorded.
+        host: has attacks made in processes of their own; None for this process, where the training images are.
+
+    Returns:
+        How it ended. Whatever the attack, its victim or their scoring raise is an outcome.
+
+    Raises:
+        UserError: attack or victim is not known here, or the results folder cannot be written.
+    """
+    from bench.plan import registry
+    from bench.run.null_controls import NullControls
+    from bench.run.scorer import Scorer
+    from bench.run.session import Session
+    from bench.store.folders import Store
+
+    setup = task.setup
+    os.environ.update(setup.environment)
+    attacks, victims = registry.attacks(setup.plugin_dir), registry.victims(setup.plugin_dir)
+    store = Store(setup.results_dir)
+    session = Session.of(setup, reporter, host=host)
+    scorer = Scorer(store, session, NullControls(session, registry.random_control(attacks), setup.twins))
+    runner = Runner(store, session, scorer, setup.again, output, debugger)
+    run = task.run(attacks, victims)
+    if task.failure is not None:
+        return runner.lost(run, task.run_id, task.failure)
+    return runner.run(run) if task.scored_under is None else runner.score(run, task.run_id, task.scored_under)

@@ -1,0 +1,81 @@
+"""What a row says of what went wrong, and whose fault it was."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from enum import StrEnum
+
+from attacks.base import DivergedError
+from bench.store.records import Status
+from bench.terminal.text import describe
+
+NO_MEMORY = "can't allocate memory"
+"""What torch says when the CPU's memory is at its end, in a plain RuntimeError."""
+MOST_DETAILS = 100_000
+"""Characters of a traceback that a log keeps: an exception's message may be of any length."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a run failed.
+
+    Attributes:
+        status: diverged, timeout, oom or error.
+        reason: one line.
+        details: for the log.
+        nulls: whether the null controls of its victim are computed.
+    """
+
+    status: Status
+    reason: str
+    details: str = ""
+    nulls: bool = True
+
+
+class AttackFailedError(Exception):
+    """An attack failed in its own process, or its process died.
+
+    Attributes:
+        failure: how.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+class Fault(StrEnum):
+    """Whose fault it was that scores could not be had."""
+
+    METRIC = "metric"
+    DISK = "disk"
+    MEMORY = "memory"
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return the failure that an exception of an attack is: diverged, out of memory, or else an error."""
+    if isinstance(error, AttackFailedError):
+        return error.failure
+    details = "".join(traceback.format_exception(error))[:MOST_DETAILS]
+    if isinstance(error, DivergedError):
+        return Failure(Status.DIVERGED, describe(error), details)
+    return Failure(Status.OOM if _exhausted(error) else Status.ERROR, describe(error), details)
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Return whose fault an exception was that came while a run was scored."""
+    if isinstance(error, OSError):
+        return Fault.DISK
+    return Fault.MEMORY if failure_of(error).status is Status.OOM else Fault.METRIC
+
+
+def _exhausted(error: BaseException) -> bool:
+    import torch
+
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    try:
+        return NO_MEMORY in str(error)
+    except Exception:  # its message cannot be had
+        return False

@@ -1,0 +1,189 @@
+"""Null controls: what the scoring says of candidates that cannot have seen what the victim has learnt.
+
+A count of good images means something only beside what these get. Two of them attack a twin of the victim, which takes
+as long as the attack itself: their candidates are kept in the cache, one set for all seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from bench.plan.run import Run
+from bench.run.failures import Fault, fault_of
+from bench.run.session import Session
+from bench.scoring import Protocol
+from bench.scoring.evaluation import Reference, counts, mean_image_counts
+from bench.store.records import ABSENT, ALIGNED_NULLS, LOST, NULLS, RAISED
+from bench.store.tensors import DamagedError, read_tensors, write_tensors
+from bench.terminal.text import describe
+from victims.base import Victim
+from victims.cache import DAMAGED, cache_dir
+from victims.files import exclusive, set_aside
+from victims.informed.victim import AnyVictim
+
+if TYPE_CHECKING:
+    from attacks.base import Attack, Reconstruction
+    from victims.spec import VictimSpec
+
+TWINS: dict[str, Literal["untrained", "disjoint"]] = {"null_untrained": "untrained", "null_disjoint": "disjoint"}
+TWIN_SEED = 0
+
+
+class NoControlError(LookupError):
+    """A victim or an attack has no such null control."""
+
+
+@dataclass(frozen=True)
+class NullCounts:
+    """What the null controls got.
+
+    Attributes:
+        by_control: good images by count column, for each control that could be had.
+        missing: why the others could not, by the flag that says so, such as `absent_null_disjoint`.
+    """
+
+    by_control: dict[str, dict[str, int]]
+    missing: dict[str, str]
+
+    def columns(self, n_good: int | None) -> dict[str, Any]:
+        """Return the columns of runs.csv: each control's count, and the strictest null of every count."""
+        values: dict[str, Any] = {name: found["n_good"] for name, found in self.by_control.items()}
+        if self.by_control:
+            for column in next(iter(self.by_control.values())):
+                values[f"null_{column}"] = max(found[column] for found in self.by_control.values())
+            values["null_control"] = max(self.by_control, key=lambda name: self.by_control[name]["n_good"])
+            if n_good is not None:
+                values["gain_over_null"] = n_good - values["null_n_good"]
+        return values
+
+
+class NullControls:
+    """Runs the null controls of a victim.
+
+    Args:
+        session: trains twins and attacks them.
+        control: the attack that draws random candidates, None if there is none.
+        twins: attack twins too; without, only what takes seconds.
+    """
+
+    def __init__(self, session: Session, control: type[Attack[Any]] | None, twins: bool) -> None:
+        self.session, self.control, self.twins = session, control, twins
+
+    def wanted(self, protocol: Protocol) -> tuple[str, ...]:
+        """The columns that a complete row has."""
+        if protocol.matching == "aligned":
+            return tuple(ALIGNED_NULLS)
+        return tuple(name for name in NULLS if self.twins or name not in TWINS)
+
+    def count(
+        self,
+        run: Run,
+        protocol: Protocol,
+        found: Reconstruction | None,
+        victim: AnyVictim,
+        reference: Reference,
+        had: Collection[str] = (),
+    ) -> NullCounts:
+        """Count what each control gets under the protocols of a row.
+
+        Args:
+            run: the attack, which the twins suffer in the victim's place.
+            protocol: the row's.
+            found: what the attack found; None if it failed, and then the twins are left alone.
+            victim: the victim.
+            reference: its data.
+            had: controls that the row has already, which it is not to lose.
+        """
+        by_control: dict[str, dict[str, int]] = {}
+        missing: dict[str, str] = {}
+        wanted = self.wanted(protocol)
+        for name in (*wanted, *(name for name in had if name not in wanted)):
+            try:
+                if name == "null_mean_image":
+                    by_control[name] = mean_image_counts(protocol, reference.truth)
+                else:
+                    null = self._candidates(name, run, found, victim)
+                    by_control[name] = counts(protocol, null, reference)
+            except NoControlError as error:
+                missing[f"{ABSENT}{name}"] = str(error)
+            except (Exception, SystemExit) as error:  # a control that cannot be had must not cost the run
+                raised = fault_of(error) is Fault.METRIC
+                missing[f"{RAISED if raised else LOST}{name}"] = describe(error)
+        return NullCounts(by_control, missing)
+
+    def _candidates(self, name: str, run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:
+        """Return a control's candidates.
+
+        Raises:
+            NoControlError: this victim or attack has no such control.
+        """
+        if name == "null_shuffled":
+            if found is None:
+                raise NoControlError("the attack failed")
+            return found.candidates.roll(1, 0)
+        if not isinstance(victim, Victim):
+            raise NoControlError(f"{name} is no control of the informed setting")
+        if name == "null_random":
+            if self.control is None:
+                raise NoControlError("no attack is a null control")
+            return self._random(self.control, run, found, victim)
+        if name == "null_held_out":
+            held_out = torch.from_numpy(victim.split.test_inputs)
+            if len(held_out) == 0:
+                raise NoControlError("there are no held-out images")
+            return held_out
+        if found is None:
+            raise NoControlError("the attack failed")
+        return self._twin(TWINS[name], run, victim.spec, found.resolved)
+
+    def _random(self, control: type[Attack[Any]], run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:
+        """Draw as many random candidates as the attack returned, with the contrast of its median candidate."""
+        settings: dict[str, Any] = {}
+        if found is not None:
+            settings["candidates"] = len(found.candidates)
+            contrast = float(found.candidates.float().flatten(1).std(1).nanmedian())
+            if 0 < contrast < torch.inf:
+                settings["contrast"] = contrast
+        drawn = replace(run, attack=control, params=control.Params.model_validate(settings), variant="")
+        return self.session.attack(drawn, victim).reconstruction.candidates.float().cpu()
+
+    def _twin(
+        self, kind: Literal["untrained", "disjoint"], run: Run, spec: VictimSpec, resolved: dict[str, Any]
+    ) -> Tensor:
+        """Return what the attack makes of a twin of the victim, from the cache if it has been there.
+
+        It is given the parameters that it chose itself on the victim, so that it has as many tries.
+        """
+        if run.victim.training.kind == "released":
+            raise NoControlError("its training is not known here, so it has no twin")
+        params = run.params.model_copy(update=resolved)
+        attacked = replace(run, params=params, victim=spec.as_twin(kind), seed=TWIN_SEED)
+        path = cache_dir() / "controls" / f"{self.session.run_id(attacked)}.safetensors"
+        waiting = f"{run.attack.name} on {attacked.victim.name}: another process is at it; waiting"
+        with exclusive(path.with_suffix(".lock"), lambda: self.session.reporter.notice(waiting)):
+            if (kept := self._kept(path)) is not None:
+                return kept
+            victim = self.session.victim(attacked.victim)
+            checkpoint = path.with_suffix(".checkpoint")
+            found = self.session.attack(attacked, victim, checkpoint).reconstruction
+            candidates = found.candidates.float().cpu().contiguous()
+            write_tensors(path, {"candidates": candidates})
+            checkpoint.unlink(missing_ok=True)
+            return candidates
+
+    def _kept(self, path: Path) -> Tensor | None:
+        """Return the candidates in a file of the cache, None if there are none; a damaged file is set aside."""
+        try:
+            return read_tensors(path)[0]["candidates"]
+        except FileNotFoundError:
+            return None
+        except (DamagedError, KeyError) as error:
+            aside = set_aside(path, cache_dir() / DAMAGED)
+            self.session.reporter.notice(f"{path} is damaged ({error}), set aside as {aside}; attacking the twin again")
+            return None

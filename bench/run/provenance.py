@@ -1,0 +1,91 @@
+"""What, where and with what a number was made: the run, peak memory, the commit, the clock."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from bench import __version__
+from bench.plan.registry import ROOT
+from bench.plan.run import Run, attack_sources
+from bench.store.records import RunRecord, Status
+from victims.files import sha256_json, sha256_sources
+
+if TYPE_CHECKING:
+    import torch
+
+    from attacks.base import Knowledge
+
+
+def peak_memory(device: torch.device) -> float:
+    """Return the peak of this process's resident memory, or of the GPU's allocations, in MiB."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    import resource
+
+    peak: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if platform.system() == "Darwin" else peak / 2**10
+
+
+def git_commit() -> str:
+    """Return this checkout's short commit, or the empty string outside a checkout."""
+    if not (ROOT / ".git").exists():
+        return ""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def now_utc() -> str:
+    """Return the time, ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def blank_record(run: Run, run_id: str, device: torch.device) -> RunRecord:
+    """Return the record of a run that begins now, as far as it is known beforehand."""
+    import torch
+
+    from bench.scoring import METRIC_SUITE
+    from victims.hardware import cpu_name, gpu_name
+
+    params = run.params.model_dump(mode="json")
+    return RunRecord(
+        run_id=run_id,
+        status=Status.OK,
+        attack=run.attack.name,
+        variant=run.variant,
+        params_hash=sha256_json(params)[:10],
+        params_json=json.dumps(params, sort_keys=True),
+        attack_sha=sha256_sources(attack_sources(run.attack))[:16],
+        knowledge="+".join(sorted(_knowledge(run))),
+        control=run.attack.control,
+        tuned_by=run.tuned_by,
+        budget=str(run.budget),
+        victim=run.victim.name,
+        dataset=run.victim.dataset,
+        n=run.victim.n_targets,
+        n_fixed=run.victim.n if run.victim.setting == "informed" else None,
+        n_classes=run.victim.n_classes,
+        seed=run.seed,
+        protocol=run.attack.protocol,
+        metric_suite=METRIC_SUITE,
+        device=device.type,
+        cpu=cpu_name(),
+        gpu=gpu_name(device),
+        torch=torch.__version__,
+        bench_version=__version__,
+        git_commit=git_commit(),
+        started_utc=now_utc(),
+    )
+
+
+def _knowledge(run: Run) -> frozenset[Knowledge]:
+    """Return what the attack is told; what it declares if it cannot even be made."""
+    try:
+        return run.knowledge
+    except Exception:
+        return run.attack.needs

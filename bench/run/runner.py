@@ -1,0 +1,252 @@
+"""The execution of one run, from its claim to its record; what fails is a record too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
+
+from bench.plan.run import Run
+from bench.run.failures import Failure, Fault, failure_of
+from bench.run.provenance import blank_record
+from bench.run.scorer import Scorer
+from bench.run.session import Attacked, Session
+from bench.run.steps import Again, Step, next_step
+from bench.store.folders import Store, write_record
+from bench.store.records import ENVIRONMENT, RunRecord, ScoreState, Status
+from bench.terminal.text import describe, one_line
+from victims.errors import UserError
+
+if TYPE_CHECKING:
+    from victims.informed.victim import AnyVictim
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one run of a plan ended.
+
+    Attributes:
+        record: its row.
+        cached: it was there already.
+        stored: its row is on disk; what failed for want of data is not, until it is known that not all runs do.
+        trouble: what went wrong beside a row that tells of none, one line.
+    """
+
+    record: RunRecord
+    cached: bool = False
+    stored: bool = True
+    trouble: str = ""
+
+
+class Runner:
+    """Executes runs, stores them and has them scored.
+
+    What an attack found is stored before it is scored, and stays whatever happens then: a failure to score is a state
+    of the run's scores, and a failure to attack again is told and not stored.
+
+    Args:
+        store: where results go.
+        session: trains victims and runs attacks.
+        scorer: scores what is stored.
+        again: what is run again of what is stored.
+        output: file descriptor of what this process prints, for the run's log; None if nobody catches it.
+        debugger: called with every exception of an attack before it is recorded.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        session: Session,
+        scorer: Scorer,
+        again: Again = Again.NEVER,
+        output: int | None = None,
+        debugger: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.store, self.session, self.scorer = store, session, scorer
+        self.again, self.output, self.debugger = again, output, debugger
+
+    def run(self, run: Run) -> Outcome:
+        """Execute one run, unless it is stored, and store it.
+
+        A stored run whose scores failed, are of another metric suite, or lack a control that is asked for, is scored
+        again. One that another process is at is waited for.
+        """
+        run_id = self.session.run_id(run)
+        with self.store.claimed(run_id, self.session.reporter.notice):
+            stored = self.store.find(run_id)
+            step = next_step(stored, self.again, self.scorer.complete)
+            if stored is not None and step is Step.NOTHING:
+                return Outcome(stored, cached=True)
+            if stored is not None and step is Step.SCORE:
+                return self._scored(run, stored)
+            checkpoint = self.store.checkpoint(run_id)
+            if self.again is Again.ALWAYS:
+                checkpoint.unlink(missing_ok=True)
+            outcome = self._attacked(run, blank_record(run, run_id, self.session.device), stored)
+            if outcome.stored and outcome.record.status is not Status.OOM:  # those are tried again, from there
+                checkpoint.unlink(missing_ok=True)
+            return outcome
+
+    def score(self, run: Run, run_id: str, protocol: str) -> Outcome:
+        """Score a stored run again, whatever it is scored under already.
+
+        Args:
+            run: what it is a record of.
+            run_id: its id, which may be that of an older source of its attack.
+            protocol: score under this protocol, as a row of its own; empty for the run's own.
+        """
+        with self.store.claimed(run_id, self.session.reporter.notice):
+            stored, victim = self.store.find(run_id), None
+            if stored is None:
+                raise UserError(f"{run_id}: it is not stored any more")
+            try:
+                victim = self.session.victim(run.victim)
+                if victim.card.weights_sha256 != stored.victim_sha:
+                    raise UserError(f"{run_id}: {run.victim.name} has other weights now; run the attack again")
+                return Outcome(self.scorer.score(stored, run, victim, protocol or None))
+            except UserError as error:
+                return Outcome(stored, trouble=str(error))
+            except (Exception, SystemExit) as error:
+                if protocol not in ("", stored.protocol):
+                    return Outcome(stored, trouble=f"under {protocol}: {describe(error)}")
+                return Outcome(self.scorer.failed(stored, error, run, victim))
+
+    def lost(self, run: Run, run_id: str, failure: Failure) -> Outcome:
+        """Record a run whose process is gone: a failure of its scores if its reconstruction is stored, else its own."""
+        with self.store.claimed(run_id, self.session.reporter.notice):
+            stored = self.store.find(run_id)
+            victim = self._trained(run) if failure.nulls else None
+            if stored is not None and stored.status is Status.OK:
+                if self.scorer.complete(stored):
+                    return Outcome(stored, trouble=_kept(failure.status, failure.reason))
+                fault = Fault.MEMORY if failure.status is Status.OOM else Fault.METRIC
+                return Outcome(self.scorer.unscored(stored, f"{fault}: {failure.reason}", run, victim))
+            if failure.status is not Status.OOM:
+                self.store.checkpoint(run_id).unlink(missing_ok=True)
+            return self._failed(run, blank_record(run, run_id, self.session.device), None, failure, victim)
+
+    def _trained(self, run: Run) -> AnyVictim | None:
+        """Return the run's victim if it is trained and can be read."""
+        try:
+            return self.session.victim(run.victim) if self.session.is_trained(run.victim) else None
+        except (UserError, OSError, SafetensorError):
+            return None
+
+    def _scored(self, run: Run, stored: RunRecord) -> Outcome:
+        """Score a stored run; attack again if what it stored cannot be read any more."""
+        from bench.run.artifacts import UnreadableError
+
+        try:
+            victim = self.session.victim(run.victim)
+        except (UserError, OSError, SafetensorError) as error:
+            return Outcome(stored, trouble=f"it cannot be scored: {describe(error)}")
+        try:
+            return Outcome(self.scorer.score(stored, run, victim))
+        except UnreadableError as error:
+            self.session.reporter.notice(str(error))
+            blank = blank_record(run, stored.run_id, self.session.device)
+            return self._attacked(run, blank, self.store.find(stored.run_id))
+        except (Exception, SystemExit) as error:
+            if self.debugger is not None:
+                self.debugger(error)
+            return Outcome(self.scorer.failed(stored, error, run, victim))
+
+    def _attacked(self, run: Run, record: RunRecord, before: RunRecord | None) -> Outcome:
+        """Attack, store what was found, and score it.
+
+        Args:
+            run: the run.
+            record: its record as far as it is known beforehand.
+            before: what is stored of it, and stays if the attack fails now.
+        """
+        from bench.scoring.protocols import protocol_named
+
+        victim = None
+        try:
+            reason = run.declined()
+            protocol_named(run.attack.protocol)
+            if reason is not None:
+                return self._concluded(record.model_copy(update={"status": Status.SKIPPED, "reason": reason}), before)
+            try:
+                victim = self.session.victim(run.victim)
+            except (UserError, OSError, SafetensorError) as error:
+                reason = str(error) if isinstance(error, UserError) else f"the victim cannot be kept: {describe(error)}"
+                failed = {"status": Status.ERROR, "reason": reason, "flags": ENVIRONMENT}
+                return Outcome(record.model_copy(update=failed), stored=False)
+            attacked = self.session.attack(run, victim, self.store.checkpoint(record.run_id))
+        except (Exception, SystemExit) as error:  # one run's failure is a row, not the end of the sweep
+            if self.debugger is not None:
+                self.debugger(error)
+            return self._failed(run, record, before, failure_of(error), victim)
+        try:
+            record = self._stored(record, attacked, victim)
+        except OSError as error:
+            told = {"status": Status.ERROR, "flags": ENVIRONMENT}
+            reason = f"what it found cannot be stored: {describe(error)}"
+            return Outcome(record.model_copy(update={**told, "reason": reason}), stored=False)
+        except Exception as error:  # what it returned is no Reconstruction
+            return self._failed(run, record, before, failure_of(error), victim)
+        return self._scored(run, record)
+
+    def _stored(self, record: RunRecord, attacked: Attacked, victim: AnyVictim) -> RunRecord:
+        """Store what an attack returned, not scored yet, so that a kill while it is scored loses no attack."""
+        from bench.run import artifacts
+
+        reconstruction = attacked.reconstruction
+        record = record.model_copy(
+            update={
+                "sequence": self.store.next_sequence(),
+                "scores": ScoreState.PENDING,
+                "n_candidates": len(reconstruction.candidates),
+                "attack_loss": float(reconstruction.loss) if math.isfinite(reconstruction.loss) else None,
+                "grad_evals": int(reconstruction.grad_evals),
+                "wall_s": attacked.seconds,
+                "victim_sha": victim.card.weights_sha256,
+                "train_s": victim.card.train_s,
+                "test_accuracy": victim.card.test_accuracy,
+                "peak_mem_mb": attacked.peak_mem_mb,
+                "flags": ";".join(map(one_line, [*victim.flags, *attacked.flags, *reconstruction.flags])),
+            }
+        )
+        with self.store.writing(record.run_id) as folder:
+            record = record.model_copy(update={"log": self._write_log(folder, record.run_id)})
+            artifacts.write_reconstruction(folder, reconstruction)
+            artifacts.write_trace(folder, attacked.trace)
+            write_record(folder, record)
+        return record
+
+    def _failed(
+        self, run: Run, record: RunRecord, before: RunRecord | None, failure: Failure, victim: AnyVictim | None
+    ) -> Outcome:
+        """Store a failure, with what the null controls of its victim get: that is what it counts as."""
+        columns = {} if victim is None else self.scorer.null_columns(run, victim)
+        told = {"status": failure.status, "reason": failure.reason}
+        return self._concluded(record.model_copy(update={**columns, **told}), before, failure.details)
+
+    def _concluded(self, record: RunRecord, before: RunRecord | None, details: str = "") -> Outcome:
+        """Store the record of a run that found nothing, unless an earlier one of the same run found something."""
+        if before is not None and before.status is Status.OK:
+            return Outcome(before, trouble=_kept(record.status, record.reason))
+        try:
+            record = record.model_copy(update={"sequence": self.store.next_sequence()})
+            with self.store.writing(record.run_id) as folder:
+                record = record.model_copy(update={"log": self._write_log(folder, record.run_id, details)})
+                write_record(folder, record)
+        except OSError as error:
+            return Outcome(record, stored=False, trouble=f"it cannot be stored: {describe(error)}")
+        return Outcome(record)
+
+    def _write_log(self, folder: Path, run_id: str, details: str = "") -> str:
+        """Write what the run has printed, and more, into its folder; return the log's place in the results folder."""
+        from bench.run.artifacts import write_log
+
+        path = write_log(folder, self.output, details)
+        return "" if path is None else str((self.store.folder(run_id) / path.name).relative_to(self.store.root))
+
+
+def _kept(status: Status, reason: str) -> str:
+    return f"run again, it ended as {status} ({reason}); what is stored from before stays"

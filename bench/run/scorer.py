@@ -1,0 +1,149 @@
+"""The scoring of stored reconstructions: after an attack, and again whenever a metric or a protocol changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bench.run.failures import fault_of
+from bench.run.session import Session
+from bench.store.folders import Store, write_record
+from bench.store.good_images import encode
+from bench.store.records import ABSENT, LOST, MEASURES, NULLS, RAISED, SCHEMA_VERSION, RunRecord, ScoreState, Status
+from bench.terminal.text import describe
+from victims.errors import UserError
+
+if TYPE_CHECKING:
+    from bench.plan.run import Run
+    from bench.run.null_controls import NullControls
+    from victims.informed.victim import AnyVictim
+
+
+class Scorer:
+    """Scores stored runs.
+
+    Args:
+        store: where they are.
+        session: fetches what measures LPIPS and KL.
+        controls: runs the null controls.
+    """
+
+    def __init__(self, store: Store, session: Session, controls: NullControls) -> None:
+        self.store, self.session, self.controls = store, session, controls
+
+    def complete(self, record: RunRecord, retry: bool = False) -> bool:
+        """Say whether a stored run needs no more scoring: its metrics are of today, and no control is missing.
+
+        Args:
+            record: the run's.
+            retry: what raised an exception is tried again; what was killed, or lacked memory or a disk, always is.
+        """
+        from bench.scoring import METRIC_SUITE
+        from bench.scoring.protocols import protocol_named
+
+        if record.status is not Status.OK:
+            return True
+        if record.n_good is None or record.metric_suite != METRIC_SUITE or record.scores is ScoreState.FAILED:
+            return False
+        flags = [flag.partition(":")[0] for flag in record.flags.split(";")]
+        if any(flag.startswith(LOST) or (retry and flag.startswith(RAISED)) for flag in flags):
+            return False
+        return all(
+            getattr(record, name) is not None or {RAISED + name, ABSENT + name} & set(flags)
+            for name in self.controls.wanted(protocol_named(record.protocol))
+        )
+
+    def score(self, record: RunRecord, run: Run, victim: AnyVictim, protocol: str | None = None) -> RunRecord:
+        """Score a stored run and store its record.
+
+        Args:
+            record: the run's, of this or an older metric suite, or not scored yet.
+            run: what it is a record of, for the null controls.
+            victim: the victim that was attacked.
+            protocol: score under this protocol instead of the record's, as a row of its own.
+
+        Raises:
+            UserError: there is no such protocol.
+            UnreadableError: the stored reconstruction is missing, damaged or of another shape.
+        """
+        from bench.run import artifacts
+        from bench.scoring import METRIC_SUITE
+        from bench.scoring.evaluation import Reference, evaluate
+        from bench.scoring.protocols import protocol_named
+
+        chosen = protocol_named(protocol or record.protocol)
+        reconstruction = artifacts.read_reconstruction(self.store.folder(record.run_id))
+        shape = tuple(reconstruction.candidates.shape[1:])
+        if shape != victim.input_shape:
+            raise artifacts.UnreadableError(
+                f"{record.run_id}: its candidates are {shape}, images of another victim; run it again"
+            )
+        reference = Reference.of(victim)
+        learned_metrics = self.session.learned_metrics(run.victim.dataset)
+        evaluation = evaluate(chosen, reconstruction.candidates, reconstruction.confidence, reference, learned_metrics)
+        self.session.reporter.notice(
+            f"{run.title}: {evaluation.row.n_good} of {record.n} good ({chosen.name}); now its null controls"
+        )
+        had = [name for name in NULLS if getattr(record, name) is not None] if chosen.matching != "aligned" else []
+        nulls = self.controls.count(run, chosen, reconstruction, victim, reference, had)
+        failed = {f"{RAISED}{name}": reason for name, reason in evaluation.failed.items()} | nulls.missing
+        flags = [flag for flag in record.flags.split(";") if flag and not flag.startswith((ABSENT, RAISED, LOST))]
+        flags += [f"{flag}: {reason.replace(';', ',')}" for flag, reason in failed.items()]
+        scored = record.model_copy(
+            update={
+                **dict.fromkeys(MEASURES),
+                "null_control": "",
+                **evaluation.columns(),
+                "good_images": encode(evaluation.row.good.numpy()),
+                **nulls.columns(evaluation.row.n_good),
+                "schema_version": SCHEMA_VERSION,
+                "scores": ScoreState.SCORED,
+                "scores_reason": "",
+                "control": run.attack.control,
+                "protocol": chosen.name,
+                "metric_suite": METRIC_SUITE,
+                "flags": ";".join(flags),
+            }
+        )
+        with self.store.rewriting(record.run_id) as folder:
+            if chosen.name == record.protocol:
+                artifacts.write_scores(folder, victim, reference, evaluation, run.title)
+                write_record(folder, scored)
+            else:
+                write_record(folder, scored, chosen.name)
+        return scored
+
+    def failed(self, record: RunRecord, error: BaseException, run: Run, victim: AnyVictim | None) -> RunRecord:
+        """Store that the scoring of a stored run failed, and return its record; what was scored before stays.
+
+        A run that has no scores gets the null controls that need no attack: as those it counts until it is scored.
+
+        Args:
+            record: the run's.
+            error: what the scoring raised.
+            run: what it is a record of.
+            victim: the victim that was attacked; None if null controls are not to be had.
+        """
+        return self.unscored(record, f"{fault_of(error)}: {describe(error)}", run, victim)
+
+    def unscored(self, record: RunRecord, reason: str, run: Run, victim: AnyVictim | None) -> RunRecord:
+        """Do what `failed` does, of a scoring that failed for a reason, which begins with whose fault it was."""
+        columns = {} if victim is None or record.n_good is not None else self.null_columns(run, victim)
+        state = {"schema_version": SCHEMA_VERSION, "scores": ScoreState.FAILED, "scores_reason": reason}
+        failed = record.model_copy(update={**columns, **state})
+        try:
+            with self.store.rewriting(record.run_id) as folder:
+                write_record(folder, failed)
+        except OSError as error:
+            self.session.reporter.notice(f"{record.run_id}: its state cannot be stored ({describe(error)})")
+        return failed
+
+    def null_columns(self, run: Run, victim: AnyVictim) -> dict[str, Any]:
+        """Return the columns of the null controls for a run that failed: those that need no attack."""
+        from bench.scoring.evaluation import Reference
+        from bench.scoring.protocols import protocol_named
+
+        try:
+            protocol = protocol_named(run.attack.protocol)
+        except UserError:  # which is why it failed
+            return {}
+        return self.controls.count(run, protocol, None, victim, Reference.of(victim)).columns(None)

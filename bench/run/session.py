@@ -1,0 +1,197 @@
+"""Where victims are trained and attacks run: one device, one data folder, and what is kept from one run to the next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from bench.plan.run import Run, attack_sources
+from bench.run.attempt import Attacked, Attempt, Progress, perform
+from bench.run.setup import Setup
+from bench.terminal.progress import Reporter
+from victims.errors import UserError
+from victims.files import sha256_json, sha256_sources
+from victims.hardware import prepare
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from bench.scoring.evaluation import LearnedMetrics
+    from victims.informed.spec import AnySpec
+    from victims.informed.victim import AnyVictim
+
+
+class Host(Protocol):
+    """Has attacks made somewhere."""
+
+    def attack(self, attempt: Attempt, answer: Callable[[Tensor], Tensor], progress: Progress) -> Attacked:
+        """Return what an attack found; `bench.run.isolation.host` says more."""
+
+
+class Session:
+    """Trains victims, runs attacks and fetches what measures them.
+
+    Args:
+        data_dir: the data folder, None for the default.
+        device: where to train and attack.
+        reporter: who tells the user.
+        downloads: whether data that are absent may be downloaded.
+        host: has attacks made in processes of their own; None for this process, where the training images are.
+        results_dir: the results folder, whose runs an attack has no business with; None if there is none.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None,
+        device: torch.device,
+        reporter: Reporter,
+        downloads: bool = True,
+        host: Host | None = None,
+        results_dir: Path | None = None,
+    ) -> None:
+        self.data_dir, self.device, self.reporter, self.downloads = data_dir, device, reporter, downloads
+        self.host, self.results_dir = host, results_dir
+        prepare(device)
+        self._victims: dict[str, AnyVictim] = {}
+        self._data: dict[str, str | UserError] = {}
+        self._learned_metrics: dict[str, LearnedMetrics] = {}
+
+    @classmethod
+    def of(cls, setup: Setup, reporter: Reporter, downloads: bool = True, host: Host | None = None) -> Session:
+        """Return the session that a setup describes."""
+        import torch
+
+        return cls(setup.data_dir, torch.device(setup.device), reporter, downloads, host, setup.results_dir)
+
+    def victim_key(self, spec: AnySpec) -> str:
+        """Return the key of a victim in the cache, trained or not; its data are downloaded first if need be.
+
+        Raises:
+            UserError: the data are missing, or absent and not to be downloaded.
+        """
+        from victims.cache import victim_key
+
+        return victim_key(spec, self._data_sha256(spec.dataset))
+
+    def run_id(self, run: Run) -> str:
+        """Return what names a run: its attack, victim and seed, and a hash of all that determines its candidates.
+
+        How they are scored is no part of it: a new metric suite scores stored candidates again. Missing data have an
+        identity too: the failure for want of them is not the run that is made once they are there.
+        """
+        try:
+            victim_key = self.victim_key(run.victim)
+        except UserError:
+            victim_key = "absent"
+        identity = [
+            run.attack.name,
+            sha256_sources(attack_sources(run.attack)),
+            run.params.model_dump(mode="json"),
+            victim_key,
+            run.seed,
+            self.device.type,
+        ]
+        if str(run.budget):
+            identity.append(str(run.budget))
+        return f"{run.attack.name}-{run.victim.name}-s{run.seed}-{sha256_json(identity)[:10]}"
+
+    def _data_sha256(self, dataset: str) -> str:
+        from victims.datasets import fingerprint, load
+
+        if dataset not in self._data:
+            try:
+                if fingerprint(dataset, self.data_dir) == "absent":
+                    if not self.downloads:
+                        raise UserError(f"dataset {dataset} is absent; it is downloaded first")
+                    load(dataset, self.data_dir)
+                self._data[dataset] = fingerprint(dataset, self.data_dir)
+            except UserError as error:
+                self._data[dataset] = error  # a download that failed is not tried again for every run
+        known = self._data[dataset]
+        if isinstance(known, UserError):
+            raise known
+        return known
+
+    def is_trained(self, spec: AnySpec) -> bool:
+        """Say whether a victim is in the cache."""
+        from victims.cache import trained_card
+
+        try:
+            return bool(trained_card(spec, self.data_dir))
+        except UserError:
+            return False
+
+    def victim(self, spec: AnySpec) -> AnyVictim:
+        """Return a trained victim, training it if need be; the last one that is no twin is kept in memory."""
+        from victims.cache import obtain
+        from victims.informed.cache import obtain as obtain_informed
+        from victims.training.loop import TrainProgress
+
+        if spec.name in self._victims:
+            return self._victims[spec.name]
+
+        def report(at: TrainProgress) -> None:
+            figures = {"loss": at.loss, "accuracy": at.accuracy, "margin": at.margin}
+            self.reporter.progress(f"train {spec.name}", at.step, at.steps, figures)
+
+        def count(done: int, models: int) -> None:
+            self.reporter.progress(f"train the models of {spec.name}", done, models, {})
+
+        victim: AnyVictim
+        if spec.setting == "dataset":
+            victim = obtain(spec, self.data_dir, self.device, report, self.reporter.notice)
+        else:
+            victim = obtain_informed(spec, self.data_dir, self.device, count, self.reporter.notice)
+        if not spec.twin:
+            self._victims = {spec.name: victim}
+        return victim
+
+    def attack(self, run: Run, victim: AnyVictim, checkpoint: Path | None = None) -> Attacked:
+        """Attack a victim; where it is made by a host, out of reach of the training images.
+
+        Args:
+            run: the attack, its parameters, its budget and its seed.
+            victim: its victim, or a twin of it.
+            checkpoint: the file of its state, from which another process goes on; None for nowhere.
+
+        Raises:
+            AttackFailedError: a host's attack failed; in this process it raises what it raises.
+            DivergedError: no candidate is finite.
+            ValueError: the candidates have another shape than the victim's inputs, or the victim is not what it was.
+        """
+        from bench.run.disclosure import answer_of, disclosed, network_of
+        from bench.run.isolation.reading import guarded_places
+
+        def progress(step: int, steps: int, **figures: float) -> None:
+            self.reporter.progress(run.title, step, steps, figures)
+
+        attempt = Attempt(
+            title=run.title,
+            attack=run.attack.name,
+            params_json=json.dumps(run.params.model_dump(mode="json")),
+            seed=run.seed,
+            budget=run.budget,
+            device=str(self.device),
+            needs=run.knowledge,
+            facts=disclosed(victim, run.knowledge),
+            own=run.victim.name if run.victim.training.kind == "released" else "",
+            shape=victim.input_shape,
+            targets=victim.spec.n_targets if victim.spec.setting == "informed" else None,
+            checkpoint=checkpoint,
+            guarded=guarded_places(run.victim.dataset, self.data_dir, self.results_dir),
+        )
+        answer = answer_of(victim, run.knowledge, self.device)
+        if self.host is not None:
+            return self.host.attack(attempt, answer, progress)
+        return perform(attempt, run.attack, network_of(victim), answer, progress)
+
+    def learned_metrics(self, dataset: str) -> LearnedMetrics:
+        """Return what measures LPIPS and KL on a dataset, or why there is none; judges are trained if need be."""
+        if dataset not in self._learned_metrics:
+            from bench.scoring.learned_metrics import obtain_learned_metrics
+
+            self._learned_metrics[dataset] = obtain_learned_metrics(dataset, self.data_dir, self.device, self.reporter)
+        return self._learned_metrics[dataset]

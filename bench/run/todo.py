@@ -1,0 +1,71 @@
+"""What is to be done for each run of a plan, and why, before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.plan.run import Run
+from bench.run.null_controls import NullControls
+from bench.run.scorer import Scorer
+from bench.run.session import Session
+from bench.run.setup import Setup
+from bench.run.steps import Step, next_step
+from bench.store.folders import Store
+from bench.store.records import FAILED, RunRecord
+from bench.terminal.text import describe
+from victims.errors import UserError
+
+
+@dataclass(frozen=True)
+class Todo:
+    """A run of a plan.
+
+    Attributes:
+        run: the run.
+        run_id: its id.
+        stored: what is stored of it.
+        step: what is to be done.
+    """
+
+    run: Run
+    run_id: str
+    stored: RunRecord | None
+    step: Step
+
+    @property
+    def shown(self) -> bool:
+        """Whether a row of it is in the tables."""
+        return self.stored is not None and not self.stored.pending
+
+
+def todo(plan: Sequence[Run], setup: Setup, session: Session) -> list[Todo]:
+    """Return what is to be done; data that tell one run from another are downloaded, if the session may."""
+    store = Store(setup.results_dir)
+    complete = Scorer(store, session, NullControls(session, None, setup.twins)).complete
+    entries = []
+    for run in plan:
+        run_id = session.run_id(run)
+        stored = store.find(run_id)
+        entries.append(Todo(run, run_id, stored, next_step(stored, setup.again, complete)))
+    return entries
+
+
+def why(entry: Todo, session: Session) -> str:
+    """Return in a few words why that is to be done; the attack is asked whether it takes the victim."""
+    stored, again = entry.stored, entry.step is Step.ATTACK
+    if entry.step is Step.SCORE:
+        return "its scores are not complete, or of another metric suite"
+    if stored is not None and stored.status in FAILED:
+        return f"{stored.status}: {stored.reason}{'' if again else '; --retry-failed runs it again'}"
+    if stored is not None:
+        return "--force" if again else stored.reason
+    try:
+        reason = entry.run.declined()
+        if reason is None:
+            session.victim_key(entry.run.victim)
+    except UserError as error:
+        return str(error)
+    except Exception as error:
+        return describe(error)
+    return "" if reason is None else f"skipped: {reason}"

@@ -1,0 +1,242 @@
+"""One set of candidates under every protocol and metric that a row of runs.csv reports."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from bench.scoring import (
+    PROTOCOLS,
+    ConfidenceCurve,
+    Evidence,
+    Matcher,
+    Protocol,
+    Scores,
+    Truth,
+    confidence_curve,
+    judge,
+    measure,
+    score,
+)
+from bench.scoring.membership import membership_auc
+from bench.scoring.metrics import oracle
+from victims.base import Victim
+from victims.informed.victim import AnyVictim
+
+if TYPE_CHECKING:
+    from bench.scoring.judges import Judge
+    from bench.scoring.lpips.perceptual import Perceptual
+
+COUNT_PROTOCOLS = {
+    "n_good_haim_min": "haim2022-min",
+    "n_good_haim_mean": "haim2022-mean",
+    "n_good_unique": "buzaglo2023-unique",
+    "n_good_assigned": "assigned",
+}
+"""Column of runs.csv: the protocol whose good images it counts; `n_good` is that of the row's own protocol."""
+
+MEASURED = ("mse", "psnr", "pearson", "identified", "lpips", "kl")
+"""The metrics of the row's reconstructions, beside the SSIM that the protocol judges."""
+
+FALSE_POSITIVES = 0.01
+
+MSE_QUANTILES = {"mse_p1": 0.01, "mse_p10": 0.1, "mse_p50": 0.5}
+"""Column of runs.csv: which quantile of the MSE over targets it holds (Balle et al. 2022, Fig. 4)."""
+
+
+@dataclass(frozen=True)
+class LearnedMetrics:
+    """What measures with a network of its own, and a word on it: which one, or why there is none."""
+
+    perceptual: Perceptual | None = None
+    perceptual_status: str = "not measured"
+    judge: Judge | None = None
+    judge_status: str = "not measured"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A victim's data as the scoring sees them.
+
+    Attributes:
+        truth: the training images; of a victim of the informed adversary the T targets, and their mean is that of the
+            images that the adversary has.
+        held_out: (p, C, H, W) in [0, 1], test images, none of them among the training images; p may be 0. Of a victim
+            of the informed adversary all images that it has, the fixed set and the shadow pool: its oracle chooses
+            among them.
+        shift: (C, H, W) or a number, what candidates lack to be images less `truth.mean`.
+    """
+
+    truth: Truth
+    held_out: Tensor
+    shift: Tensor | float = 0.0
+
+    @classmethod
+    def of(cls, victim: AnyVictim) -> Reference:
+        """Return a victim's training and held-out images."""
+        if not isinstance(victim, Victim):
+            known = [torch.from_numpy(part.images) for part in (victim.split.fixed, victim.split.pool)]
+            had, targets = torch.cat(known), torch.from_numpy(victim.split.targets.images)
+            mean = had.mean(0)
+            return cls(Truth(targets, mean, oracle(Evidence(targets, targets, had))), had, -mean)
+        split = victim.split
+        images, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
+        mean, scale = torch.from_numpy(split.mean), torch.from_numpy(victim.scale)
+        return cls(Truth(images, mean, oracle(Evidence(images, images, held_out)), scale), held_out)
+
+    @property
+    def tabular(self) -> bool:
+        """The records are rows of a table, (n, 1, 1, d), which have no neighbourhoods to look at."""
+        return self.truth.images.shape[2] == 1
+
+    def matcher(self, candidates: Tensor) -> Matcher:
+        """Return candidates (m, C, H, W) of an attack beside the training images."""
+        return Matcher(candidates.detach().float().cpu() + self.shift, self.truth)
+
+    def swapped(self) -> Truth:
+        """Return the held-out images in the place of the training images, to count false positives."""
+        return replace(self.truth, images=self.held_out, oracle=torch.full((len(self.held_out),), math.inf))
+
+
+def counts(protocol: Protocol, candidates: Tensor, reference: Reference) -> dict[str, int]:
+    """Return the good images under the row's protocol and those of `COUNT_PROTOCOLS`, by column."""
+    matcher = reference.matcher(candidates)
+    return {column: score(named, matcher).n_good for column, named in _protocols(protocol).items()}
+
+
+def mean_image_counts(protocol: Protocol, truth: Truth) -> dict[str, int]:
+    """Return what `counts` would be if the mean image stood in the place of every reconstruction."""
+    n = len(truth.images)
+    mean = (truth.images.mean(0) - truth.mean) / truth.scale  # zero, where the victim subtracts the training mean
+    served, candidate = mean.expand_as(truth.images), torch.zeros(n, dtype=torch.long)
+    return {
+        column: judge(named, served, candidate, torch.ones(n, dtype=torch.long), truth).n_good
+        for column, named in _protocols(protocol).items()
+    }
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of one set of candidates.
+
+    Attributes:
+        by_column: for `n_good` and every column of `COUNT_PROTOCOLS`; for `n_good` alone where candidate i is for
+            image i, since the others match candidates to images.
+        values: (n,) by metric, for the row's reconstructions.
+        failed: the metrics that could not be measured, and why.
+        oracle: (n,) MSE of each training image to the nearest held-out one.
+        held_out: (p,) SSIM that the same scoring call gives each held-out image; 0 for one that no candidate serves.
+        confidence: the attack's ranking of its candidates, None if it gave none.
+        learned_metrics: what measured LPIPS and KL.
+        membership_auc: of the informed membership test, where candidate i is for image i.
+    """
+
+    by_column: dict[str, Scores]
+    values: dict[str, Tensor]
+    failed: dict[str, str]
+    oracle: Tensor
+    held_out: Tensor
+    confidence: ConfidenceCurve | None
+    learned_metrics: LearnedMetrics
+    membership_auc: float | None = None
+
+    @property
+    def row(self) -> Scores:
+        """The scores under the row's own protocol."""
+        return self.by_column["n_good"]
+
+    def counts(self) -> dict[str, int]:
+        """Return the good images by column."""
+        return {column: scores.n_good for column, scores in self.by_column.items()}
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of runs.csv that come from the scores."""
+        row = self.row
+        numbers = {
+            "ssim_mean": row.ssim_mean,
+            "ssim_top10": row.ssim_top10,
+            "ssim_best": row.ssim_best,
+            "identified": math.nan,
+        }
+        for name, value in self.values.items():
+            numbers[name if name == "identified" else f"{name}_mean"] = float(value.double().mean())
+        if "mse" in self.values:
+            best = self.values["mse"][row.found]
+            numbers["mse_best"] = float(best.min()) if len(best) else math.nan
+        if bool(self.oracle.isfinite().all()) and "mse" in self.values:
+            numbers["oracle_mse"] = float(self.oracle.double().mean())
+            numbers["beats_oracle"] = float((self.values["mse"] < self.oracle).double().mean())
+        if self.membership_auc is not None and "mse" in self.values:
+            numbers["membership_auc"] = self.membership_auc
+            shares = torch.tensor(list(MSE_QUANTILES.values()), dtype=torch.float64)
+            numbers |= dict(zip(MSE_QUANTILES, self.values["mse"].double().quantile(shares).tolist(), strict=True))
+        if self.confidence is not None:
+            numbers |= {"confidence_ap": self.confidence.average_precision, "hit_rate": self.confidence.hit_rate}
+        finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+        statuses = {
+            "lpips_status": self.failed.get("lpips", self.learned_metrics.perceptual_status),
+            "kl_status": self.failed.get("kl", self.learned_metrics.judge_status),
+        }
+        return {**self.counts(), **finite, **self._false_positives(), **statuses}
+
+    def _false_positives(self) -> dict[str, Any]:
+        if len(self.held_out) == 0:
+            return {}
+        threshold = self.row.protocol.threshold
+        allowed = int(FALSE_POSITIVES * len(self.held_out))
+        at_1pct = float(self.held_out.sort(descending=True).values[allowed])
+        return {
+            "false_positive_rate": float((self.held_out > threshold).double().mean()),
+            "ssim_at_1pct": at_1pct,
+            "n_good_at_1pct": int((self.row.found & (self.row.ssim > at_1pct)).sum()),
+        }
+
+
+def evaluate(
+    protocol: Protocol,
+    candidates: Tensor,
+    confidence: Tensor | None,
+    reference: Reference,
+    learned: LearnedMetrics,
+) -> Evaluation:
+    """Score candidates (m, C, H, W) in the victim's input space against its training images.
+
+    Args:
+        protocol: the row's.
+        candidates: the attack's.
+        confidence: (m,) the attack's own, or None.
+        reference: the victim's data.
+        learned: what measures LPIPS and KL.
+    """
+    matcher = reference.matcher(candidates)
+    by_column = {column: score(named, matcher) for column, named in _protocols(protocol).items()}
+    evidence = Evidence(
+        images=by_column["n_good"].reconstruction,
+        references=reference.truth.images,
+        pool=reference.held_out,
+        perceptual=learned.perceptual,
+        judge=learned.judge,
+    )
+    absent = {"lpips": learned.perceptual is None or reference.tabular, "kl": learned.judge is None}
+    values, failed = measure(evidence, tuple(name for name in MEASURED if not absent.get(name, False)))
+    if protocol.matching == "aligned":
+        auc = membership_auc(evidence.images, evidence.references)
+        return Evaluation(by_column, values, failed, reference.truth.oracle, torch.empty(0), None, learned, auc)
+    curve = None
+    if confidence is not None:
+        curve = confidence_curve(protocol, matcher, confidence)
+    held_out = torch.empty(0)
+    if len(reference.held_out):
+        swapped = score(protocol, Matcher(matcher.candidates, reference.swapped()))
+        held_out = torch.where(swapped.found, swapped.ssim, 0)
+    return Evaluation(by_column, values, failed, reference.truth.oracle, held_out, curve, learned)
+
+
+def _protocols(row: Protocol) -> dict[str, Protocol]:
+    if row.matching == "aligned":
+        return {"n_good": row}
+    return {"n_good": row} | {column: PROTOCOLS[name] for column, name in COUNT_PROTOCOLS.items()}

@@ -1,0 +1,107 @@
+"""Judges are trained once and kept, by the hash of the code that trains them and of the data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from bench.scoring.judges.examples import examples
+from bench.scoring.judges.judge import Judge, JudgeCard
+from bench.scoring.judges.networks import build, network_for
+from bench.scoring.judges.training import RECIPES, SEED, Report, evaluate, train
+from victims import datasets
+from victims.cache import DAMAGED, cache_dir
+from victims.datasets import RawDataset
+from victims.errors import UserError
+from victims.files import atomic, exclusive, sha256_file, sha256_json, sha256_sources, write_text
+from victims.stored import CARD, WEIGHTS, trained_on, whole_card
+
+HERE = Path(__file__).parent
+SOURCES = [HERE / "examples.py", HERE / "networks.py", HERE / "training.py"]
+
+
+def judge_folder(dataset_sha256: str) -> Path:
+    """Return the folder that holds the judge of a dataset, trained or not."""
+    return cache_dir() / "judges" / sha256_json([sha256_sources(SOURCES), dataset_sha256])[:16]
+
+
+def obtain_judge(
+    dataset: str,
+    data_dir: Path | None,
+    device: torch.device,
+    report: Report,
+    notice: Callable[[str], None],
+) -> Judge:
+    """Return the judge of a dataset: from the cache if it is there and whole, else trained and cached.
+
+    Args:
+        dataset: As in `victims.datasets.load`.
+        data_dir: The data folder, None for the default.
+        device: Where to train, and where the judge then is.
+        report: Told step, steps and the figures of the training.
+        notice: Told in one line what the user should know, such as a cached file that was found altered.
+
+    Raises:
+        JudgeUnavailableError: No judge can be trained on the dataset: it has too few images or classes.
+        UserError: The data are missing or malformed, or the cache cannot be written.
+    """
+    if datasets.fingerprint(dataset, data_dir) == "absent":
+        datasets.load(dataset, data_dir)  # downloads it, which gives it a fingerprint
+    dataset_sha256 = datasets.fingerprint(dataset, data_dir)
+    folder = judge_folder(dataset_sha256)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "name another cache with BENCH_CACHE_DIR"
+        raise UserError(f"cannot write to the folder of judges {folder} ({error.strerror}); {hint}") from None
+    with exclusive(folder / "lock", lambda: notice(f"judge of {dataset}: another process trains it; waiting")):
+        found = _load(dataset, folder, device, notice)
+        return found or _train(datasets.load(dataset, data_dir), folder, dataset_sha256, device, report)
+
+
+def _load(dataset: str, folder: Path, device: torch.device, notice: Callable[[str], None]) -> Judge | None:
+    card = whole_card(JudgeCard, folder, f"judge of {dataset}", cache_dir() / DAMAGED, notice)
+    if card is None:
+        return None
+    model = build(card.network, card.shape[0], card.n_classes, torch.Generator())
+    model.load_state_dict(load_file(folder / WEIGHTS))
+    return Judge(card.model_copy(update={"dataset": dataset}), model.to(device).eval())
+
+
+def _train(raw: RawDataset, folder: Path, dataset_sha256: str, device: torch.device, report: Report) -> Judge:
+    start = time.monotonic()
+    known = examples(raw)
+    channels, height, width = known.images.shape[1:]
+    network = network_for(channels)
+    generator = torch.Generator().manual_seed(SEED)
+    model = build(network, channels, known.n_classes, generator).to(device)
+    steps = train(model, known.images, known.labels, RECIPES[network], generator, report)
+    accuracy, loss = evaluate(model, known.test_images, known.test_labels)
+    seconds = time.monotonic() - start
+
+    weights_file = folder / WEIGHTS
+    with atomic(weights_file) as path:
+        save_file({name: value.cpu().contiguous() for name, value in model.state_dict().items()}, path)
+    card = JudgeCard(
+        dataset=raw.name,
+        network=network,
+        shape=(channels, height, width),
+        n_classes=known.n_classes,
+        n_train=len(known.images),
+        n_test=len(known.test_images),
+        held_out=known.held_out,
+        accuracy=accuracy,
+        loss=loss,
+        steps=steps,
+        seed=SEED,
+        weights_sha256=sha256_file(weights_file),
+        dataset_sha256=dataset_sha256,
+        train_s=seconds,
+        **trained_on(device),
+    )
+    write_text(folder / CARD, card.model_dump_json(indent=1))
+    return Judge(card, model)

@@ -1,0 +1,1 @@
+"""LPIPS: its network, where its weights come from, and the distance."""

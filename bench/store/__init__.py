@@ -1,0 +1,1 @@
+"""What is kept: records, run folders, tensor files, CSV files, pictures."""

@@ -1,0 +1,69 @@
+"""The cells of CSV files: those of anybody's file, read as texts, as many in every row as in the header; and ours."""
+
+from __future__ import annotations
+
+import csv
+import re
+from itertools import islice
+from pathlib import Path
+
+import pandas as pd
+
+from bench.terminal.text import short
+from victims.errors import UserError
+
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+
+def as_cell(text: str) -> str:
+    """Return text as a cell of a CSV file: an apostrophe stands before what a spreadsheet would take for a formula."""
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def from_cell(cell: str) -> str:
+    """Return the text that `as_cell` made a cell of."""
+    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
+
+
+def read_cells(path: Path, most: int | None = None) -> pd.DataFrame:
+    """Return the cells of a CSV file, by its header.
+
+    Args:
+        path: the file.
+        most: rows that it may have at most; None for any number.
+
+    Raises:
+        UserError: the file is missing, too long, cut short, or no CSV.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = (row for row in csv.reader(file, strict=True) if row)
+            header = next(lines, [])
+            rows = list(islice(lines, None if most is None else most + 1))
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist; name a runs.csv of a results folder") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} is no CSV file that can be read ({error})") from None
+    if not header:
+        raise UserError(f"{path} is no CSV file that can be read (it is empty)")
+    if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
+        raise UserError(f"{path} has the column {short(twice[0])} twice; it does not say which of them is meant")
+    if most is not None and len(rows) > most:
+        raise UserError(f"{path} has more than {most:,} rows; keep those that are meant in a file of their own")
+    for number, row in enumerate(rows, start=1):
+        if len(row) > len(header):
+            raise UserError(f"{path} is no CSV file that can be read (row {number} has more cells than the header)")
+        if len(row) < len(header):
+            raise UserError(f"{path} is cut short: row {number} has fewer cells than the header; fetch the file again")
+    return pd.DataFrame([[from_cell(cell) for cell in row] for row in rows], columns=header, dtype=object)
+
+
+def to_csv(table: pd.DataFrame) -> str:
+    """Return a table as CSV, numbers with six digits; no cell of it is one that a spreadsheet takes for a formula."""
+    named = table.set_axis([as_cell(str(name)) for name in table.columns], axis=1)
+    texts = {str(name): column.map(_text_cell) for name, column in named.items() if column.dtype.kind not in "biuf"}
+    return named.assign(**texts).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def _text_cell(cell: object) -> object:
+    return as_cell(cell) if isinstance(cell, str) else cell

@@ -1,0 +1,253 @@
+"""Runs on disk: one folder a run, complete or absent, and the tables made from them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from bench.store.records import RunRecord, Status, require_known_schema
+from victims.cache import DAMAGED
+from victims.errors import UserError
+from victims.files import exclusive, set_aside, umask, write_text
+
+RECORDS = "[!.]*/run.json"
+"""Folders that begin with a dot belong to a run that is being written, or was killed while it was."""
+ALL_RECORDS = "[!.]*/run*.json"
+"""A run's own record, and one more for every other protocol that it was scored under."""
+WORK = ".work"
+"""Folder of locks and of checkpoints of unfinished attacks."""
+WRITING, REPLACED = ".writing", ".replaced"
+"""The ends of the names of a folder that is being written, and of one that is being replaced."""
+TEMPORARY_TABLES = (".runs.*.csv", ".leaderboard.*.csv", ".leaderboard.*.md")
+"""Names of tables that are being written, in the results folder."""
+KEPT = ("reconstruction.safetensors", "trace.csv", "log.txt")
+"""Files of a run that no scoring changes: a copy of its folder shares them."""
+
+
+class Store:
+    """The results folder: `runs/<run_id>/`, runs.csv and leaderboard.csv.
+
+    Several processes may use it at once: a run is written by who has claimed it, the tables by who holds their lock.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runs = root / "runs"
+        self.work = root / WORK
+
+    def require_writable(self) -> None:
+        """Make the folder, and see that it can be written before any work is done.
+
+        Raises:
+            UserError: it cannot.
+        """
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.runs):
+                pass
+        except OSError as error:
+            hint = "choose another folder with --results-dir"
+            raise UserError(f"cannot write to the results folder {self.root} ({error.strerror}); {hint}") from None
+
+    def find(self, run_id: str) -> RunRecord | None:
+        """Return the record of a stored run, however it ended, None if there is none that can be read."""
+        return self._read(self.runs / run_id / "run.json", run_id) or self._replaced(run_id)
+
+    def records(self) -> list[RunRecord]:
+        """Return the records of all stored runs that failed, were skipped or have scores, one per protocol."""
+        found = [self._read(path, path.parent.name) for path in sorted(self.runs.glob(ALL_RECORDS))]
+        there = {record.run_id for record in found if record is not None}
+        found += [self._replaced(run_id) for run_id in sorted(self._between(f".*{REPLACED}") - there)]
+        return [record for record in found if record is not None and not record.pending]
+
+    def attacked(self) -> list[RunRecord]:
+        """Return the own records of all stored runs whose reconstruction can be scored, scored or not."""
+        found = (self._read(path, path.parent.name) for path in sorted(self.runs.glob(RECORDS)))
+        return [record for record in found if record is not None and record.status is Status.OK]
+
+    def next_sequence(self) -> int:
+        """Return the number of the next run that is stored here, higher than that of any before it."""
+        with self.tables():
+            counter = self.work / "sequence"
+            try:
+                last = int(counter.read_text())
+            except (OSError, ValueError):
+                last = max((record.sequence for record in self.records()), default=0)
+            number = max(last, _highest_sequence(self.root / "runs.csv")) + 1
+            write_text(counter, str(number))
+        return number
+
+    def folder(self, run_id: str) -> Path:
+        """Return the folder of a run, stored or not."""
+        return self.runs / run_id
+
+    def checkpoint(self, run_id: str) -> Path:
+        """Return the file that holds the state of a run's unfinished attack."""
+        return self.work / "checkpoints" / f"{run_id}.safetensors"
+
+    @contextmanager
+    def claimed(self, run_id: str, notice: Callable[[str], None]) -> Iterator[None]:
+        """Hold a run against other processes, clear away what a killed one left, and set aside what is damaged of it.
+
+        Args:
+            run_id: the run, stored or not.
+            notice: told in one line that another process is at it, and that this one waits; and of damage.
+        """
+        with exclusive(self._lock(run_id), lambda: notice(f"{run_id}: another process is at it; waiting")):
+            self._clear(run_id)
+            if self.folder(run_id).exists() and self.find(run_id) is None:
+                aside = set_aside(self.folder(run_id), self.root / DAMAGED)
+                notice(f"{run_id}: its record cannot be read; set aside as {aside}")
+            yield
+
+    @contextmanager
+    def tables(self) -> Iterator[None]:
+        """Hold the tables against other processes."""
+        with exclusive(self._lock("tables")):
+            yield
+
+    def sweep(self) -> None:
+        """Clear away what killed processes left; what a living one is at stays, and what is none of this program's."""
+        checkpoints = self.checkpoint("any").parent
+        unfinished = self._between(f".*{WRITING}") | self._between(f".*{REPLACED}")
+        unfinished |= {path.stem for path in checkpoints.glob("[!.]*")} | _half_written(checkpoints)
+        for run_id in unfinished:
+            try:
+                with FileLock(self._lock(run_id), timeout=0):
+                    self._clear(run_id)
+            except Timeout:
+                continue
+        try:
+            with FileLock(self._lock("tables"), timeout=0):
+                for left in (path for name in TEMPORARY_TABLES for path in self.root.glob(name)):
+                    left.unlink(missing_ok=True)
+        except Timeout:
+            return
+
+    def _between(self, pattern: str) -> set[str]:
+        """Return the ids of the runs of which there are folders of such a temporary name."""
+        return {path.name[1:].rsplit(".", 2)[0] for path in self.runs.glob(pattern) if path.name.count(".") > 2}
+
+    def _lock(self, name: str) -> Path:
+        return self.work / "locks" / name
+
+    def _clear(self, run_id: str) -> None:
+        """Remove what a killed writer left of a run; only its next writer may."""
+        for replaced in self.runs.glob(f".{run_id}.*{REPLACED}"):
+            if not (self.runs / run_id).exists():  # it was killed between the two renames
+                replaced.replace(self.runs / run_id)
+        for end in (WRITING, REPLACED):
+            for left in self.runs.glob(f".{run_id}.*{end}"):
+                shutil.rmtree(left, ignore_errors=True)
+        checkpoint = self.checkpoint(run_id)
+        for half in checkpoint.parent.glob(f".{run_id}.*{checkpoint.suffix}"):
+            half.unlink(missing_ok=True)
+        stored = self.find(run_id)
+        if stored is not None and stored.status is Status.OK:
+            checkpoint.unlink(missing_ok=True)
+
+    def resolve(self, prefix: str) -> Path | None:
+        """Return the folder of the one run whose id starts with `prefix`, or None if there is none.
+
+        Raises:
+            UserError: several runs start like that.
+        """
+        if not prefix or "/" in prefix:
+            return None
+        folders = [path.parent for path in sorted(self.runs.glob(RECORDS)) if path.parent.name.startswith(prefix)]
+        if len(folders) > 1:
+            raise UserError(f"{len(folders)} runs start with {prefix!r}: {', '.join(path.name for path in folders)}")
+        return folders[0] if folders else None
+
+    @contextmanager
+    def writing(self, run_id: str) -> Iterator[Path]:
+        """Yield a folder for a run's files that takes its place under `run_id` when the block ends without error."""
+        with self._replacing(run_id, copied=False) as folder:
+            yield folder
+
+    @contextmanager
+    def rewriting(self, run_id: str) -> Iterator[Path]:
+        """Yield a copy of a run's folder that takes its place when the block ends without error."""
+        with self._replacing(run_id, copied=True) as folder:
+            yield folder
+
+    @contextmanager
+    def _replacing(self, run_id: str, copied: bool) -> Iterator[Path]:
+        self.runs.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=self.runs, prefix=f".{run_id}.", suffix=WRITING))
+        final, replaced = self.runs / run_id, temporary.with_suffix(REPLACED)
+        try:
+            temporary.chmod(0o777 & ~umask())
+            if copied:
+                _copy(final, temporary)
+            yield temporary
+            if final.exists():
+                final.replace(replaced)
+            temporary.replace(final)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            if final.exists():
+                shutil.rmtree(replaced, ignore_errors=True)
+
+    def _replaced(self, run_id: str) -> RunRecord | None:
+        """Return the record of a run whose folder another process replaces at this moment, or was killed in that."""
+        for path in self.runs.glob(f".{run_id}.*{REPLACED}/run.json"):
+            if (record := self._read(path, run_id)) is not None:
+                return record
+        return self._read(self.runs / run_id / "run.json", run_id)
+
+    @staticmethod
+    def _read(path: Path, run_id: str) -> RunRecord | None:
+        """Return a stored record, or None if it is absent or damaged, or that of another run.
+
+        Raises:
+            UserError: it is of a newer schema.
+        """
+        try:
+            stored = json.loads(path.read_text())
+            if isinstance(stored, dict):
+                require_known_schema(stored.get("schema_version"), path)
+            record = RunRecord.model_validate(stored)
+        except (OSError, ValueError, RecursionError):  # a ValidationError is a ValueError
+            return None
+        return record if record.run_id == run_id else None
+
+
+def _half_written(checkpoints: Path) -> set[str]:
+    """Return the ids of the runs whose checkpoint somebody was writing when he was killed, or is writing."""
+    return {path.name[1:].rsplit(".", 2)[0] for path in checkpoints.glob(".*.*.safetensors")}
+
+
+def _highest_sequence(table: Path) -> int:
+    """Return the highest number of a run in a runs.csv, which may be of another machine; 0 if there is none."""
+    try:
+        with table.open(newline="", encoding="utf-8") as lines:
+            numbers = [row.get("sequence") or "" for row in csv.DictReader(lines)]
+    except (OSError, ValueError, csv.Error):
+        return 0
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a run's files; those that are never changed are linked, so that a full disk has room for their copy."""
+    for path in source.iterdir():
+        if path.name in KEPT:
+            try:
+                (target / path.name).hardlink_to(path)
+                continue
+            except OSError:  # the file system has no such links
+                pass
+        shutil.copy2(path, target / path.name)
+
+
+def write_record(folder: Path, record: RunRecord, protocol: str = "") -> None:
+    """Write a run's record into its folder: its own, or that of another protocol."""
+    name = f"run-{protocol}.json" if protocol else "run.json"
+    write_text(folder / name, record.model_dump_json(indent=1))

@@ -1,0 +1,91 @@
+"""What the user sees while a run goes on: bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from bench.terminal.text import lines, one_line
+
+LINE_SECONDS = 15.0
+FIGURES = TextColumn("{task.fields[figures]}", markup=False)
+
+
+class Reporter(Protocol):
+    """Who tells the user how things go: the terminal here, nothing at all in a library."""
+
+    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None:
+        """Show where a task is."""
+
+    def notice(self, text: str) -> None:
+        """Say something in one line."""
+
+
+@dataclass
+class Shown:
+    """What is shown of one job: the bar on a terminal, or the time of the last line elsewhere."""
+
+    task: str
+    bar: TaskID | None = None
+    last_line: float = 0.0
+
+
+class TerminalReporter:
+    """Shows what each job is at; a context manager, so that the bars are gone when a table is printed."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._progress: Progress | None = None
+        self._jobs: dict[str, Shown] = {}
+
+    def __enter__(self) -> TerminalReporter:
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), FIGURES)
+            self._progress = Progress(
+                *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console, transient=True
+            )
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def progress(self, task: str, step: int, steps: int, figures: dict[str, float], job: str = "") -> None:
+        """Show that `task` has done `step` of `steps`, with its figures, in the place of what `job` did before it."""
+        task, text = one_line(task), one_line("  ".join(f"{name} {value:.4g}" for name, value in figures.items()))
+        shown = self._jobs.get(job)
+        if shown is None or shown.task != task:
+            self.finished(job)
+            shown = self._jobs[job] = Shown(task)
+            if self._progress is not None:
+                shown.bar = self._progress.add_task(task, total=steps, figures=text)
+        if self._progress is not None and shown.bar is not None:
+            self._progress.update(shown.bar, completed=step, total=steps, figures=text)
+            return
+        now = time.monotonic()
+        if now - shown.last_line >= LINE_SECONDS or step >= steps:
+            shown.last_line = now
+            self.console.print(f"{task}: {step}/{steps}  {text}", highlight=False, markup=False, soft_wrap=True)
+
+    def finished(self, job: str) -> None:
+        """Show nothing of a job any more."""
+        shown = self._jobs.pop(job, None)
+        if shown is not None and shown.bar is not None and self._progress is not None:
+            self._progress.remove_task(shown.bar)
+
+    def notice(self, text: str) -> None:
+        """Print one line."""
+        self.console.print(lines(text), style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return `1 run`, `2 runs`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,44 @@
+"""Foreign text made fit for a row and a terminal: one line, short, nothing in it that steers what shows it."""
+
+from __future__ import annotations
+
+import unicodedata
+
+LONGEST = 500
+"""Characters of a reason; what is longer ends in an ellipsis."""
+LONGEST_QUOTE = 80
+"""Characters that a message quotes of what somebody wrote."""
+STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+"""Unicode categories of what is no glyph: control and format characters (bidi overrides among them), surrogates."""
+
+
+def one_line(text: str, longest: int = LONGEST) -> str:
+    """Return text as one line of at most `longest` characters; what steers a terminal stands as its Python escape."""
+    words = " ".join(text[: 4 * longest].split())
+    shown = "".join(_escaped(character) for character in words)
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
+def lines(text: str) -> str:
+    """Return text of several lines, or of any length; what steers a terminal stands as its Python escape."""
+    return "\n".join("".join(_escaped(character) for character in line) for line in text.splitlines())
+
+
+def short(value: object) -> str:
+    """Return a value as a message quotes it."""
+    return one_line(repr(value), LONGEST_QUOTE)
+
+
+def describe(error: BaseException) -> str:
+    """Return an exception as one line: its type, and its message if that can be had."""
+    try:
+        message = str(error)
+    except BaseException as second:  # its own method failed
+        message = f"its message cannot be shown: {type(second).__name__}"
+    return one_line(f"{type(error).__name__}: {message}").removesuffix(": ").removesuffix(":")
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) not in STEERING:
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

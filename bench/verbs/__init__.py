@@ -1,1 +1,0 @@
-"""The verbs of the command line. torch is imported by those that compute, not by these modules."""

@@ -1,0 +1,174 @@
+"""The other verbs as their user sees them: list, show, compare, and how attacks and victims are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from stored_runs import only_run, stored
+
+from bench.plan import registry
+from bench.publish.leaderboard import write_tables
+from bench.store.records import RunRecord
+
+Bench = Callable[..., Any]
+
+
+# --- finding attacks and victims
+
+
+def test_list_and_help_import_no_torch(process: Bench) -> None:
+    for words in (["list"], ["--help"], ["run", "--help"], ["show", "kkt"]):
+        ended = process("-X", "importtime", "-m", "bench", *words)
+        assert ended.status == 0
+        imported = {line.split("|")[-1].strip() for line in ended.err.splitlines() if "|" in line}
+        assert "typer" in imported
+        assert not {name for name in imported if name.partition(".")[0] in ("torch", "torchvision", "skimage")}
+
+
+def test_list_names_everything_and_what_is_broken(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import no_such_module_anywhere\n")
+    (tmp_path / "leaves.py").write_text("raise SystemExit(3)\n")
+    (tmp_path / "whole.py").write_text(
+        "from victims.spec import VictimSpec\nVICTIMS = (VictimSpec(name='mine-mlp-4', dataset='faces', n=4),)\n"
+    )
+    ended = bench("list", "--plugin-dir", tmp_path)
+
+    assert (ended.status, ended.err) == (0, "")
+    assert all(name in ended.out for name in ("kkt", "first-layer", "random", "faces-mlp-100", "mine-mlp-4"))
+    broken = [line for line in ended.out.splitlines() if line.startswith("does not import")]
+    assert len(broken) == 2
+    assert "broken.py: ModuleNotFoundError: No module named 'no_such_module_anywhere'" in broken[0]
+    assert "leaves.py: SystemExit: 3" in broken[1]
+
+
+def test_list_tells_which_victims_are_trained(bench: Bench, run: Bench, plugins: Path) -> None:
+    run("-a", "tiny")
+    lines = bench("list", "--plugin-dir", plugins).out.splitlines()
+
+    assert next(line for line in lines if "faces-mlp-4-tiny" in line).split()[-1] == "yes"
+    assert next(line for line in lines if "faces-mlp-20" in line).split()[-1] == "no"
+
+
+def test_a_file_dropped_into_a_folder_is_an_attack(run: Bench, results: Path, plugins: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "more"
+    folder.mkdir()
+    tiny = (plugins / "tiny.py").read_text()
+    (folder / "fresh.py").write_text(tiny[: tiny.index("class Raises")].replace('"tiny"', '"fresh"'))
+
+    assert run("-a", "fresh", "--plugin-dir", folder).status == 0
+    assert stored(results)["attack"].tolist() == ["fresh"]
+
+
+def test_an_installed_package_brings_attacks_and_victims(
+    bench: Bench, plugins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load() -> ModuleType:
+        return registry._load(plugins / "tiny.py")
+
+    point = SimpleNamespace(name="tiny", value="tiny_package.tiny", load=load)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "bench.attacks" else [])
+
+    shown = bench("show", "tiny")
+    assert shown.status == 0
+    assert "entry point tiny (tiny_package.tiny)" in shown.out
+    assert bench("show", "faces-mlp-4-tiny").status == 2
+
+
+# --- show
+
+
+def test_show_an_attack(bench: Bench, plugins: Path) -> None:
+    kkt = bench("show", "kkt")
+    assert kkt.status == 0
+    assert all(word in kkt.out for word in ("Haim et al. 2022", "--set steps=", "--variant paper", "class balance"))
+    assert "zeros [as many] as asked for" in bench("show", "tiny", "--plugin-dir", plugins).out
+
+
+def test_show_a_victim(bench: Bench, run: Bench, plugins: Path) -> None:
+    assert "weights_sha256" not in bench("show", "faces-mlp-20").out
+    run("-a", "tiny")
+    tiny = bench("show", "faces-mlp-4-tiny", "--plugin-dir", plugins).out
+    assert all(word in tiny for word in ("weights_sha256", "test_accuracy", "tiny.py"))
+
+
+def test_show_a_run_by_the_start_of_its_id(bench: Bench, run: Bench, results: Path) -> None:
+    run("-a", "tiny")
+    folder = only_run(results)
+    shown = bench("show", folder.name[:-3], "--results-dir", results)
+
+    assert shown.status == 0
+    assert folder.name in shown.out
+    assert str(folder / "grid.png") in shown.out
+
+
+def test_show_an_attack_that_has_runs(bench: Bench, run: Bench, results: Path, plugins: Path) -> None:
+    run("-a", "tiny", "--seeds", "0-1")
+
+    shown = bench("show", "tiny", "--results-dir", results, "--plugin-dir", plugins)
+    assert shown.status == 0
+    assert "--set count=" in shown.out
+
+
+def test_what_a_record_holds_steers_no_terminal(bench: Bench, results: Path) -> None:
+    folder = results / "runs" / "kkt-one"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text('{"schema_version": 3, "reason": "\\u001b[31mred \\u202e [bold]"}')
+    shown = bench("show", "kkt-one", "--results-dir", results)
+
+    assert shown.status == 0
+    assert r"\x1b[31mred \u202e [bold]" in shown.out
+
+
+# --- compare
+
+
+def test_compare_tells_changed_same_and_missing(bench: Bench, record: Callable[..., RunRecord], tmp_path: Path) -> None:
+    same, gone, fresh = record(attack="random"), record(attack="gone"), record(attack="fresh", variant="paper")
+    old = [record(seed=0, n_good=2), record(seed=1, n_good=4), same, gone]
+    new = [record(seed=0, n_good=3), record(seed=1, n_good=4), same, fresh]
+    for name, records in (("old", old), ("new", new)):
+        write_tables(tmp_path / name, records)
+    ended = bench("compare", tmp_path / "old" / "runs.csv", tmp_path / "new" / "runs.csv")
+
+    assert (ended.status, ended.err) == (0, "")
+    (changed,) = (line for line in ended.out.splitlines() if "n_good" in line)
+    assert [cell.strip() for cell in changed.split("│")] == [
+        *("kkt on faces-mlp-4 (buzaglo2023)", "n_good", "3", "3.5", "+0.5", "", "none of the recorded causes")
+    ]
+    assert "1 cell unchanged." in ended.out
+    assert "only in the old file: gone on faces-mlp-4 (buzaglo2023)" in ended.out
+    assert "only in the new file: fresh:paper on faces-mlp-4 (buzaglo2023)" in ended.out
+
+
+def test_compare_fails_on_a_regression_when_asked(
+    bench: Bench, record: Callable[..., RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")  # as in the log of a CI job
+    for name, images, torch in (("old", "ffff", "2.9"), ("new", "f000", "3.0")):
+        write_tables(
+            tmp_path / name, [record(n=16, n_good=4 * images.count("f"), good_images=images, torch=torch, wall_s=9)]
+        )
+    paths = [tmp_path / name / "runs.csv" for name in ("old", "new")]
+    plain, failed, fine = (
+        bench("compare", *words)
+        for words in (paths, [*paths, "--fail-on-regression"], [*paths[::-1], "--fail-on-regression"])
+    )
+
+    assert (plain.status, failed.status, fine.status) == (0, 1, 0)
+    assert plain.out == failed.out
+    assert "got worse: kkt on faces-mlp-4 (buzaglo2023): n_good fell from 16 to 4" in failed.out
+    (changed,) = (line for line in failed.out.splitlines() if "torch 2.9 -> 3.0" in line)
+    assert changed.replace("│", " ").split()[4:10] == ["n_good", "16", "4", "-12", "[-16.77,", "-7.234]"]
+
+
+def test_compare_with_an_empty_table(bench: Bench, record: Callable[..., RunRecord], tmp_path: Path) -> None:
+    write_tables(tmp_path / "old", [])
+    write_tables(tmp_path / "new", [record()])
+    ended = bench("compare", tmp_path / "old" / "runs.csv", tmp_path / "new" / "runs.csv")
+
+    assert (ended.status, ended.err) == (0, "")
+    assert "only in the new file: kkt on faces-mlp-4" in ended.out

@@ -1,0 +1,131 @@
+"""The verb `study`: cells, their measures, the oracle's place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from attacks.study import Plot
+from bench.experiments.study import neighbours
+from bench.experiments.study_picture import draw
+from bench.plan import registry
+from bench.plan.options import attack_params
+
+STUDY = """
+from attacks.study import Cell, Plot, Study
+
+STUDIES = (
+    Study(
+        name="tiny-starts",
+        summary="where deco ends",
+        paper="nobody, 2026",
+        cells=(),
+        smoke=tuple(
+            Cell({"a": a, "b": b}, "deco", "digits-mlp-6-wd", {"init": "mixture", "mixture": (a, b), "steps": 3})
+            for a in (0.0, 1.0)
+            for b in (0.0, 1.0)
+        ),
+        plots=(
+            Plot("map", "b", "a", ("attack_loss", "mse_to_training"), logarithmic=True),
+            Plot("curve", "a", "b", ("n_good", "null_n_good")),
+            Plot("dots", "a", "b", ("attack_loss", "mse_to_training"), logarithmic=True),
+            Plot("scatter", "a"),
+        ),
+    ),
+)
+"""
+VICTIM = """
+from victims.spec import MLPSpec, Regularised, VictimSpec
+
+VICTIMS = (
+    VictimSpec(
+        name="digits-mlp-6-wd", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
+    ),
+)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "study.py").write_text(STUDY + VICTIM)
+    return folder
+
+
+def test_a_study_is_a_table_and_pictures(bench: Callable[..., object], folder: Path, results: Path) -> None:
+    done = bench("study", "tiny-starts", "--smoke", "--plugin-dir", folder, "--results-dir", results, "--device", "cpu")
+    assert done.status == 0, done.err  # type: ignore[attr-defined]
+    root = results / "studies" / "tiny-starts-smoke"
+    table = pd.read_csv(root / "tiny-starts.csv")
+    assert table[["a", "b"]].values.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert (table["status"] == "ok").all()
+    assert not table["flags"].astype(str).str.contains("failed_null").any()
+    truth = table[(table["a"] == 1) & (table["b"] == 1)].iloc[0]
+    assert truth["mse_to_training"] < 1e-6
+    assert truth["no_member_rate"] == 0
+    partition = table[(table["a"] == 0) & (table["b"] == 1)].iloc[0]
+    assert partition["mse_to_training"] > 1e-3
+    assert partition["no_member_rate"] > 0.5
+    assert (truth["n_good"], truth["share_good"]) == (6, 1)
+    assert (table.loc[table["b"] == 0, "n_good"] == 0).all()  # from zeros nothing is shown
+    assert table["share_good"].tolist() == pytest.approx((table["n_good"] / 6).tolist(), rel=1e-5)
+    for picture in ("deco", "curve", "scatter"):
+        assert (root / f"tiny-starts-{picture}.png").stat().st_size > 10_000
+    assert (root / "tiny-starts-dots.png").stat().st_size > 5_000
+    assert len(list(root.glob("*.answer.png"))) == 4
+    assert not (results / "leaderboard.csv").exists()
+
+
+def test_studies_are_listed_and_unknown_ones_are_one_line(bench: Callable[..., object]) -> None:
+    listed = bench("study")
+    assert "landscape: " in listed.out  # type: ignore[attr-defined]
+    wrong = bench("study", "landscapes")
+    assert wrong.status == 2  # type: ignore[attr-defined]
+    assert "did you mean landscape" in wrong.err  # type: ignore[attr-defined]
+
+
+def test_every_cell_of_every_study_can_be_planned() -> None:
+    attacks, victims = registry.attacks(), registry.victims()
+    for study in registry.studies().items.values():
+        assert study.cells
+        assert study.smoke
+        for cell in (*study.cells, *study.smoke):
+            kind = attacks.match([cell.attack])[0]
+            attack = kind(attack_params(kind, "", cell.params))
+            assert attack.supports(victims.match([cell.victim])[0]) is None
+            assert all({plot.x, plot.y} <= {*cell.labels, "", "attack", "victim"} for plot in study.plots)
+
+
+def test_a_realistic_image_that_is_no_member_is_told_from_a_member() -> None:
+    generator = torch.Generator().manual_seed(0)
+    training, held_out = (torch.rand(3, 1, 12, 12, generator=generator) for _ in range(2))
+    noise = torch.rand(1, 1, 12, 12, generator=generator)
+    mean = training.mean(0)
+    near = neighbours(torch.cat([training[:1], held_out[1:2], noise]) - mean, training, held_out, mean)
+    assert near.realistic.tolist() == [True, True, False]
+    assert near.no_member.tolist() == [False, True, False]
+
+
+def test_plots_survive_cells_that_failed_and_labels_that_are_words(tmp_path: Path) -> None:
+    table = pd.DataFrame(
+        {
+            "attack": "deco",
+            "victim": "v",
+            "scale": ["1e-4", "standard"],
+            "run_id": ["no-such-run", "nor-this"],
+            "n_good": [3.0, float("nan")],
+        }
+    )
+    for plot in (
+        Plot("map", "scale", "victim", ("n_good", "null_n_good")),
+        Plot("curve", "scale"),
+        Plot("dots", "scale"),
+        Plot("scatter", "scale"),
+    ):
+        draw(tmp_path, "study", plot, table)
+    assert len(list(tmp_path.glob("*.png"))) == 4

@@ -1,0 +1,122 @@
+"""A plan from a TOML file, and what the command line changes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from attacks.context import Budget
+from bench.plan import registry
+from bench.plan.config import planned, read_plan
+
+PAPER_SCALE = Path(__file__).parents[2] / "benchmarks" / "paper_scale.toml"
+PLAN = """
+device = "cpu"
+
+[[plan]]
+attack = ["tiny", "raises"]
+victim = ["faces-mlp-4-tiny"]
+seeds = "0-1"
+smoke = { attack = ["tiny"], seeds = "7" }
+
+[[plan]]
+attack = ["tiny"]
+victim = ["digits-mlp-6-*"]
+variant = "many"
+set = { count = 5 }
+smoke = { set = { count = 2 }, victim = ["digits-mlp-6-tiny"] }
+"""
+Bench = Callable[..., Any]
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN)
+    return path
+
+
+@pytest.fixture
+def run_file(bench: Bench, plugins: Path, results: Path) -> Callable[..., Any]:
+    def call(*args: object) -> Any:
+        return bench("run", *args, "--plugin-dir", plugins, "--results-dir", results, "--controls", "quick")
+
+    return call
+
+
+def rows(results: Path) -> list[tuple[str, str, int, int]]:
+    table = pd.read_csv(results / "runs.csv", keep_default_na=False)
+    counts = table["params_json"].map(lambda text: json.loads(text)["count"])
+    return sorted(zip(table["attack"], table["victim"], table["seed"], counts, strict=True))
+
+
+def test_every_section_is_run(run_file: Bench, plan: Path, results: Path) -> None:
+    ended = run_file("--config", plan)
+    assert ended.status == 1  # `raises` does
+    faces = [(name, "faces-mlp-4-tiny", seed, 3) for name in ("raises", "tiny") for seed in (0, 1)]
+    digits = [("tiny", f"digits-mlp-6-{name}", 0, 5) for name in ("c3", "tiny")]
+    assert rows(results) == sorted([*faces, *digits])
+
+
+def test_the_command_line_changes_every_section(run_file: Bench, plan: Path, results: Path) -> None:
+    run_file("--config", plan, "-a", "tiny", "--set", "count=4", "-v", "faces-mlp-4-tiny", "--seeds", "3")
+    assert rows(results) == [("tiny", "faces-mlp-4-tiny", 3, 4)]  # the two sections are the same now
+
+
+def test_smoke_is_the_plans_small_version(run_file: Bench, plan: Path, results: Path) -> None:
+    assert run_file("--config", plan, "--smoke").status == 0
+    assert rows(results) == [("tiny", "digits-mlp-6-tiny", 0, 2), ("tiny", "faces-mlp-4-tiny", 7, 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("plan = 3", "plan: Input should be a valid tuple"),
+        ("[[plan]]\nattack = ['tiny']", "plan.0.victim: Field required"),
+        ("[[plan]]\nattack = ['tiny']\nvictim = ['x']\nepochs = 3", "plan.0.epochs: Extra inputs are not permitted"),
+        ("[[plan]", "is no TOML: "),
+        ("[[plan]]\nattack = ['tiny']\nvictim = ['faces-mlp-4-tinny']", "did you mean faces-mlp-4-tiny"),
+        ("[[plan]]\nattack = ['tiny']\nvictim = ['faces-mlp-4-tiny']\nset = {a = 1}", "tiny has no such parameter"),
+        (None, "No such file"),
+    ],
+)
+def test_mistakes_are_one_line(run_file: Bench, tmp_path: Path, text: str | None, line: str) -> None:
+    path = tmp_path / "wrong.toml"
+    if text is not None:
+        path.write_text(text)
+    ended = run_file("--config", path)
+    assert ended.status == 2
+    assert line in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_smoke_without_a_plan_is_one_line(run_file: Bench) -> None:
+    assert "--smoke shrinks the plan of a file" in run_file("--smoke").err
+
+
+def test_the_paper_scale_plan_is_what_it_says() -> None:
+    attacks, victims = registry.attacks(), registry.victims()
+    plan = planned(read_plan(PAPER_SCALE, smoke=False).plan, attacks, victims, Budget())
+    assert all(run.attack(run.params).supports(run.victim) is None for run in plan)
+    told = {(run.attack.name, run.variant, run.victim.name) for run in plan}
+    assert {("kkt", variant, "cifar-mlp-500-gd1e6") for variant in ("", "paper")} <= told
+    published = [run for run in plan if run.variant == "paper"]
+    assert {run.params.steps for run in published} == {50_000}  # type: ignore[attr-defined]
+    assert {run.params.dtype for run in published} == {"float64"}  # type: ignore[attr-defined]
+    assert max(run.params.shadows for run in plan if run.attack.name == "reconn") >= 10_000  # type: ignore[attr-defined]
+
+
+def test_the_paper_scale_plan_runs_on_a_cpu(run_file: Bench, results: Path) -> None:
+    """Its small version, on a victim that trains in a moment: the binary attacks run, the others decline it."""
+    ended = run_file("--config", PAPER_SCALE, "--smoke", "--device", "cpu", "-v", "faces-mlp-4-tiny")
+    assert ended.status == 0, ended.err
+    table = pd.read_csv(results / "runs.csv", keep_default_na=False)
+    ended_as = dict(zip(table["attack"] + ":" + table["variant"], table["status"], strict=True))
+    declined = ("kkt-multiclass:", "kkt-multiclass:paper", "reconn:", "reconn-linear:")
+    skipped = dict.fromkeys(declined, "skipped")
+    assert ended_as == dict.fromkeys(("kkt:", "kkt:paper", "kkt-general:", "kkt-general:paper"), "ok") | skipped

@@ -1,0 +1,43 @@
+"""The columns of a printed board: which number of the leaderboard each shows, which null, and which way is better."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.publish.report.columns import SHOWN, Column
+from bench.scoring import METRICS
+
+SHOWS = {
+    "good": ("n_good", "null_n_good", "higher"),
+    "gain": ("gain_over_null", "", "higher"),
+    "unique": ("n_good_unique", "null_n_good_unique", "higher"),
+    "assigned": ("n_good_assigned", "null_n_good_assigned", "higher"),
+    "at 1% FP": ("n_good_at_1pct", "", "higher"),
+    "SSIM top 10": ("ssim_top10", "", "higher"),
+    "MSE": ("mse_mean", "oracle_mse", "lower"),
+    "LPIPS": ("lpips_mean", "", "lower"),
+    "KL": ("kl_mean", "", "lower"),
+    "conf. AP": ("confidence_ap", "hit_rate", "higher"),
+    "time": ("wall_s", "", "lower"),
+}
+"""By heading."""
+every_column = pytest.mark.parametrize("column", SHOWN, ids=lambda column: column.heading)
+
+
+def test_a_heading_is_above_its_own_number_and_null() -> None:
+    assert {column.heading: (column.name, column.null, column.better) for column in SHOWN} == SHOWS
+
+
+@every_column
+def test_a_column_writes_its_own_number_and_null(column: Column) -> None:
+    row = {name: 2.0**place for place, name in enumerate(SHOWS[column.heading][:2]) if name}
+    others = {name: 4096.0 for shown in SHOWS.values() for name in shown[:2] if name and name not in row}
+    expected = f"{column.write(1)} ({column.write(2)})" if SHOWS[column.heading][1] else column.write(1)
+    assert column.full_text(row | others) == expected
+
+
+def test_the_better_way_is_that_of_the_metric() -> None:
+    ways = {column.name.removesuffix("_mean"): column.better for column in SHOWN}
+    assert {name: ways[name] for name in ("mse", "lpips", "kl")} == {
+        name: METRICS[name].direction for name in ("mse", "lpips", "kl")
+    }

@@ -1,0 +1,112 @@
+"""The figures: what they draw, and that they fit into any page."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bench.publish.report.figures import (
+    THRESHOLDS,
+    Timed,
+    passing,
+    precision_recall,
+    quality_against_time,
+    share_against_threshold,
+    ssim_against_output,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+SSIM = np.array([0.9, 0.7, 0.5, 0.1])
+SAMPLES = pd.DataFrame({"label": [0, 1, 0, 1], "output": [-2.0, 1, -3, 4], "margin": [2.0, 1, 3, 4], "ssim": SSIM})
+CURVE = pd.DataFrame({"precision": [1, 0.5, 2 / 3], "recall": [0.5, 0.5, 1]})
+
+
+def timed(label: str = "kkt", seconds: float = 10, good: float = 5, **more: float) -> Timed:
+    values = {"low": good - 1, "high": good + 1, "null": 1, "control": False} | more
+    return Timed(label, seconds, good, **values)
+
+
+FIGURES = {
+    "time": quality_against_time([timed(), timed("random", 1, 2, control=True)], 20),
+    "threshold": share_against_threshold(SSIM, SSIM / 3, 0.3, 0.4),
+    "output": ssim_against_output(SAMPLES, 2),
+    "confidence": precision_recall(CURVE, 0.2),
+}
+
+
+@pytest.mark.parametrize("svg", FIGURES.values(), ids=FIGURES)
+def test_a_figure_is_one_element_with_the_colours_of_its_page(svg: str) -> None:
+    root = ElementTree.fromstring(svg)
+
+    assert root.tag == f"{SVG}svg"
+    assert root.get("viewBox")
+    assert root.get("width") is None
+    assert "var(--muted)" in svg
+    assert not re.search(r"#0[1-4]0[1-4]0[1-4]", svg)
+    assert not re.search(r'(?:href|src)="https?:', svg)
+
+
+@pytest.mark.parametrize("svg", FIGURES.values(), ids=FIGURES)
+def test_what_a_figure_refers_to_is_in_it(svg: str) -> None:
+    identifiers = re.findall(r' id="([^"]+)"', svg)
+    assert set(identifiers) == set(re.findall(r"[\"(]#([\w-]+)", svg))
+    assert len(set(identifiers)) == len(identifiers)
+
+
+def test_nothing_to_draw_is_no_figure() -> None:
+    empty = pd.DataFrame()
+    assert quality_against_time([], 20) == ""
+    assert share_against_threshold(np.empty(0), SSIM, 0.3, 0.4) == ""
+    assert share_against_threshold(np.full(3, np.nan), SSIM, 0.3, 0.4) == ""
+    assert ssim_against_output(empty, 2) == ssim_against_output(SAMPLES.assign(ssim=math.nan), 2) == ""
+    assert precision_recall(empty, 0.1) == precision_recall(CURVE * 0, 0.1) == ""
+
+
+def test_the_curve_counts_good_images() -> None:
+    share = passing(SSIM)
+
+    assert share[THRESHOLDS.searchsorted(0.4)] == 0.75
+    assert (share[0], share[-1]) == (1, 0)
+    assert (np.diff(share) <= 0).all()
+
+
+def test_a_label_is_text_whatever_it_holds() -> None:
+    name = r"<b>$\frac{1}$ & --> #010101"
+    svg = quality_against_time([timed(name)], 20)
+    texts = ["".join(element.itertext()) for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+    assert name in [text.strip() for text in texts]
+
+
+def test_three_classes_are_drawn_by_margin() -> None:
+    assert "model's output" in FIGURES["output"] or "model&#x27;s output" in FIGURES["output"]
+    assert ">margin<" in ssim_against_output(SAMPLES.assign(label=[0, 1, 2, 2]), 3)
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_any_number_of_cells_with_any_interval(count: int) -> None:
+    cells = [timed(f"attack-{i}", 10.0 ** (i % 9), i % 20, null=math.nan) for i in range(count)]
+    svg = quality_against_time(cells, 20)
+
+    assert all(cell.label in svg for cell in cells)
+    assert svg == quality_against_time(cells, 20)
+
+
+@pytest.mark.parametrize(("seconds", "words"), [((100, 250), {"1.67 min", "4.17 min"}), ((0.5, 90), {"1 s", "1 min"})])
+def test_there_are_always_times_below(seconds: tuple[float, float], words: set[str]) -> None:
+    svg = quality_against_time([timed(f"attack-{value}", value) for value in seconds], 20)
+    texts = {"".join(element.itertext()).strip() for element in ElementTree.fromstring(svg).iter(f"{SVG}text")}
+
+    assert words <= texts
+
+
+def test_a_null_control_above_all_is_in_sight() -> None:
+    svg = quality_against_time([timed(good=2, null=16)], 20)
+    texts = {"".join(element.itertext()).strip() for element in ElementTree.fromstring(svg).iter(f"{SVG}text")}
+
+    assert "16" in texts

@@ -1,0 +1,171 @@
+"""The page, read as a browser would: what it says, what it shows, that it loads nothing and runs no one's script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+from matplotlib.image import imread
+from safetensors.numpy import load_file
+
+from bench.publish.leaderboard import write_tables
+from bench.publish.report import write_report
+from bench.store.records import RunRecord, Status
+
+Scored = Callable[..., RunRecord]
+EVIL = "<script>alert(1)</script>"
+NASTY = [EVIL, '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "</style>", "a & b", "$x$", "'", "-->", "é\u202e☃"]
+
+
+class Parsed(HTMLParser):
+    """Elements, attributes and text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "script" and self.cdata_elem == "script":
+            self.scripts[-1] += data
+        else:
+            self.text += f"{data} "
+
+    def all(self, tag: str, **attributes: str) -> list[dict[str, str | None]]:
+        return [found for name, found in self.elements if name == tag and attributes.items() <= found.items()]
+
+
+def test_it_says_what_is_in_the_folder(page: str) -> None:
+    text = " ".join(Parsed(page).text.split())
+
+    assert "8 runs 5 attacks 2 victims 1 failed 1 skipped" in text
+    assert "20 training images of faces · test accuracy 75.0%" in text
+    assert "python -m bench run -a kkt -v faces-mlp-20 --seeds 0-2" in text
+    assert "OutOfMemoryError: no <more> memory" in text
+    assert "runs/slow-faces-mlp-20-s0-0123456789/log.txt" in text
+    assert "Difference Engine" in text
+    assert "14 good of 20, seed 2, the median of 3 runs" in text
+    assert "told less: not class balance" in text
+    assert "1 failed" in text
+
+
+def test_it_shows_figures_and_pictures(page: str) -> None:
+    parsed = Parsed(page)
+
+    assert len(parsed.all("table", **{"class": "board"})) == 3
+    assert len(parsed.all("svg")) == 2 + 4 * 3, "time for each victim, three figures for each cell that ended well"
+    assert len(parsed.all("img")) == 4 * 6
+
+
+def test_pictures_are_the_stored_pixels(built: Path, page: str) -> None:
+    tensors = load_file(next((built / "runs").glob("kkt-faces-mlp-20-s2-*")) / "examples.safetensors")
+    best = np.stack([tensors[name][0] for name in ("reconstruction", "truth", "nearest_held_out")])
+    uris = [str(image["src"]) for image in Parsed(page).all("img")]
+    shown = [imread(io.BytesIO(base64.b64decode(uri.partition(",")[2])), format="webp") for uri in uris]
+
+    expected = np.zeros((3 * 8 + 2, 8, 4), np.uint8)
+    for place, image in enumerate(best.transpose(0, 2, 3, 1)):
+        expected[9 * place : 9 * place + 8] = np.dstack([image, np.full((8, 8), 255)])
+    assert any(np.array_equal(image, expected) for image in shown)
+
+
+def test_it_loads_nothing(page: str) -> None:
+    loading = ("src", "srcset", "href", "xlink:href", "data", "action", "poster")
+    links = [str(value) for _, given in Parsed(page).elements for name, value in given.items() if name in loading]
+
+    assert links
+    assert all(link.startswith(("data:", "#")) for link in links)
+    assert not re.search(r"@import|url\((?!#)", page)
+
+
+def test_its_policy_admits_its_own_script_alone(page: str) -> None:
+    parsed = Parsed(page)
+    (policy,) = [str(meta["content"]) for meta in parsed.all("meta") if meta.get("http-equiv")]
+    (script,) = parsed.scripts
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert not any(name.startswith("on") for _, attributes in parsed.elements for name in attributes)
+
+
+def named(scored: Scored, names: list[str]) -> list[RunRecord]:
+    """A run that ended well and one that failed for each name, which stands wherever a text may stand."""
+    texts = ("victim", "dataset", "knowledge", "variant", "protocol", "metric_suite", "flags", "device", "cpu", "gpu")
+    texts += ("torch", "bench_version", "git_commit", "lpips_status", "kl_status")
+    found = []
+    for name in names:
+        told = dict.fromkeys(texts, name)
+        found.append(scored(name, run_id="a", params_json=json.dumps({name: name}), **told))
+        found.append(scored(name, seed=1, run_id="b", status=Status.ERROR, reason=name, **told))
+    return found
+
+
+def test_every_name_is_text(tmp_path: Path, scored: Scored) -> None:
+    for root, names in (("nasty", NASTY), ("plain", [f"name{place}" for place in range(len(NASTY))])):
+        write_tables(tmp_path / root, named(scored, names))
+    nasty, plain = (Parsed(write_report(tmp_path / root).read_text()) for root in ("nasty", "plain"))
+
+    assert all(nasty.text.count(name) >= 15 for name in NASTY)
+    assert sorted(tag for tag, _ in nasty.elements) == sorted(tag for tag, _ in plain.elements)
+    assert len(nasty.scripts) == 1
+
+
+def test_tables_alone_make_a_page_without_pictures(folder: Path) -> None:
+    shutil.rmtree(folder / "runs")
+    parsed = Parsed(write_report(folder).read_text())
+
+    assert len(parsed.all("table", **{"class": "board"})) == 3
+    assert parsed.all("img") == []
+    assert len(parsed.all("svg")) == 2
+
+
+def test_a_folder_gives_the_same_page_again(folder: Path, page: str) -> None:
+    assert write_report(folder).read_text() == page
+
+
+def test_two_protocols_do_not_share_a_map_or_a_board(results: Path, scored: Scored) -> None:
+    write_tables(results, [scored(), scored(protocol="balle2022", n_good=3), scored(metric_suite="9", n_good=4)])
+    parsed = Parsed(write_report(results).read_text())
+
+    assert len(parsed.all("table", **{"class": "heat"})) == len(parsed.all("table", **{"class": "board"})) == 3
+
+
+def test_across_knowledge_says_so(folder: Path) -> None:
+    text = Parsed(write_report(folder, across_knowledge=True).read_text()).text
+    assert text.count("All attacks, whatever they were told") == 2
+    assert "Told at most" not in text
+
+
+def test_an_attack_that_needs_nothing_has_its_board(results: Path, scored: Scored) -> None:
+    write_tables(results, [scored(knowledge="")])
+    assert re.search(r"Told at most\s+nothing", Parsed(write_report(results).read_text()).text)
+
+
+def test_a_sweep_of_many_cells_stays_small(folder: Path, records: list[RunRecord]) -> None:
+    one = next((folder / "runs").glob("first-layer-*"))
+    more = []
+    for number in range(60):
+        record = records[3].model_copy(update={"run_id": f"copy-{number}", "params_hash": f"{number:010}"})
+        shutil.copytree(one, folder / "runs" / record.run_id, ignore=shutil.ignore_patterns("*.csv"))
+        more.append(record)
+    write_tables(folder, more)
+    parsed = Parsed(write_report(folder).read_text())
+
+    assert len(parsed.all("img")) <= 400
+    assert len(parsed.all("img")) >= 64 * 3

@@ -1,0 +1,121 @@
+"""Scoring that dies, a fork server that is killed, a disk that is full: what was found stays, and the plan goes on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+
+import psutil
+import pytest
+from world import World
+
+FAULTY = """
+import os
+import signal
+from pathlib import Path
+
+import bench.scoring.evaluation
+
+evaluate = bench.scoring.evaluation.evaluate
+
+
+def faulty(*arguments):
+    way = Path(__file__).with_name("way")
+    if way.exists():
+        exec(way.read_text())
+    return evaluate(*arguments)
+
+
+bench.scoring.evaluation.evaluate = faulty
+"""
+DEATHS = {
+    "abort": "os.abort()",
+    "kill": "os.kill(os.getpid(), signal.SIGKILL)",
+    "raise": "raise RuntimeError('a bug in a metric')",
+    "exit": "os._exit(3)",
+}
+REASONS = {
+    "abort": "metric: the process was killed by SIGABRT",
+    "kill": "memory: the process was killed by SIGKILL, as the system does when memory runs out",
+    "raise": "metric: RuntimeError: a bug in a metric",
+    "exit": "metric: the process ended in the middle of the run, with exit status 3",
+}
+
+
+@pytest.mark.parametrize("way", DEATHS)
+def test_scoring_that_dies_costs_no_reconstruction_and_no_other_run(world: World, way: str) -> None:
+    (world.plugins / "faulty.py").write_text(FAULTY)
+    sweep = ("-a", "plain", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--controls", "quick")
+    (world.plugins / "way").write_text(DEATHS[way])
+    ended = world.run(*sweep)
+    assert ended.returncode == 1, ended.stderr
+    assert "Traceback" not in ended.stdout + ended.stderr
+    rows = world.rows()
+    assert rows["status"].tolist() == ["ok", "ok"]
+    assert set(rows["scores_reason"]) == {REASONS[way]}
+    assert (rows["null_n_good"] != "").all()  # as which it counts
+    stored = sorted(world.results.glob("runs/*/reconstruction.safetensors"))
+    content = [path.read_bytes() for path in stored]
+    assert len(stored) == 2
+    assert world.calls().count("plain") == 2
+
+    (world.plugins / "way").unlink()
+    ended = world.run(*sweep)
+    assert ended.returncode == 0, ended.stderr
+    assert set(world.rows()["scores"]) == {"scored"}
+    assert world.calls().count("plain") == 2
+    assert [path.read_bytes() for path in stored] == content
+
+
+def test_a_killed_fork_server_costs_nothing(world: World) -> None:
+    """What ran is begun again, and the rest of the plan goes on."""
+    words = ("-a", "steps", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--set", "steps=200", "--controls", "quick")
+    running = world.start(*words)
+    deadline = time.monotonic() + 120
+    while not (world.results / ".work" / "checkpoints").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (server,) = [child for child in psutil.Process(running.pid).children() if "forkserver" in " ".join(child.cmdline())]
+    server.send_signal(signal.SIGKILL)
+    out, err = running.communicate()
+    assert running.returncode == 0, out + err
+    assert "Traceback" not in out + err
+    assert world.rows()["status"].tolist() == ["ok", "ok"]
+
+
+def test_a_full_results_disk_is_told_in_a_line(world: World) -> None:
+    """As root on Linux alone: a disk of three megabytes is mounted, filled, and emptied again."""
+    disk = world.root / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs leave to mount a tmpfs")
+    try:
+        command = world.command("-a", "plain", "-v", "mini-mlp-4")
+        command[command.index("--results-dir") + 1] = str(disk / "results")
+
+        def run(*more: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run([*command, *more], env=world.environment, capture_output=True, text=True, check=False)
+
+        assert run("--controls", "quick").returncode == 0
+        (stored,) = (disk / "results").glob("runs/*/reconstruction.safetensors")
+        content = stored.read_bytes()
+        table = (disk / "results" / "runs.csv").read_bytes()
+        filler = disk / "filler"
+        with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            while file.write(b"x" * 4096):
+                pass
+        ended = run()
+        assert ended.returncode in (1, 2)
+        assert "Traceback" not in ended.stdout + ended.stderr
+        assert "No space left on device" in ended.stdout + ended.stderr
+        assert stored.read_bytes() == content
+        assert (disk / "results" / "runs.csv").read_bytes() == table
+        filler.unlink()
+        assert run().returncode == 0
+        assert stored.read_bytes() == content
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=False)

@@ -1,0 +1,61 @@
+"""A new score replaces the old one as a whole: no column of a row is left of what an earlier scoring said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stored_runs import only_run
+
+from bench.store.records import COLUMNS, MEASURES, SCORES, RunRecord, ScoreState
+
+OWN = {
+    *("run_id", "sequence", "status", "reason", "log", "attack", "variant", "params_hash", "params_json", "attack_sha"),
+    *("knowledge", "tuned_by", "budget", "victim", "victim_sha", "dataset", "n", "n_fixed", "n_classes", "seed"),
+    *("protocol", "n_candidates", "attack_loss", "wall_s", "train_s", "test_accuracy", "grad_evals", "peak_mem_mb"),
+    *("device", "cpu", "gpu", "torch", "bench_version", "git_commit", "started_utc"),
+}
+"""Columns that say what was run and what it cost, whatever its scores are; each column is one of these or rewritten."""
+STALE: dict[Any, Any] = {str: "stale", bool: True, int: 98, float: 98.5, ScoreState: ScoreState.FAILED}
+Bench = Callable[..., Any]
+
+
+def stale(name: str) -> Any:
+    """A value that no scoring gives a column."""
+    kind = RunRecord.model_fields[name].annotation
+    return next(value for type_, value in STALE.items() if kind in (type_, type_ | None))
+
+
+@pytest.fixture
+def rescored(run: Bench, bench: Bench, plugins: Path, results: Path) -> Callable[..., tuple[RunRecord, RunRecord]]:
+    """Store a run whose rows hold what an earlier scoring is supposed to have said; return it, and scored again."""
+
+    def call(changes: dict[str, Any]) -> tuple[RunRecord, RunRecord]:
+        run("-a", "first-layer", "--controls", "quick")
+        path = only_run(results) / "run.json"
+        before = RunRecord.model_validate_json(path.read_text()).model_copy(update=changes)
+        path.write_text(before.model_dump_json())
+        folders = ("--device", "cpu", "--plugin-dir", plugins, "--results-dir", results)
+        assert bench("score", "--controls", "quick", *folders).status == 0
+        return before, RunRecord.model_validate_json(path.read_text())
+
+    return call
+
+
+def test_no_old_score_stays_and_nothing_else_changes(rescored: Callable[..., tuple[RunRecord, RunRecord]]) -> None:
+    flags = "budget;failed_kl: it was not a number"
+    schema = {"schema_version": 1, "metric_suite": "0", "flags": flags}
+    judged = {name: stale(name) for name in COLUMNS if name not in {*OWN, *schema}}
+    numbers = {name: stale(name) for name in OWN if RunRecord.model_fields[name].default is None}
+    before, after = rescored(schema | judged | numbers)
+    assert {name for name in judged if getattr(after, name) == getattr(before, name)} == set()
+    assert after.flags == "budget"
+    assert {name for name in schema if getattr(after, name) == schema[name]} == set()
+    assert {name for name in OWN if getattr(after, name) != getattr(before, name)} == set()
+
+
+def test_every_number_that_scoring_measures_is_on_the_board() -> None:
+    numbers = {name for name, field in RunRecord.model_fields.items() if field.default is None}
+    assert numbers - OWN == set(MEASURES) < set(SCORES)

@@ -1,0 +1,60 @@
+"""Foreign text before it reaches a row or a terminal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.store.cells import as_cell, from_cell
+from bench.terminal.text import LONGEST, STEERING, describe, lines, one_line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("plain", "plain"),
+        ("two\nlines\tand  more", "two lines and more"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("a\u202eb", "a\\u202eb"),
+        ("\ud800", "\\ud800"),
+        ("ünïcode ²", "ünïcode ²"),
+    ],
+)
+def test_what_steers_a_terminal_is_shown_and_not_obeyed(text: str, line: str) -> None:
+    assert one_line(text) == line
+
+
+@given(st.text(st.characters(), max_size=50) | st.integers(0, 10**7).map(lambda size: "x" * size))
+def test_any_text_is_one_short_line(text: str) -> None:
+    import unicodedata
+
+    line = one_line(text)
+    assert len(line) <= LONGEST
+    assert not any(unicodedata.category(character) in STEERING for character in line)
+    line.encode("utf-8")
+
+
+def test_an_exception_is_its_type_and_its_message() -> None:
+    class Unprintable(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    assert describe(RuntimeError("a bug")) == "RuntimeError: a bug"
+    assert describe(RuntimeError()) == "RuntimeError"
+    assert describe(Unprintable()) == "Unprintable: its message cannot be shown: ValueError"
+
+
+def test_lines_stay_lines() -> None:
+    assert lines("a  b\n\x1b[31mred\r\n\u202e") == "a  b\n\\x1b[31mred\n\\u202e"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "'=1"])
+def test_a_formula_is_text_in_a_cell(text: str) -> None:
+    assert as_cell(text) == f"'{text}"
+
+
+@given(st.text(st.sampled_from("'=+-@\t\rab "), max_size=6))
+def test_a_cell_is_read_as_the_text_that_it_was(text: str) -> None:
+    assert from_cell(as_cell(text)) == text
+    assert from_cell("'quoted'") == as_cell("'quoted'") == "'quoted'"
