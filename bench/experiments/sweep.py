@@ -13,6 +13,7 @@ from bench.plan.run import Run
 from bench.publish.leaderboard import refresh_tables
 from bench.run.executors import Task
 from bench.run.executors.choice import executor_for
+from bench.run.provenance import run_of
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
@@ -132,7 +133,7 @@ def score_stored(
     with TerminalReporter(console) as reporter:
         for record in records:
             try:
-                task = Task.of(Run.of(record, attacks, victims), record.run_id, setup)
+                task = Task.of(run_of(record, attacks, victims), record.run_id, setup)
                 tasks.append(replace(task, scored_under=protocol))
             except UserError as error:
                 troubles += 1

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from attacks.context import UNLIMITED, Budget
-from bench.plan.options import parse_budget
-from bench.plan.registry import ROOT, Registry
-from victims.errors import UserError
+from bench.plan.registry import ROOT
 from victims.informed.spec import AnySpec
 
 if TYPE_CHECKING:
     from attacks.base import Attack, AttackParams, Knowledge
-    from bench.store.records import RunRecord
 
 
 @dataclass(frozen=True)
@@ -32,24 +26,6 @@ class Run:
     victim: AnySpec
     seed: int
     budget: Budget = UNLIMITED
-
-    @classmethod
-    def of(cls, record: RunRecord, attacks: Registry[type[Attack[Any]]], victims: Registry[AnySpec]) -> Run:
-        """Return the run that a record is of.
-
-        Raises:
-            UserError: its attack or victim is not known here, or its parameters are none of that attack.
-        """
-        for registry, name in ((attacks, record.attack), (victims, record.victim)):
-            if name not in registry.items:
-                raise UserError(f"{record.run_id}: no {registry.kind} is called {name!r} here; give its --plugin-dir")
-        attack = attacks.items[record.attack]
-        try:
-            params = attack.Params.model_validate(json.loads(record.params_json))
-        except (ValueError, ValidationError, RecursionError):
-            raise UserError(f"{record.run_id}: {record.attack} has other parameters now; run it again") from None
-        victim, budget = victims.items[record.victim], parse_budget(record.budget)
-        return cls(attack, params, record.variant, record.tuned_by, victim, record.seed, budget)
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:

@@ -6,18 +6,23 @@ import json
 import platform
 import subprocess
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
 
 from bench import __version__
-from bench.plan.registry import ROOT
+from bench.plan.options import parse_budget
+from bench.plan.registry import ROOT, Registry
 from bench.plan.run import Run, attack_sources
 from bench.store.records import RunRecord, Status
+from victims.errors import UserError
 from victims.files import sha256_json, sha256_sources
 
 if TYPE_CHECKING:
     import torch
 
-    from attacks.base import Knowledge
+    from attacks.base import Attack, Knowledge
+    from victims.informed.spec import AnySpec
 
 
 def peak_memory(device: torch.device) -> float:
@@ -81,6 +86,24 @@ def blank_record(run: Run, run_id: str, device: torch.device) -> RunRecord:
         git_commit=git_commit(),
         started_utc=now_utc(),
     )
+
+
+def run_of(record: RunRecord, attacks: Registry[type[Attack[Any]]], victims: Registry[AnySpec]) -> Run:
+    """Return the run that a record is of.
+
+    Raises:
+        UserError: its attack or victim is not known here, or its parameters are none of that attack.
+    """
+    for registry, name in ((attacks, record.attack), (victims, record.victim)):
+        if name not in registry.items:
+            raise UserError(f"{record.run_id}: no {registry.kind} is called {name!r} here; give its --plugin-dir")
+    attack = attacks.items[record.attack]
+    try:
+        params = attack.Params.model_validate(json.loads(record.params_json))
+    except (ValueError, ValidationError, RecursionError):
+        raise UserError(f"{record.run_id}: {record.attack} has other parameters now; run it again") from None
+    victim, budget = victims.items[record.victim], parse_budget(record.budget)
+    return Run(attack, params, record.variant, record.tuned_by, victim, record.seed, budget)
 
 
 def _knowledge(run: Run) -> frozenset[Knowledge]:
