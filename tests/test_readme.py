@@ -19,7 +19,7 @@ from bench.plan import registry
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("attacks", "victims", "bench", "results", "tests")
 DOCUMENTS = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in FOLDERS), ROOT / ".github/CONTRIBUTING.md"]
-TEMPLATES = ROOT / "bench" / "templates"
+TEMPLATES = ROOT / "bench" / "check" / "templates"
 ELSEWHERE = {"--check"}
 """Flags of other programs: of `ruff format`."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
