@@ -1,4 +1,4 @@
-"""The verb `check`: whether somebody's own attacks and victims keep the contract of this suite.
+"""The verb `check`: it tries whether attacks and victims of a file keep the contract of this suite.
 
 Every claim is tried out, on victims that train in a moment; the verb does it in a process of its own (`isolated`).
 """

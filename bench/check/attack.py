@@ -1,4 +1,4 @@
-"""What an attack must hold, tried out on tiny victims."""
+"""The claims of an attack, tried on tiny victims."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _difference(first: Trial, second: Trial) -> str:
 
 
 def _overspent(attack: type[Attack[Any]], params: AttackParams, victim: AnyVictim, free: Trial) -> str:
-    """Return what is wrong with an attack's end when it may take one step; `free` is one that took all.
+    """Return the trouble of a trial with a budget of one step, compared with the trial `free` without budget.
 
     One that is quick, and tells where it is no more than once for each problem that it has, does not iterate.
     """

@@ -1,4 +1,4 @@
-"""What happens in the process that tries a file out: its claims go to the parent, what it prints goes nowhere."""
+"""The process that tries a file: it sends its claims to the parent; its output is dropped."""
 
 from __future__ import annotations
 

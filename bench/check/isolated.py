@@ -1,4 +1,4 @@
-"""The claims of a file, gathered in a process of its own: what its code does to that process is a claim, too."""
+"""The claims of a file, tried in a process of its own, which may crash or hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of an attack under watch: what it returns, what it reads, and what it does beside."""
+"""One watched run of an attack: its result, the items it reads, and its side effects."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _state(victim: AnyVictim, view: VictimView) -> dict[str, Any]:
 
 
 def _images(victim: AnyVictim) -> dict[str, Tensor]:
-    """Return a copy of what a victim has learnt and of what else an attack may be told of it."""
+    """Return a copy of a victim's training images and of all else that an attack may be told."""
     if isinstance(victim, Victim):
         return {name: torch.tensor(getattr(victim.split, name)) for name in ("inputs", "labels", "mean")}
     parts = {name: getattr(victim.split, name) for name in ("fixed", "targets", "pool")}

@@ -1,4 +1,4 @@
-"""What a victim must hold, tried out with a few steps of its training."""
+"""The claims of a victim, tried with a few steps of its training."""
 
 from __future__ import annotations
 

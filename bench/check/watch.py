@@ -1,4 +1,4 @@
-"""What a call does beside returning: text that it prints, files that it writes, how long it takes."""
+"""The side effects of a call: printed text, written files, time."""
 
 from __future__ import annotations
 

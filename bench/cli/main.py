@@ -1,4 +1,4 @@
-"""The command line, from the moment at which it is started to its exit status."""
+"""The command line, from its start to its exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs for what one makes oneself: study, check, new."""
+"""Verbs for one's own work: study, check, new."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether foreign files survive their own import: it is tried in a process of its own before it is done in this one.
+"""Rehearses the import of plug-ins in a process of its own, before this one imports them.
 
 A file that ends that process, or does not end, is not imported here, nor in the processes that this one starts: they
 find the verdict in their environment. The process is a fork, which takes milliseconds and is safe as long as this one
@@ -28,7 +28,7 @@ _tried: set[str] = set()
 
 
 def not_importable(loads: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
-    """Return which files do not survive their import, and why.
+    """Return the files whose import fails, and why.
 
     Args:
         loads: what imports each of them, by where it comes from.
@@ -51,7 +51,7 @@ def not_importable(loads: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
 
 
 def _rehearse(loads: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, str], str]:
-    """Import files one after the other in a child; return what it said of each, and what it died of."""
+    """Import files one after the other in a child; return its report on each, and how it died."""
     (heard, says), (alive, holds) = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
@@ -80,7 +80,7 @@ def _rehearse(loads: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, str], s
 
 
 def _end(child: int) -> int:
-    """See that nothing of the child is left and return its exit code, that of a signal negative."""
+    """End the child and return its exit code, negative for a signal."""
     try:
         gone, status = os.waitpid(child, os.WNOHANG)
         os.killpg(child, signal.SIGKILL)
@@ -92,7 +92,7 @@ def _end(child: int) -> int:
 
 
 def _perform(loads: Mapping[str, Callable[[], Any]], says: int, alive: int) -> None:
-    """Import files, say a line of each, and leave; with the parent's death, at once."""
+    """Import files, report each on a line, and exit; exit at once if the parent dies."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -113,7 +113,7 @@ def _die_with_parent(alive: int) -> None:
 
 
 def _trouble(load: Callable[[], Any]) -> str:
-    """Return what an import raises that is no error; an error is raised again where the file is imported."""
+    """Return how an import ends the process; an ordinary error is left to the import proper."""
     try:
         load()
     except (Exception, SystemExit):

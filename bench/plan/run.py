@@ -1,4 +1,4 @@
-"""One cell of a plan, and what determines its result."""
+"""One cell of a plan."""
 
 from __future__ import annotations
 

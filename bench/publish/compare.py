@@ -1,4 +1,4 @@
-"""What changed between two runs.csv: every cell that both hold, how surely and why, and every cell that one holds."""
+"""The changes between two runs.csv: of every common cell with interval and cause; and the cells of one alone."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _regression(before: Row, after: Row, interval: tuple[float, float]) -> str:
 
 
 def _cause(before: list[Row], after: list[Row]) -> str:
-    """Return all that differs between the runs of two cells, of what could change a score."""
+    """Return the differences between the runs of two cells that could change a score."""
     causes = []
     for label, column in HASHED_CAUSES.items():
         old, new = ({row[column] for row in rows} - {""} for rows in (before, after))

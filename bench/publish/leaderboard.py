@@ -87,7 +87,7 @@ def read_runs(path: Path, most: int | None = None) -> pd.DataFrame:
 
 
 def _require_possible(path: Path, runs: pd.DataFrame) -> None:
-    """See that every number is one that a run can have.
+    """Check that every number is one that a run can have.
 
     Raises:
         UserError: a number is infinite, a count is negative or no whole number, or the good images are not those of n.

@@ -1,4 +1,4 @@
-"""Intervals of the count of good images, and ranks that attacks share which cannot be told apart.
+"""Intervals of the count of good images, and ranks; attacks that cannot be told apart share one.
 
 The statistics are those of the paired bootstrap over training images and seeds: images are drawn anew, the same for
 every attack, and so are each attack's seeds. A count is a sum over images, therefore the variance over infinitely many
@@ -39,7 +39,7 @@ DIFFERENCE_EXTRA = 2.0
 
 @dataclass(frozen=True)
 class Sample:
-    """The runs of one cell, as far as statistics need them.
+    """The runs of one cell, for statistics.
 
     Attributes:
         share: (n,) share of the runs in which each training image is good, in [0, 1].

@@ -44,7 +44,7 @@ def named_tensors(reconstruction: Reconstruction) -> dict[str, Tensor]:
 
 
 class UnreadableError(UserError):
-    """What a run stored cannot be read any more, or is of another victim: the attack is to be made again."""
+    """The stored reconstruction of a run is missing, damaged or of another victim: the attack must run again."""
 
 
 def write_reconstruction(folder: Path, reconstruction: Reconstruction) -> None:
@@ -54,7 +54,7 @@ def write_reconstruction(folder: Path, reconstruction: Reconstruction) -> None:
 
 
 def read_reconstruction(folder: Path) -> Reconstruction:
-    """Read what an attack returned; a run whose file is damaged is set aside, so that `run` makes it again.
+    """Return what an attack returned. A damaged run is set aside, so that `run` makes it again.
 
     Args:
         folder: RESULTS/runs/RUN_ID.
@@ -150,7 +150,7 @@ def _examples(reference: Reference, evaluation: Evaluation) -> dict[str, Tensor]
 
 
 def write_log(folder: Path, output: int | None, details: str) -> Path | None:
-    """Write log.txt: what a run has printed, its beginning and its end if it is much, and what else is told of it.
+    """Write log.txt: the output of a run (of a long one its beginning and its end), then `details`.
 
     Args:
         folder: the run's.

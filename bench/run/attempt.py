@@ -1,4 +1,4 @@
-"""One attack on one victim: what travels to the process that makes it, and the making."""
+"""One attack on one victim: what its process is given, and how it runs there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Progress = Callable[..., None]
 
 @dataclass(frozen=True)
 class Attempt:
-    """All that the process that attacks is given: what the attack is told of the victim, and no more.
+    """The input of an attack's process: what the attack is told of the victim, and no more.
 
     Attributes:
         title: short text for people.

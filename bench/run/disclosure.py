@@ -1,4 +1,4 @@
-"""From a trained victim to what an attack may see of it."""
+"""Disclosure: what an attack sees of a trained victim, by the items that it declares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Facts = dict[Knowledge, Any]
 def view_of(
     victim: AnyVictim, needs: frozenset[Knowledge], device: torch.device, kind: type[VictimView] = VictimView
 ) -> VictimView:
-    """Return the view of a victim that hands out what `needs` names and nothing else: copies of it, on `device`.
+    """Return a view of a victim that hands out copies of the items in `needs`, on `device`, and refuses all others.
 
     Raises:
         LookupError: a victim of its setting has no such item.
@@ -34,7 +34,7 @@ def view_of(
 
 
 def disclosed(victim: AnyVictim, needs: frozenset[Knowledge]) -> Facts:
-    """Return copies of what `needs` names, on the CPU, fit to travel to another process.
+    """Return copies of the items in `needs`, on the CPU, ready to be sent to another process.
 
     Logits are answered where the victim is, and are not among them; the architecture comes without what builds it.
 
@@ -76,7 +76,7 @@ def view_from(
 
 
 def answer_of(victim: AnyVictim, needs: frozenset[Knowledge], device: torch.device) -> Callable[[Tensor], Tensor]:
-    """Return what answers inputs (m, C, H, W) as the victim does, on `device`, without a gradient.
+    """Return a function from inputs (m, C, H, W) to the victim's outputs, on `device`, without gradient.
 
     It refuses to where the attack did not declare that it asks.
     """
@@ -104,7 +104,7 @@ def _refuse(queries: Tensor) -> Tensor:
 
 
 def network_of(victim: AnyVictim) -> Callable[[], nn.Module] | None:
-    """Return what builds a victim's network, None for the many models of the informed setting."""
+    """Return a function that builds a victim's network; None for the many models of the informed setting."""
     if not isinstance(victim, Victim):
         return None
     spec, shape = victim.spec, victim.input_shape
@@ -115,7 +115,7 @@ def network_of(victim: AnyVictim) -> Callable[[], nn.Module] | None:
 def network_from(
     architecture: NetworkSpec, shape: tuple[int, int, int], own: Callable[[], nn.Module] | None
 ) -> nn.Module:
-    """Return a victim's network, float32 on the CPU, with weights that mean nothing.
+    """Return a victim's network, float32 on the CPU, with arbitrary weights.
 
     Args:
         architecture: the victim's.
@@ -178,7 +178,7 @@ def _informed_facts(victim: InformedVictim) -> Facts:
 
 
 def _copied(value: Any, device: torch.device) -> Any:
-    """Return a copy on `device`: of a tensor its own elements alone, not the storage that it may be a part of."""
+    """Return a copy on `device`. A copied tensor shares no storage with a larger one."""
     if isinstance(value, Tensor):
         return value.detach().to(device, copy=True, memory_format=torch.contiguous_format)
     if isinstance(value, dict):

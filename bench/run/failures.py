@@ -1,4 +1,4 @@
-"""What a row says of what went wrong, and whose fault it was."""
+"""Failures as rows record them, and whose fault they are."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AttackFailedError(Exception):
 
 
 class Fault(StrEnum):
-    """Whose fault it was that scores could not be had."""
+    """The cause of missing scores."""
 
     METRIC = "metric"
     DISK = "disk"
@@ -68,6 +68,11 @@ def fault_of(error: BaseException) -> Fault:
     if isinstance(error, OSError):
         return Fault.DISK
     return Fault.MEMORY if failure_of(error).status is Status.OOM else Fault.METRIC
+
+
+def scores_reason(error: BaseException) -> str:
+    """Return the column `scores_reason` for an exception that came while a run was scored: fault and description."""
+    return f"{fault_of(error)}: {describe(error)}"
 
 
 def _exhausted(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""Null controls: what the scoring says of candidates that cannot have seen what the victim has learnt.
+"""Null controls: scores of candidates that cannot have seen the training images.
 
 A count of good images means something only beside what these get. Two of them attack a twin of the victim, which takes
 as long as the attack itself: their candidates are kept in the cache, one set for all seeds.

@@ -1,4 +1,4 @@
-"""What, where and with what a number was made: the run, peak memory, the commit, the clock."""
+"""Provenance of a row: run, machine, peak memory, commit, clock."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def now_utc() -> str:
 
 
 def blank_record(run: Run, run_id: str, device: torch.device) -> RunRecord:
-    """Return the record of a run that begins now, as far as it is known beforehand."""
+    """Return the record of a run that begins now, without its results."""
     import torch
 
     from bench.scoring import METRIC_SUITE
@@ -107,7 +107,7 @@ def run_of(record: RunRecord, attacks: Registry[type[Attack[Any]]], victims: Reg
 
 
 def _knowledge(run: Run) -> frozenset[Knowledge]:
-    """Return what the attack is told; what it declares if it cannot even be made."""
+    """Return the attack's knowledge with these parameters; its declared needs if it cannot be constructed."""
     try:
         return run.knowledge
     except Exception:

@@ -1,4 +1,4 @@
-"""The execution of one run, from its claim to its record; what fails is a record too."""
+"""Executes one run, from its claim to its record; a failure is a record too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from safetensors import SafetensorError
 
 from bench.plan.run import Run
-from bench.run.failures import Failure, Fault, failure_of
+from bench.run.failures import Failure, Fault, failure_of, scores_reason
 from bench.run.provenance import blank_record
 from bench.run.scorer import Scorer
 from bench.run.session import Attacked, Session
@@ -92,7 +92,7 @@ class Runner:
             return outcome
 
     def score(self, run: Run, run_id: str, protocol: str) -> Outcome:
-        """Score a stored run again, whatever it is scored under already.
+        """Score a stored run again, even if its scores are complete.
 
         Args:
             run: what it is a record of.
@@ -113,7 +113,7 @@ class Runner:
             except (Exception, SystemExit) as error:
                 if protocol not in ("", stored.protocol):
                     return Outcome(stored, trouble=f"under {protocol}: {describe(error)}")
-                return Outcome(self.scorer.failed(stored, error, run, victim))
+                return Outcome(self.scorer.record_failure(stored, scores_reason(error), run, victim))
 
     def lost(self, run: Run, run_id: str, failure: Failure) -> Outcome:
         """Record a run whose process is gone: a failure of its scores if its reconstruction is stored, else its own."""
@@ -124,7 +124,7 @@ class Runner:
                 if self.scorer.complete(stored):
                     return Outcome(stored, trouble=_kept(failure.status, failure.reason))
                 fault = Fault.MEMORY if failure.status is Status.OOM else Fault.METRIC
-                return Outcome(self.scorer.unscored(stored, f"{fault}: {failure.reason}", run, victim))
+                return Outcome(self.scorer.record_failure(stored, f"{fault}: {failure.reason}", run, victim))
             if failure.status is not Status.OOM:
                 self.store.checkpoint(run_id).unlink(missing_ok=True)
             return self._failed(run, blank_record(run, run_id, self.session.device), None, failure, victim)
@@ -153,7 +153,7 @@ class Runner:
         except (Exception, SystemExit) as error:
             if self.debugger is not None:
                 self.debugger(error)
-            return Outcome(self.scorer.failed(stored, error, run, victim))
+            return Outcome(self.scorer.record_failure(stored, scores_reason(error), run, victim))
 
     def _attacked(self, run: Run, record: RunRecord, before: RunRecord | None) -> Outcome:
         """Attack, store what was found, and score it.
@@ -193,7 +193,7 @@ class Runner:
         return self._scored(run, record)
 
     def _stored(self, record: RunRecord, attacked: Attacked, victim: AnyVictim) -> RunRecord:
-        """Store what an attack returned, not scored yet, so that a kill while it is scored loses no attack."""
+        """Store an attack's result before it is scored: a kill during scoring loses nothing."""
         from bench.run import artifacts
 
         reconstruction = attacked.reconstruction
@@ -222,7 +222,7 @@ class Runner:
     def _failed(
         self, run: Run, record: RunRecord, before: RunRecord | None, failure: Failure, victim: AnyVictim | None
     ) -> Outcome:
-        """Store a failure, with what the null controls of its victim get: that is what it counts as."""
+        """Store a failure with its null controls, whose count stands in for its own."""
         columns = {} if victim is None else self.scorer.null_columns(run, victim)
         told = {"status": failure.status, "reason": failure.reason}
         return self._concluded(record.model_copy(update={**columns, **told}), before, failure.details)

@@ -1,10 +1,9 @@
-"""The scoring of stored reconstructions: after an attack, and again whenever a metric or a protocol changes."""
+"""Scores stored reconstructions: after an attack, and again when metrics or protocols change."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.run.failures import fault_of
 from bench.run.session import Session
 from bench.store.folders import Store, write_record
 from bench.store.good_images import encode
@@ -31,7 +30,7 @@ class Scorer:
         self.store, self.session, self.controls = store, session, controls
 
     def complete(self, record: RunRecord, retry: bool = False) -> bool:
-        """Say whether a stored run needs no more scoring: its metrics are of today, and no control is missing.
+        """Say whether a stored run's scores are complete: of this metric suite, with all null controls.
 
         Args:
             record: the run's.
@@ -112,21 +111,17 @@ class Scorer:
                 write_record(folder, scored, chosen.name)
         return scored
 
-    def failed(self, record: RunRecord, error: BaseException, run: Run, victim: AnyVictim | None) -> RunRecord:
-        """Store that the scoring of a stored run failed, and return its record; what was scored before stays.
+    def record_failure(self, record: RunRecord, reason: str, run: Run, victim: AnyVictim | None) -> RunRecord:
+        """Store that the scoring of a stored run failed, and return its record; earlier scores stay.
 
-        A run that has no scores gets the null controls that need no attack: as those it counts until it is scored.
+        A run without scores gets the null controls that need no attack; it counts as those until it is scored.
 
         Args:
             record: the run's.
-            error: what the scoring raised.
+            reason: why the scoring failed, beginning with whose fault it was; see `scores_reason`.
             run: what it is a record of.
             victim: the victim that was attacked; None if null controls are not to be had.
         """
-        return self.unscored(record, f"{fault_of(error)}: {describe(error)}", run, victim)
-
-    def unscored(self, record: RunRecord, reason: str, run: Run, victim: AnyVictim | None) -> RunRecord:
-        """Do what `failed` does, of a scoring that failed for a reason, which begins with whose fault it was."""
         columns = {} if victim is None or record.n_good is not None else self.null_columns(run, victim)
         state = {"schema_version": SCHEMA_VERSION, "scores": ScoreState.FAILED, "scores_reason": reason}
         failed = record.model_copy(update={**columns, **state})

@@ -1,4 +1,4 @@
-"""Where victims are trained and attacks run: one device, one data folder, and what is kept from one run to the next."""
+"""A session: one device and one data folder, on which victims are trained and attacks run."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from victims.informed.victim import AnyVictim
 
 
-class Host(Protocol):
-    """Has attacks made somewhere."""
+class AttackHost(Protocol):
+    """Runs attacks somewhere, such as in processes of their own."""
 
     def attack(self, attempt: Attempt, answer: Callable[[Tensor], Tensor], progress: Progress) -> Attacked:
         """Return what an attack found; `bench.run.isolation.host` says more."""
 
 
 class Session:
-    """Trains victims, runs attacks and fetches what measures them.
+    """Trains victims, runs attacks, and provides the learned metrics.
 
     Args:
         data_dir: the data folder, None for the default.
         device: where to train and attack.
         reporter: who tells the user.
         downloads: whether data that are absent may be downloaded.
-        host: has attacks made in processes of their own; None for this process, where the training images are.
+        host: runs attacks in processes of their own; None for this process, where the training images are.
         results_dir: the results folder, whose runs an attack has no business with; None if there is none.
     """
 
@@ -49,7 +49,7 @@ class Session:
         device: torch.device,
         reporter: Reporter,
         downloads: bool = True,
-        host: Host | None = None,
+        host: AttackHost | None = None,
         results_dir: Path | None = None,
     ) -> None:
         self.data_dir, self.device, self.reporter, self.downloads = data_dir, device, reporter, downloads
@@ -60,7 +60,7 @@ class Session:
         self._learned_metrics: dict[str, LearnedMetrics] = {}
 
     @classmethod
-    def of(cls, setup: Setup, reporter: Reporter, downloads: bool = True, host: Host | None = None) -> Session:
+    def of(cls, setup: Setup, reporter: Reporter, downloads: bool = True, host: AttackHost | None = None) -> Session:
         """Return the session that a setup describes."""
         import torch
 
@@ -77,7 +77,7 @@ class Session:
         return victim_key(spec, self._data_sha256(spec.dataset))
 
     def run_id(self, run: Run) -> str:
-        """Return what names a run: its attack, victim and seed, and a hash of all that determines its candidates.
+        """Return the id of a run: attack, victim, seed, and a hash of all that determines its candidates.
 
         How they are scored is no part of it: a new metric suite scores stored candidates again. Missing data have an
         identity too: the failure for want of them is not the run that is made once they are there.
@@ -150,7 +150,7 @@ class Session:
         return victim
 
     def attack(self, run: Run, victim: AnyVictim, checkpoint: Path | None = None) -> Attacked:
-        """Attack a victim; where it is made by a host, out of reach of the training images.
+        """Attack a victim; a host does it out of reach of the training images.
 
         Args:
             run: the attack, its parameters, its budget and its seed.
@@ -189,7 +189,7 @@ class Session:
         return perform(attempt, run.attack, network_of(victim), answer, progress)
 
     def learned_metrics(self, dataset: str) -> LearnedMetrics:
-        """Return what measures LPIPS and KL on a dataset, or why there is none; judges are trained if need be."""
+        """Return the networks that measure LPIPS and KL on a dataset, or why there is none; train a missing judge."""
         if dataset not in self._learned_metrics:
             from bench.scoring.learned_metrics import obtain_learned_metrics
 

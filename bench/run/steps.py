@@ -1,4 +1,4 @@
-"""What is to be done for a run, by what is stored of it."""
+"""The next step of a run, decided by what is stored of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Again(StrEnum):
 
 
 class Step(StrEnum):
-    """What is to be done for a run of a plan."""
+    """The next step of a run."""
 
     NOTHING = "stored"
     SCORE = "score again"
@@ -30,7 +30,7 @@ class Step(StrEnum):
 
 
 def next_step(stored: RunRecord | None, again: Again, complete: Callable[[RunRecord, bool], bool]) -> Step:
-    """Return what is to be done for a run.
+    """Return the next step of a run.
 
     Args:
         stored: what is stored of it.

@@ -1,4 +1,4 @@
-"""What is to be done for each run of a plan, and why, before anything is done."""
+"""What a plan leaves to do, and why, before anything is done."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from victims.errors import UserError
 
 @dataclass(frozen=True)
 class Todo:
-    """A run of a plan.
+    """A run of a plan and its next step.
 
     Attributes:
         run: the run.
@@ -40,7 +40,7 @@ class Todo:
 
 
 def todo(plan: Sequence[Run], setup: Setup, session: Session) -> list[Todo]:
-    """Return what is to be done; data that tell one run from another are downloaded, if the session may."""
+    """Return each run with its next step. Data are downloaded if the session allows it: they are part of a run's id."""
     store = Store(setup.results_dir)
     complete = Scorer(store, session, NullControls(session, None, setup.twins)).complete
     entries = []
@@ -52,7 +52,7 @@ def todo(plan: Sequence[Run], setup: Setup, session: Session) -> list[Todo]:
 
 
 def why(entry: Todo, session: Session) -> str:
-    """Return in a few words why that is to be done; the attack is asked whether it takes the victim."""
+    """Return in a few words why a run has this next step, or why its attack declines the victim."""
     stored, again = entry.stored, entry.step is Step.ATTACK
     if entry.step is Step.SCORE:
         return "its scores are not complete, or of another metric suite"

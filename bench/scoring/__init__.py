@@ -1,4 +1,4 @@
-"""How well candidates reconstruct the training set: metrics of pairs, matching, and the protocols that join them."""
+"""Scores of candidates against the training set: metrics of pairs, matching, and protocols that combine them."""
 
 from bench.scoring.confidence import ConfidenceCurve, confidence_curve
 from bench.scoring.metrics import METRIC_SUITE, METRICS, Evidence, Metric, measure

@@ -1,4 +1,4 @@
-"""Whether an attack can tell its hits from its misses.
+"""How well an attack's own confidence separates its hits from its misses.
 
 Matching uses the training set; the attacker has only the candidates, and what it believes of them. An attack that finds
 an image among a thousand candidates and cannot say which one it is has given away less (Runkel et al. 2024).

@@ -50,7 +50,7 @@ MSE_QUANTILES = {"mse_p1": 0.01, "mse_p10": 0.1, "mse_p50": 0.5}
 
 @dataclass(frozen=True)
 class LearnedMetrics:
-    """What measures with a network of its own, and a word on it: which one, or why there is none."""
+    """The networks that measure LPIPS and KL, each with its name or the reason why it is missing."""
 
     perceptual: Perceptual | None = None
     perceptual_status: str = "not measured"
@@ -60,7 +60,7 @@ class LearnedMetrics:
 
 @dataclass(frozen=True)
 class Reference:
-    """A victim's data as the scoring sees them.
+    """A victim's data for scoring.
 
     Attributes:
         truth: the training images; of a victim of the informed adversary the T targets, and their mean is that of the

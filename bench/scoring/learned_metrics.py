@@ -1,4 +1,4 @@
-"""What measures with a network of its own: LPIPS and the judge of KL; without them their columns stay empty."""
+"""The learned metrics: LPIPS and the judge of KL; without them their columns stay empty."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from victims.errors import UserError
 def obtain_learned_metrics(
     dataset: str, data_dir: Path | None, device: torch.device, reporter: Reporter
 ) -> LearnedMetrics:
-    """Return LPIPS and the judge of a dataset, each with a word on which it is or why it is missing."""
+    """Return LPIPS and the judge of a dataset, each with its name or the reason why it is missing."""
     perceptual, perceptual_status = _perceptual()
     judge, judge_status = _judge(dataset, data_dir, device, reporter)
     return LearnedMetrics(perceptual, perceptual_status, judge, judge_status)

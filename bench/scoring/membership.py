@@ -1,4 +1,4 @@
-"""The informed membership test: which of two records did the model see, told from a reconstruction."""
+"""The informed membership test: a reconstruction decides which of two records the model has seen."""
 
 from __future__ import annotations
 

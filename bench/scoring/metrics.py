@@ -97,7 +97,7 @@ def pearson(images: Tensor, references: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Reconstructions beside the images they stand for, and what else a metric may look at.
+    """The input of a metric: reconstructions, the images they stand for, and networks to measure with.
 
     Attributes:
         images: (n, C, H, W) in [0, 1], one reconstruction per training image.
@@ -115,7 +115,7 @@ class Evidence:
 
 
 def oracle(evidence: Evidence) -> Tensor:
-    """MSE of each training image to the nearest of the pool, (n,): what no reconstruction needs a victim for.
+    """MSE of each training image to the nearest image of the pool, (n,): reachable without the victim.
 
     Source:
         Balle et al. 2022, section 5: the nearest-neighbour oracle. Without a pool nothing can be guessed: inf.

@@ -1,4 +1,4 @@
-"""Scoring protocols: how candidates become one reconstruction per training image, and which count as good.
+"""Scoring protocols: they match candidates to training images and say which reconstructions are good.
 
 Matching, voting and rescaling are part of a published number, so each recipe has a name, and no board mixes names.
 """
@@ -20,7 +20,7 @@ from victims.errors import UserError
 
 @dataclass(frozen=True)
 class Protocol:
-    """One way from candidates to scores.
+    """A matching, a rescaling, a similarity and a threshold.
 
     Attributes:
         name: As in tables.
@@ -89,7 +89,7 @@ def protocol_named(name: str) -> Protocol:
 
 @dataclass(frozen=True)
 class Truth:
-    """What candidates are scored against.
+    """The ground truth of scoring.
 
     Attributes:
         images: (n, C, H, W) in [0, 1], the training images.
@@ -130,7 +130,7 @@ class Matcher:
     _distances: dict[float, Tensor] = field(default_factory=dict)
 
     def distance(self, protocol: Protocol) -> Tensor:
-        """Return the protocol's distances (n, m) in [0, 4], inf for what must not serve.
+        """Return the protocol's distances (n, m) in [0, 4], inf for candidates that are not admitted.
 
         Raises:
             ValueError: The candidates' shape is not the images'.
@@ -144,7 +144,7 @@ class Matcher:
 
 @dataclass(frozen=True)
 class Scores:
-    """What one protocol says of one set of candidates; tensors are per training image.
+    """The scores of one set of candidates under one protocol; tensors are per training image.
 
     A training image that no candidate serves (fewer candidates than images, or none finite) is reconstructed by the
     mean image: its metrics are the mean image's and enter the means, but it is never good nor among the best.

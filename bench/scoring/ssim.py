@@ -23,7 +23,7 @@ _CHUNK = 512
 
 
 def check_pairs(images: Tensor, references: Tensor) -> None:
-    """See that two batches of images can be compared pair by pair.
+    """Check that two batches of images can be compared pair by pair.
 
     Raises:
         ValueError: they differ in shape or are not four-dimensional.

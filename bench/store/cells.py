@@ -1,4 +1,4 @@
-"""The cells of CSV files: those of anybody's file, read as texts, as many in every row as in the header; and ours."""
+"""CSV files: any file read as texts, with as many cells in every row as in the header; and ours written."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_cells(path: Path, most: int | None = None) -> pd.DataFrame:
 
 
 def to_csv(table: pd.DataFrame) -> str:
-    """Return a table as CSV, numbers with six digits; no cell of it is one that a spreadsheet takes for a formula."""
+    """Return a table as CSV, numbers with six digits, no cell a formula to a spreadsheet."""
     named = table.set_axis([as_cell(str(name)) for name in table.columns], axis=1)
     texts = {str(name): column.map(_text_cell) for name, column in named.items() if column.dtype.kind not in "biuf"}
     return named.assign(**texts).to_csv(index=False, float_format="%.6g", lineterminator="\n")

@@ -94,7 +94,7 @@ class Store:
 
     @contextmanager
     def claimed(self, run_id: str, notice: Callable[[str], None]) -> Iterator[None]:
-        """Hold a run against other processes, clear away what a killed one left, and set aside what is damaged of it.
+        """Lock a run, remove what a killed process left of it, and set damaged files aside.
 
         Args:
             run_id: the run, stored or not.
@@ -109,12 +109,12 @@ class Store:
 
     @contextmanager
     def tables(self) -> Iterator[None]:
-        """Hold the tables against other processes."""
+        """Lock the tables."""
         with exclusive(self._lock("tables")):
             yield
 
     def sweep(self) -> None:
-        """Clear away what killed processes left; what a living one is at stays, and what is none of this program's."""
+        """Remove what killed processes left behind; what living ones write, and foreign files, stay."""
         checkpoints = self.checkpoint("any").parent
         unfinished = self._between(f".*{WRITING}") | self._between(f".*{REPLACED}")
         unfinished |= {path.stem for path in checkpoints.glob("[!.]*")} | _half_written(checkpoints)
@@ -132,7 +132,7 @@ class Store:
             return
 
     def _between(self, pattern: str) -> set[str]:
-        """Return the ids of the runs of which there are folders of such a temporary name."""
+        """Return the ids of runs with a temporary folder of this suffix."""
         return {path.name[1:].rsplit(".", 2)[0] for path in self.runs.glob(pattern) if path.name.count(".") > 2}
 
     def _lock(self, name: str) -> Path:
@@ -197,7 +197,7 @@ class Store:
                 shutil.rmtree(replaced, ignore_errors=True)
 
     def _replaced(self, run_id: str) -> RunRecord | None:
-        """Return the record of a run whose folder another process replaces at this moment, or was killed in that."""
+        """Return the record of a run while its folder is being replaced, or after a kill in the middle of that."""
         for path in self.runs.glob(f".{run_id}.*{REPLACED}/run.json"):
             if (record := self._read(path, run_id)) is not None:
                 return record
@@ -221,7 +221,7 @@ class Store:
 
 
 def _half_written(checkpoints: Path) -> set[str]:
-    """Return the ids of the runs whose checkpoint somebody was writing when he was killed, or is writing."""
+    """Return the ids of runs with a half-written checkpoint."""
     return {path.name[1:].rsplit(".", 2)[0] for path in checkpoints.glob(".*.*.safetensors")}
 
 
@@ -236,7 +236,7 @@ def _highest_sequence(table: Path) -> int:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a run's files; those that are never changed are linked, so that a full disk has room for their copy."""
+    """Copy a run's files. Files that never change are linked, which takes no room on a full disk."""
     for path in source.iterdir():
         if path.name in KEPT:
             try:

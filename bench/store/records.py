@@ -217,7 +217,7 @@ class RunRecord(BaseModel):
 
 
 def require_known_schema(version: object, path: Path) -> None:
-    """See that a stored record or table is not of a newer program.
+    """Check that a stored record or table is not of a newer program.
 
     Raises:
         UserError: it is.

@@ -1,4 +1,4 @@
-"""Tensors on disk, with the hash of what they hold: a file that was cut or altered is told from a whole one."""
+"""Tensors on disk with a hash of their contents, which reveals a file that was cut or altered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What prints tables."""
+"""The console for tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LOG_WIDTH = 200
 
 
 def printer() -> Console:
-    """Return what prints tables: as wide as the terminal, or `LOG_WIDTH` where there is none."""
+    """Return a console as wide as the terminal, or `LOG_WIDTH` where there is none."""
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, LOG_WIDTH)

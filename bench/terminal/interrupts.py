@@ -1,4 +1,4 @@
-"""What Ctrl-C does: it ends the process at once until the work begins, and is a KeyboardInterrupt from then on.
+"""Ctrl-C ends the process at once until the work begins, and is a KeyboardInterrupt from then on.
 
 Libraries that are interrupted while they are imported print tracebacks of their own, or stay half imported.
 """

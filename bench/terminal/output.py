@@ -1,4 +1,4 @@
-"""What the program prints: it can be written whatever the terminal's encoding, and what cannot be is one line."""
+"""Standard output that takes any character, and whose failure is one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def take_any_text() -> None:
 
 
 def close() -> None:
-    """Write what stdout still holds; what it does not take is forgotten, and no failure when Python ends."""
+    """Flush stdout. What cannot be written is dropped, so that Python's exit does not fail."""
     try:
         sys.stdout.flush()
     except OSError:

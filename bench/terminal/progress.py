@@ -1,4 +1,4 @@
-"""What the user sees while a run goes on: bars on a terminal, plain lines elsewhere."""
+"""Progress: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIGURES = TextColumn("{task.fields[figures]}", markup=False)
 
 
 class Reporter(Protocol):
-    """Who tells the user how things go: the terminal here, nothing at all in a library."""
+    """Tells the user about progress."""
 
     def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None:
         """Show where a task is."""
@@ -28,7 +28,7 @@ class Reporter(Protocol):
 
 @dataclass
 class Shown:
-    """What is shown of one job: the bar on a terminal, or the time of the last line elsewhere."""
+    """The display of one job: its bar on a terminal, or the time of its last line elsewhere."""
 
     task: str
     bar: TaskID | None = None

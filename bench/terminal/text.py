@@ -1,4 +1,4 @@
-"""Foreign text made fit for a row and a terminal: one line, short, nothing in it that steers what shows it."""
+"""Foreign text made safe for rows and terminals: one line, short, without control characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a study found, as tables: one row a trial, and one row a study that an oracle looked at."""
+"""The tables of a study: one row a trial, and one row a study with an oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trials of one search, in a folder: any number of processes work on them, and each may be killed at any time."""
+"""The trials of one search, in a folder. Any number of processes work on them; each may be killed at any time."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class SharedStudy:
         return self._study.ask(self.space)  # type: ignore[arg-type]  # dict is invariant in its values
 
     def _bury(self) -> None:
-        """Give up the trials whose process is dead, and queue their parameters: nobody holds the lock of such a one."""
+        """Give up the trials whose process is dead, which is seen from their lock, and queue their parameters."""
         for trial in self.trials:
             if trial.state is not TrialState.RUNNING:
                 continue

@@ -12,25 +12,25 @@ from pathlib import Path
 from bench.run.executors import server
 from bench.run.executors.processes import LEAVE_SECONDS, Limits
 from bench.run.isolation import zygote
-from bench.run.isolation.host import Isolated
+from bench.run.isolation.host import IsolatedAttacks
 
 
 @contextmanager
-def isolated_attacks(plugin_dir: Path | None) -> Iterator[Isolated]:
-    """Yield a host of attacks; nothing of them is left when the block ends.
+def isolated_attacks(plugin_dir: Path | None) -> Iterator[IsolatedAttacks]:
+    """Yield a host that runs attacks in processes; all of them are gone when the block ends.
 
     Args:
         plugin_dir: folder of plug-ins.
     """
     limits = Limits.shared(1, None)
     context = server.start(limits.threads)
-    asking, asked = context.Pipe()
+    control, zygote_end = context.Pipe()
     with tempfile.TemporaryFile() as output:
         log = Connection(os.dup(output.fileno()), readable=False)
-        attacks = context.Process(target=zygote.main, args=(asked, log, plugin_dir, limits.threads))
+        attacks = context.Process(target=zygote.main, args=(zygote_end, log, plugin_dir, limits.threads))
         attacks.start()
-        host = Isolated(asking, limits.memory)
-        for end in (asking, asked, log):
+        host = IsolatedAttacks(control, limits.memory)
+        for end in (control, zygote_end, log):
             end.close()
         try:
             yield host

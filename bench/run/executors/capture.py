@@ -1,4 +1,4 @@
-"""What a process prints goes to the log of its run."""
+"""Redirects the output of a process to the log of its run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def capture(log: int) -> None:
-    """Let everything that this process prints, by whatever means, go to a file, and a crash say there where it was.
+    """Redirect all output of this process to a file, and write a stack trace there if it crashes.
 
     Args:
         log: the file's descriptor.

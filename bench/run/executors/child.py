@@ -1,4 +1,4 @@
-"""What happens in the process of one run: its output goes to its log, what it reports to the parent."""
+"""The process of one run: it does the task, logs its output, and reports to the parent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.run.executors.capture import capture
 from bench.run.executors.task import Task, work
-from bench.run.isolation.host import Isolated
+from bench.run.isolation.host import IsolatedAttacks
 from bench.run.isolation.offspring import end_with_parent
 
 PROGRESS_SECONDS = 0.1
@@ -23,7 +23,7 @@ OOM_SCORE = 500
 
 
 class PipeReporter:
-    """Sends what it is told to the parent: the name of a method of its reporter, and the arguments."""
+    """Forwards each call to the parent's reporter: the name of the method, and its arguments."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -69,6 +69,6 @@ def main(task: Task, connection: Connection, output: Connection, zygote: Connect
 
     torch.set_num_threads(threads)
     reporter = PipeReporter(connection)
-    host = Isolated(zygote, memory)
+    host = IsolatedAttacks(zygote, memory)
     zygote.close()  # the zygote ends when the host's own copy is closed, as this process ends
     reporter.send("outcome", work(task, reporter, output=sys.stdout.fileno(), host=host))

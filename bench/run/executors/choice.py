@@ -10,7 +10,7 @@ from victims.errors import UserError
 
 
 def executor_for(reporter: TerminalReporter, setup: Setup) -> Executor:
-    """Return what executes runs as the user wants it.
+    """Return the executor that a setup asks for: Ray, this process, or processes of this machine.
 
     Raises:
         UserError: Ray is wanted and not installed, or its cluster does not answer.

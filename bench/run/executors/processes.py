@@ -1,4 +1,4 @@
-"""Runs in processes of their own: what a crash, a hang or a lack of memory costs is one run.
+"""Runs in processes of their own: a crash, a hang or a lack of memory costs one run.
 
 A server that has imported torch and the other libraries forks a fresh process for each run in milliseconds, where a
 fresh interpreter would take seconds; and beside it another one, which forks the processes of its attacks.
@@ -36,7 +36,7 @@ STARTS = 3
 
 
 class JobReporter(Reporter, Protocol):
-    """Who tells the user how several jobs go."""
+    """A reporter that shows several jobs at once."""
 
     def progress(self, task: str, step: int, steps: int, figures: dict[str, float], job: str = "") -> None:
         """Show where a task of a job is."""
@@ -87,7 +87,7 @@ class Job:
             self.process.kill()
 
     def end(self) -> None:
-        """See that nothing of the process is left; what forks its attacks ends them, and itself, when it is gone."""
+        """End the process. Its zygote then ends the attacks, and itself."""
         self.kill()
         self.process.join()
         self.connection.close()
@@ -95,7 +95,7 @@ class Job:
         self.attacks.kill()
 
     def failure(self) -> Failure:
-        """Return what a process that is gone died of."""
+        """Return the failure of a process that has ended without an outcome."""
         self.process.join(LEAVE_SECONDS)
         return Failure(*(self.killed or died_of(self.process.exitcode)))
 
@@ -128,7 +128,7 @@ class Processes:
                     running.append(self._start(waiting.popleft()))
                 wait([part for job in running for part in (job.connection, job.process.sentinel)], POLL_SECONDS)
                 for job in list(running):
-                    gone = job.process.exitcode is not None  # asked before its last messages are read
+                    gone = job.process.exitcode is not None  # zygote_end before its last messages are read
                     outcome = self._listen(job)
                     if outcome is None and not gone:
                         self._watch(job)
@@ -157,16 +157,16 @@ class Processes:
     def _started(self, task: Task, output: IO[bytes]) -> Job:
         context = server.start(self.limits.threads)
         receiver, sender = context.Pipe(duplex=False)
-        asking, asked = context.Pipe()
+        control, zygote_end = context.Pipe()
         log = Connection(os.dup(output.fileno()), readable=False)  # which is how a file travels to another process
         threads, memory = self.limits.threads, self.limits.memory
         try:
-            attacks = context.Process(target=zygote.main, args=(asked, log, task.setup.plugin_dir, threads))
+            attacks = context.Process(target=zygote.main, args=(zygote_end, log, task.setup.plugin_dir, threads))
             attacks.start()
-            process = context.Process(target=child.main, args=(task, sender, log, asking, threads, memory))
+            process = context.Process(target=child.main, args=(task, sender, log, control, threads, memory))
             process.start()
         finally:
-            for end in (sender, asking, asked, log):
+            for end in (sender, control, zygote_end, log):
                 end.close()
         return Job(task, process, attacks, receiver, output)
 
@@ -198,7 +198,7 @@ class Processes:
             job.kill()
 
     def _next(self, job: Job) -> Job | None:
-        """Begin a task again whose process went with its server, once; or record what it died of; or do neither."""
+        """Return the job after a dead one: its task once more if its server died, else the record of its failure."""
         run_id = job.task.run_id
         if job.process.exitcode == SERVER_GONE and job.killed is None and run_id not in self._begun_again:
             self._begun_again.add(run_id)
@@ -211,7 +211,7 @@ class Processes:
         return None
 
     def _recorded_here(self, job: Job) -> Outcome:
-        """Record in this process what two others died of; nothing is scored here."""
+        """Record a failure in this process, after the process that was to record it died too."""
         assert job.task.failure is not None
         failure = replace(job.task.failure, nulls=False)
         return work(replace(job.task, failure=failure), self.reporter, output=job.output.fileno())

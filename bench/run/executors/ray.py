@@ -97,7 +97,7 @@ def _absolute(setup: Setup) -> Setup:
 
 
 class _Silent:
-    """Tells nobody: a worker has no terminal."""
+    """Shows nothing: a worker has no terminal."""
 
     def progress(self, task: str, step: int, steps: int, figures: dict[str, float], job: str = "") -> None:
         """Show nothing."""
@@ -117,7 +117,7 @@ def _work(task: Task) -> Outcome:
 
 
 def _require_answer(address: str) -> None:
-    """Knock before Ray does, which waits a minute for an answer.
+    """Check that an address answers; Ray itself would wait a minute.
 
     Raises:
         UserError: nothing answers, or this is no address.

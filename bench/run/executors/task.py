@@ -1,4 +1,4 @@
-"""One run as it travels to where it is executed, and the work that is to be done there."""
+"""A run in the form in which it is sent to a process or a machine, and its execution there."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from bench.terminal.progress import Reporter
 if TYPE_CHECKING:
     from attacks.base import Attack
     from bench.plan.registry import Registry
-    from bench.run.session import Host
+    from bench.run.session import AttackHost
     from victims.informed.spec import AnySpec
 
 
 @dataclass(frozen=True)
 class Task:
-    """One run: names, texts and numbers alone, so that it can be pickled; the registry finds what they mean.
+    """One run as names, texts and numbers, which can be pickled; the registry finds what the names mean.
 
     Attributes:
         run_id: its id, as far as it is known before it is executed; of a run that is only scored, the stored one's.
@@ -71,7 +71,7 @@ class Task:
 
 
 class Executor(Protocol):
-    """Executes tasks; what ends a process costs the run that it was at, and no other."""
+    """Executes tasks. The death of a process costs its own run and no other."""
 
     def execute(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
         """Yield how each task ended, in the order in which they end."""
@@ -82,7 +82,7 @@ def work(
     reporter: Reporter,
     output: int | None = None,
     debugger: Callable[[BaseException], None] | None = None,
-    host: Host | None = None,
+    host: AttackHost | None = None,
 ) -> Outcome:
     """Do a task: find its attack and victim, train or load the victim, attack, store, score.
 

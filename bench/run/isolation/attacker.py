@@ -1,4 +1,4 @@
-"""What happens in the process of one attack: it gets its attempt, attacks, and sends what it found."""
+"""The process of one attack: it receives an attempt, runs the attack, and sends the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PROGRESS_SECONDS = 0.1
 
 
-class Asking:
+class RunConnection:
     """Talks with the process of the run over one connection; several threads may.
 
     Args:
@@ -62,7 +62,7 @@ class Asking:
 
 
 def attack(connection: Connection, plugin_dir: Path | None, threads: int) -> None:
-    """Make the attempt that comes over the connection, and send what came of it.
+    """Receive an attempt, run it, and send its result or its failure.
 
     Args:
         connection: to the process that holds the victim.
@@ -75,25 +75,25 @@ def attack(connection: Connection, plugin_dir: Path | None, threads: int) -> Non
 
     torch.set_num_threads(threads)
     attempt: Attempt = pickle.loads(connection.recv_bytes())
-    asking = Asking(connection)
+    run = RunConnection(connection)
     try:
         kind = registry.attacks(plugin_dir).match([attempt.attack])[0]
         readings = Readings(attempt.guarded)
         network = _network(attempt, plugin_dir)
-        asking.tell({"what": "begun"})
+        run.tell({"what": "begun"})
         readings.arm()
-        attacked = perform(attempt, kind, network, asking.answer, asking.progress)
+        attacked = perform(attempt, kind, network, run.answer, run.progress)
         header, tensors = found_message(attacked)
         sys.stdout.flush()  # who is told of the end may end this process
-        asking.tell({**header, "harness_flags": [*attacked.flags, *readings.flags]}, tensors)
+        run.tell({**header, "harness_flags": [*attacked.flags, *readings.flags]}, tensors)
     except BaseException as error:  # whatever an attack raises is told, and is one row
         failure = failure_of(error)
         told = {"status": failure.status.value, "reason": failure.reason, "details": failure.details}
-        asking.tell({"what": "failed", **told})
+        run.tell({"what": "failed", **told})
 
 
 def _network(attempt: Attempt, plugin_dir: Path | None) -> Callable[[], nn.Module] | None:
-    """Return what builds the victim's network, None where the attack was not told of one."""
+    """Return a function that builds the victim's network; None if the architecture was not disclosed."""
     from attacks.base import Architecture, Knowledge
     from bench.plan import registry
     from bench.run.disclosure import network_from

@@ -1,4 +1,4 @@
-"""The side of the run's process: it has attacks made, answers their queries, and ends those that take too much."""
+"""Attacks as the run's process sees them: it starts them, answers their queries, and ends those that take too much."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import psutil
 from bench.run.attempt import Attacked, Attempt, Progress
 from bench.run.failures import AttackFailedError, Failure
 from bench.run.isolation.messages import GarbledError, Message, attacked_from, receive, send
-from bench.run.isolation.zygote import NUMBER
+from bench.run.isolation.zygote import INTEGER
 from bench.store.records import FAILED, Status
 from bench.terminal.text import describe, one_line
 
@@ -39,8 +39,8 @@ STARTER_GONE = (Status.OOM, "the process that starts attacks was killed, as the 
 
 
 @dataclass
-class Made:
-    """An attack that is being made.
+class AttackProcess:
+    """An attack at work in its process.
 
     Attributes:
         pid: of its process.
@@ -48,8 +48,8 @@ class Made:
         deadline: when it is killed, on the clock of `time.monotonic`; None for never.
         killed: why it was killed, None if it was not.
         watched: when its time and memory were last looked at, on that clock.
-        told: its last message, of what it found or how it failed.
-        said: its messages, and last of all why no more come.
+        result: its last message: what it found, or how it failed.
+        messages: its messages, and last of all why no more come.
         reader: the thread that puts them there.
     """
 
@@ -58,22 +58,22 @@ class Made:
     deadline: float | None = None
     killed: tuple[Status, str] | None = None
     watched: float = 0.0
-    told: Message | None = None
-    said: Queue[Message | Exception] = field(default_factory=Queue)
+    result: Message | None = None
+    messages: Queue[Message | Exception] = field(default_factory=Queue)
     reader: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reader = threading.Thread(target=_read, args=(self.connection, self.said), daemon=True)
+        self.reader = threading.Thread(target=_read, args=(self.connection, self.messages), daemon=True)
 
     def kill(self, status: Status, reason: str, number: signal.Signals = signal.SIGKILL) -> None:
-        """End its process, which its row tells as `status` and `reason`."""
+        """End its process; its row gets `status` and `reason`."""
         self.killed = self.killed or (status, reason)
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
 
-class Isolated:
-    """Has attacks made, each in a process of its own.
+class IsolatedAttacks:
+    """Runs attacks, each in a process of its own.
 
     Args:
         control: to the zygote.
@@ -100,101 +100,112 @@ class Isolated:
         try:
             with theirs:
                 socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
-            made = Made(self._number(), connection)
+            process = AttackProcess(self._receive_number(), connection)
         except OSError:
             connection.close()
             raise AttackFailedError(Failure(*STARTER_GONE)) from None
         try:
             with suppress(OSError):
                 connection.send_bytes(pickle.dumps(attempt))
-            self._accompany(made, attempt, answer, progress)
+            self._follow(process, attempt, answer, progress)
         finally:
-            code = self._ended(made)
-        return _outcome(made, code)
+            code = self._end(process)
+        return _outcome(process, code)
 
-    def _ended(self, made: Made) -> int:
+    def _end(self, process: AttackProcess) -> int:
         """End what is left of an attack, and return the exit code of its process."""
         with suppress(ProcessLookupError):
-            os.kill(made.pid, signal.SIGKILL)
-        if made.reader.is_alive():
-            made.reader.join(DUMP_SECONDS)  # nothing comes from the dead, which ends it
-        made.connection.close()
+            os.kill(process.pid, signal.SIGKILL)
+        if process.reader.is_alive():
+            process.reader.join(DUMP_SECONDS)  # a dead process sends nothing more, which ends the thread
+        process.connection.close()
         try:
-            return self._number()
+            return self._receive_number()
         except OSError:
-            made.killed = made.killed or STARTER_GONE
+            process.killed = process.killed or STARTER_GONE
             return 0
 
     def close(self) -> None:
         """Let the zygote end, as it does when this process ends."""
         self._control.close()
 
-    def _number(self) -> int:
+    def _receive_number(self) -> int:
         """Return the next number that the zygote sends.
 
         Raises:
             OSError: it is gone.
         """
-        told = self._control.recv(NUMBER.size, socket.MSG_WAITALL)
-        if len(told) < NUMBER.size:
+        told = self._control.recv(INTEGER.size, socket.MSG_WAITALL)
+        if len(told) < INTEGER.size:
             raise ConnectionResetError
-        number: int = NUMBER.unpack(told)[0]
+        number: int = INTEGER.unpack(told)[0]
         return number
 
-    def _accompany(self, made: Made, attempt: Attempt, answer: Callable[[Tensor], Tensor], progress: Progress) -> None:
-        """Listen to an attack until it has told its end or is gone; the zygote then tells its exit code."""
-        made.reader.start()
-        while made.told is None:
+    def _follow(
+        self, process: AttackProcess, attempt: Attempt, answer: Callable[[Tensor], Tensor], progress: Progress
+    ) -> None:
+        """Handle an attack's messages until it sends its result or its process is gone."""
+        process.reader.start()
+        while process.result is None:
             with suppress(Empty):
-                message = made.said.get(timeout=POLL_SECONDS)
+                message = process.messages.get(timeout=POLL_SECONDS)
                 if isinstance(message, GarbledError):
-                    made.kill(Status.ERROR, f"the attack's process sent what is no message ({message})")
+                    process.kill(Status.ERROR, f"the attack's process sent what is no message ({message})")
                 if isinstance(message, Exception):
                     return
                 with suppress(BrokenPipeError):  # it does not wait for an answer
-                    self._heard(made, attempt, message, answer, progress)
-            if time.monotonic() >= made.watched + POLL_SECONDS:
-                made.watched = time.monotonic()
-                self._watch(made, attempt)
+                    self._handle(process, attempt, message, answer, progress)
+            if time.monotonic() >= process.watched + POLL_SECONDS:
+                process.watched = time.monotonic()
+                self._watch(process, attempt)
 
-    def _heard(
-        self, made: Made, attempt: Attempt, message: Message, answer: Callable[[Tensor], Tensor], progress: Progress
+    def _handle(
+        self,
+        process: AttackProcess,
+        attempt: Attempt,
+        message: Message,
+        answer: Callable[[Tensor], Tensor],
+        progress: Progress,
     ) -> None:
         header, tensors = message
         what = header.get("what")
         if what == "begun" and attempt.budget.seconds is not None:
-            made.deadline = time.monotonic() + attempt.budget.seconds + max(LEAST_GRACE, GRACE * attempt.budget.seconds)
+            process.deadline = (
+                time.monotonic() + attempt.budget.seconds + max(LEAST_GRACE, GRACE * attempt.budget.seconds)
+            )
         elif what == "progress":
             figures = {one_line(str(name)): float(value) for name, value in header["figures"].items()}
             progress(int(header["step"]), int(header["steps"]), **figures)
         elif what == "query":
-            _reply(made.connection, tensors, answer)
+            _reply(process.connection, tensors, answer)
         elif what in ("found", "failed"):
-            made.told = message
+            process.result = message
 
-    def _watch(self, made: Made, attempt: Attempt) -> None:
+    def _watch(self, process: AttackProcess, attempt: Attempt) -> None:
         """Kill an attack that is out of time or takes too much memory."""
-        overdue = made.deadline is not None and time.monotonic() > made.deadline
-        if overdue and made.killed is not None:
-            made.kill(*made.killed)
+        overdue = process.deadline is not None and time.monotonic() > process.deadline
+        if overdue and process.killed is not None:
+            process.kill(*process.killed)
         elif overdue:
-            made.deadline = time.monotonic() + DUMP_SECONDS
-            made.kill(Status.TIMEOUT, f"did not return when its budget of {attempt.budget} was spent", signal.SIGABRT)
-        elif (used := _resident(made.pid)) > self.memory:
+            process.deadline = time.monotonic() + DUMP_SECONDS
+            process.kill(
+                Status.TIMEOUT, f"did not return when its budget of {attempt.budget} was spent", signal.SIGABRT
+            )
+        elif (used := _resident(process.pid)) > self.memory:
             sizes = f"{used / 2**30:.2g} GiB of memory, of the {self.memory / 2**30:.2g} that it may"
-            made.kill(Status.OOM, f"took {sizes}")
+            process.kill(Status.OOM, f"took {sizes}")
 
 
-def _read(connection: Connection, said: Queue[Message | Exception]) -> None:
-    """Put what comes over a connection into a queue, and last of all why no more comes.
+def _read(connection: Connection, messages: Queue[Message | Exception]) -> None:
+    """Put the messages of a connection into a queue, and at last the exception that ended it.
 
     A thread of its own may wait for the rest of a message while another one watches the clock.
     """
     try:
         while True:
-            said.put(receive(connection))
+            messages.put(receive(connection))
     except (EOFError, OSError, GarbledError) as error:
-        said.put(error)
+        messages.put(error)
 
 
 def _reply(connection: Connection, tensors: dict[str, Tensor], answer: Callable[[Tensor], Tensor]) -> None:
@@ -206,30 +217,30 @@ def _reply(connection: Connection, tensors: dict[str, Tensor], answer: Callable[
         send(connection, {}, {"answers": answers})
 
 
-def _outcome(made: Made, code: int) -> Attacked:
+def _outcome(process: AttackProcess, code: int) -> Attacked:
     """Return what an attack found.
 
     Raises:
         AttackFailedError: it did not, or its process was killed before it told.
     """
-    if made.told is not None:
-        header, _ = made.told
+    if process.result is not None:
+        header, _ = process.result
         if header["what"] == "failed":
             status, reason, details = (str(header.get(name, "")) for name in ("status", "reason", "details"))
             known = Status(status) if status in FAILED else Status.ERROR  # no attack says of itself that it ended well
             raise AttackFailedError(Failure(known, one_line(reason), details))
         try:
-            return attacked_from(made.told)
+            return attacked_from(process.result)
         except GarbledError as error:
             reason = f"the attack's process sent what is no message ({error})"
             raise AttackFailedError(Failure(Status.ERROR, reason)) from None
-    if made.killed is not None:
-        raise AttackFailedError(Failure(*made.killed))
+    if process.killed is not None:
+        raise AttackFailedError(Failure(*process.killed))
     raise AttackFailedError(Failure(*died_of(code)))
 
 
 def died_of(code: int | None) -> tuple[Status, str]:
-    """Return the status and the reason of a process that ended in the middle of its work with an exit code."""
+    """Return status and reason for a process that ended in the middle of its work, by its exit code."""
     if code == SERVER_GONE:
         return Status.OOM, "the server that started the process was killed, as the system does when memory runs out"
     if code == -signal.SIGKILL:

@@ -1,4 +1,4 @@
-"""What the process of an attack and that of its run say to each other: JSON, and tensors as safetensors."""
+"""Messages between the process of an attack and that of its run: JSON, and tensors as safetensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Message = tuple[dict[str, Any], "dict[str, Tensor]"]
 
 
 class GarbledError(Exception):
-    """What came is no message."""
+    """The bytes that came are no message."""
 
 
 def send(connection: Connection, header: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> None:
@@ -54,7 +54,7 @@ def receive(connection: Connection) -> Message:
 
 
 def found_message(attacked: Attacked) -> Message:
-    """Return the message of what an attack found."""
+    """Return a result as a message."""
     reconstruction = attacked.reconstruction
     header = {
         "what": "found",
@@ -71,10 +71,10 @@ def found_message(attacked: Attacked) -> Message:
 
 
 def attacked_from(message: Message) -> Attacked:
-    """Return what an attack found, by the message that tells it.
+    """Return the result that a message holds.
 
     Raises:
-        GarbledError: it does not tell.
+        GarbledError: it holds none.
     """
     header, tensors = message
     try:

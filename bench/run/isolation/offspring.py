@@ -1,4 +1,4 @@
-"""How processes that this program starts end: with their parent, and with all that they have started themselves."""
+"""Ends processes with their parent, and with all processes that they started themselves."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def end_with_parent() -> None:
-    """Let this process, which leads its group, end with its group as soon as its parent is gone."""
+    """Watch the parent in a thread; when it is gone, end this process and its group, which it leads."""
     threading.Thread(target=_wait_and_end, daemon=True).start()
 
 
 def killed_with_parent() -> None:
-    """Let the kernel kill this process when its parent is gone, without a thread, where the system is Linux."""
+    """Ask the kernel to kill this process when its parent is gone (Linux)."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Let what a descendant leaves behind become a child of this process, where the system is Linux."""
+    """Make orphans among the descendants children of this process (Linux)."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -1,4 +1,4 @@
-"""What an attack reads from disk that it was not told: Python's audit hook sees it and a flag tells it.
+"""Flags for files that an attack reads without having declared them, found by Python's audit hook.
 
 Reads by native code, and by processes that the attack starts, are not seen.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 MOST = 3
-"""So many places are named."""
+"""The number of places that flags name."""
 SOURCES = (".py", ".pyc")
 """What Python reads by itself, to import a module or to show a line of it."""
 READS = ("open", "os.listdir", "os.scandir")
@@ -42,7 +42,7 @@ def guarded_places(dataset: str, data_dir: Path | None, results_dir: Path | None
 
 
 class Readings:
-    """Watches, once it is armed and for as long as this process lives, which guarded files are opened.
+    """Notes which guarded files this process opens, from `arm` on until it ends.
 
     Args:
         guarded: files and folders.
@@ -58,7 +58,7 @@ class Readings:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What was read, one flag a place, of the first few."""
+        """A flag for each file that was read, at most `MOST`."""
         return tuple(f"undeclared_read: {Path(place).name}" for place in list(self._seen)[:MOST])
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:

@@ -1,8 +1,8 @@
-"""The process that forks the processes of a run's attacks, one at a time, and sees that nothing of them is left.
+"""The zygote: it forks a process for each attack of a run, one at a time, and kills what the attack leaves behind.
 
-It is started beside the process of the run and never holds what that one reads. An attack that is to be made is a
-socket for it, sent over the control socket; the answers are the attack's process id and, when all that it started is
-gone, its exit code.
+It starts beside the process of the run and never holds what that one reads. A request is a socket for a new attack,
+sent over the control socket. The zygote answers with the attack's process id and, when all that the attack started is
+gone, with its exit code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import psutil
 from bench.run.executors.capture import capture
 from bench.run.isolation.offspring import adopt_orphans, killed_with_parent
 
-NUMBER = struct.Struct("!q")
+INTEGER = struct.Struct("!q")
 POLL_SECONDS = 0.01
 REAP_SECONDS = 5.0
 OOM_SCORE = 900
@@ -30,7 +30,7 @@ OOM_SCORE = 900
 
 
 def main(control: Connection, output: Connection, plugin_dir: Path | None, threads: int) -> None:
-    """Fork an attack for every request, until who asks is gone.
+    """Fork an attack for every request, until the process of the run is gone.
 
     Args:
         control: where requests come from.
@@ -44,18 +44,18 @@ def main(control: Connection, output: Connection, plugin_dir: Path | None, threa
     from bench.plan import registry
 
     registry.attacks()  # the suite's own are imported once, before any fork; a plug-in in the attack's process alone
-    with socket.socket(fileno=os.dup(control.fileno())) as asking:
+    with socket.socket(fileno=os.dup(control.fileno())) as control_socket:
         while True:
             try:
-                request, handles, _, _ = socket.recv_fds(asking, 1, 1)
+                request, handles, _, _ = socket.recv_fds(control_socket, 1, 1)
             except OSError:
                 return
             if not request:
                 return
-            _made(asking, handles[0], plugin_dir, threads)
+            _fork_attack(control_socket, handles[0], plugin_dir, threads)
 
 
-def _made(asking: socket.socket, handle: int, plugin_dir: Path | None, threads: int) -> None:
+def _fork_attack(control_socket: socket.socket, handle: int, plugin_dir: Path | None, threads: int) -> None:
     """Fork an attack that talks over `handle`, tell its process id, wait for its end, and tell its exit code."""
     pid = os.fork()
     if pid == 0:
@@ -65,7 +65,7 @@ def _made(asking: socket.socket, handle: int, plugin_dir: Path | None, threads: 
             score = Path("/proc/self/oom_score_adj")
             with suppress(OSError):
                 score.write_text(str(OOM_SCORE))
-            asking.detach()
+            control_socket.detach()
             _close_all_but(handle)
             from bench.run.isolation.attacker import attack
 
@@ -78,36 +78,36 @@ def _made(asking: socket.socket, handle: int, plugin_dir: Path | None, threads: 
             os._exit(status)
     os.close(handle)
     with suppress(OSError):  # who asked is gone; the wait sees it
-        asking.sendall(NUMBER.pack(pid))
-    code = _waited(pid, asking)
+        control_socket.sendall(INTEGER.pack(pid))
+    code = _wait(pid, control_socket)
     _end_children()
     with suppress(OSError):
-        asking.sendall(NUMBER.pack(code))
+        control_socket.sendall(INTEGER.pack(code))
 
 
-def _waited(pid: int, asking: socket.socket) -> int:
-    """Return the exit code of a child; kill it if who asked is gone, from whom nothing comes while it runs."""
+def _wait(pid: int, control_socket: socket.socket) -> int:
+    """Return the exit code of a child. Kill it if the process of the run is gone."""
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
-        if select.select([asking], [], [], POLL_SECONDS)[0]:
+        if select.select([control_socket], [], [], POLL_SECONDS)[0]:
             os.kill(pid, signal.SIGKILL)
             return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def _end_children() -> None:
-    """Kill all that an attack has started, by whatever detours, and that still runs."""
+    """Kill every process that an attack left behind, its children's children too."""
     own = psutil.Process()
     while left := own.children(recursive=True):
         for child in left:
             with suppress(psutil.Error):
                 child.kill()
         if psutil.wait_procs(left, timeout=REAP_SECONDS)[1]:
-            return  # what no signal ends, such as a process that waits for a disk
+            return  # no signal ends some processes, such as one that waits for a disk
 
 
 def _close_all_but(handle: int) -> None:
-    """Close what this process inherited: sockets and pipes of its forebears are no business of an attack."""
+    """Close every inherited file descriptor but one."""
     os.closerange(3, handle)
     os.closerange(handle + 1, os.sysconf("SC_OPEN_MAX"))

@@ -1,4 +1,4 @@
-"""What a judge learns from: all images of a dataset with the labels of their source."""
+"""The training data of a judge: all images of a dataset with their original labels."""
 
 from __future__ import annotations
 

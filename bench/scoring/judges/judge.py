@@ -16,7 +16,7 @@ _CHUNK = 500
 
 
 class JudgeCard(StoredCard):
-    """What is known of a judge; stored beside its weights.
+    """The description of a judge, stored beside its weights.
 
     Accuracy in [0, 1] and loss (mean cross-entropy, nats) are those on `n_test` images that it was not trained on: the
     dataset's test set, or, if `held_out`, a fifth of its training set.
@@ -60,7 +60,7 @@ class Judge:
 
     @torch.no_grad()
     def kl(self, images: Tensor, references: Tensor) -> Tensor:
-        """Kullback-Leibler divergence of what the judge makes of an image from what it makes of its reference.
+        """Kullback-Leibler divergence between the judge's outputs for a reference and for an image.
 
         Args:
             images: (k, C, H, W) in [0, 1], the reconstructions.

@@ -36,7 +36,7 @@ def obtain_judge(
     report: Report,
     notice: Callable[[str], None],
 ) -> Judge:
-    """Return the judge of a dataset: from the cache if it is there and whole, else trained and cached.
+    """Return the judge of a dataset, from the cache if it is there and undamaged, else trained and cached.
 
     Args:
         dataset: As in `victims.datasets.load`.

@@ -1,4 +1,4 @@
-"""LPIPS: how far apart two images are to a network whose features agree with human judgement.
+"""LPIPS: the distance of two images in features that agree with human judgement (Zhang et al. 2018).
 
 It is apart from the other metrics because it needs weights that not every machine can get: `load_perceptual` either
 gives the metric with the published weights or says in one line why there is none.
@@ -81,7 +81,7 @@ class Perceptual:
 
 
 def prepare(images: Tensor) -> Tensor:
-    """Make of images what LPIPS expects.
+    """Return images in the form that LPIPS expects.
 
     Args:
         images: (k, C, H, W) in [0, 1], C = 1 or 3.

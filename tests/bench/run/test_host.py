@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from bench.run.failures import AttackFailedError
-from bench.run.isolation.host import Made, _outcome
+from bench.run.isolation.host import AttackProcess, _outcome
 from bench.store.records import FAILED, Status
 
 
 @pytest.mark.parametrize("status", [*Status, "fine", "", 3, None])
 def test_no_attack_says_of_itself_that_it_ended_well(status: Any) -> None:
     connection, _ = Pipe()
-    made = Made(1, connection, told=({"what": "failed", "status": status, "reason": "none"}, {}))
+    process = AttackProcess(1, connection, result=({"what": "failed", "status": status, "reason": "none"}, {}))
     with pytest.raises(AttackFailedError) as caught:
-        _outcome(made, 0)
+        _outcome(process, 0)
     assert caught.value.status is (status if status in FAILED else Status.ERROR)
 
 
