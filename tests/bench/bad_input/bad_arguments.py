@@ -213,7 +213,7 @@ def config_nested(scene: Scene) -> Words:
     return scene.run("--config", scene.file("plan.toml", plan))
 
 
-@case("cannot write the tables of")
+@case("cannot be written (No space left on device)")
 def results_on_a_full_disk(scene: Scene) -> Words:
     def full(path: object, text: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -20,7 +20,7 @@ def test_no_attack_says_of_itself_that_it_ended_well(status: Any) -> None:
     process = AttackProcess(1, connection, result=({"what": "failed", "status": status, "reason": "none"}, {}))
     with pytest.raises(AttackFailedError) as caught:
         _outcome(process, 0)
-    assert caught.value.status is (status if status in FAILED else Status.ERROR)
+    assert caught.value.failure.status is (status if status in FAILED else Status.ERROR)
 
 
 def test_a_data_folder_that_is_not_there_costs_no_attack_that_needs_none(

@@ -11,7 +11,6 @@ from torch import Tensor
 from bench.scoring import PROTOCOLS, Truth
 from bench.scoring.evaluation import Evaluation, LearnedMetrics, Reference, counts, evaluate, mean_image_counts
 from bench.scoring.metrics import Evidence, oracle
-from bench.store.good_images import decode
 from bench.store.records import COLUMNS, COUNTS
 from victims.datasets import load, select
 
@@ -56,7 +55,7 @@ def test_training_images_with_noise_are_all_found_and_nothing_else_is() -> None:
     assert columns["n_good_at_1pct"] == 30
     assert columns["ssim_at_1pct"] < 0.4
     assert columns["pearson_mean"] > 0.95
-    assert decode(columns["good_images"], 30).all()
+    assert bool(evaluation.row.good.all())
     assert set(columns) <= set(COLUMNS)
 
 
@@ -64,9 +63,10 @@ def test_one_image_many_times_is_one_unique_image() -> None:
     truth = textures(30, 0)
     reference = reference_of(truth, textures(20, 1))
     repeated = (truth[3:4] - reference.truth.mean).repeat(60, 1, 1, 1)
-    columns = row(repeated, reference).columns()
+    evaluation = row(repeated, reference)
+    columns = evaluation.columns()
     assert columns["n_good_unique"] == columns["n_good_assigned"] == 1
-    assert decode(columns["good_images"], 30)[3]
+    assert evaluation.row.good[3]
 
 
 def test_held_out_images_are_what_the_null_is() -> None:

@@ -17,7 +17,7 @@ RUNS = 12
 TABLES = ("runs.csv", "leaderboard.csv")
 FORKED = """
 import os, random, signal, sys, time
-import bench.cli.running, bench.publish.leaderboard, bench.scoring.learned_metrics
+import bench.experiments.sweep, bench.publish.leaderboard, bench.scoring.learned_metrics
 import bench.run.artifacts, bench.run.disclosure, bench.run.null_controls
 from bench.cli.main import main
 
