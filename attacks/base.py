@@ -125,7 +125,7 @@ class Attack(ABC, Generic[ParamsT]):
             of which one is, all others being known (Balle et al. 2022).
         protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; "balle2022" if informed.
         helpers: packages and modules of this repository whose source belongs to the attack, such as
-            `attacks.stationarity`: a change in them makes stored runs stale, as a change in the attack's own file does.
+            `attacks.kkt_family`: a change in them makes stored runs stale, as a change in the attack's own file does.
     """
 
     name: ClassVar[str]

@@ -16,7 +16,7 @@ from attacks.base import (
     declined_unless_binary,
 )
 from attacks.implicit.params import ImplicitParams
-from attacks.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
+from attacks.kkt_family.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
     from attacks.implicit.hypergradient import Hypergradient
@@ -30,7 +30,7 @@ class BilevelParams(ImplicitParams, InitialisedParams):
     """Parameters of `bilevel`.
 
     Attributes:
-        init: where the images start; see `attacks.initialisation`.
+        init: where the images start; see `attacks.kkt_family.initialisation`.
         init_scale: standard deviation of the normal noise, half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".
         labels: "balanced" fixes them in the proportion of the classes, "learnt" makes each target sigmoid(u) with u
@@ -38,7 +38,7 @@ class BilevelParams(ImplicitParams, InitialisedParams):
         optimizer: of the upper level, "lbfgs" or gradient descent with "momentum" 0.9.
         steps: upper-level iterations.
         lr: step of "momentum"; "lbfgs" finds its own.
-        sharpness: b of softplus(b z) / b, which the lower level has for the ReLU; see `attacks.implicit.problem`.
+        sharpness: b of softplus(b z) / b, which the lower level has for the ReLU; see `attacks.implicit.training_problem`.
         damping: of the lower level, see `attacks.implicit.hypergradient`; None for none where its minimum is unique
             (an affine victim with weight decay) and 0.01 elsewhere, which a flag of the row then says.
     """
@@ -70,8 +70,8 @@ class Bilevel(InitialisedAttack[BilevelParams]):
     Params = BilevelParams
     helpers = (
         "attacks.implicit",
-        "attacks.stationarity",
-        "attacks.initialisation",
+        "victims.equations",
+        "attacks.kkt_family.initialisation",
         "victims.training.lbfgs",
     )
 
@@ -89,8 +89,8 @@ class Bilevel(InitialisedAttack[BilevelParams]):
 
         from attacks.implicit.descent import descend
         from attacks.implicit.hypergradient import hypergradient
-        from attacks.implicit.problem import TrainingProblem
-        from attacks.stationarity.network import Network
+        from attacks.implicit.training_problem import TrainingProblem
+        from victims.equations.network import Network
 
         params = self.params
         released = Network.of(view.weights, view.architecture.input_shape, ctx.device, torch.float64)

@@ -15,7 +15,7 @@ from attacks.base import (
     VictimView,
     declined_unless_binary,
 )
-from attacks.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
+from attacks.kkt_family.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -25,7 +25,7 @@ class DecoParams(InitialisedParams):
     """Parameters of `deco`.
 
     Attributes:
-        init: where the images start; see `attacks.initialisation`.
+        init: where the images start; see `attacks.kkt_family.initialisation`.
         init_scale: standard deviation of the normal noise, half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".
         optimizer: "lbfgs" or gradient descent with "momentum" 0.9.
@@ -56,7 +56,7 @@ class Deco(InitialisedAttack[DecoParams]):
         {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
     )
     Params = DecoParams
-    helpers = ("attacks.stationarity", "attacks.initialisation", "attacks.implicit.descent", "victims.training.lbfgs")
+    helpers = ("attacks.kkt_family", "attacks.implicit.descent", "victims.equations", "victims.training.lbfgs")
     # The paper starts from N(0, 1) "untuned"; the scale that gave the lowest residual on faces-mlp-20-256-wd is 0.01.
     variants: ClassVar[dict[str, dict[str, Any]]] = {"tuned": {"init_scale": 0.01}}
 
@@ -73,9 +73,9 @@ class Deco(InitialisedAttack[DecoParams]):
         import torch
 
         from attacks.implicit.descent import descend
-        from attacks.stationarity.coefficients import tied_coefficients
-        from attacks.stationarity.network import Network
-        from attacks.stationarity.residual import StationarityResidual, Weighting
+        from attacks.kkt_family.coefficients import tied_coefficients
+        from victims.equations.adjoint import StationarityResidual, Weighting
+        from victims.equations.network import Network
 
         params = self.params
         network = Network.of(view.weights, view.architecture.input_shape, ctx.device, torch.float64)

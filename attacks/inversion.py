@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
-from attacks.initialisation import InitialisedParams, balanced_labels, initial
+from attacks.kkt_family.initialisation import InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +29,7 @@ class InversionParams(InitialisedParams):
 
     Attributes:
         candidates: how many starts, half of them maximising the output and half minimising it, or by class balance.
-        init: where they start; see `attacks.initialisation`.
+        init: where they start; see `attacks.kkt_family.initialisation`.
         init_scale: standard deviation of the normal noise, or half the width of the uniform one, times a draw from
             `scale_range`.
         mixture: (l1, l2) of the start "mixture".
@@ -78,7 +78,7 @@ class Inversion(Attack[InversionParams]):
     paper = "Haim et al. 2022, Section 5.4; Fredrikson et al. 2015"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE})
     Params = InversionParams
-    helpers = ("attacks.initialisation", "victims.losses")
+    helpers = ("attacks.kkt_family.initialisation", "victims.equations.losses")
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         # MIFace's published rate and cost, but from noise: from its zero image all candidates of a class are one.
         "miface": {
@@ -209,7 +209,7 @@ def _log_odds(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return log p / (1 - p) of every label's probability p (m,): y Phi, or Phi_y - log sum_{j != y} exp Phi_j."""
     import torch
 
-    from victims.losses import rival_margins
+    from victims.equations.losses import rival_margins
 
     return -torch.logsumexp(-rival_margins(outputs, labels), 1)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Knowledge
+from attacks.kkt_family.attack import MarginAttack
+from attacks.kkt_family.params import FAST_RANGES, MarginParams
 from attacks.search_space import Range
-from attacks.stationarity.attack import MarginAttack
-from attacks.stationarity.params import FAST_RANGES, MarginParams
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec

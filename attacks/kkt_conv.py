@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import Knowledge, VictimView
+from attacks.kkt_family.attack import StationarityAttack
+from attacks.kkt_family.params import FAST_RANGES, SearchParams
 from attacks.search_space import Range
-from attacks.stationarity.attack import StationarityAttack
-from attacks.stationarity.params import FAST_RANGES, SearchParams
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from attacks.stationarity.coefficients import Coefficients
-    from attacks.stationarity.network import Network
+    from attacks.kkt_family.coefficients import Coefficients
+    from victims.equations.network import Network
     from victims.spec import VictimSpec
 
 
@@ -71,6 +71,6 @@ class KKTConv(StationarityAttack[KKTConvParams]):
         self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
     ) -> Coefficients:
         """Return small free coefficients, in the units of layer 2."""
-        from attacks.stationarity.coefficients import random_coefficients
+        from attacks.kkt_family.coefficients import random_coefficients
 
         return random_coefficients(network.weights[1], 1, m, generator)

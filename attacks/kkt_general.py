@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import Knowledge, VictimView
-from attacks.initialisation import balanced_labels
+from attacks.kkt_family.attack import StationarityAttack
+from attacks.kkt_family.initialisation import balanced_labels
+from attacks.kkt_family.params import BUZAGLO_RANGES, FAST_RANGES, SearchParams
 from attacks.search_space import Range
-from attacks.stationarity.attack import StationarityAttack
-from attacks.stationarity.params import BUZAGLO_RANGES, FAST_RANGES, SearchParams
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from attacks.stationarity.coefficients import Coefficients
-    from attacks.stationarity.network import Network
+    from attacks.kkt_family.coefficients import Coefficients
+    from victims.equations.network import Network
     from victims.spec import VictimSpec
 
 
@@ -101,7 +101,7 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
         """Return Gaussian coefficients, of the published size or small in the units of layer 1; or tied ones."""
         import torch
 
-        from attacks.stationarity.coefficients import (
+        from attacks.kkt_family.coefficients import (
             free_coefficients,
             random_coefficients,
             tied_coefficients,

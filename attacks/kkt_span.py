@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
+from attacks.kkt_family.params import FAST_RANGES
 from attacks.kkt_general import KKTGeneral, KKTGeneralParams
 from attacks.search_space import Range
-from attacks.stationarity.params import FAST_RANGES
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec

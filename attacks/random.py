@@ -15,14 +15,14 @@ class Random(Attack[ControlParams]):
     summary = "null control: random candidates in the row space of W1"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
     Params = ControlParams
-    helpers = ("attacks.stationarity",)
+    helpers = ("victims.equations.row_space",)
     control = True
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Return `candidates` draws, each scaled to the contrast."""
         import torch
 
-        from attacks.stationarity.row_space import row_space
+        from victims.equations.row_space import row_space
 
         shape = view.architecture.input_shape
         if view.architecture.spec.kind != "mlp":  # the first layer shows no subspace of images

@@ -74,8 +74,8 @@ class Reconn(ShadowAttack[ReconnParams]):
         """Train the decoder, choosing the epoch on shadows kept apart, and apply it."""
         import torch
 
-        from attacks.informed.features import Standardisation
         from attacks.informed.reconstructor import Pairs, apply
+        from attacks.informed.standardisation import Standardisation
 
         def standardised(both: Shadows) -> tuple[Standardisation, Pairs, Pairs]:
             learned, apart = both.split(self.params.validation)

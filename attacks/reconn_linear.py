@@ -21,8 +21,8 @@ class ReconnLinear(ShadowAttack[ShadowParams]):
 
     def decode(self, view: VictimView, shadows: Shadows, released: Tensor, ctx: AttackContext) -> Reconstruction:
         """Fit and apply the affine map."""
-        from attacks.informed.features import Standardisation
         from attacks.informed.ridge import fit_ridge
+        from attacks.informed.standardisation import Standardisation
 
         learned, apart = shadows.split(self.params.validation)
         scale = Standardisation.of(learned.features)

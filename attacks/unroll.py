@@ -84,7 +84,7 @@ class Unroll(Attack[UnrollParams]):
         import torch
 
         from attacks.informed.classes import Probes, rank_classes
-        from attacks.informed.features import parameter_features
+        from attacks.informed.standardisation import parameter_features
         from attacks.informed.unrolling import Unrolled, search
         from victims.informed.descent import Problem
         from victims.informed.networks import initial

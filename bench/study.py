@@ -12,7 +12,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 from torch import Tensor
 
-from attacks.study import Cell, Study
+from attacks.studies.base import Cell, Study
 from bench.cells import to_csv
 from bench.commands import How, executor_for
 from bench.executors import Site, Task

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SOURCES = [
-    *(HERE / f"{name}.py" for name in ("architectures", "kinks", "losses")),
+    *(HERE / "equations" / f"{name}.py" for name in ("architectures", "kinks", "losses")),
     *(HERE / "datasets").glob("*.py"),
     *(HERE / "training").glob("*.py"),
 ]
@@ -165,9 +165,9 @@ def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], 
     import torch
     from safetensors.torch import load_file
 
-    from victims.architectures import build
     from victims.base import Victim
     from victims.card import VictimCard
+    from victims.equations.architectures import build
 
     card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
     if card is None:

@@ -8,11 +8,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from victims.architectures import MLP
 from victims.datasets import Split
-from victims.losses import margins, sample_losses, signs
+from victims.equations.architectures import MLP
+from victims.equations.losses import margins, sample_losses, signs
+from victims.equations.optimality import stationarity_residuals
 from victims.spec import Regularised, VictimSpec
-from victims.stationarity import stationarity_residuals
 from victims.stored import StoredCard, trained_on
 from victims.training.regularised import relative_gradient
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from victims.frozen import Frozen
+from victims.frozen_model import FrozenModel
 
 
-class GradientDescent(Frozen):
+class GradientDescent(FrozenModel):
     """The papers' recipe to the letter: plain (mini-batch) gradient descent on the mean loss.
 
     Attributes:
@@ -36,7 +36,7 @@ class GradientDescent(Frozen):
         return f"GD lr {self.lr:g}, {self.epochs:g} epochs, {batch}{decay}"
 
 
-class NormalizedDescent(Frozen):
+class NormalizedDescent(FrozenModel):
     """The accelerated recipe: normalised gradient descent that reaches the KKT direction in thousands of steps.
 
     Each step is `rate * ||theta|| / ||g||` along g = sum_i softmax(-margin)_i y_i grad Phi(x_i), averaged over steps by
@@ -66,7 +66,7 @@ class NormalizedDescent(Frozen):
         return f"normalised GD, {self.steps} steps"
 
 
-class DecayedDescent(Frozen):
+class DecayedDescent(FrozenModel):
     """The accelerated recipe for weight decay: normalised descent to a stationary point of the whole objective.
 
     The objective is mean loss + (wd / 2) ||theta||^2, and there theta = sum_i l_i grad Phi(x_i) with
@@ -99,7 +99,7 @@ class DecayedDescent(Frozen):
         return f"normalised GD, {self.steps} steps, decay {self.weight_decay:g}{ending}"
 
 
-class Regularised(Frozen):
+class Regularised(FrozenModel):
     """The minimum of a training problem: mean logistic loss + (weight_decay / 2) ||theta||^2, by L-BFGS.
 
     All parameters are decayed, biases too. The affine classifier's minimum is unique, and where L-BFGS stops short of
@@ -125,7 +125,7 @@ class Regularised(Frozen):
         return f"L-BFGS, weight decay {self.weight_decay:g}"
 
 
-class Released(Frozen):
+class Released(FrozenModel):
     """No recipe: weights that were trained elsewhere. `victims.released.released` fills it in.
 
     Attributes:

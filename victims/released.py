@@ -21,9 +21,9 @@ from victims.base import Victim
 from victims.card import describe
 from victims.datasets import RawDataset, Split
 from victims.datasets.sources import load_own
+from victims.equations.recognition import plain, specification
 from victims.errors import UserError
 from victims.files import sha256_file
-from victims.plain import plain, specification
 from victims.spec import Loss, ModuleSpec, NetworkSpec, Released, VictimSpec
 
 Shape = tuple[int, int, int]
@@ -47,7 +47,7 @@ def released(
         name: what it is called on the command line.
         network: builds the module that takes inputs (n, C, H, W) and returns (n,), (n, 1) or (n, C) outputs, no
             softmax. An nn.Sequential of Linear and ReLU, with a convolution in front or not, is opened to the attacks
-            on layers (`victims.plain`); any other module to those that need its outputs and gradients alone.
+            on layers (`victims.equations.recognition`); any other module to those that need its outputs and gradients alone.
         weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone.
         images: an .npz with train_images (n, H, W) or (n, H, W, 3), uint8 or floats in [0, 1], and train_labels (n,),
             classes from 0: all images that it was trained on, or some of them. test_images and test_labels, if given,

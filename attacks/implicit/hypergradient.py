@@ -16,8 +16,8 @@ from torch import Tensor
 from attacks.implicit.inverse import solve
 from attacks.implicit.lower import hessian, minimise
 from attacks.implicit.params import ImplicitParams
-from attacks.implicit.problem import TrainingProblem
-from attacks.stationarity.network import Network
+from attacks.implicit.training_problem import TrainingProblem
+from victims.equations.network import Network
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class ShadowAttack(Attack[ParamsT]):
         Raises:
             UserError: too few are left of those that diverged.
         """
-        from attacks.informed.features import parameter_features
+        from attacks.informed.standardisation import parameter_features
         from victims.informed.networks import forward_many
         from victims.informed.shadows import train_shadows
         from victims.informed.training import finite
@@ -148,7 +148,7 @@ class ShadowAttack(Attack[ParamsT]):
 
     def _released(self, view: VictimView) -> Tensor:
         """Return the released models (T, p) as the shadows' features show them."""
-        from attacks.informed.features import parameter_features
+        from attacks.informed.standardisation import parameter_features
 
         if self.params.released == "logits":
             return view.logits(self._queries(view)).flatten(1)

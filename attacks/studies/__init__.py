@@ -1,1 +1,1 @@
-"""Studies: every file here that defines `STUDIES`, a tuple of `attacks.study.Study`, is found by the registry."""
+"""Studies: every file here that defines `STUDIES`, a tuple of `attacks.studies.base.Study`, is found by the registry."""

@@ -16,8 +16,8 @@ from attacks.inversion import Inversion
 from attacks.kkt import KKT
 from attacks.kkt_general import KKTGeneral
 from attacks.kkt_span import KKTSpan
-from attacks.stationarity.residual import StationarityResidual
-from victims.architectures import build
+from victims.equations.adjoint import StationarityResidual
+from victims.equations.architectures import build
 from victims.spec import MLPSpec
 
 SHAPE = (1, 6, 6)

@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 import torch
 
-from attacks.study import Plot
+from attacks.studies.base import Plot
 from bench import registry
 from bench.options import attack_params
 from bench.study import neighbours
 from bench.study_picture import draw
 
 STUDY = """
-from attacks.study import Cell, Plot, Study
+from attacks.studies.base import Cell, Plot, Study
 
 STUDIES = (
     Study(

@@ -11,16 +11,16 @@ import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from attacks.stationarity.autodiff import AutodiffResidual
-from attacks.stationarity.coefficients import margin_coefficients
-from attacks.stationarity.network import Network
-from attacks.stationarity.params import SearchParams
-from attacks.stationarity.problem import Problem
-from attacks.stationarity.published import published_loss, published_penalties
-from attacks.stationarity.residual import StationarityResidual, Weighting
-from attacks.stationarity.row_space import RowSpace
-from attacks.stationarity.search import Start, search
-from attacks.stationarity.spans import Span, Spans
+from attacks.kkt_family.coefficients import margin_coefficients
+from attacks.kkt_family.params import SearchParams
+from attacks.kkt_family.problem import Problem
+from attacks.kkt_family.published import published_loss, published_penalties
+from attacks.kkt_family.search import Start, search
+from victims.equations.adjoint import StationarityResidual, Weighting
+from victims.equations.network import Network
+from victims.equations.row_space import RowSpace
+from victims.equations.spans import Span, Spans
+from victims.equations.stationarity import AutodiffResidual
 
 D, H, M, RANK = 3072, 1000, 1000, 458
 

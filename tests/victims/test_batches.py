@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from victims.architectures import ReLUNetwork
+from victims.equations.architectures import ReLUNetwork
 from victims.spec import GradientDescent
 from victims.training.gradient_descent import GradientDescentAlgorithm
 from victims.training.state import TrainState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from twelve import problem
 
-from victims.losses import signs
+from victims.equations.losses import signs
 from victims.training.newton import LARGEST, newton
 
 

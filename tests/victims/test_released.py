@@ -24,8 +24,8 @@ from bench.scoring import PROTOCOLS, Matcher, score
 from bench.view import view_of
 from victims.base import Victim
 from victims.cache import obtain, trained_card, victim_key
+from victims.equations.recognition import plain, specification
 from victims.errors import UserError
-from victims.plain import plain, specification
 from victims.released import released
 from victims.spec import ConvSpec, MLPSpec, ModuleSpec, NormalizedDescent, VictimSpec
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from twelve import CPU, problem, spec
 
-from victims.architectures import MLP, build
-from victims.kinks import RoundedReLU
-from victims.losses import margins, sample_losses, signs
+from victims.equations.architectures import MLP, build
+from victims.equations.kinks import RoundedReLU
+from victims.equations.losses import margins, sample_losses, signs
+from victims.equations.optimality import stationarity_residuals
 from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
-from victims.stationarity import stationarity_residuals
 from victims.training.loop import algorithm, train
 from victims.training.regularised import relative_gradient
 from victims.training.span import Span

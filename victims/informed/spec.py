@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from victims.spec import Frozen, VictimSpec
+from victims.spec import FrozenModel, VictimSpec
 
 Activation = Literal["elu", "relu", "gelu", "sigmoid", "tanh", "softplus"]
 Family = Literal["linear", "logistic", "poisson", "multinomial"]
@@ -15,7 +15,7 @@ Convention = Literal["lambda", "half-lambda", "inverse-c", "mean-loss"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
-class DenseSpec(Frozen):
+class DenseSpec(FrozenModel):
     """A fully connected network d-h1-...-C with biases in every layer (Balle et al. 2022, Table V).
 
     Attributes:
@@ -35,7 +35,7 @@ class DenseSpec(Frozen):
         return f"{self.activation} {'-'.join(map(str, self.hidden))}" if self.hidden else "affine"
 
 
-class SmallCNNSpec(Frozen):
+class SmallCNNSpec(FrozenModel):
     """The paper's convolutional network (Balle et al. 2022, Table VI), no padding: 55,098 parameters on CIFAR-10.
 
     Two convolutions, 16 channels (4 x 4, stride 2) and 32 (4 x 4, stride 1), and the outputs.
@@ -55,7 +55,7 @@ class SmallCNNSpec(Frozen):
         return f"cnn {self.activation} 16-32"
 
 
-class Privacy(Frozen):
+class Privacy(FrozenModel):
     """Differentially private full-batch gradient descent: each record's gradient is clipped, the sum is noised.
 
     Noise N(0, (noise * clip)^2) is added to the sum of clipped gradients. Two data sets are neighbours when one holds a
@@ -73,7 +73,7 @@ class Privacy(Frozen):
     delta: Share = 1e-5
 
 
-class OutputPrivacy(Frozen):
+class OutputPrivacy(FrozenModel):
     """Differential privacy of the released parameters by Gaussian noise on them, once (Chaudhuri et al. 2011).
 
     The noise is calibrated to how far one record can move the optimum, whatever the others are: features lie in [0, 1],
@@ -90,7 +90,7 @@ class OutputPrivacy(Frozen):
     label_bound: PositiveFloat = 1.0
 
 
-class Descent(Frozen):
+class Descent(FrozenModel):
     """The algorithm A of a network: gradient descent on the mean cross-entropy over D_- and the target.
 
     Everything here is public. What is not is drawn for each model from a secret seed of its own: its initialisation
@@ -131,7 +131,7 @@ class Descent(Frozen):
         return f"{self.optimizer} lr {self.lr:g}, {self.epochs} epochs, {batch}{order}{private}"
 
 
-class InformedSpec(Frozen):
+class InformedSpec(FrozenModel):
     """T networks, each trained on the fixed set and one target.
 
     Of the dataset's training images, in their order, the first n are the fixed set D_-, the next T the targets, and
@@ -179,7 +179,7 @@ class InformedSpec(Frozen):
         return self.model_dump(exclude={"name"})
 
 
-class GLMArchitecture(Frozen):
+class GLMArchitecture(FrozenModel):
     """A generalised linear model with its canonical link (Balle et al. 2022, Section 3).
 
     Attributes:
@@ -205,7 +205,7 @@ class GLMArchitecture(Frozen):
         return f"{self.family}, {'no' if self.intercept == 'none' else self.intercept} intercept"
 
 
-class Newton(Frozen):
+class Newton(FrozenModel):
     """The algorithm A of a generalised linear model: the minimum of loss and regulariser, by Newton's method.
 
     Attributes:
@@ -244,7 +244,7 @@ class Newton(Frozen):
         return f"Newton, {self.convention} {self.strength:g}{private}"
 
 
-class GLMSpec(Frozen):
+class GLMSpec(FrozenModel):
     """T generalised linear models, each fitted to the fixed set and one target.
 
     The records are split as for `InformedSpec`; features lie in [0, 1]. A logistic model tells the two classes of

@@ -13,9 +13,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from victims.architectures import MLP, ReLUNetwork, build
+from victims.equations.architectures import MLP, ReLUNetwork, build
+from victims.equations.losses import signs
 from victims.files import atomic
-from victims.losses import signs
 from victims.spec import DecayedDescent, GradientDescent, NormalizedDescent, Regularised, VictimSpec
 from victims.training.decayed_descent import DecayedDescentAlgorithm
 from victims.training.gradient_descent import GradientDescentAlgorithm

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from victims.losses import rival_margins
+from victims.equations.losses import rival_margins
 from victims.spec import NormalizedDescent
 from victims.training.state import Figures, TrainState, geometric, norm
 

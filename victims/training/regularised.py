@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from victims.architectures import MLP
+from victims.equations.architectures import MLP
 from victims.spec import Regularised
 from victims.training.lbfgs import Iterations, lbfgs
 from victims.training.newton import newton

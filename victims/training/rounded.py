@@ -2,7 +2,7 @@
 
 There no gradient of the objective vanishes, and descent hovers about them. With the corner of every ReLU rounded to a
 parabola the objective is smooth, and L-BFGS gets to its stationary point. The slope inside the corner is one of those
-that Clarke's subdifferential allows on the kink (`victims.kinks`), so as the corners shrink the network comes to a
+that Clarke's subdifferential allows on the kink (`victims.equations.kinks`), so as the corners shrink the network comes to a
 stationary point of its own (gradient consistency; Chen 2012, Smoothing methods for nonsmooth, nonconvex minimization).
 """
 
@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from victims.architectures import MLP
-from victims.kinks import RoundedReLU, corner_widths
-from victims.losses import margins, sample_losses
+from victims.equations.architectures import MLP
+from victims.equations.kinks import RoundedReLU, corner_widths
+from victims.equations.losses import margins, sample_losses
 from victims.spec import DecayedDescent, Loss
 from victims.training.lbfgs import Iterations, lbfgs
 from victims.training.state import Figures

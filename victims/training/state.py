@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from victims.architectures import ReLUNetwork
+from victims.equations.architectures import ReLUNetwork
 
 
 @dataclass

@@ -13,7 +13,6 @@ from torch import Tensor
 from attacks.base import Knowledge, Reconstruction
 from attacks.context import Budget
 from attacks.informed.adversarial import PatchJudge
-from attacks.informed.features import Standardisation, parameter_features
 from attacks.informed.reconstructor import (
     Pairs,
     Schedule,
@@ -25,6 +24,7 @@ from attacks.informed.reconstructor import (
 )
 from attacks.informed.ridge import fit_ridge
 from attacks.informed.shadows import ShadowParams
+from attacks.informed.standardisation import Standardisation, parameter_features
 from attacks.reconn import Reconn, ReconnParams
 from attacks.reconn_linear import ReconnLinear
 from bench.view import view_of

@@ -1,0 +1,151 @@
+"""The coefficients c (m, C) of theta = sum_ij c_ij grad Phi_j(x_i), by what is assumed of them.
+
+Each kind is a map from the candidates' outputs to the coefficients, with variables of its own that the search moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from victims.spec import Loss
+
+Rivals = Literal["all", "runner-up"]
+SMALL = 0.1
+"""Standard deviation of free coefficients at their start, in their units."""
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Coefficients that depend on outputs and on variables.
+
+    Attributes:
+        variables: leaf tensors that the search moves.
+        rows: maps outputs (m, C) to coefficients (m, C), differentiably.
+        sizes: returns (m,) how much each candidate weighs, differentiably: |c_i|, of tied ones the factor alone.
+    """
+
+    variables: list[Tensor]
+    rows: Callable[[Tensor], Tensor]
+    sizes: Callable[[], Tensor]
+
+
+def margin_rows(outputs: Tensor, labels: Tensor, rivals: Rivals) -> Tensor:
+    """Return the gradient of each sample's margin with respect to its outputs, (m, C).
+
+    With one output the margin is y Phi. With several, "runner-up" is Buzaglo et al.'s Phi_y - max_{j != y} Phi_j (2023,
+    eq. 7). "all" gives every rival its share: in a KKT point of the multiclass margin problem a sample has a
+    multiplier for each rival that is tight, and the cross-entropy, whose limit it is, hands them out in proportion to
+    exp(Phi_j), so that the outputs of the candidate itself say what they are.
+
+    Args:
+        outputs: (m, C).
+        labels: (m,) class indices.
+        rivals: who counts.
+    """
+    if outputs.shape[1] == 1:
+        return 2.0 * labels[:, None].to(outputs) - 1.0
+    own = F.one_hot(labels, outputs.shape[1])
+    others = outputs.masked_fill(own.bool(), -torch.inf)
+    if rivals == "all":
+        return own - others.softmax(1)
+    return (own - F.one_hot(others.argmax(1), outputs.shape[1])).to(outputs)
+
+
+def margin_coefficients(
+    labels: Tensor, start: Tensor, rivals: Rivals = "all", *, positive: bool = True
+) -> Coefficients:
+    """Return lambda_i times the rows of `margin_rows`, with lambda_i to be found.
+
+    Args:
+        labels: (m,) class indices given to the candidates.
+        start: (m,) lambda at the start.
+        rivals: as for `margin_rows`.
+        positive: whether lambda_i = exp(u_i) and u_i moves; else lambda_i itself does, as in the authors' code.
+    """
+    variable = (start.log() if positive else start.clone()).requires_grad_()
+
+    def multipliers() -> Tensor:
+        return variable.exp() if positive else variable
+
+    return Coefficients(
+        [variable],
+        lambda outputs: multipliers()[:, None] * margin_rows(outputs, labels, rivals),
+        multipliers,
+    )
+
+
+def free_coefficients(start: Tensor, unit: float = 1.0) -> Coefficients:
+    """Return coefficients (m, C) of any sign, to be found from `start` in these units (Buzaglo et al. 2023, eq. 10)."""
+    values = start.clone().requires_grad_()
+    return Coefficients([values], lambda outputs: unit * values, lambda: unit * values.norm(dim=1))
+
+
+def random_coefficients(weight: Tensor, outputs: int, m: int, generator: torch.Generator) -> Coefficients:
+    """Return free coefficients that start small and Gaussian, in units ||W||^2 / m of a layer's weight.
+
+    At a stationary point of a network without biases sum_ij c_ij Phi_j(x_i) = ||W_l||^2 for every layer l: theta_l =
+    sum_ij c_ij grad_l Phi_j(x_i), and Phi is linear in each layer on the pieces of its ReLUs (Euler). So |c_ij| is of
+    this size over |Phi|, which is 1 for a regression to +-1 and some more for a classifier.
+
+    Args:
+        weight: that of the layer whose residual is searched.
+        outputs: C.
+        m: the number of candidates.
+        generator: CPU generator of the start.
+    """
+    unit = _unit(weight, m)
+    return free_coefficients(SMALL * torch.randn(m, outputs, generator=generator).to(weight), unit)
+
+
+def tied_coefficients(loss: Loss, labels: Tensor, start: Tensor) -> Coefficients:
+    """Return -exp(u_i) L'(Phi(x_i), y_i), tied to the loss up to a positive factor for each candidate.
+
+    At a stationary point of mean loss + (wd / 2) ||theta||^2 the factors are 1 / (n wd) (Buzaglo et al. 2023, Section
+    3); that several candidates may share one training image, or none, is what they are free for.
+
+    Args:
+        loss: the loss that the victim was trained with.
+        labels: (m,) class indices given to the candidates.
+        start: (m,) the factors at the start.
+    """
+    logarithms = start.log().requires_grad_()
+    return Coefficients(
+        [logarithms], lambda outputs: -logarithms.exp()[:, None] * _slopes(loss, outputs, labels), logarithms.exp
+    )
+
+
+def tied_start(loss: Loss, labels: Tensor, weight: Tensor, outputs: int) -> Tensor:
+    """Return the factors (m,) that give candidates whose outputs are 0 coefficients as small as free ones at theirs.
+
+    1 / (n wd) is right at the training images, where the loss is all but flat; here it would give far larger ones.
+
+    Args:
+        loss: the loss that the victim was trained with.
+        labels: (m,) class indices given to the candidates.
+        weight: that of the layer whose residual is searched.
+        outputs: C.
+    """
+    nothing = torch.zeros(len(labels), outputs, requires_grad=True).to(weight)
+    start: Tensor = SMALL * _unit(weight, len(labels)) / _slopes(loss, nothing, labels).norm(dim=1)
+    return start.detach()
+
+
+def _slopes(loss: Loss, outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the derivatives (m, C) of the samples' losses by their outputs, differentiable themselves."""
+    from victims.equations.losses import sample_losses
+
+    shaped = outputs[:, 0] if outputs.shape[1] == 1 else outputs
+    (slope,) = torch.autograd.grad(sample_losses(loss, shaped, labels).sum(), outputs, create_graph=True)
+    return slope
+
+
+def _unit(weight: Tensor, m: int) -> float:
+    """Return ||W||^2 / m."""
+    return float(weight.square().sum()) / m

@@ -1,0 +1,1 @@
+"""The equations that attacks and the victims' cards share, one file each."""
