@@ -38,7 +38,7 @@ class BilevelParams(ImplicitParams, InitialisedParams):
         optimizer: of the upper level, "lbfgs" or gradient descent with "momentum" 0.9.
         steps: upper-level iterations.
         lr: step of "momentum"; "lbfgs" finds its own.
-        sharpness: b of softplus(b z) / b, which the lower level has for the ReLU; see `attacks.implicit.training_problem`.
+        sharpness: b of softplus(b z) / b, in the place of the ReLU; see `attacks.implicit.training_problem`.
         damping: of the lower level, see `attacks.implicit.hypergradient`; None for none where its minimum is unique
             (an affine victim with weight decay) and 0.01 elsewhere, which a flag of the row then says.
     """
@@ -68,12 +68,7 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
     )
     Params = BilevelParams
-    helpers = (
-        "attacks.implicit",
-        "victims.equations",
-        "attacks.kkt_family.initialisation",
-        "victims.training.lbfgs",
-    )
+    helpers = ("attacks.implicit", "attacks.kkt_family.initialisation", "victims.equations", "victims.training.lbfgs")
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline victims that are no binary classifiers, and deep ones: every step trains the victim again."""

@@ -85,7 +85,7 @@ class Deco(InitialisedAttack[DecoParams]):
         labels = balanced_labels(view.n, view.class_balance)
         images = initial(params, view, labels, ctx.generator).flatten(1).to(network.weights[0])
         factors = torch.full_like(images[:, 0], 1 / (len(labels) * view.weight_decay))
-        tied = tied_coefficients("cross-entropy", labels.to(ctx.device), factors).rows
+        tied = tied_coefficients("cross-entropy", labels.to(ctx.device), factors).at
         evaluations = 0
 
         def evaluate(point: torch.Tensor) -> tuple[float, torch.Tensor]:
@@ -104,7 +104,7 @@ class Deco(InitialisedAttack[DecoParams]):
             evaluate, images.flatten(), params.optimizer, params.steps, params.lr, report, ctx.expired
         )
         inputs = point.view_as(images)
-        coefficients = tied(network.outputs(inputs)[:, None].requires_grad_())[:, 0].detach()
+        coefficients = tied(network.forward(inputs, torch.relu).requires_grad_())[:, 0].detach()
         return Reconstruction(
             candidates=inputs.reshape(-1, *view.architecture.input_shape).float(),
             labels=labels,

@@ -40,7 +40,7 @@ class KKTSpan(KKTGeneral):
     paper = "after Buzaglo et al. 2023; span checks after Petrov et al. 2024 (DAGER), Dimitrov et al. 2024 (SPEAR)"
     helpers = (*KKTGeneral.helpers, "attacks.kkt_general")
     Params = KKTSpanParams
-    crowding = 1.4
+    candidates_per_direction = 1.4
     variants: ClassVar[dict[str, dict[str, Any]]] = {}
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": FAST_RANGES

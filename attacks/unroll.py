@@ -30,7 +30,7 @@ class UnrollParams(AttackParams):
         evaluations: the most that the class kept gets, of the distance and its gradient; each costs about as much as
             training four models.
         retries: how many other classes get that many too where the class kept does not lead to the released weights.
-        together: targets that are searched at once; it bounds the memory.
+        targets_per_batch: number of targets that are searched at once; it bounds the memory.
         hardest: probes a class, beside its mean image: records of the fixed set, those with the largest loss.
         dtype: of the computation.
     """
@@ -39,7 +39,7 @@ class UnrollParams(AttackParams):
     trial: PositiveInt = 8
     evaluations: PositiveInt = 80
     retries: NonNegativeInt = 3
-    together: PositiveInt = 16
+    targets_per_batch: PositiveInt = 16
     hardest: PositiveInt = 8
     dtype: Literal["float32", "float64"] = "float32"
 
@@ -110,8 +110,8 @@ class Unroll(Attack[UnrollParams]):
 
         found: list[Guess] = []
         spent = 0
-        for first in range(0, len(ranking), params.together):
-            part = slice(first, first + params.together)
+        for first in range(0, len(ranking), params.targets_per_batch):
+            part = slice(first, first + params.targets_per_batch)
             theta = {name: value[part].to(dtype) for name, value in released.items()}
 
             def guess(

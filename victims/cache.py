@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SOURCES = [
-    *(HERE / "equations" / f"{name}.py" for name in ("architectures", "kinks", "losses")),
+    *(HERE / "equations" / f"{name}.py" for name in ("architectures", "gates", "losses", "network")),
     *(HERE / "datasets").glob("*.py"),
     *(HERE / "training").glob("*.py"),
 ]

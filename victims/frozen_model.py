@@ -1,4 +1,4 @@
-"""The base of every description: what is hashed must not change."""
+"""The base of every description of a victim: it is hashed, so it must not change."""
 
 from __future__ import annotations
 

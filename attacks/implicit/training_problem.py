@@ -8,6 +8,7 @@ therefore has softplus(b z) / b in its place, which is the ReLU up to log(2) / b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -47,12 +48,8 @@ class TrainingProblem:
 
     def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
         """Return Phi (n,) of inputs (n, d)."""
-        network, hidden = self.unflat(theta), inputs
-        for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
-            hidden = F.linear(hidden, weight, bias)
-            if layer < network.depth - 1:
-                hidden = hidden.relu() if self.sharpness is None else F.softplus(hidden, beta=self.sharpness)
-        return hidden[:, 0]
+        activation = torch.relu if self.sharpness is None else partial(F.softplus, beta=self.sharpness)
+        return self.unflat(theta).forward(inputs, activation)[:, 0]
 
     def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return E, a scalar, for inputs (n, d) and targets (n,) in [0, 1]."""

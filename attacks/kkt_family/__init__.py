@@ -1,6 +1,7 @@
-"""The mathematics that the KKT family shares.
+"""The machinery that the KKT family shares: `kkt`, `kkt-multiclass`, `kkt-general`, `kkt-span` and `kkt-conv`.
 
-A homogeneous network trained to separate its data tends in direction to a KKT point of the margin problem
-(Lyu & Li 2020), so its weights satisfy stationarity, theta = sum_i lambda_i y_i grad_theta Phi(theta; x_i) with
-lambda_i >= 0 (Haim et al. 2022, eqs. 2-3). The residual of that equation is what the attacks minimise.
+All of them minimise the residual of theta = sum_ij c_ij grad_theta Phi_j(theta; x_i), which is in
+`victims.equations.stationarity`, over candidates x_i and coefficients c_ij: `attack` pools restarts, `search` is the
+fast solver, `published` the authors' loop, and `coefficients` are the c_ij by what an attack assumes of them.
+`initialisation` is used by every attack that starts from images.
 """

@@ -1,4 +1,7 @@
-"""What the attacks of the family have in common: restarts in the row space of W1, pooled; imports no torch."""
+"""The attack that the family shares: restarts in the data subspace of W1, whose candidates are pooled.
+
+The equation that it minimises is `victims.equations.stationarity`. Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
 Begin = tuple["Tensor | None", "Coefficients"]
-"""The start of one: candidates (m, d), None to draw them, and coefficients."""
-ROWS = {"cpu": 1024, "cuda": 8192}
-"""How many candidates a batch of restarts has: matrix products with so many rows fill the device."""
+"""The start of one restart: candidates (m, d), None for the solver to draw them, and coefficients."""
+CANDIDATES_PER_BATCH = {"cpu": 1024, "cuda": 8192}
+"""By device, the number of candidates that fill it: a batch has as many restarts as have them together."""
 ParamsT = TypeVar("ParamsT", bound=SearchParams)
 MarginParamsT = TypeVar("MarginParamsT", bound=MarginParams)
 
@@ -33,28 +36,36 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
     """Finds candidates x_i and coefficients c_ij with theta = sum_ij c_ij grad Phi_j(x_i) at the released weights."""
 
     helpers: ClassVar[tuple[str, ...]] = ("attacks.kkt_family", "victims.equations")
-    crowding: ClassVar[float] = 2.0
-    """Candidates a direction that the weights show, unless a number of them is given."""
+    candidates_per_direction: ClassVar[float] = 2.0
+    """A restart has this many candidates for each direction of the data subspace, unless `candidates` is given."""
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline networks whose layers are not known, and a price on images where the weights are sums of features."""
+        """Decline networks whose layers are not known, and `sparsity` on a convolution."""
         if victim.architecture.kind == "conv" and self.params.method == "row-space" and self.params.sparsity:
             return "sparsity prices the lengths of images, and W2 is made of their features: set sparsity=0"
         return declined_unless_layered(victim)
 
     @abstractmethod
     def labels(self, view: VictimView, m: int) -> Tensor | None:
-        """Return the classes (m,) that the candidates are given, None if they get none."""
+        """Return the classes (m,) of the candidates, None for an attack without labels."""
 
     @abstractmethod
     def coefficients(
         self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
     ) -> Coefficients:
-        """Return the coefficients of one restart, at their start."""
+        """Return the coefficients of one restart, at their start.
+
+        Args:
+            view: the victim.
+            network: the same as plain tensors.
+            labels: (m,) classes of the candidates, None if they have none.
+            m: the number of candidates.
+            generator: CPU generator of the start.
+        """
 
     @property
     def lambda_min(self) -> float | None:
-        """What the published solver pushes multipliers above, None where they may have any sign."""
+        """The floor that the published solver keeps multipliers above, None where they may have any sign."""
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
@@ -67,8 +78,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
 
         params = self.params
         problem = Problem.of(view, ctx.device, getattr(torch, params.dtype))
-        shown = problem.shown
-        m = params.candidates or (round(self.crowding * shown.rank) if shown.gap else 1000)
+        subspace = problem.data_subspace
+        m = params.candidates or (round(self.candidates_per_direction * subspace.rank) if subspace.gap else 1000)
         n_classes = max(len(problem.network.weights[-1]), 2)
         labels = self.labels(view, m)
         if labels is not None:
@@ -82,7 +93,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             return images, self.coefficients(view, problem.network, labels, m, ctx.generator)
 
         restarts = Restarts(ctx, params.restarts, params.steps, problem.network.weights[0])
-        while count := restarts.next(self._together(m, ctx)):
+        while count := restarts.next(self._per_batch(m, ctx)):
             if params.method == "published":
                 restarts.end([self._published(problem, begin, m, restarts)])
             else:
@@ -103,16 +114,18 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             flags=flags,
         )
 
-    def _together(self, m: int, ctx: AttackContext) -> int:
-        """Return how many restarts are one batch: under a budget one, to have some at their end when it is spent."""
+    def _per_batch(self, m: int, ctx: AttackContext) -> int:
+        """Return the number of restarts in a batch: one under a budget, so that some have ended when it is spent."""
         if self.params.method == "published":
             return 1
-        return self.params.together or (max(1, ROWS[ctx.device.type] // m) if ctx.budget == UNLIMITED else 1)
+        if self.params.restarts_per_batch:
+            return self.params.restarts_per_batch
+        return max(1, CANDIDATES_PER_BATCH[ctx.device.type] // m) if ctx.budget == UNLIMITED else 1
 
     def _fast(
         self, problem: Problem, begins: Sequence[Callable[[], Begin]], m: int, restarts: Restarts
     ) -> list[Restart]:
-        """Return the ends of one batch of `search`."""
+        """Return the restarts of one batch, run by the fast solver."""
         import torch
 
         from attacks.kkt_family.restarts import Restart
@@ -130,7 +143,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
 
         def residuals(every: Iterable[Tensor]) -> list[float]:
             pairs = zip(every, starts, strict=True)
-            return [problem.unexplained(candidates, start.coefficients.rows) for candidates, start in pairs]
+            return [problem.relative_residual(candidates, start.coefficients.at) for candidates, start in pairs]
 
         def reached(step: int, candidates: Tensor) -> None:
             restarts.report(step, residuals(candidates))
@@ -140,7 +153,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         return [Restart(one.candidates, one.sizes, loss) for one, loss in zip(found, losses, strict=True)]
 
     def _published(self, problem: Problem, begin: Callable[[], Begin], m: int, restarts: Restarts) -> Restart:
-        """Return the end of one restart of the authors' loop."""
+        """Return one restart, run by the authors' loop."""
         from attacks.kkt_family.published import published_search
         from attacks.kkt_family.restarts import Restart
 
@@ -148,7 +161,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         images, coefficients = begin()
 
         def residual(candidates: Tensor) -> float:  # the published sum is a mean
-            return problem.unexplained(candidates, lambda outputs: coefficients.rows(outputs) / m)
+            return problem.relative_residual(candidates, lambda outputs: coefficients.at(outputs) / m)
 
         candidates, sizes = published_search(
             problem.network,
@@ -180,7 +193,7 @@ class MarginAttack(StationarityAttack[MarginParamsT]):
     def coefficients(
         self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
     ) -> Coefficients:
-        """Return multipliers that start at random and alike."""
+        """Return multipliers that start at random, all of the same size."""
         import torch
 
         from attacks.kkt_family.coefficients import margin_coefficients
@@ -193,10 +206,10 @@ class MarginAttack(StationarityAttack[MarginParamsT]):
 
     @property
     def lambda_min(self) -> float:
-        """The floor of the multipliers."""
+        """The floor that the published solver keeps multipliers above."""
         return self.params.lambda_min
 
     @property
     def rivals(self) -> Rivals:
-        """Which rival classes a margin is measured against."""
+        """The rival classes that a margin is measured against."""
         return "all"

@@ -1,7 +1,7 @@
-"""Where an optimising attack starts: noise, images that are no members, the training images, or a mixture.
+"""The start of an optimising attack: noise, images that are no members, the training images, or a mixture.
 
 Most of what a reconstruction attack returns depends on it (Runkel et al. 2024, Figs. 1-4 and 10): an image that is put
-in comes out again, member or not. Starts from the training images are an oracle's, for experiments; the others are not.
+in comes out again, member or not. A start from the training images is an oracle, for experiments.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class InitialisedParams(AttackParams):
         return l1 * l2, (1 - l1) * l2
 
     def start_needs(self) -> frozenset[Knowledge]:
-        """Return what has to be known for the start."""
+        """Return the knowledge that the start needs."""
         truth, partition = self.shares()
         items = {Knowledge.TRAINING_IMAGES: truth, Knowledge.SHADOW_POOL: partition}
         return frozenset(item for item, share in items.items() if share)
@@ -53,11 +53,11 @@ InitialisedT = TypeVar("InitialisedT", bound=InitialisedParams)
 
 
 class InitialisedAttack(Attack[InitialisedT]):
-    """An attack whose parameters say where it starts, and so what it has to be told."""
+    """An attack whose parameters say where it starts; its start may need more knowledge than `needs`."""
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """What it needs, and what its start needs."""
+        """The items of `needs`, and those that its start needs."""
         return self.needs | self.params.start_needs()
 
 
@@ -65,14 +65,14 @@ def initial(params: InitialisedParams, view: VictimView, labels: Tensor, generat
     """Return the start of every candidate, (m, C, H, W) float32 on the CPU.
 
     Args:
-        params: what to start from.
+        params: the kind of start.
         view: the victim, which must show what `params.start_needs()` names.
-        labels: (m,) classes of the candidates; each starts from an image of its own class, the first one from the
-            first, and over again from the first where there are more candidates than images.
-        generator: CPU generator of the noise, drawn from whether noise has a share or not.
+        labels: (m,) classes of the candidates. Each starts from an image of its own class: the k-th candidate of a
+            class from its k-th image, and from the first again after the last.
+        generator: CPU generator of the noise, which is drawn even if it has no share.
 
     Raises:
-        ValueError: the images to start from have none of a class.
+        ValueError: there is no image of some class to start from.
     """
     import torch
 
@@ -98,7 +98,13 @@ def balanced_labels(m: int, balance: tuple[float, ...]) -> Tensor:
 
 
 def _of_classes(images: Tensor, classes: Tensor, labels: Tensor) -> Tensor:
-    """Return an image (m, C, H, W) of its class for every label (m,), on the CPU."""
+    """Return images (m, C, H, W) of the classes `labels` (m,), on the CPU.
+
+    Args:
+        images: (k, C, H, W) to choose from.
+        classes: (k,) their classes.
+        labels: (m,) the classes that are wanted.
+    """
     import torch
 
     images, classes, labels = images.float().cpu(), classes.cpu(), labels.cpu()

@@ -19,7 +19,7 @@ FAST_RANGES = {
     "residual_power": Range(0, 1),
     "neuron_power": Range(0, 1.5),
 }
-"""The published ranges (Haim et al. 2022) in the fast solver, and those of the powers that it alone has."""
+"""Ranges for the fast solver: the published ones (Haim et al. 2022), and those of the powers, which it alone has."""
 BUZAGLO_RANGES = {
     "lr": Range(1e-5, 1, log=True),
     "lambda_lr": Range(1e-5, 1, log=True),
@@ -36,28 +36,28 @@ class SearchParams(InitialisedParams):
 
     Attributes:
         method: "row-space" is the fast solver (attacks/kkt_family/search.py), "published" the authors' loop.
-        candidates: how many candidates a restart has; None for the attack's `crowding` times the number of directions
-            that the first fully connected layer shows of its inputs, or 1000.
-        restarts: independent searches whose candidates are pooled.
-        together: fast solver only: how many restarts are one batch, which changes nothing but the rounding. None for
-            as many as fill the device, or one under a budget.
-        steps: optimiser steps a restart.
+        candidates: number of candidates of a restart. None for the attack's `candidates_per_direction` times the
+            dimension of the data subspace that the first fully connected layer shows, or 1000 if it shows none.
+        restarts: number of independent searches, whose candidates are pooled.
+        restarts_per_batch: fast solver only: number of restarts in a batch, which changes nothing but the rounding.
+            None for as many as fill the device, or one under a budget.
+        steps: optimiser steps of a restart.
         lr: learning rate of the candidates (Adam's for the fast solver, SGD's for the published one).
         lambda_lr: learning rate of the coefficients.
-        init: where the candidates start; see `attacks.kkt_family.initialisation`. The fast solver draws normal noise on W1's row
-            space.
-        init_scale: standard deviation sigma_x of the normal start, half the width of a uniform one.
+        init: the start of the candidates; see `attacks.kkt_family.initialisation`. The fast solver draws normal noise
+            in the data subspace.
+        init_scale: standard deviation sigma_x of the normal start, or half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".
         alpha: sharpness of the sigmoid gates.
         layer_weights: fast solver only: weight of each fully connected layer's residual, the last one repeated for
-            deeper layers. None for the first alone, as the others may keep their initial values, a floor that no
-            candidate can reach.
+            deeper layers. None for the first layer alone: the others may keep their initial values, which no candidate
+            explains.
         coordinate_power: p of `search`, and of the coordinates by which the confidence compares candidates.
         residual_power: fast solver only: q of `search`.
         neuron_power: fast solver only: s of `search`.
-        sparsity: fast solver only: weight of the sum of the candidates' shares of W1; see `search`.
-        signal_span: fast solver only: what candidates pay for signals outside their span; see `search`.
-        activation_span: fast solver only: what they pay for activations outside theirs, where layer 2 shows it.
+        sparsity: fast solver only: cost of the sum of the candidates' shares of W1; see `search`.
+        signal_span: fast solver only: cost of back-propagated errors outside the columns of W1; see `search`.
+        activation_span: fast solver only: cost of activations outside the rows of W2, where these show a span.
         dtype: precision of the search.
     """
 
@@ -65,7 +65,7 @@ class SearchParams(InitialisedParams):
         "row-space": frozenset({"lambda_min"}),
         "published": frozenset(
             {
-                "together",
+                "restarts_per_batch",
                 "layer_weights",
                 "residual_power",
                 "neuron_power",
@@ -75,12 +75,12 @@ class SearchParams(InitialisedParams):
             }
         ),
     }
-    """By method, the parameters that it does not use."""
+    """By method, the parameters that the method does not use."""
 
     method: Literal["row-space", "published"] = "row-space"
     candidates: PositiveInt | None = None
     restarts: PositiveInt = 8
-    together: PositiveInt | None = None
+    restarts_per_batch: PositiveInt | None = None
     steps: PositiveInt = 300
     lr: PositiveFloat = 0.2
     lambda_lr: PositiveFloat = 0.01
@@ -105,7 +105,7 @@ class SearchParams(InitialisedParams):
         return value
 
     def by_layer(self, depth: int) -> tuple[float, ...]:
-        """Return the weight of each of so many fully connected layers' residuals."""
+        """Return the weights (depth,) of the residuals of `depth` fully connected layers."""
         given = self.layer_weights or (1.0, 0.0)
         return (given + given[-1:] * depth)[:depth]
 
@@ -114,7 +114,7 @@ class MarginParams(SearchParams):
     """Parameters of an attack whose coefficients are multipliers on margins.
 
     Attributes:
-        lambda_min: published solver only: multipliers are pushed above it.
+        lambda_min: published solver only: the floor that multipliers are kept above.
     """
 
     lambda_min: NonNegativeFloat = 0.0

@@ -1,8 +1,7 @@
-"""What a search is given: the victim as plain tensors, and the space that its weights show."""
+"""The problem of a search: the victim as plain tensors, and the data subspace that its weights show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,21 +9,20 @@ import torch
 from torch import Tensor
 
 from attacks.base import VictimView
-from victims.equations.convolution import image_space
 from victims.equations.network import Network
-from victims.equations.row_space import RowSpace, row_space, row_span
-from victims.equations.spans import Span, Spans, activation_basis, signal_basis
-from victims.equations.yardstick import unexplained
+from victims.equations.row_space import RowSpace, image_space, row_space, row_span
+from victims.equations.spans import Span, Spans, activation_basis, error_basis
+from victims.equations.stationarity import CoefficientMap, relative_residual
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A victim, and where its training images are searched.
+    """A victim, and the subspace in which its training images are searched.
 
     Attributes:
         network: the victim, on pixels.
-        space: where images are searched.
-        features: for a convolution, what layer 2 shows of the space of their features; else None.
+        space: the subspace in which images are searched.
+        features: the data subspace of layer 2 for a convolution, of whose features it is a subspace; else None.
     """
 
     network: Network
@@ -33,7 +31,7 @@ class Problem:
 
     @classmethod
     def of(cls, view: VictimView, device: torch.device, dtype: torch.dtype) -> Problem:
-        """Return the problem that a victim's weights pose."""
+        """Return the problem of a victim, on this device and in this precision."""
         shape = view.architecture.input_shape
         network = Network.of(view.weights, shape, device, dtype)
         first = network.weights[0]
@@ -42,25 +40,31 @@ class Problem:
         return cls(network, row_space(first))
 
     @property
-    def shown(self) -> RowSpace:
-        """The space that the first fully connected layer shows: of images, or of a convolution's features."""
+    def data_subspace(self) -> RowSpace:
+        """The data subspace of the first fully connected layer: of images, or of a convolution's features."""
         return self.space if self.features is None else self.features
 
     @cached_property
     def connected(self) -> Network:
-        """The network from its first fully connected layer on, on coordinates of `shown`."""
+        """The network from its first fully connected layer on, on coordinates of `data_subspace`."""
         network = self.network if self.features is None else self.network.after_first()
-        return network.on_coordinates(self.shown.basis)
+        return network.on_coordinates(self.data_subspace.basis)
 
-    def spans(self, signals: float, activations: float) -> Spans:
-        """Return the spans that the first two fully connected layers show, given what a candidate pays for leaving."""
-        columns = signal_basis(self.connected, self.shown) if signals else None
-        rows = activation_basis(self.connected, self.shown.rank) if activations else None
+    def spans(self, error_cost: float, activation_cost: float) -> Spans:
+        """Return the spans that the first two fully connected layers show.
+
+        Args:
+            error_cost: what a candidate pays for back-propagated errors orthogonal to their span; 0 for no such span.
+            activation_cost: what it pays for activations orthogonal to theirs; likewise.
+        """
+        errors = error_basis(self.connected, self.data_subspace) if error_cost else None
+        activations = activation_basis(self.connected, self.data_subspace.rank) if activation_cost else None
         return Spans(
-            None if columns is None else Span(columns, signals), None if rows is None else Span(rows, activations)
+            None if errors is None else Span(errors, error_cost),
+            None if activations is None else Span(activations, activation_cost),
         )
 
-    def unexplained(self, candidates: Tensor, rows: Callable[[Tensor], Tensor]) -> float:
-        """Return how far candidates (m, d) with these coefficients are from a solution; see `unexplained`."""
+    def relative_residual(self, candidates: Tensor, coefficients: CoefficientMap) -> float:
+        """Return ||R_1|| / ||theta_1|| of candidates (m, d); see `victims.equations.stationarity.relative_residual`."""
         inputs = candidates if self.features is None else self.network.features(candidates)
-        return float(unexplained(self.connected, inputs @ self.shown.basis, rows))
+        return float(relative_residual(self.connected, inputs @ self.data_subspace.basis, coefficients))

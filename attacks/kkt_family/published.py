@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from attacks.kkt_family.coefficients import Coefficients
+from victims.equations.gates import smooth_gate
 from victims.equations.network import Network
 from victims.equations.stationarity import layer_residuals
 
@@ -23,7 +24,7 @@ REPORT_STEPS = 100
 
 
 def published_loss(network: Network, inputs: Tensor, coefficients: Callable[[Tensor], Tensor], alpha: float) -> Tensor:
-    """Return sum_p ||theta_p - (1/m) grad_p sum_ij c_ij Phi_j(theta; x_i)||^2, differentiable in x and c.
+    """Return sum_p ||theta_p - (1/m) grad_p sum_ij c_ij Phi_j(theta; x_i)||^2, a scalar differentiable in x and c.
 
     Args:
         network: the victim.
@@ -31,13 +32,18 @@ def published_loss(network: Network, inputs: Tensor, coefficients: Callable[[Ten
         coefficients: maps the outputs (m, C) to c (m, C); the gradient with respect to theta takes c as constant.
         alpha: sharpness of the gates.
     """
-    return torch.stack(
-        layer_residuals(network, inputs, lambda outputs: coefficients(outputs) / len(inputs), alpha)
-    ).sum()
+    averaged = layer_residuals(network, inputs, lambda outputs: coefficients(outputs) / len(inputs), smooth_gate(alpha))
+    return torch.stack(averaged).sum()
 
 
 def published_penalties(inputs: Tensor, multipliers: Tensor, lambda_min: float | None) -> Tensor:
-    """Return the box penalty on pixels outside [-1, 1] and the hinge, if any, that keeps lambda above lambda_min."""
+    """Return the penalty, a scalar, on pixels outside [-1, 1] and on multipliers below lambda_min.
+
+    Args:
+        inputs: (m, d) candidates.
+        multipliers: (m,) lambda.
+        lambda_min: the floor of the multipliers, None for no penalty on them.
+    """
     box = (inputs.abs() - 1).relu().square().sum()
     if lambda_min is None:
         return BOX_WEIGHT * box
@@ -63,27 +69,27 @@ def published_search(
     checkpoint: Callable[[Callable[[], dict[str, Tensor]]], None] = lambda state: None,
     state: dict[str, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Run the authors' loop: SGD with momentum on candidates and coefficients, from `start` (m, d) or a normal draw.
+    """Return the candidates that the authors' loop finds: SGD with momentum on candidates and coefficients.
 
     Args:
         network: the victim.
-        coefficients: what the coefficients are and how they move.
+        coefficients: of the candidates, with the variables that the loop moves.
         m: the number of candidates.
-        steps: how many.
+        steps: the number of steps.
         lr: learning rate of the candidates.
         lambda_lr: learning rate of the coefficients.
         init_scale: standard deviation of the normal draw.
-        lambda_min: what the hinge pushes multipliers above, None for no hinge.
+        lambda_min: the floor of the multipliers, None for no hinge.
         alpha: sharpness of the gates.
         generator: CPU generator of the start.
         report: called every few steps, and after the last one, with the step and the candidates (m, d).
         start: (m, d) candidates to start from; None to draw them.
-        expired: asked before every step, with the steps done, whether to end there.
-        checkpoint: offered, after every step, the state from which the loop can go on.
-        state: such a state of the same loop; empty or None to begin.
+        expired: called before every step with the number of steps done; returns whether to end there.
+        checkpoint: called after every step with a function that returns the state of the loop.
+        state: such a state of the same loop, to go on from; empty or None to begin.
 
     Returns:
-        Candidates (m, d) and how much each weighs (m,).
+        Candidates (m, d) and their weights (m,).
     """
     reference = network.weights[0]
     if start is None:
@@ -110,7 +116,7 @@ def published_search(
     for step in range(first + 1, steps + 1):
         if expired(step - 1):
             break
-        loss = published_loss(network, inputs, coefficients.rows, alpha)
+        loss = published_loss(network, inputs, coefficients.at, alpha)
         objective = loss + published_penalties(inputs, coefficients.variables[0], lambda_min)
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(objective, inputs=moving)

@@ -1,4 +1,4 @@
-"""The fast solver: Adam on the stationarity residual, in coordinates of W1's row space."""
+"""The fast solver: Adam on the residual of `victims.equations.adjoint`, on coordinates of the data subspace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from victims.equations.spans import Span
 
 REPORT_STEPS = 20
 SMALLEST_NEURON = 0.02
-"""Norm, relative to the root mean square, under which a neuron of layer 1 counts as small as this."""
+"""A neuron of layer 1 whose norm is smaller than this, relative to the root mean square of all, counts as this."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Start:
     """Where one search begins.
 
     Attributes:
-        coordinates: (m, r) of its candidates in the space that is searched.
-        coefficients: what they are and how they move.
+        coordinates: (m, r) of its candidates in the subspace that is searched.
+        coefficients: of its candidates, with the variables that the search moves.
     """
 
     coordinates: Tensor
@@ -45,7 +45,7 @@ class Found:
 
 
 def coordinates_of(images: Tensor, space: RowSpace, power: float) -> Tensor:
-    """Return the coordinates (m, r) from which images (m, d) are searched: of their part in the row space."""
+    """Return the coordinates (m, r) of images (m, d), of their part in the subspace that is searched."""
     return images.to(space.basis) @ space.basis / _scaling(space, power)
 
 
@@ -58,55 +58,55 @@ def search(
     checkpoint: Callable[[Callable[[], dict[str, Tensor]]], None] = lambda state: None,
     state: dict[str, Tensor] | None = None,
 ) -> list[Found]:
-    """Minimise the stationarity residual over candidates and coefficients, from every start at once.
+    """Return the candidates at which the stationarity residual is smallest, found from every start at once.
 
-    Candidate i is x_i = sum_k (S_k / rms S)^p c_ik v_k with S_k, v_k the singular values and directions of W1: with
-    p > 0 all coordinates c start and move alike although images have most of their energy in few directions. The
-    residual's columns are weighted by S_k^-q, so that the fine directions, where one image differs from another, are
-    not drowned by the coarse ones, and its rows by ||w_j||^-s, so that every neuron's relative error counts: what no
-    candidate can explain, the fractional gates of pre-activations on the ReLU's kink, grows with both sizes. For a
-    convolution S_k^-q and ||w_j||^-s are those of layer 2. Where all candidates at once do not fit into the device's
-    memory, they are taken in parts from then on.
+    Candidate i is x_i = sum_k (S_k / rms S)^p u_ik v_k, with S_k and v_k the singular values and directions of W1 and p
+    `coordinate_power`. With p > 0 all coordinates u start and move alike, although images have most of their energy in
+    few directions. The residual of direction k is weighted by S_k^-q (q is `residual_power`), so that the coarse
+    directions do not drown the fine ones, in which images differ. The residual of neuron j is weighted by ||w_j||^-s
+    (s is `neuron_power`), so that its relative error counts. Both weights reduce what no candidate can explain: the
+    fractional gates of pre-activations on the ReLU's kink, which grow with S_k and ||w_j||. For a convolution S_k and
+    w_j are those of layer 2.
 
-    W1 is a sum of terms D_i x_i, one a candidate. More candidates than images can make it up in many ways; `sparsity`
-    asks for one whose terms are small in sum, an atomic norm, as in the deconvolution of spikes by particles (Chizat
-    2022, Sparse optimization on measures with over-parameterized gradient descent). That is for fully connected
-    victims: a convolution's W2 is a sum of features, of which the lengths of images say nothing. `signal_span` and
-    `activation_span`, over sqrt(r) too, are the costs of a candidate all outside the spans that the weights show
-    (`Spans`).
+    W1 is a sum of terms D_i' x_i, one for each candidate, and more candidates than images can make it up in many ways.
+    `sparsity` is the cost of an atomic norm, the sum of the sizes of these terms, as in the deconvolution of spikes by
+    particles (Chizat 2022, Sparse optimization on measures with over-parameterized gradient descent). It is for fully
+    connected victims only: the W2 of a convolution is a sum of features, whose sizes the lengths of images do not
+    bound. `signal_span` and `activation_span`, both divided by sqrt(r), are the costs of a candidate that is orthogonal
+    to the spans of `victims.equations.spans`.
 
-    The searches do not know of each other: each ends as it would alone, and all are one batch, for a device that one
-    of them cannot fill.
+    The searches are independent: each ends as it would alone. They are one batch because one of them cannot fill a
+    device. If all candidates at once do not fit into the device's memory, they are taken in parts from then on.
 
     Args:
-        problem: the victim, and where to search.
-        starts: one a search, each with m candidates.
-        params: hyperparameters; those of the starts are not looked at.
+        problem: the victim, and the subspace to search.
+        starts: one for each of R searches, each with m candidates.
+        params: hyperparameters; those that describe a start are not read.
         report: called every few steps, and after the last one, with the step and the candidates (R, m, d).
-        expired: asked before every step, with the steps done, whether to end there.
-        checkpoint: offered, after every step, the state from which the search can go on.
-        state: such a state of the same search; empty or None to begin.
+        expired: called before every step with the number of steps done; returns whether to end there.
+        checkpoint: called after every step with a function that returns the state of the search.
+        state: such a state of the same search, to go on from; empty or None to begin.
 
     Raises:
-        torch.OutOfMemoryError: the parts do not fit either.
+        torch.OutOfMemoryError: the parts do not fit into memory either.
     """
     space, residual = problem.space, _residual(problem, params)
     scaling = _scaling(space, params.coordinate_power)
     every = [start.coefficients for start in starts]
-    price = params.sparsity * _share(problem) if params.sparsity else 0.0
+    price = params.sparsity * _term_bound(problem) if params.sparsity else 0.0
 
-    def rows(outputs: Tensor) -> Tensor:
-        return torch.stack([one.rows(own) for one, own in zip(every, outputs, strict=True)])
+    def coefficients(outputs: Tensor) -> Tensor:
+        return torch.stack([one.at(own) for one, own in zip(every, outputs, strict=True)])
 
     def gradient() -> Tensor:
         nonlocal residual
         try:
-            return residual(coordinates * scaling, rows, params.alpha)[1]
+            return residual(coordinates * scaling, coefficients, params.alpha)[1]
         except torch.OutOfMemoryError:
             residual = residual.in_parts()
-        # outside of the handler: the error's traceback would keep alive what did not fit
+        # outside of the handler, because the error's traceback keeps the failed pass's tensors alive
         cycle.zero_grad()
-        return residual(coordinates * scaling, rows, params.alpha)[1]
+        return residual(coordinates * scaling, coefficients, params.alpha)[1]
 
     coordinates = torch.stack([start.coordinates for start in starts]).to(scaling).requires_grad_()
     variables = [variable for one in every for variable in one.variables]
@@ -144,12 +144,12 @@ def _scaling(space: RowSpace, power: float) -> Tensor:
     return relative**power
 
 
-def _share(problem: Problem) -> float:
-    """Return what makes of |c_i| ||x_i|| a bound on the share that the term D_i x_i has of ||W1||, over sqrt(r).
+def _term_bound(problem: Problem) -> float:
+    """Return the factor b such that b |c_i| ||x_i|| bounds ||D_i' x_i|| / ||W1||, divided by sqrt(r).
 
-    ||D_i|| is at most |c_i| times the spectral norms of the layers above. r terms at right angles to each other, of one
-    length, have shares of 1 / sqrt(r) each: over sqrt(r) their sum is 1. The search takes the length of x_i in its own
-    coordinates, where fine directions count as coarse ones do.
+    D_i' x_i is candidate i's term of W1, and ||D_i|| is at most |c_i| times the spectral norms of the layers above.
+    Divided by sqrt(r), the bounds of r orthogonal terms of equal length sum to about 1, as each has 1 / sqrt(r) of
+    ||W1||. The search takes ||x_i|| on its own coordinates, where fine directions weigh as much as coarse ones.
     """
     first, *rest = problem.connected.weights
     gain = math.prod(float(torch.linalg.matrix_norm(weight, ord=2)) for weight in rest)
@@ -157,22 +157,19 @@ def _share(problem: Problem) -> float:
 
 
 def _residual(problem: Problem, params: SearchParams) -> StationarityResidual | FeatureResidual:
-    """Return the residual on the coordinates of the search.
-
-    Its entries are weighted: neurons by their norm, coordinates and bias by their size.
-    """
-    network, shown = problem.connected, problem.shown
+    """Return the residual on the coordinates of the search, its entries weighted as `search` says."""
+    network, subspace = problem.connected, problem.data_subspace
     weight, bias = network.weights[0], network.biases[0]
     squares = weight.square().sum(1) + (0 if bias is None else bias.square())
     norms = (squares / squares.mean()).sqrt().clamp_min(SMALLEST_NEURON)
-    mean_square = shown.singular.square().mean().sqrt()
-    bias_size = float(bias.norm() / mean_square) if bias is not None and shown.gap else 1.0
+    mean_square = subspace.singular.square().mean().sqrt()
+    bias_size = float(bias.norm() / mean_square) if bias is not None and subspace.gap else 1.0
     power = params.residual_power
-    rows, columns = norms**-params.neuron_power, (shown.singular / mean_square) ** -power
-    weighting = Weighting(params.by_layer(network.depth), rows, columns, bias_size**-power)
-    size = math.sqrt(problem.shown.rank)
-    signals, activations = params.signal_span / size, params.activation_span / size
+    neurons, coordinates = norms**-params.neuron_power, (subspace.singular / mean_square) ** -power
+    weighting = Weighting(params.by_layer(network.depth), neurons, coordinates, bias_size**-power)
+    size = math.sqrt(subspace.rank)
+    error_cost, activation_cost = params.signal_span / size, params.activation_span / size
     if problem.features is None:
-        return StationarityResidual(network, weighting, spans=problem.spans(signals, activations))
-    residual = StationarityResidual(network, weighting, spans=problem.spans(signals, 0))
-    return FeatureResidual(problem.network, problem.space, Span(problem.features.basis, activations), residual)
+        return StationarityResidual(network, weighting, spans=problem.spans(error_cost, activation_cost))
+    residual = StationarityResidual(network, weighting, spans=problem.spans(error_cost, 0))
+    return FeatureResidual(problem.network, problem.space, Span(problem.features.basis, activation_cost), residual)

@@ -101,24 +101,24 @@ def test_five_products(benchmark: BenchmarkFixture) -> None:
     benchmark.pedantic(products, rounds=5, iterations=1, warmup_rounds=1)
 
 
-def restarts(together: int) -> Callable[[], None]:
+def restarts(batch: int) -> Callable[[], None]:
     """Eight restarts of five steps on a small victim (n = 50, m = 100), so many in a batch."""
     generator = torch.Generator().manual_seed(1)
     problem = Problem(network(50, torch.float32), RowSpace(torch.eye(50), torch.ones(50), gap=True))
     labels, params = torch.arange(100) % 2, SearchParams(steps=5)
 
     def run() -> None:
-        for _ in range(8 // together):
+        for _ in range(8 // batch):
             starts = [
                 Start(torch.randn(100, 50, generator=generator), margin_coefficients(labels, torch.full((100,), 0.01)))
-                for _ in range(together)
+                for _ in range(batch)
             ]
             search(problem, starts, params, lambda step, candidates: None)
 
     return run
 
 
-@pytest.mark.parametrize("together", [1, 8])
+@pytest.mark.parametrize("batch", [1, 8])
 @pytest.mark.benchmark(group="eight restarts at n=50")
-def test_restarts_in_one_batch(benchmark: BenchmarkFixture, together: int) -> None:
-    benchmark.pedantic(restarts(together), rounds=5, iterations=1, warmup_rounds=1)
+def test_restarts_in_one_batch(benchmark: BenchmarkFixture, batch: int) -> None:
+    benchmark.pedantic(restarts(batch), rounds=5, iterations=1, warmup_rounds=1)

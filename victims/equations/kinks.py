@@ -1,121 +1,100 @@
-"""The stationarity residual with the ReLU's derivative free in [0, 1] where a pre-activation sits on the kink.
+"""The stationarity residual where pre-activations sit on the kink of the ReLU.
 
-Training to a stationary point drives pre-activations to zero: there the loss has no gradient, and what holds is that
-zero lies in Clarke's subdifferential, theta_l = sum_i D_i' A_i with D_ij = S_ij g_ij and g_ij in [0, 1] where z_ij = 0
-(Lyu & Li 2020, Appendix A). Autograd's g is 0 or 1 there, and what it leaves is no distance from stationarity.
+Training to a stationary point drives pre-activations to zero. There the loss has no gradient; what holds is that zero
+lies in Clarke's subdifferential: theta_l = sum_i D_i' A_i, where D_ij = U_ij g_ij, U is the error before its gate and
+g_ij may be any number in [0, 1] where z_ij = 0 (Lyu & Li 2020, Appendix A). Autograd takes g_ij = 0 there, and the
+residual that it leaves is no distance from stationarity.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from scipy.optimize import lsq_linear
 from torch import Tensor
 
-from victims.equations.architectures import MLP
+from victims.equations.gates import RoundedReLU, corner_slopes, corner_widths
+from victims.equations.network import Network
 
 KINK = 1e-3
-"""Relative to a neuron's root mean square, how near to zero a pre-activation counts as being on the kink."""
-SMALLEST = 1e-3
-"""Root mean square of a neuron's pre-activations, relative to its layer's largest, under which it counts as this."""
+"""A pre-activation below KINK times the root mean square of its neuron's counts as being on the kink."""
 
 
-def corner_widths(before: Tensor, corner: float) -> Tensor:
-    """Return the width (h,) of a layer's rounded corners: `corner` times the size of its pre-activations (n, h)."""
-    size = before.square().mean(0).sqrt()
-    return corner * size.clamp_min(SMALLEST * float(size.max()))
+def kink_residuals(network: Network, inputs: Tensor, coefficients: Tensor, corner: float | None = None) -> list[float]:
+    """Return ||theta_l - sum_ij c_ij grad_l Phi_j(x_i)|| / ||theta_l|| for every layer l, with gates free on the kinks.
 
-
-def corner_slopes(before: Tensor, widths: Tensor) -> Tensor:
-    """Return the derivative (n, h) of a ReLU whose corner is a parabola of these widths: 0, z / w + 1/2, or 1."""
-    return (before / widths + 0.5).clamp(0, 1)
-
-
-class RoundedReLU(torch.autograd.Function):
-    """0 below -w / 2, z above w / 2, and between them the parabola (z + w / 2)^2 / (2 w)."""
-
-    @staticmethod
-    def forward(ctx: Any, pre_activation: Tensor, width: Tensor) -> Tensor:
-        """Return the activations (n, h), given the widths (h,)."""
-        slope = corner_slopes(pre_activation, width)
-        ctx.save_for_backward(slope)
-        return torch.where(slope < 1, width / 2 * slope.square(), pre_activation)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        """Return the gradient times the slope."""
-        (slope,) = ctx.saved_tensors
-        return gradients[0] * slope, None
-
-
-def kink_residuals(model: MLP, inputs: Tensor, coefficients: Tensor, corner: float | None = None) -> list[float]:
-    """Return ||theta_l - sum_ij c_ij grad_l Phi_j(x_i)|| / ||theta_l||, per layer, given what is chosen on the kinks.
-
-    The derivatives there are those of the rounded ReLU with which the training ended, if it did. Else they are fitted,
-    layers from the last to the first, each given the derivatives of those after it. Either way an upper bound of the
-    least residual.
+    The gates there are the slopes of the rounded ReLU with which the training ended, if it did. Otherwise they are
+    fitted, the last layer first, each layer given the gates of the layers after it. In both cases the figure is an
+    upper bound of the least residual.
 
     Args:
-        model: a fully connected network.
-        inputs: (n, C, H, W), mean-subtracted.
-        coefficients: (n, C) c.
+        network: a fully connected network, float64, on the CPU.
+        inputs: (n, d), float64.
+        coefficients: (n, C) c, float64.
         corner: relative width of the rounded ReLU's corner, None if the training did not round it.
     """
-    layers = model.linears()
-    weights = [layer.weight.detach().double() for layer in layers]
-    biases = [None if layer.bias is None else layer.bias.detach().double() for layer in layers]
-    activations, before = [inputs.flatten(1).double()], []
-    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-        before.append(torch.nn.functional.linear(activations[-1], weight, bias))
-        activations.append(before[-1].relu())
-    given = None if corner is None else _corner_derivatives(weights, biases, activations[0], corner)
+    activations, pre_activations = [inputs], list[Tensor]()
 
-    residuals: list[float] = []
-    signals = coefficients.double()
-    for index in reversed(range(len(layers))):
-        weight, activation, bias = weights[index], activations[index], biases[index]
-        rows = weight if bias is None else torch.cat([weight, bias[:, None]], 1)
-        columns = activation if bias is None else torch.cat([activation, torch.ones_like(activation[:, :1])], 1)
-        if index < len(layers) - 1:
-            known = None if given is None else given[index]
-            signals = signals * (_fitted_derivatives(rows, columns, signals, before[index]) if known is None else known)
-        residuals.insert(0, float((rows - signals.T @ columns).norm() / rows.norm()))
-        signals = signals @ weight
-    return residuals
+    def relu(pre_activation: Tensor) -> Tensor:
+        pre_activations.append(pre_activation)
+        activations.append(pre_activation.relu())
+        return activations[-1]
 
+    network.forward(inputs, relu)
+    slopes = None if corner is None else _corner_slopes(network, inputs, corner)
+    parameters = [_with_bias(weight, bias) for weight, bias in zip(network.weights, network.biases, strict=True)]
+    extended = [
+        _with_bias(activation, None if bias is None else torch.ones_like(activation[:, 0]))
+        for activation, bias in zip(activations, network.biases, strict=True)
+    ]
 
-def _corner_derivatives(
-    weights: Sequence[Tensor], biases: Sequence[Tensor | None], inputs: Tensor, corner: float
-) -> list[Tensor]:
-    """Return the derivatives (n, h) of every hidden layer's rounded ReLUs, for inputs (n, d)."""
-    derivatives = []
-    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-        before = torch.nn.functional.linear(inputs, weight, bias)
-        widths = corner_widths(before, corner)
-        derivatives.append(corner_slopes(before, widths))
-        inputs = RoundedReLU.apply(before, widths)
-    return derivatives
+    def gated(layer: int, ungated: Tensor) -> Tensor:
+        if slopes is not None:
+            return ungated * slopes[layer]
+        return ungated * _fitted_gates(parameters[layer], extended[layer], ungated, pre_activations[layer])
+
+    errors, _ = network.back_propagate(coefficients, gated)
+    layers = zip(parameters, errors, extended, strict=True)
+    return [float((theta - error.T @ activation).norm() / theta.norm()) for theta, error, activation in layers]
 
 
-def _fitted_derivatives(rows: Tensor, columns: Tensor, signals: Tensor, before: Tensor) -> Tensor:
-    """Return g (n, h): 0 or 1 off the kink, and on it what fits best row_j = sum_i S_ij g_ij a_i, for every neuron j.
+def _with_bias(matrix: Tensor, column: Tensor | None) -> Tensor:
+    """Return a matrix (k, d) with one more column (k,), if there is one."""
+    return matrix if column is None else torch.cat([matrix, column[:, None]], 1)
+
+
+def _corner_slopes(network: Network, inputs: Tensor, corner: float) -> list[Tensor]:
+    """Return the slopes (n, h_l) of every hidden layer's rounded ReLUs, for inputs (n, d)."""
+    slopes = []
+
+    def rounded(pre_activation: Tensor) -> Tensor:
+        widths = corner_widths(pre_activation, corner)
+        slopes.append(corner_slopes(pre_activation, widths))
+        activation: Tensor = RoundedReLU.apply(pre_activation, widths)
+        return activation
+
+    network.forward(inputs, rounded)
+    return slopes
+
+
+def _fitted_gates(parameters: Tensor, activations: Tensor, ungated: Tensor, pre_activations: Tensor) -> Tensor:
+    """Return gates g (n, h): 0 or 1 off the kink, and on it the best fit of theta_j = sum_i U_ij g_ij a_i.
+
+    The fit is a bounded least-squares problem for each neuron j.
 
     Args:
-        rows: (h, d) weights of the layer.
-        columns: (n, d) its inputs a.
-        signals: (n, h) S.
-        before: (n, h) pre-activations z.
+        parameters: (h, d) theta of the layer, the bias as a last column.
+        activations: (n, d) inputs a of the layer, extended by ones for the bias.
+        ungated: (n, h) errors U before their gates.
+        pre_activations: (n, h) z.
     """
-    derivatives = (before > 0).to(before)
-    free = before.abs() < KINK * before.square().mean(0).sqrt()
-    fixed = rows - (signals * derivatives * ~free).T @ columns
+    gates = (pre_activations > 0).to(pre_activations)
+    free = pre_activations.abs() < KINK * pre_activations.square().mean(0).sqrt()
+    left = parameters - (ungated * gates * ~free).T @ activations
     for neuron in free.any(0).nonzero()[:, 0].tolist():
         chosen = free[:, neuron].nonzero()[:, 0]
-        matrix = (signals[chosen, neuron][:, None] * columns[chosen]).T.numpy()
+        matrix = (ungated[chosen, neuron][:, None] * activations[chosen]).T.numpy()
         basis, triangle = np.linalg.qr(matrix)
-        fitted = lsq_linear(triangle, basis.T @ fixed[neuron].numpy(), (0, 1))
-        derivatives[chosen, neuron] = torch.from_numpy(fitted.x)
-    return derivatives
+        fitted = lsq_linear(triangle, basis.T @ left[neuron].numpy(), (0, 1))
+        gates[chosen, neuron] = torch.from_numpy(fitted.x)
+    return gates

@@ -1,9 +1,12 @@
-"""How close a trained victim is to the stationary point that the reconstruction attacks assume."""
+"""How close a trained victim is to the stationary point that the reconstruction attacks assume.
+
+The figures of a victim's card: the relative stationarity residual at the true data, with the best coefficients that
+the theory allows.
+"""
 
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 
 import numpy as np
 import torch
@@ -13,18 +16,23 @@ from torch import Tensor, nn
 from victims.equations.architectures import MLP, ReLUNetwork
 from victims.equations.kinks import kink_residuals
 from victims.equations.losses import rival_margins, sample_losses
+from victims.equations.network import Network
+from victims.equations.stationarity import layer_residuals
 from victims.spec import DecayedDescent, VictimSpec
+
+SMALLEST_NORM = 1e-300
+"""A layer's squared norm below this counts as this."""
 
 
 def stationarity_residuals(spec: VictimSpec, model: nn.Module, inputs: Tensor, labels: Tensor) -> list[float]:
-    """Return the relative residual of the victim's stationarity condition at the true data, one a layer.
+    """Return the relative stationarity residual at the true data for every layer.
 
-    With weight decay that is `decay_residuals`; without, `margin_residuals`, which is known for fully connected
-    networks only (else NaN). A module whose layers are not known has none.
+    With weight decay the residuals are `decay_residuals`, without it `margin_residuals`, which are NaN for a network
+    that is not fully connected. A module whose layers are not known has none: the list is empty.
 
     Args:
-        spec: what the victim is.
-        model: the victim.
+        spec: the victim's description.
+        model: the trained network, on the CPU.
         inputs: (n, C, H, W), mean-subtracted.
         labels: (n,) class indices.
     """
@@ -38,63 +46,67 @@ def stationarity_residuals(spec: VictimSpec, model: nn.Module, inputs: Tensor, l
 
 
 def decay_residuals(spec: VictimSpec, model: ReLUNetwork, inputs: Tensor, labels: Tensor) -> list[float]:
-    """Return ||theta_l - sum_i l_i grad_l Phi(x_i)|| / ||theta_l||, l_i = -L'(Phi(x_i), y_i) / (n wd), per layer.
+    """Return ||theta_l - sum_i l_i grad_l Phi(x_i)|| / ||theta_l||, l_i = -L'(Phi(x_i), y_i) / (n wd), for every layer.
 
-    The coefficients are tied to the loss (Buzaglo et al. 2023, Section 3). For a fully connected network the derivative
-    of a ReLU on its kink is free, see `victims.equations.kinks`; a training that ended with rounded corners says what it is.
+    The coefficients l_i are tied to the loss (Buzaglo et al. 2023, Section 3). For a fully connected network the
+    derivatives of ReLUs on their kinks are free, see `victims.equations.kinks`.
+
+    Args:
+        spec: the victim's description.
+        model: the trained network, on the CPU.
+        inputs: (n, C, H, W), mean-subtracted.
+        labels: (n,) class indices.
     """
-    model = deepcopy(model).double()
-    outputs = model(inputs.double())
-    loss = sample_losses(spec.loss, outputs, labels).mean()
-    if isinstance(model, MLP):
-        (slopes,) = torch.autograd.grad(loss, outputs)
+    network, flat = _in_float64(model, inputs)
+    outputs = network.forward(flat, torch.relu).requires_grad_()
+    shaped = outputs[:, 0] if outputs.shape[1] == 1 else outputs
+    (slopes,) = torch.autograd.grad(sample_losses(spec.loss, shaped, labels).mean(), outputs)
+    coefficients = -slopes / spec.weight_decay
+    if not network.convolutional:
         corners = spec.training.corners if isinstance(spec.training, DecayedDescent) else ()
-        corner = corners[-1] if corners else None
-        return kink_residuals(model, inputs, -slopes.view(len(labels), -1) / spec.weight_decay, corner)
-    residuals = []
-    for layer in model.layers:
-        parameters = list(layer.parameters())
-        gradients = torch.autograd.grad(loss, parameters, retain_graph=True)
-        pairs = list(zip(parameters, gradients, strict=True))
-        square = sum(float((p.detach() + g / spec.weight_decay).square().sum()) for p, g in pairs)
-        residuals.append((square / max(sum(float(p.detach().square().sum()) for p in parameters), 1e-300)) ** 0.5)
-    return residuals
+        return kink_residuals(network, flat, coefficients, corners[-1] if corners else None)
+    squares = layer_residuals(network, flat, lambda _: coefficients, torch.relu, differentiable=False)
+    norms = [max(float(norm), SMALLEST_NORM) for norm in network.layer_square_norms()]
+    return [(float(square) / norm) ** 0.5 for square, norm in zip(squares, norms, strict=True)]
 
 
 def margin_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[float]:
-    """Return, per layer, ||theta_l - sum_i lambda_i grad_l m_i|| / ||theta_l|| at the true data.
+    """Return ||theta_l - sum_i lambda_i grad_l m_i|| / ||theta_l|| at the true data for every layer; NaN for zeros.
 
-    m_i is y_i Phi(x_i), or with several classes -log sum_j exp(Phi_j - Phi_y): its gradient shares a sample's
-    multiplier between its rivals as the cross-entropy does. lambda >= 0 is the minimiser over all layers together
-    (Haim et al. 2022, eq. 3), by L-BFGS-B on the n x n Gram matrix. At a converged ReLU victim the rest is mostly
-    pre-activations that sit on the kink, where the true gate is a fraction and autograd's is 0 or 1. A layer
-    of zeros has NaN.
+    The margin m_i is y_i Phi(x_i), or with several classes -log sum_{j != y} exp(Phi_j - Phi_y): its gradient shares a
+    sample's multiplier between the rival classes as the cross-entropy does. The multipliers lambda >= 0 minimise the
+    residual of all layers together (Haim et al. 2022, eq. 3), by L-BFGS-B on the n x n Gram matrix of the gradients.
+    What is left at a converged ReLU victim comes mostly from pre-activations on the kink, where the true gate is a
+    fraction and the gate here is 0 or 1.
+
+    Args:
+        model: the trained network, on the CPU.
+        inputs: (n, C, H, W), mean-subtracted.
+        labels: (n,) class indices.
     """
     outputs = model(inputs).detach().requires_grad_()
     soft_margins = -torch.logsumexp(-rival_margins(outputs, labels), 1)
     (shares,) = torch.autograd.grad(soft_margins.sum(), outputs)
-    with torch.no_grad():
-        layers = model.linears()
-        weights = [layer.weight.double() for layer in layers]
-        activations, gates = [inputs.flatten(1).double()], []
-        for layer, weight in zip(layers[:-1], weights[:-1], strict=True):
-            bias = 0 if layer.bias is None else layer.bias.double()
-            pre = activations[-1] @ weight.T + bias
-            gates.append((pre > 0).double())
-            activations.append(pre.relu())
-        signals = [shares.double().view(len(labels), -1)]
-        for weight, gate in zip(reversed(weights[1:]), reversed(gates), strict=True):
-            signals.insert(0, (signals[0] @ weight) * gate)
+    network, flat = _in_float64(model, inputs)
+    activations, gates = [flat], list[Tensor]()
 
-        # <grad_l Phi_i, grad_l Phi_j>, <theta_l, y_i grad_l Phi_i> and ||theta_l||^2, layer by layer.
-        grams, products, norms = [], [], []
-        for layer, weight, signal, activation in zip(layers, weights, signals, activations, strict=True):
-            one, bias = (0.0, None) if layer.bias is None else (1.0, layer.bias.double())
-            grams.append((signal @ signal.T) * (activation @ activation.T + one))
-            product = ((signal @ weight) * activation).sum(1)
-            products.append(product if bias is None else product + signal @ bias)
-            norms.append(float(weight.square().sum() + (0 if bias is None else bias.square().sum())))
-    gram, product_np = sum(grams).numpy(), sum(products).numpy()
+    def relu(pre_activation: Tensor) -> Tensor:
+        gates.append((pre_activation > 0).double())
+        activations.append(pre_activation.relu())
+        return activations[-1]
+
+    network.forward(flat, relu)
+    margin_gradients = shares.double().view(len(labels), -1)
+    errors, _ = network.back_propagate(margin_gradients, lambda layer, ungated: ungated * gates[layer])
+
+    # for every layer l: <grad_l m_i, grad_l m_j> (n, n), <theta_l, grad_l m_i> (n,) and ||theta_l||^2
+    grams, products = [], []
+    for weight, bias, error, activation in zip(network.weights, network.biases, errors, activations, strict=True):
+        grams.append((error @ error.T) * (activation @ activation.T + (0.0 if bias is None else 1.0)))
+        product = ((error @ weight) * activation).sum(1)
+        products.append(product if bias is None else product + error @ bias)
+    norms = [float(norm) for norm in network.layer_square_norms()]
+    gram, product_np = sum(grams[1:], grams[0]).numpy(), sum(products[1:], products[0]).numpy()
     scale = 1 / max(gram.diagonal().max(), np.finfo(float).tiny)
 
     def objective(coefficients: np.ndarray) -> tuple[float, np.ndarray]:
@@ -111,3 +123,10 @@ def margin_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[float]:
     ]
     pairs = zip(squares, norms, strict=True)
     return [float(np.sqrt(max(square, 0) / norm)) if norm else math.nan for square, norm in pairs]
+
+
+def _in_float64(model: ReLUNetwork, inputs: Tensor) -> tuple[Network, Tensor]:
+    """Return the network as plain tensors in float64, without gradients, and inputs (n, C, H, W) as rows (n, d)."""
+    channels, height, width = inputs.shape[1:]
+    network = Network.of(model.state_dict(), (channels, height, width), dtype=torch.float64)
+    return network, inputs.flatten(1).double()

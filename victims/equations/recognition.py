@@ -1,4 +1,4 @@
-"""Recognises a plain ReLU network in somebody's torch module, so that attacks on the layers can take it."""
+"""Recognition of a ReLU network in a user's torch module, which opens it to the attacks on layers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ INERT = (nn.Flatten, nn.Identity, nn.Dropout)
 """Modules that compute nothing in evaluation mode."""
 
 
-def plain(module: nn.Module, shape: tuple[int, int, int]) -> ReLUNetwork | None:
-    """Return the network that computes the same, with the module's own parameters, or None if there is none.
+def relu_network_of(module: nn.Module, shape: tuple[int, int, int]) -> ReLUNetwork | None:
+    """Return the ReLU network that computes the same, with the module's own parameters, or None if there is none.
 
-    There is one for an nn.Sequential of nn.Linear with nn.ReLU between them, in which the first layer may be an
-    nn.Conv2d with a square kernel, stride 1 and no padding.
+    There is one for an nn.Sequential of nn.Linear with nn.ReLU between them. The first layer may be an nn.Conv2d with a
+    square kernel, stride 1 and no padding.
 
     Args:
         module: in evaluation mode.
@@ -39,8 +39,8 @@ def plain(module: nn.Module, shape: tuple[int, int, int]) -> ReLUNetwork | None:
     return network.eval() if _agree(module, network, shape) else None
 
 
-def specification(network: ReLUNetwork) -> MLPSpec | ConvSpec:
-    """Return what a plain network is."""
+def architecture_of(network: ReLUNetwork) -> MLPSpec | ConvSpec:
+    """Return the description of a ReLU network."""
     first, *others = network.layers
     biases: str = "all" if any(layer.bias is not None for layer in others) else "first"
     widths = [int(layer.weight.shape[0]) for layer in network.layers]  # type: ignore[index]
@@ -74,6 +74,7 @@ def _simple(layer: nn.Module) -> bool:
 
 
 def _steps(module: nn.Sequential) -> Iterator[nn.Module]:
+    """Yield the modules of a sequence, and those of the sequences in it, in order."""
     for step in module:
         if isinstance(step, nn.Sequential):
             yield from _steps(step)
@@ -83,6 +84,7 @@ def _steps(module: nn.Sequential) -> Iterator[nn.Module]:
 
 @torch.no_grad()
 def _agree(module: nn.Module, network: ReLUNetwork, shape: tuple[int, int, int]) -> bool:
+    """Say whether both return the same outputs for four random inputs of this shape (C, H, W)."""
     inputs = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
     outputs: Tensor = module(inputs)
     return torch.allclose(outputs.reshape(network(inputs).shape), network(inputs), rtol=1e-4, atol=1e-6)

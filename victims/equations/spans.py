@@ -1,11 +1,11 @@
-"""Spans that the weights show, in which something of every training image lies.
+"""Spans that the weights show, in which a part of every training image lies.
 
-At a stationary point W_l = sum_i D_l(x_i) A_{l-1}(x_i)', in the letters of `residual`: the columns of W_1 are
-combinations of the n signals D_1(x_i), and the rows of W_2 of the n activations A_1(x_i). Where a layer is wider than n
-and shows n directions, these span all of them. The residual asks the candidates to make up W_1 together, and the more
-images there are, the more ways there are to. That its own signal and its own activations stay in their spans is asked
-of each candidate alone. Span checks are known from gradient inversion (Petrov et al.
-2024, DAGER; Dimitrov et al. 2024, SPEAR, whose sparse signals are these); trained weights are sums of the same kind.
+At a stationary point W_l = sum_i D_l(x_i) A_{l-1}(x_i)', in the letters of `victims.equations.network`. So the columns
+of W_1 are combinations of the n back-propagated errors D_1(x_i), and the rows of W_2 combinations of the n activations
+A_1(x_i). Where a layer is wider than n and shows n directions, these span all of them. The residual asks that the
+candidates make up W_1 together, and the more images there are, the more ways there are to do so. The spans ask each
+candidate alone that its own errors and its own activations stay inside. Span checks are known from gradient inversion
+(Petrov et al. 2024, DAGER; Dimitrov et al. 2024, SPEAR); trained weights are sums of the same kind.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from victims.equations.network import Network
 from victims.equations.row_space import RowSpace, row_space
 
 FEWEST_SHOWN = 0.1
-"""How many directions layer 2 has to show, of as many as there are images, for its rows to hold most of the energy of
-the activations: where the initialisation hides the smallest they are fewer, but with one output often two or three."""
+"""The rows of W_2 count as the span of the activations if they show at least this share of n directions.
+
+Where the initialisation hides the smallest directions they are fewer than n, and still hold most of the activations'
+energy. With one output layer 2 often shows two or three directions, which do not."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Span:
 
     Attributes:
         basis: (h, r) orthonormal.
-        weight: cost of a vector all of whose energy is outside.
+        weight: the cost of a vector that is orthogonal to the subspace.
     """
 
     basis: Tensor
@@ -45,42 +47,48 @@ class Span:
 
 @dataclass(frozen=True)
 class Spans:
-    """What a candidate alone pays for, in the letters of `residual`; None where the weights show no span.
+    """The spans that each candidate pays for leaving; None where the weights show no span.
 
     Attributes:
-        signals: where D_1 lies.
-        activations: where A_1 lies.
+        errors: the span of D_1.
+        activations: the span of A_1.
     """
 
-    signals: Span | None = None
+    errors: Span | None = None
     activations: Span | None = None
 
 
 def share_outside(projected: Tensor, vectors: Tensor) -> Tensor:
-    """Return what share (..., m) of the energy of vectors (..., m, h) their projections (..., m, r) lack."""
+    """Return the share (..., m) of the energy of vectors (..., m, h) that their projections (..., m, r) lack."""
     return 1 - projected.square().sum(-1) / _energy(vectors)
 
 
 def _energy(vectors: Tensor) -> Tensor:
+    """Return the squared norms (..., m) of vectors (..., m, h), at least the smallest positive number."""
     return vectors.square().sum(-1).clamp_min(torch.finfo(vectors.dtype).tiny)
 
 
-def signal_basis(network: Network, shown: RowSpace) -> Tensor | None:
-    """Return a basis (h_1, r) of the columns of W_1, None where they are all of the space.
+def error_basis(network: Network, data_subspace: RowSpace) -> Tensor | None:
+    """Return an orthonormal basis (h_1, r) of the columns of W_1, None where they are the whole space.
 
     Args:
-        network: on the coordinates of `shown`.
-        shown: what W_1 shows of the space of its inputs.
+        network: fully connected, on the coordinates of `data_subspace`.
+        data_subspace: the row space of W_1.
     """
     first = network.weights[0]
-    if not shown.gap or shown.rank >= len(first):
+    if not data_subspace.gap or data_subspace.rank >= len(first):
         return None
     columns: Tensor = torch.linalg.qr(first.double()).Q
     return columns.to(first).contiguous()
 
 
 def activation_basis(network: Network, images: int) -> Tensor | None:
-    """Return a basis (h_1, r) of what the rows of W_2 show, None where it cannot be the activations of `images`."""
+    """Return an orthonormal basis (h_1, r) of the rows of W_2, None where they do not span the activations.
+
+    Args:
+        network: fully connected.
+        images: the number of training images, n, as far as W_1 shows it.
+    """
     if network.depth < 3:  # outputs are no hidden layer: they show a direction a class
         return None
     rows = row_space(network.weights[1])

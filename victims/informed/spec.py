@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from victims.spec import FrozenModel, VictimSpec
+from victims.frozen_model import FrozenModel
+from victims.spec import VictimSpec
 
 Activation = Literal["elu", "relu", "gelu", "sigmoid", "tanh", "softplus"]
 Family = Literal["linear", "logistic", "poisson", "multinomial"]

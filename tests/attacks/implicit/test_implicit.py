@@ -112,7 +112,9 @@ def test_a_network_survives_being_flat(hidden: bool) -> None:
     theta = at_hand.flat(network(hidden))
     torch.testing.assert_close(at_hand.flat(at_hand.unflat(theta)), theta, rtol=0, atol=0)
     inputs = normal(5, 9, seed=4)
-    torch.testing.assert_close(replace(at_hand, sharpness=None).outputs(theta, inputs), network(hidden).outputs(inputs))
+    torch.testing.assert_close(
+        replace(at_hand, sharpness=None).outputs(theta, inputs), network(hidden).forward(inputs, torch.relu)[:, 0]
+    )
 
 
 @pytest.mark.parametrize("method", ["lbfgs", "gd"])

@@ -8,8 +8,16 @@ from torch import Tensor
 
 from attacks.base import VictimView
 from attacks.kkt import KKT
-from attacks.kkt_family.coefficients import SMALL, Coefficients, free_coefficients, margin_coefficients
+from attacks.kkt_family.coefficients import (
+    SMALL,
+    Coefficients,
+    free_coefficients,
+    margin_coefficients,
+    margin_gradients,
+    tied_coefficients,
+)
 from attacks.kkt_general import KKTGeneral
+from victims.equations.losses import rival_margins, sample_losses
 from victims.equations.network import Network
 from victims.spec import MLPSpec, VictimSpec
 
@@ -35,7 +43,7 @@ def test_a_candidate_weighs_as_much_as_its_coefficients(kind: str) -> None:
         "margin": margin_coefficients(labels, start),
         "plain margin": margin_coefficients(labels, start, positive=False),
     }[kind]
-    torch.testing.assert_close(coefficients.sizes(), coefficients.rows(outputs).norm(dim=1))
+    torch.testing.assert_close(coefficients.sizes(), coefficients.at(outputs).norm(dim=1))
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
@@ -48,8 +56,8 @@ def test_free_coefficients_start_as_published_or_small_in_their_units(outputs: i
         (KKTGeneral.Params(), SMALL * unit),
     ):
         generator = torch.Generator().manual_seed(1)
-        rows = KKTGeneral(params).coefficients(UNSEEN, victim, None, M, generator).rows(at)
-        torch.testing.assert_close(rows, size * drawn(M, outputs))
+        found = KKTGeneral(params).coefficients(UNSEEN, victim, None, M, generator).at(at)
+        torch.testing.assert_close(found, size * drawn(M, outputs))
 
 
 def test_multipliers_start_as_published_or_alike_in_sum() -> None:
@@ -71,3 +79,27 @@ def test_a_margin_of_two_signs_is_for_one_output(outputs: int) -> None:
     assert f"{outputs} outputs, and kkt takes one" in str(KKT(KKT.Params()).supports(spec))
     one = spec.model_copy(update={"architecture": MLPSpec()})
     assert KKT(KKT.Params()).supports(one) is None
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 3, 10])
+def test_margin_gradients_are_those_of_autograd(outputs: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(M) % max(outputs, 2)
+    values = torch.randn(M, outputs, generator=generator, dtype=torch.float64, requires_grad=True)
+    margins = rival_margins(values[:, 0] if outputs == 1 else values, labels)
+    soft, hard = -torch.logsumexp(-margins, 1), margins.amin(1)
+    (soft_gradients,) = torch.autograd.grad(soft.sum(), values, retain_graph=True)
+    (hard_gradients,) = torch.autograd.grad(hard.sum(), values)
+    torch.testing.assert_close(margin_gradients(values.detach(), labels, "all"), soft_gradients)
+    torch.testing.assert_close(margin_gradients(values.detach(), labels, "runner-up"), hard_gradients)
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "l2", "l2.5", "huber"])
+def test_tied_coefficients_are_those_of_a_gradient_step(loss: str) -> None:
+    """theta + sum_i c_i grad Phi(x_i) at equal factors f is one step of size f n down the mean loss."""
+    generator = torch.Generator().manual_seed(5)
+    labels, factors = torch.arange(M) % 2, torch.full((M,), 0.3, dtype=torch.float64)
+    outputs = torch.randn(M, 1, generator=generator, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(sample_losses(loss, outputs[:, 0], labels).sum(), outputs)  # type: ignore[arg-type]
+    found = tied_coefficients(loss, labels, factors).at(outputs)  # type: ignore[arg-type]
+    torch.testing.assert_close(found.detach(), -0.3 * slope)

@@ -46,7 +46,7 @@ CHANGED: dict[str, Any] = {
     "rivals": "runner-up",
     "coefficients": "tied",
 }
-"""A value that is no default, of all parameters but `together`, which changes rounding alone, and `mixture`."""
+"""A value other than the default, of all parameters but `mixture` and `restarts_per_batch`, which changes rounding."""
 SHORT: dict[str, Any] = {"steps": 20, "restarts": 2, "candidates": 12, "lr": 1e-3}
 
 
@@ -61,18 +61,18 @@ def test_a_value_changes_what_comes_out_or_is_refused(
     attack: type[Attack[Any]], method: Literal["row-space", "published"]
 ) -> None:
     plain, refused = outcome(attack, method=method), set()
-    for name in attack.Params.model_fields.keys() - {"method", "together", "mixture"}:
+    for name in attack.Params.model_fields.keys() - {"method", "restarts_per_batch", "mixture"}:
         try:
             assert outcome(attack, method=method, **{name: CHANGED[name]}) != plain, name
         except ValidationError:
             refused.add(name)
-    assert refused == (attack.Params.unused[method] - {"together"}) & attack.Params.model_fields.keys()
+    assert refused == (attack.Params.unused[method] - {"restarts_per_batch"}) & attack.Params.model_fields.keys()
 
 
 def test_what_a_method_does_not_use_is_one_clear_line() -> None:
     for variant, setting, method in (
         ("paper", {"sparsity": 0.1}, "published"),
-        ("paper", {"together": 2}, "published"),
+        ("paper", {"restarts_per_batch": 2}, "published"),
         ("", {"lambda_min": 0.5}, "row-space"),
     ):
         ((name, value),) = setting.items()

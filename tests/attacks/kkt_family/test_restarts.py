@@ -13,7 +13,7 @@ import attacks.context
 from attacks.base import AttackContext, DivergedError
 from attacks.context import Budget
 from attacks.kkt import KKT
-from attacks.kkt_family.attack import ROWS, MarginAttack
+from attacks.kkt_family.attack import CANDIDATES_PER_BATCH, MarginAttack
 from attacks.kkt_family.restarts import Restart, Restarts
 from bench.view import view_of
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
@@ -42,11 +42,11 @@ def one_of_two_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MarginAttack, "coefficients", coefficients)
 
 
-@pytest.mark.parametrize("together", [1, 2, 4])
+@pytest.mark.parametrize("batch", [1, 2, 4])
 @pytest.mark.usefixtures("one_of_two_diverges")
-def test_a_restart_that_diverges_is_left_out_and_the_others_end_as_they_would(together: int) -> None:
+def test_a_restart_that_diverges_is_left_out_and_the_others_end_as_they_would(batch: int) -> None:
     """It is the first of each batch, the only one, or all of one; there are four, and two of them are lost."""
-    victim, attack = victim_of(SPEC), KKT(KKT.Params(steps=40, restarts=4, candidates=6, together=together))
+    victim, attack = victim_of(SPEC), KKT(KKT.Params(steps=40, restarts=4, candidates=6, restarts_per_batch=batch))
     ctx = context()
     found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
     assert len(found.candidates) == len(found.labels) == len(found.confidence) == 12
@@ -55,14 +55,14 @@ def test_a_restart_that_diverges_is_left_out_and_the_others_end_as_they_would(to
     assert math.isfinite(found.loss)
     assert found.flags == ("2 of 4 restarts diverged and were left out",)
     assert all(math.isfinite(row["residual"]) for row in ctx.trace)
-    assert found.grad_evals == {1: 2 * 20 + 2 * 40, 2: 160, 4: 160}[together]  # what all of has diverged ends early
+    assert found.grad_evals == {1: 2 * 20 + 2 * 40, 2: 160, 4: 160}[batch]  # what all of has diverged ends early
 
 
 @pytest.mark.usefixtures("one_of_two_diverges")
 def test_a_kill_where_a_restart_diverges_costs_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first restart is found to have diverged at its step 20: a checkpoint after that would go on with it."""
     monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
-    attack, kept = KKT(KKT.Params(steps=40, restarts=2, candidates=6, together=1)), Memory(most=20)
+    attack, kept = KKT(KKT.Params(steps=40, restarts=2, candidates=6, restarts_per_batch=1)), Memory(most=20)
     view = view_of(victim_of(SPEC), attack.knowledge, CPU)
     with pytest.raises(Interrupted):
         attack.reconstruct(view, replace(context(), checkpoints=kept))
@@ -75,12 +75,12 @@ def test_a_batch_goes_on_with_as_many_restarts_as_it_had(monkeypatch: pytest.Mon
     monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
     attack, kept = KKT(KKT.Params(steps=40, restarts=3, candidates=6)), Memory(most=7)
     view = view_of(victim_of(SPEC), attack.knowledge, CPU)
-    monkeypatch.setitem(ROWS, "cpu", 12)
+    monkeypatch.setitem(CANDIDATES_PER_BATCH, "cpu", 12)
     expected = attack.reconstruct(view, context())
     with pytest.raises(Interrupted):
         attack.reconstruct(view, replace(context(), checkpoints=kept))
     kept.most = 10**9
-    monkeypatch.setitem(ROWS, "cpu", 6)
+    monkeypatch.setitem(CANDIDATES_PER_BATCH, "cpu", 6)
     found = attack.reconstruct(view, replace(context(), checkpoints=kept))
     assert torch.equal(found.candidates, expected.candidates)
     assert found.grad_evals == 120

@@ -15,7 +15,7 @@ from attacks.kkt_family.coefficients import Coefficients, margin_coefficients
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.published import published_search
-from attacks.kkt_family.search import Found, Start, _share, coordinates_of, search
+from attacks.kkt_family.search import Found, Start, _term_bound, coordinates_of, search
 from victims.equations.adjoint import StationarityResidual
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
@@ -102,7 +102,7 @@ def test_two_points_are_recovered_exactly() -> None:
     problem, starts = everywhere(network), [random_start(seed) for seed in range(5)]
     ended = search(problem, starts, changed(steps=4000), silent)
     tried = [
-        (problem.unexplained(found.candidates, start.coefficients.rows), found)
+        (problem.relative_residual(found.candidates, start.coefficients.at), found)
         for found, start in zip(ended, starts, strict=True)
     ]
     residual, found = min(tried, key=lambda one: one[0])
@@ -129,7 +129,7 @@ def test_of_many_candidates_the_atomic_norm_leaves_those_that_are_needed() -> No
         starts = [start(seed) for seed in range(4)]
         ended = search(problem, starts, changed(sparsity=sparsity, steps=4000), silent)
         pairs = zip(ended, starts, strict=True)
-        left = [problem.unexplained(one.candidates, begun.coefficients.rows) for one, begun in pairs]
+        left = [problem.relative_residual(one.candidates, begun.coefficients.at) for one, begun in pairs]
         found = ended[left.index(min(left))]
         terms = found.sizes * found.candidates.norm(dim=1)
         return int((terms > 0.05 * terms.sum()).sum()), found.candidates[terms.argsort(descending=True)[:2]]
@@ -143,13 +143,13 @@ def test_of_many_candidates_the_atomic_norm_leaves_those_that_are_needed() -> No
 
 @pytest.mark.parametrize("scale", [1.0, 3.0])
 def test_no_term_has_more_of_the_weights_than_its_price_says(scale: float) -> None:
-    """||D_i x_i|| / ||W1|| <= sqrt(r) _share |c_i| ||x_i||, equal for a neuron's term when every gate is open."""
+    """||D_i x_i|| / ||W1|| <= sqrt(r) _term_bound |c_i| ||x_i||, equal for a neuron's term when every gate is open."""
     network, points, multipliers = two_point_problem()
     scaled = Network(tuple(scale * weight for weight in network.weights), network.biases)
     problem, first, last = everywhere(scaled), scaled.weights[0], scaled.weights[1]
     gates = (points @ first.T + scaled.biases[0] > 0).double()
     terms = multipliers * (gates * last).norm(dim=1) * points.norm(dim=1) / first.norm()
-    bounds = math.sqrt(D) * _share(problem) * multipliers * points.norm(dim=1)
+    bounds = math.sqrt(D) * _term_bound(problem) * multipliers * points.norm(dim=1)
     assert bool((terms <= bounds).all())
     everyone = (last.norm() / first.norm()) * multipliers * points.norm(dim=1)
     torch.testing.assert_close(bounds, everyone)

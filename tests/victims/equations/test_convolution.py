@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.kkt import KKT
-from attacks.kkt_conv import KKTConv
 from attacks.kkt_family.coefficients import free_coefficients
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.search import _residual
-from attacks.kkt_general import KKTGeneral
 from victims.equations.adjoint import StationarityResidual, Weighting
-from victims.equations.convolution import FeatureResidual, image_space
+from victims.equations.convolution import FeatureResidual
 from victims.equations.network import Network
-from victims.equations.row_space import row_span
+from victims.equations.row_space import image_space, row_span
 from victims.equations.spans import Span
-from victims.spec import ConvSpec, VictimSpec
 
 SHAPE, CHANNELS, HIDDEN, N = (3, 7, 7), 6, 40, 4
 ALPHA = 3.0
@@ -64,13 +57,13 @@ def test_the_gradient_is_that_of_central_differences(span_weight: float) -> None
     after = network.after_first().on_coordinates(features.basis)
     inner = StationarityResidual(after, Weighting.uniform(after, (1.0, 0.0)))
     residual = FeatureResidual(network, space, Span(features.basis, span_weight), inner)
-    rows = free_coefficients(coefficients).rows
+    rows = free_coefficients(coefficients).at
     coordinates = (images + 0.3).flatten(1) @ space.basis
 
     def whole(at: Tensor) -> float:
         value, _ = residual(at, rows, ALPHA)
-        shown = (at @ space.basis.T).view(-1, *SHAPE)
-        phi = torch.nn.functional.conv2d(shown, network.weights[0], network.biases[0]).relu().flatten(1)
+        pixels = (at @ space.basis.T).view(-1, *SHAPE)
+        phi = torch.nn.functional.conv2d(pixels, network.weights[0], network.biases[0]).relu().flatten(1)
         outside = (phi - phi @ features.basis @ features.basis.T).square().sum(1) / phi.square().sum(1)
         return float(value) + span_weight * float(outside.sum())
 
@@ -82,14 +75,14 @@ def test_the_gradient_is_that_of_central_differences(span_weight: float) -> None
 
 
 def test_each_weight_is_the_price_of_its_own_span() -> None:
-    """Of the features' span for activations, and of the signals that reach layer 2; divided by sqrt(r)."""
+    """Of the features' span for activations, and of the errors that are back-propagated to layer 2; over sqrt(r)."""
     network, _, _ = planted()
     problem = Problem(network, image_space(SHAPE, network.weights[0]), row_span(network.weights[1]))
     found = _residual(problem, SearchParams(signal_span=0.3, activation_span=0.7))
     assert isinstance(found, FeatureResidual)
     assert found.features.weight == 0.7 / 2
-    assert found.residual.spans.signals is not None
-    assert found.residual.spans.signals.weight == 0.3 / 2
+    assert found.residual.spans.errors is not None
+    assert found.residual.spans.errors.weight == 0.3 / 2
     assert found.residual.spans.activations is None
 
 
@@ -100,14 +93,3 @@ def test_images_are_whole_on_cosines_and_smooth_ones_are_near() -> None:
         torch.testing.assert_close(space.basis.T @ space.basis, identity)
         flat = torch.ones(shape, dtype=torch.float64).flatten() @ space.basis
         assert int(flat.abs().argmax()) == int(space.singular.argmax()) == 0
-
-
-@pytest.mark.parametrize("attack", [KKT, KKTConv])
-def test_no_price_on_the_lengths_of_images_where_features_make_up_the_weights(attack: type[Attack[Any]]) -> None:
-    """Images and features have different units: twice the images, half the filters, and the weights are the same."""
-    spec = VictimSpec(
-        name="digits-conv-6-price", dataset="digits", n=6, architecture=ConvSpec(channels=4, hidden=(10,))
-    )
-    assert attack(attack.Params()).supports(spec) is None
-    assert "set sparsity=0" in str(attack(attack.Params(sparsity=0.05)).supports(spec))
-    assert KKTGeneral(KKTGeneral.Params(method="published")).supports(spec) is None, "it knows no sparsity"

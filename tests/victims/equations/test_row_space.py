@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from victims.equations.row_space import row_space, signal_rank
+from victims.equations.row_space import data_rank, row_space
 
 
 @pytest.mark.parametrize(("h", "d", "rank"), [(200, 400, 30), (400, 150, 20), (300, 300, 50), (200, 400, 0)])
@@ -16,7 +16,7 @@ def test_rank_of_a_planted_signal(h: int, d: int, rank: int) -> None:
     noise = 1e-4 * torch.randn(h, d, generator=generator)
     signal = torch.randn(h, rank, generator=generator) @ torch.randn(rank, d, generator=generator) / math.sqrt(h)
     singular = torch.linalg.svdvals((signal + noise).double())
-    assert signal_rank(singular, h, d) == rank
+    assert data_rank(singular, h, d) == rank
 
 
 def test_no_gap_means_the_whole_row_space() -> None:
@@ -39,7 +39,7 @@ def test_a_tail_that_ends_in_nothing_is_no_noise() -> None:
     u, v = (torch.linalg.qr(torch.randn(k, 100, generator=generator, dtype=torch.float64)).Q for k in (100, 400))
     weight = u @ torch.diag(torch.logspace(0, -1, 100, dtype=torch.float64)) @ v.T
     weight[3] = 0
-    assert signal_rank(torch.linalg.svdvals(weight), *weight.shape) == 99
+    assert data_rank(torch.linalg.svdvals(weight), *weight.shape) == 99
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
 
 from attacks.kkt_family.coefficients import free_coefficients
-from attacks.kkt_family.params import SearchParams
-from attacks.kkt_family.problem import Problem
-from attacks.kkt_family.search import _residual
 from victims.equations.adjoint import StationarityResidual, Weighting
 from victims.equations.gates import smooth_gate_relu
 from victims.equations.network import Network
-from victims.equations.row_space import row_space
 from victims.equations.spans import Span, Spans, share_outside
 
 D, H, N, OUTPUTS = 60, 40, 12, 3
@@ -65,80 +59,24 @@ def test_the_gradient_of_residual_and_spans_equals_autograd(layers: tuple[float,
     x = draw(generator, 6, 7)
     coefficients = free_coefficients(draw(generator, 6, OUTPUTS))
     weighting = Weighting.uniform(net, layers)
-    alone = StationarityResidual(net, weighting)(x, coefficients.rows, ALPHA)
+    alone = StationarityResidual(net, weighting)(x, coefficients.at, ALPHA)
     alone_c = [variable.grad for variable in coefficients.variables]
     for variable in coefficients.variables:
         variable.grad = None
-    value, gradient = StationarityResidual(net, weighting, parts, spans)(x, coefficients.rows, ALPHA)
+    value, gradient = StationarityResidual(net, weighting, parts, spans)(x, coefficients.at, ALPHA)
     torch.testing.assert_close(value, alone[0])
 
     x.requires_grad_()
     first = torch.nn.functional.linear(x, net.weights[0], net.biases[0])
     activations = smooth_gate_relu(first, ALPHA)
     outputs = smooth_gate_relu(activations @ net.weights[1].T, ALPHA) @ net.weights[2].T
-    (signals,) = torch.autograd.grad(outputs, first, coefficients.rows(outputs), create_graph=True)
-    assert spans.signals is not None
+    (errors,) = torch.autograd.grad(outputs, first, coefficients.at(outputs), create_graph=True)
+    assert spans.errors is not None
     assert spans.activations is not None
-    outer = share_outside(signals @ spans.signals.basis, signals)
+    outer = share_outside(errors @ spans.errors.basis, errors)
     cost = 0.7 * outer.sum() + 1.9 * share_outside(activations @ spans.activations.basis, activations).sum()
     by_x, *by_c = torch.autograd.grad(cost, [x, *coefficients.variables])
     torch.testing.assert_close(gradient - alone[1], by_x, rtol=1e-10, atol=1e-10)
     for whole, without, expected in zip(coefficients.variables, alone_c, by_c, strict=True):
         assert whole.grad is not None
         torch.testing.assert_close(whole.grad - without, expected, rtol=1e-10, atol=1e-10)
-
-
-def planted(shown: int, noise: float = 1e-6) -> tuple[Problem, Tensor, Tensor]:
-    """A problem with W_1 = signals' images and W_2 = coefficients' activations, the latter of a given rank."""
-    generator = torch.Generator().manual_seed(2)
-    signals, images, activations = (draw(generator, N, k) for k in (H, D, H))
-    first = signals.T @ images + noise * draw(generator, H, D)
-    mixed = draw(generator, 30, shown) @ draw(generator, shown, N) @ activations
-    second = mixed + noise * draw(generator, 30, H)
-    net = Network((first, second, draw(generator, OUTPUTS, 30)), (None, None, None))
-    return Problem(net, row_space(first)), signals, activations
-
-
-def test_weights_show_the_spans_of_signals_and_activations() -> None:
-    problem, signals, activations = planted(shown=N)
-    spans = problem.spans(1.0, 2.0)
-    assert spans.signals is not None
-    assert spans.activations is not None
-    assert spans.activations.weight == 2.0
-    assert spans.signals.basis.shape == spans.activations.basis.shape == (H, N)
-    others = draw(torch.Generator().manual_seed(3), N, H)
-    for span, true in ((spans.signals, signals), (spans.activations, activations)):
-        assert float(outside(true, span.basis).max()) < 1e-9
-        assert float(outside(others, span.basis).min()) > 0.3
-
-
-@pytest.mark.parametrize("shown", [2, 3, 6, 11])
-def test_fewer_directions_than_images_are_a_span_too(shown: int) -> None:
-    """The initialisation may hide the smallest, and the largest hold most of the energy."""
-    spans = planted(shown)[0].spans(0.0, 1.0)
-    assert spans.activations is not None
-    assert spans.activations.basis.shape == (H, shown)
-
-
-def test_each_weight_is_the_price_of_its_own_span() -> None:
-    """Divided by sqrt(r), as the search says."""
-    problem, _, _ = planted(shown=N)
-    spans = _residual(problem, SearchParams(signal_span=0.3, activation_span=0.7)).spans
-    direct = problem.spans(0.3 / math.sqrt(N), 0.7 / math.sqrt(N))
-    for found, expected in ((spans.signals, direct.signals), (spans.activations, direct.activations)):
-        assert found is not None and expected is not None
-        assert found.weight == expected.weight
-        torch.testing.assert_close(found.basis, expected.basis)
-    assert direct.signals is not None and direct.signals.weight == 0.3 / math.sqrt(N)
-
-
-def test_no_span_where_the_weights_show_none() -> None:
-    problem, _, _ = planted(shown=1)
-    assert problem.spans(1.0, 1.0).activations is None, "one direction is not twelve activations"
-    assert problem.spans(0.0, 0.0) == Spans()
-    generator = torch.Generator().manual_seed(4)
-    narrow = Network((problem.network.weights[0], draw(generator, 8, H), draw(generator, 1, 8)), (None, None, None))
-    assert Problem(narrow, problem.space).spans(0.0, 1.0) == Spans(), "all of eight rows are no twelve activations"
-    for weights in ((draw(generator, 10, D),), (draw(generator, 10, D), draw(generator, 1, 10))):
-        untrained = Problem(Network(weights, (None,) * len(weights)), row_space(weights[0]))
-        assert untrained.spans(1.0, 1.0) == Spans()
