@@ -1,4 +1,7 @@
-"""Bilevel reconstruction: images on which training would end at the released weights (Runkel et al. 2024, eq. 2)."""
+"""Bilevel reconstruction: images on which training would end at the released weights (Runkel et al. 2024, eq. 2).
+
+The equation, ||theta* - theta(x)||^2 and its gradient, is `attacks.implicit.hypergradient.hypergradient`.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ class BilevelParams(ImplicitParams, InitialisedParams):
         steps: upper-level iterations.
         lr: step of "momentum"; "lbfgs" finds its own.
         sharpness: b of softplus(b z) / b, in the place of the ReLU; see `attacks.implicit.training_problem`.
-        damping: of the lower level, see `attacks.implicit.hypergradient`; None for none where its minimum is unique
-            (an affine victim with weight decay) and 0.01 elsewhere, which a flag of the row then says.
+        damping: damping of the lower level, see `attacks.implicit.hypergradient`. None for no damping where the minimum
+            is unique (an affine victim with weight decay), and for 0.01 elsewhere, which a flag of the row says.
     """
 
     init: Literal["normal", "uniform", "truth", "partition", "mixture"] = "uniform"
@@ -55,10 +58,10 @@ class BilevelParams(ImplicitParams, InitialisedParams):
 class Bilevel(InitialisedAttack[BilevelParams]):
     """Moves n images until training on them ends at the released weights, differentiating through the training.
 
-    Upper level ||theta* - theta(x)||^2, lower level the victim's own training problem; see `attacks.implicit`. The
-    lower level starts at the released weights and then where it last ended, which for more than one minimum chooses
-    one near theta*. A candidate's confidence is the size of its multiplier, |t_i - sigmoid(Phi(x_i))| / (n wd): its
-    share in theta*.
+    The upper level is ||theta* - theta(x)||^2, the lower level the victim's own training problem; see
+    `attacks.implicit`. The lower level starts at the released weights, and afterwards where it last ended: of several
+    minima that chooses one near theta*. A candidate's confidence is the size of its multiplier,
+    |t_i - sigmoid(Phi(x_i))| / (n wd), its share in theta*.
     """
 
     name = "bilevel"
@@ -134,18 +137,19 @@ class Bilevel(InitialisedAttack[BilevelParams]):
 
 
 class _Worst:
-    """The worst that any evaluation met, for the row's flags."""
+    """The largest errors of the lower level in any evaluation, for the row's flags."""
 
     def __init__(self) -> None:
         self.gradient = self.residual = self.added = 0.0
 
     def see(self, found: Hypergradient) -> None:
+        """Take the errors of one evaluation into account."""
         self.gradient = max(self.gradient, found.relative_gradient)
         self.residual = max(self.residual, found.residual)
         self.added = max(self.added, found.added)
 
     def flags(self, params: BilevelParams, damping: float | None) -> tuple[str, ...]:
-        """Return what fell short of the parameters; `damping` is None where the lower level needs none."""
+        """Return a flag for every tolerance that was missed; `damping` is None if the lower level needs none."""
         flags = []
         if damping is not None:
             flags.append(f"lower-level minimum not unique: damped by {damping:g}")

@@ -1,4 +1,8 @@
-"""Reconstruction by gradient matching: images at which the training problem is stationary at the released weights."""
+"""Reconstruction by gradient matching: images at which the training problem is stationary at the released weights.
+
+The equation, eq. 3 of Runkel et al. 2024, is `victims.equations.adjoint.StationarityResidual` with coefficients tied to
+the loss (`attacks.kkt_family.coefficients.tied_coefficients`).
+"""
 
 from __future__ import annotations
 
@@ -44,9 +48,9 @@ class DecoParams(InitialisedParams):
 class Deco(InitialisedAttack[DecoParams]):
     """Minimises ||grad_theta E(x, y; theta*)||^2 over n images with balanced labels (Runkel et al. 2024, eq. 3).
 
-    With weight decay the gradient is wd theta* - (1/n) sum_i s_i grad Phi(x_i), s_i = t_i - sigmoid(Phi(x_i)): the
-    stationarity residual of `kkt` times wd, but that the multipliers s_i / (n wd) are what the images make them, not
-    free. The loss is that residual, ||R||^2 / ||theta*||^2; a candidate's confidence is the size of its multiplier.
+    With weight decay the gradient is wd theta* - (1/n) sum_i s_i grad Phi(x_i), s_i = t_i - sigmoid(Phi(x_i)). It is
+    the stationarity residual of `kkt` times wd, with multipliers s_i / (n wd) that the images determine. The loss is
+    that residual, ||R||^2 / ||theta*||^2; a candidate's confidence is the size of its multiplier.
     """
 
     name = "deco"
@@ -57,7 +61,7 @@ class Deco(InitialisedAttack[DecoParams]):
     )
     Params = DecoParams
     helpers = ("attacks.kkt_family", "attacks.implicit.descent", "victims.equations", "victims.training.lbfgs")
-    # The paper starts from N(0, 1) "untuned"; the scale that gave the lowest residual on faces-mlp-20-256-wd is 0.01.
+    # 0.01 is the scale of the lowest residual on faces-mlp-20-256-wd; the paper's untuned start is N(0, 1)
     variants: ClassVar[dict[str, dict[str, Any]]] = {"tuned": {"init_scale": 0.01}}
 
     def supports(self, victim: VictimSpec) -> str | None:

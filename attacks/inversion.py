@@ -1,4 +1,4 @@
-"""Naive model inversion: inputs that the victim is surest about (Haim et al. 2022, 5.4; Fredrikson et al. 2015)."""
+"""Naive model inversion: inputs with the largest output for a class (Haim et al. 2022, 5.4; Fredrikson et al. 2015)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class InversionParams(InitialisedParams):
 class Inversion(Attack[InversionParams]):
     """Climbs the victim's own output for a class from thousands of starts, inside the box of possible pixels.
 
-    It asks what the network takes for the class, which need not be what it was trained on; the paper's baseline.
+    It is the paper's baseline: it finds what the network takes for the class, which need not be what it was trained on.
     """
 
     name = "inversion"
@@ -94,12 +94,12 @@ class Inversion(Attack[InversionParams]):
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """What it needs, logits in the place of weights in the black box, and what its start needs."""
+        """The items of `needs`, with logits instead of weights in the black box, and those that its start needs."""
         needs = self.needs | self.params.start_needs()
         return needs if self.params.access == "weights" else needs - {Knowledge.WEIGHTS} | {Knowledge.LOGITS}
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline regressions, which have no classes; any network will do."""
+        """Decline regressions, which have no classes; the network may be any."""
         return None if victim.loss == "cross-entropy" else f"it is a regression ({victim.loss}), which has no classes"
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:

@@ -1,4 +1,10 @@
-"""KKT margin reconstruction (Haim, Vardi, Yehudai, Shamir, Irani 2022)."""
+"""KKT margin reconstruction (Haim, Vardi, Yehudai, Shamir, Irani 2022).
+
+The equation, eq. 3 of the paper, is `victims.equations.stationarity.layer_residuals`; the form that runs is
+`victims.equations.adjoint.StationarityResidual`, with coefficients lambda_i y_i
+(`attacks.kkt_family.coefficients.margin_coefficients`). The fast solver is `attacks.kkt_family.search.search`, the
+authors' loop `attacks.kkt_family.published.published_search`.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +55,7 @@ class KKT(MarginAttack[MarginParams]):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: the margin is that of a binary classifier."""
+        """Decline networks of several outputs and regressions: the margin is that of a binary classifier."""
         if victim.architecture.outputs > 1:
             return f"it has {victim.architecture.outputs} outputs, and kkt takes one: use kkt-multiclass"
         if victim.loss != "cross-entropy":

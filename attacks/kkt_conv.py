@@ -1,4 +1,7 @@
-"""Reconstruction from a convolutional network, in the space of its features (beyond Buzaglo et al. 2023, Section 5)."""
+"""Reconstruction from a convolutional network, in the space of its features (beyond Buzaglo et al. 2023, Section 5).
+
+The equation is `victims.equations.convolution`: the stationarity residual of layer 2, on features.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class KKTConvParams(SearchParams):
     """Parameters of `kkt-conv`.
 
     Attributes:
-        activation_span: what candidates pay for features outside the span that W2 shows; see `search`.
+        activation_span: cost of features outside the span that W2 shows; see `search`.
         lambda_lr: learning rate of the coefficients, in their units; see `random_coefficients`.
     """
 
@@ -42,8 +45,8 @@ class KKTConvParams(SearchParams):
 class KKTConv(StationarityAttack[KKTConvParams]):
     """Candidates whose features make up W2, with coefficients of any sign, and lie in the span that W2 shows.
 
-    It searches images as natural ones are distributed, smooth before fine, where `kkt` has the row space of W1 to tell
-    it: a prior that all natural images share, and no others.
+    No subspace of images is known, so it searches on cosines, smooth ones before fine ones, as natural images are
+    distributed: a prior that holds for all natural images and depends on no data set.
     """
 
     name = "kkt-conv"
@@ -57,7 +60,7 @@ class KKTConv(StationarityAttack[KKTConvParams]):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: it takes a convolution and one output."""
+        """Decline networks without a convolution, or with several outputs."""
         if victim.architecture.kind != "conv":
             return "its first layer is no convolution: use kkt-general"
         if victim.architecture.outputs > 1:
