@@ -38,7 +38,7 @@ class FirstLayer(Attack[FirstLayerParams]):
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Return the rows of W1 as candidates (h_1, C, H, W); their confidence is their length: long rows learnt most."""
+        """Return the rows of W1 as candidates (h_1, C, H, W), their lengths as confidence: long rows learnt most."""
         rows = view.weights["layers.0.weight"].float()
         largest = rows.abs().amax(1, keepdim=True).clamp_min(1e-30)
         images = (rows / largest * self.params.contrast).reshape(-1, *view.architecture.input_shape)

@@ -2,7 +2,7 @@
 
 A minimum of a ReLU network with weight decay lies on the kinks of the ReLU (a neuron grows until the images that it
 should not see have pre-activation zero), where the Hessian does not exist and no gradient vanishes. The lower level
-therefore has softplus(b z) / b in its place, which is the ReLU up to log(2) / b.
+therefore replaces the ReLU by softplus(b z) / b, which differs from it by at most log(2) / b.
 """
 
 from __future__ import annotations

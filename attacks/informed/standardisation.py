@@ -1,4 +1,4 @@
-"""What a reconstructor network sees of a released model, and its scale."""
+"""The features of a released model that a reconstructor sees, and their standardisation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from victims.informed.networks import Parameters
 
 
 def parameter_features(parameters: Parameters, layers: Sequence[int]) -> Tensor:
-    """Return the parameters of k models as rows (k, p), of some layers (from 1) or, if none is named, of all.
+    """Return the parameters of k models as features (k, p).
+
+    Args:
+        parameters: by name, each (k, ...).
+        layers: the layers, from 1, whose parameters count; empty for all.
 
     Raises:
         UserError: the network has no such layer.
@@ -27,10 +31,10 @@ def parameter_features(parameters: Parameters, layers: Sequence[int]) -> Tensor:
 
 @dataclass(frozen=True)
 class Standardisation:
-    """Mean 0 and standard deviation 1 for every coordinate, over the shadows that are learned from and no others.
+    """Maps every feature to mean 0 and standard deviation 1 over the shadows that are learned from.
 
-    One record moves a weight by a thousandth of its size, so this is what makes it visible at all. A coordinate that is
-    the same for all shadows, as the weight of a pixel that is always black, keeps its scale.
+    One record moves a weight by a thousandth of its size; standardisation makes that visible. A feature that is the
+    same for all shadows, such as the weight of a pixel that is always black, keeps its scale.
 
     Attributes:
         mean: (p,).

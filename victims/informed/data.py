@@ -1,4 +1,4 @@
-"""Who holds which record: the fixed set, the targets and the shadow pool."""
+"""The records of a victim of the informed adversary: the fixed set, the targets and the shadow pool."""
 
 from __future__ import annotations
 

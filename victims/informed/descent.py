@@ -38,7 +38,7 @@ class State:
 
 @dataclass(frozen=True)
 class Batch:
-    """What k networks see in one step: points, and their classes as one-hot columns (k, outputs, b + m)."""
+    """The batch of k networks in one step: points, and their classes as one-hot columns (k, outputs, b + m)."""
 
     points: Points
     targets: Tensor
@@ -83,7 +83,7 @@ class Problem:
         return torch.stack([torch.stack(epochs) for epochs in drawn], 1)
 
     def batch(self, step: int, orders: Tensor | None, images: Tensor, targets: Tensor) -> Batch:
-        """Return what k networks see in a step.
+        """Return the batch of k networks in a step.
 
         Args:
             step: counted from 0.

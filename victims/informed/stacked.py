@@ -19,7 +19,7 @@ from victims.informed.spec import DenseSpec, SmallCNNSpec
 
 @dataclass(frozen=True)
 class Points:
-    """What k models are evaluated on.
+    """The points on which k models are evaluated.
 
     Attributes:
         shared: (b, C, H, W) points that every model sees.

@@ -22,7 +22,7 @@ Points = tuple[Tensor, Tensor]
 """Images (k, C, H, W) in [0, 1] and their classes (k,)."""
 
 CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**32}
-"""About what the networks trained at once may take, by type of device; larger chunks fall out of a CPU's caches."""
+"""By type of device, bytes that the networks trained at once may take; larger chunks fall out of a CPU's caches."""
 
 
 def train_many(

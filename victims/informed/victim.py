@@ -15,7 +15,7 @@ from victims.stored import StoredCard
 
 
 class InformedCard(StoredCard):
-    """What is known of T released models; stored beside their parameters.
+    """The card of T released models, stored beside their parameters.
 
     Accuracies lie in [0, 1], and like losses are means over the models; a regression has no accuracy, and its loss is
     the mean squared error. Test figures are None where no record is left to test on.
@@ -81,7 +81,7 @@ AnyVictim = Victim | InformedVictim
 
 
 def logits(spec: InformedSpec | GLMSpec, weights: Parameters, images: Tensor) -> Tensor:
-    """Return what T released models answer to images (m, C, H, W): logits or linear predictors (T, m, outputs)."""
+    """Return the logits or linear predictors (T, m, outputs) of T released models for images (m, C, H, W)."""
     from victims.informed.glm import predictors
     from victims.informed.networks import forward_many
 

@@ -1,4 +1,4 @@
-"""How a training with weight decay ends on the kinks of the ReLU, where its stationary points lie.
+"""The end of a training with weight decay: on the kinks of the ReLU, where its stationary points lie.
 
 There no gradient of the objective vanishes, and descent hovers about them. With the corner of every ReLU rounded to a
 parabola the objective is smooth, and L-BFGS reaches its stationary point. The slope inside the corner is one that
@@ -26,7 +26,7 @@ from victims.training.lbfgs import Iterations, lbfgs
 from victims.training.state import Figures
 
 TOLERANCE = 4e-3
-"""||gradient|| / (wd ||theta||) at which the search with one width is at its end."""
+"""Relative gradient ||gradient|| / (wd ||theta||) at which the search with one width ends."""
 
 
 def settle(
@@ -43,9 +43,9 @@ def settle(
         model: the network, trained.
         inputs: (n, r) that it takes.
         labels: (n,) class indices.
-        loss: of one sample.
-        spec: weight decay, the corners' widths and the iterations for each.
-        report: told about twice a second how many iterations there have been, and what the last one saw.
+        loss: loss of one sample.
+        spec: weight decay, the corners' widths and the number of iterations for each.
+        report: called about twice a second with the number of iterations and the figures of the last one.
     """
     exact = deepcopy(model).double()
     inputs, parameters = inputs.double(), list(exact.parameters())

@@ -1,4 +1,4 @@
-"""A discriminator of patches that judges reconstructions while it learns (Balle et al. 2022, Tables V and VIII)."""
+"""A patch discriminator that is trained beside the reconstructor (Balle et al. 2022, Tables V and VIII)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 LEARNING_RATE = 1e-5
 SMALLEST_SIDE = 24
-"""In pixels; of smaller images no patch is left."""
+"""Side in pixels of the smallest images that have a patch."""
 
 
 def patch_discriminator(channels: int) -> nn.Sequential:
-    """Return PatchGAN's network: convolutions of 4 x 4 and a score for every patch, (k, 1, h, w)."""
+    """Return PatchGAN's network: 4 x 4 convolutions from images (k, C, H, W) to scores of patches (k, 1, h, w)."""
     widths, strides = (channels, 64, 128, 256, 512, 1), (2, 2, 2, 1, 1)
     layers: list[nn.Module] = []
     for (before, after), stride in zip(pairwise(widths), strides, strict=True):
@@ -21,12 +21,12 @@ def patch_discriminator(channels: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-class PatchJudge:
+class PatchDiscriminator:
     """The least-squares GAN's loss of a generator, from a discriminator that learns at every call.
 
     Args:
-        channels: of an image.
-        device: of the discriminator.
+        channels: number of channels of an image.
+        device: device of the discriminator.
     """
 
     def __init__(self, channels: int, device: torch.device) -> None:
@@ -34,10 +34,15 @@ class PatchJudge:
         self._optimizer = torch.optim.Adam(self.network.parameters(), LEARNING_RATE)
 
     def __call__(self, images: Tensor, truth: Tensor) -> Tensor:
-        """Return how far reconstructions (k, C, H, W) are from passing for real, after one step on both batches."""
+        """Return the generator's loss, a scalar, of images (k, C, H, W), after one step of the discriminator on both.
+
+        Args:
+            images: (k, C, H, W) reconstructions.
+            truth: (k, C, H, W) the true images.
+        """
         self._optimizer.zero_grad()
         fake, real = self.network(images.detach()), self.network(truth)
         (fake.square().mean() + (real - 1).square().mean()).backward()
         self._optimizer.step()
-        judged: Tensor = (self.network(images) - 1).square().mean()
-        return judged
+        loss: Tensor = (self.network(images) - 1).square().mean()
+        return loss
