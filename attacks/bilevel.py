@@ -33,12 +33,12 @@ class BilevelParams(ImplicitParams, InitialisedParams):
     """Parameters of `bilevel`.
 
     Attributes:
-        init: where the images start; see `attacks.kkt_family.initialisation`.
+        init: the start of the images; see `attacks.kkt_family.initialisation`.
         init_scale: standard deviation of the normal noise, half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".
         labels: "balanced" fixes them in the proportion of the classes, "learnt" makes each target sigmoid(u) with u
             optimised beside the images, from the balanced labels.
-        optimizer: of the upper level, "lbfgs" or gradient descent with "momentum" 0.9.
+        optimizer: optimiser of the upper level, "lbfgs", or "momentum" for gradient descent with momentum 0.9.
         steps: upper-level iterations.
         lr: step of "momentum"; "lbfgs" finds its own.
         sharpness: b of softplus(b z) / b, in the place of the ReLU; see `attacks.implicit.training_problem`.

@@ -29,10 +29,10 @@ class DecoParams(InitialisedParams):
     """Parameters of `deco`.
 
     Attributes:
-        init: where the images start; see `attacks.kkt_family.initialisation`.
+        init: the start of the images; see `attacks.kkt_family.initialisation`.
         init_scale: standard deviation of the normal noise, half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".
-        optimizer: "lbfgs" or gradient descent with "momentum" 0.9.
+        optimizer: "lbfgs", or "momentum" for gradient descent with momentum 0.9.
         steps: iterations.
         lr: step of "momentum"; "lbfgs" finds its own.
         alpha: sharpness of the gates that stand for the ReLU's derivative.

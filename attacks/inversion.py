@@ -28,8 +28,8 @@ class InversionParams(InitialisedParams):
     """Parameters of `inversion`.
 
     Attributes:
-        candidates: how many starts, half of them maximising the output and half minimising it, or by class balance.
-        init: where they start; see `attacks.kkt_family.initialisation`.
+        candidates: number of starts; their classes are in the proportions of the training set.
+        init: the start of the candidates; see `attacks.kkt_family.initialisation`.
         init_scale: standard deviation of the normal noise, or half the width of the uniform one, times a draw from
             `scale_range`.
         mixture: (l1, l2) of the start "mixture".
@@ -38,7 +38,7 @@ class InversionParams(InitialisedParams):
         steps: optimiser steps, gradient descent with momentum 0.9.
         lr: learning rate, times a draw from `lr_range`.
         scale_range: each start draws the factor of its `init_scale` log-uniformly from it.
-        lr_range: likewise for `lr`; the defaults of both are the ranges of Haim et al.
+        lr_range: range of the factor of `lr`; the defaults of both are the ranges of Haim et al.
         total_variation: weight of the mean absolute difference of neighbouring pixels.
         threshold: a candidate stops once its class has this probability; 1 for never.
         access: "weights" differentiates the network; "logits" asks for outputs alone and estimates the gradient by

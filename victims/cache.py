@@ -102,9 +102,9 @@ def obtain(
     Args:
         spec: the victim.
         data_dir: the data folder, None for the default.
-        device: where to train.
-        report: told the training's progress.
-        notice: told in one line what the user should know, such as a cached file that was found altered.
+        device: the device to train on.
+        report: called with the training's progress.
+        notice: called with one line for the user, such as that a cached file was altered.
 
     Raises:
         UserError: the data are missing or malformed, the training diverged, or the cache cannot be written.

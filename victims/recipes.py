@@ -1,4 +1,4 @@
-"""How a victim is trained: the papers' recipes, as frozen, hashable descriptions. Imports no torch."""
+"""The recipes by which victims are trained, as frozen, hashable descriptions. Imports no torch."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class DecayedDescent(FrozenModel):
         corners: widths of the ReLU's rounded corner, relative to the size of a neuron's pre-activations, at each of
             which L-BFGS then goes on, to a stationary point on the kinks; none to end with the descent. For fully
             connected networks.
-        iterations: the most of L-BFGS for each width.
+        iterations: largest number of L-BFGS iterations for each width.
     """
 
     kind: Literal["decayed"] = "decayed"
@@ -107,10 +107,10 @@ class Regularised(FrozenModel):
     the ReLU, has no gradient that vanishes: it stops short of the tolerance.
 
     Attributes:
-        weight_decay: in the convention of torch's optimisers.
+        weight_decay: weight decay in the convention of torch's optimisers.
         tolerance: training ends when ||gradient|| <= tolerance * weight_decay * ||theta||, which for a convex problem
             bounds the relative error of theta.
-        steps: the most L-BFGS iterations.
+        steps: largest number of L-BFGS iterations.
     """
 
     kind: Literal["regularised"] = "regularised"
@@ -135,8 +135,8 @@ class Released(FrozenModel):
         network_sha256: hex SHA-256 of the file that defines `network`.
         mean: what is subtracted from an image in [0, 1], a number a channel, or "training" for the per-pixel mean of
             the images given.
-        std: what it is then divided by, a number a channel.
-        dtype: what it is attacked in.
+        std: the divisor after that, a number for each channel.
+        dtype: the precision in which it is attacked.
         weight_decay: that of the training, as far as it is known.
         n_trained: number of images that the network was trained on.
         n_held_out: number of images given that it was not trained on.

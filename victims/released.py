@@ -44,7 +44,7 @@ def released(
     """Describe a model of your own, for the `VICTIMS` of a plug-in file.
 
     Args:
-        name: what it is called on the command line.
+        name: its name on the command line.
         network: builds the module that takes inputs (n, C, H, W) and returns (n,), (n, 1) or (n, C) outputs, no
             softmax. An nn.Sequential of Linear and ReLU, with or without a convolution in front, is open to the
             attacks on layers (`victims.equations.recognition`), any other module to the attacks that need its outputs
@@ -56,9 +56,9 @@ def released(
         mean: an input is (image - mean) / std, of an image in [0, 1]: a number, one a channel, or "training", the
             per-pixel mean of the images given.
         std: a number, or one a channel.
-        loss: what it was trained with.
-        weight_decay: likewise, 0 if without.
-        n_trained: how many images it was trained on, if `images` holds only some.
+        loss: the loss that it was trained with.
+        weight_decay: the weight decay that it was trained with, 0 for none.
+        n_trained: the number of images that it was trained on, if `images` holds only some.
 
     Raises:
         UserError: a file is missing or malformed, or the module does not take the images.

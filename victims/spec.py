@@ -1,4 +1,4 @@
-"""What a victim is before it is trained: a frozen, hashable description. Imports no torch, so `list` is quick."""
+"""The description of a victim before it is trained: frozen and hashable. Imports no torch, so `list` is quick."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def parameter_features(parameters: Parameters, layers: Sequence[int]) -> Tensor:
     """Return the parameters of k models as features (k, p).
 
     Args:
-        parameters: by name, each (k, ...).
+        parameters: the models' parameters by name, each (k, ...).
         layers: the layers, from 1, whose parameters count; empty for all.
 
     Raises:

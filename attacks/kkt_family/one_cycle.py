@@ -1,4 +1,4 @@
-"""Adam whose learning rates rise and fall once, and which goes on from a checkpoint as if it had never stopped."""
+"""Adam with a one-cycle schedule of learning rates, which goes on from a checkpoint as if it had not stopped."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 BETAS = (0.9, 0.99)
 WARM_UP = 0.2
 SHORTEST_CYCLE = 10
-"""Fewer steps are the beginning of a cycle of so many: shorter ones have no warm-up to divide by."""
+"""The shortest cycle: fewer steps are its beginning, because a shorter cycle has no warm-up."""
 
 
 class OneCycle:
     """Moves variables along their gradients by Adam, with the learning rates of one cycle (Smith and Topin 2018).
 
     Args:
-        groups: leaf tensors and the highest learning rate that they get.
-        steps: the length of the cycle.
+        groups: pairs of leaf tensors and their highest learning rate.
+        steps: the number of steps of the cycle.
     """
 
     def __init__(self, groups: Sequence[tuple[list[Tensor], float]], steps: int) -> None:

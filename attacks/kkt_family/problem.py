@@ -54,8 +54,8 @@ class Problem:
         """Return the spans that the first two fully connected layers show.
 
         Args:
-            error_cost: what a candidate pays for back-propagated errors orthogonal to their span; 0 for no such span.
-            activation_cost: what it pays for activations orthogonal to theirs; likewise.
+            error_cost: cost of back-propagated errors that are orthogonal to their span; 0 for no such span.
+            activation_cost: cost of activations that are orthogonal to their span; 0 for no such span.
         """
         errors = error_basis(self.connected, self.data_subspace) if error_cost else None
         activations = activation_basis(self.connected, self.data_subspace.rank) if activation_cost else None

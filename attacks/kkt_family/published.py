@@ -73,7 +73,7 @@ def published_search(
 
     Args:
         network: the victim.
-        coefficients: of the candidates, with the variables that the loop moves.
+        coefficients: the candidates' coefficients, with the variables that the loop moves.
         m: the number of candidates.
         steps: the number of steps.
         lr: learning rate of the candidates.

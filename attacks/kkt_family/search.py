@@ -29,7 +29,7 @@ class Start:
 
     Attributes:
         coordinates: (m, r) of its candidates in the subspace that is searched.
-        coefficients: of its candidates, with the variables that the search moves.
+        coefficients: the candidates' coefficients, with the variables that the search moves.
     """
 
     coordinates: Tensor

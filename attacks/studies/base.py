@@ -11,7 +11,7 @@ class Cell:
     """One run of a study.
 
     Attributes:
-        labels: what tells it from the study's other cells, a column each in the study's table.
+        labels: names and values that distinguish it from the study's other cells; columns of the study's table.
         attack: name of the attack.
         victim: name of the victim.
         params: parameters that differ from the attack's defaults.
@@ -25,7 +25,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plot:
-    """How a study's table is drawn.
+    """A picture of a study's table.
 
     Attributes:
         kind: "map" has one heat map an attack and value, over the labels `x` and `y`; "curve" draws values over the
@@ -35,7 +35,7 @@ class Plot:
         x: label of the columns.
         y: label of the rows or lines; empty for one line an attack.
         values: columns of the study's table that are drawn.
-        logarithmic: whether the values' scale is, and for a curve that of `x`.
+        logarithmic: whether the scale of the values is logarithmic, and for a curve also that of `x`.
     """
 
     kind: Literal["map", "curve", "dots", "scatter"]

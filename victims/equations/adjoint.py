@@ -46,7 +46,7 @@ class Weighting:
 
 
 PARTS = 8
-"""How many parts the candidates are taken in where all at once do not fit into memory."""
+"""The number of parts in which the candidates are taken if all at once do not fit into memory."""
 _Entries = tuple[Tensor | None, Tensor | None]
 """Tensors of the shapes of a layer's weight and bias; None for a layer that does not count, or has no bias."""
 
@@ -80,9 +80,9 @@ class StationarityResidual:
     Args:
         network: the network.
         weighting: the weights w, and those of the entries.
-        parts: how many parts the candidates are taken in. Memory falls with their number; with more than one, each
-            part goes forward three times instead of once.
-        spans: what each candidate pays for leaving its spans; it is in the gradient alone.
+        parts: number of parts in which the candidates are taken. Memory falls with it; with more than one, each part
+            goes forward three times instead of once.
+        spans: the spans of the candidates and the costs of leaving them, which are in the gradient alone.
     """
 
     def __init__(self, network: Network, weighting: Weighting, parts: int = 1, spans: Spans | None = None) -> None:

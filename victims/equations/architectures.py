@@ -59,7 +59,7 @@ class ConvNet(ReLUNetwork):
     Args:
         shape: (C_in, H, W) of an input.
         kernel: side of the kernel.
-        channels: of the convolution's output.
+        channels: number of channels of the convolution's output.
         widths: (h_1, ..., C) of the fully connected layers.
     """
 
@@ -74,7 +74,7 @@ class ConvNet(ReLUNetwork):
 def build(
     spec: MLPSpec | ConvSpec, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
 ) -> ReLUNetwork:
-    """Return an initialised network on the CPU.
+    """Return an initialised network, on the CPU.
 
     Layer 1 is drawn from N(0, first_layer_scale^2), its bias too; the others from torch's standard
     U(-1/sqrt(fan_in), 1/sqrt(fan_in)) (Haim et al. 2022, Section 5.1 and their public code).
@@ -83,7 +83,7 @@ def build(
         spec: the architecture.
         shape: (C, H, W) of an input; a fully connected network needs only its product.
         generator: the CPU generator that makes the draw reproducible.
-        dtype: of the parameters; the draw itself is made in float64, so both precisions start at one point.
+        dtype: precision of the parameters; they are drawn in float64, so both precisions start at one point.
 
     Raises:
         UserError: the kernel is larger than the image.

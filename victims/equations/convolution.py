@@ -25,9 +25,9 @@ class FeatureResidual:
 
     Args:
         network: the victim; its first layer is a convolution.
-        space: where the images are searched.
-        features: what a candidate pays for features outside the span that W2 shows.
-        residual: of the network after the convolution, on the features' coordinates.
+        space: the subspace in which images are searched.
+        features: the span of features that W2 shows, and the cost of leaving it.
+        residual: the residual of the network after the convolution, on the features' coordinates.
     """
 
     def __init__(self, network: Network, space: RowSpace, features: Span, residual: StationarityResidual) -> None:
@@ -35,7 +35,7 @@ class FeatureResidual:
 
     @property
     def parts(self) -> int:
-        """How many parts the candidates are taken in after the convolution."""
+        """The number of parts in which the candidates are taken after the convolution."""
         return self.residual.parts
 
     def in_parts(self) -> FeatureResidual:

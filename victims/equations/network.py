@@ -48,8 +48,8 @@ class Network:
         Args:
             named: the parameters; those that are not moved are taken as they are, with their gradients.
             input_shape: (C, H, W); a fully connected network needs none.
-            device: where the network shall be, None for where it is.
-            dtype: its precision, None for the one that it has.
+            device: the device to move it to, None to leave it.
+            dtype: the precision to convert it to, None to leave it.
         """
         depth = sum(name.endswith(".weight") for name in named)
         moved = {name: value.to(device, dtype) for name, value in named.items()}
@@ -105,8 +105,8 @@ class Network:
         Args:
             inputs: one a row, the pixels of an image one after another.
             activation: called once a hidden layer, the first layer first.
-            weights: others of the same shapes, None for the network's own.
-            biases: likewise.
+            weights: other weights of the same shapes, None for the network's own.
+            biases: other biases of the same shapes, None for the network's own.
         """
         hidden = inputs
         pairs = zip(weights or self.weights, biases or self.biases, strict=True)

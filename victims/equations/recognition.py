@@ -21,7 +21,7 @@ def relu_network_of(module: nn.Module, shape: tuple[int, int, int]) -> ReLUNetwo
     square kernel, stride 1 and no padding.
 
     Args:
-        module: in evaluation mode.
+        module: the module, in evaluation mode.
         shape: (C, H, W) of an input.
     """
     if isinstance(module, ReLUNetwork):

@@ -72,7 +72,7 @@ def image_space(shape: tuple[int, int, int], like: Tensor) -> RowSpace:
     The amplitudes of natural images fall with the frequency, so that smooth images are near.
 
     Args:
-        shape: of an image; C is 1 or 3.
+        shape: (C, H, W) of an image; C is 1 or 3.
         like: a tensor of the precision and on the device to use.
     """
     channels, height, width = shape

@@ -48,7 +48,7 @@ class Problem:
     """The algorithm A on one fixed set.
 
     Args:
-        architecture: of the networks.
+        architecture: the architecture of the networks.
         training: the algorithm.
         images: (n, C, H, W) of the fixed set, on the device and in the dtype of training.
         labels: (n,) its classes.
@@ -87,7 +87,7 @@ class Problem:
 
         Args:
             step: counted from 0.
-            orders: as of `orders`.
+            orders: the orders that `orders` returned.
             images: (k, C, H, W) the extra records.
             targets: (k, outputs) their classes as of `one_hot`.
         """

@@ -21,7 +21,7 @@ class DenseSpec(FrozenModel):
 
     Attributes:
         hidden: widths of the hidden layers; none for the affine classifier.
-        activation: of the hidden layers; "elu" with alpha 1 is the paper's.
+        activation: activation of the hidden layers; "elu" with alpha 1 is the paper's.
         outputs: C, the number of classes.
     """
 
@@ -42,7 +42,7 @@ class SmallCNNSpec(FrozenModel):
     Two convolutions, 16 channels (4 x 4, stride 2) and 32 (4 x 4, stride 1), and the outputs.
 
     Attributes:
-        activation: of all layers but the last.
+        activation: activation of all layers but the last.
         outputs: C, the number of classes.
     """
 
@@ -65,7 +65,7 @@ class Privacy(FrozenModel):
 
     Attributes:
         clip: largest Euclidean norm C of a record's gradient; the paper's is 1 on MNIST and 10 on CIFAR-10.
-        epsilon: of the (epsilon, delta) that the noise is calibrated to, over all steps.
+        epsilon: epsilon of the (epsilon, delta) to which the noise is calibrated, over all steps.
         delta: likewise, in (0, 1).
     """
 
@@ -81,9 +81,9 @@ class OutputPrivacy(FrozenModel):
     and the regulariser makes the objective strongly convex. The relation is that of `Privacy`.
 
     Attributes:
-        epsilon: of the (epsilon, delta) that the noise is calibrated to.
+        epsilon: epsilon of the (epsilon, delta) to which the noise is calibrated.
         delta: likewise, in (0, 1).
-        label_bound: of a linear model, the largest |y| that there can be.
+        label_bound: the largest possible |y| of a linear model.
     """
 
     epsilon: PositiveFloat = 10.0
@@ -100,7 +100,7 @@ class Descent(FrozenModel):
     Attributes:
         optimizer: "sgd", or "adam" with torch's defaults.
         lr: learning rate, constant.
-        momentum: of SGD.
+        momentum: momentum of SGD.
         epochs: passes over the records.
         batch_size: None for full-batch descent.
         order_seed: seed of the mini-batches' order, which all models then share and the adversary knows; None for
@@ -210,7 +210,7 @@ class Newton(FrozenModel):
     """The algorithm A of a generalised linear model: the minimum of loss and regulariser, by Newton's method.
 
     Attributes:
-        strength: of the regulariser; 0 for none.
+        strength: strength of the regulariser; 0 for none.
         convention: what `strength` multiplies: "lambda", the sum of losses + strength ||theta||^2; "half-lambda", the
             sum of losses + (strength / 2) ||theta||^2; "inverse-c", scikit-learn's strength * sum of losses +
             (1/2) ||theta||^2; "mean-loss", the mean of losses + (strength / 2) ||theta||^2. The loss of a linear model
@@ -258,7 +258,7 @@ class GLMSpec(FrozenModel):
         targets: T.
         architecture: family and intercept.
         training: the objective.
-        seed: of the noise on the released parameters.
+        seed: seed of the noise on the released parameters.
     """
 
     setting: ClassVar[Literal["informed"]] = "informed"

@@ -47,7 +47,7 @@ class InformedVictim:
     """T released models and the records that made them.
 
     Attributes:
-        card: what is known of them; `card.spec` is the victim's description.
+        card: the measurements of them; `card.spec` is the victim's description.
         start: the initial network of all models, None where each had its own, and for a generalised linear model.
         weights: the released parameters (T, ...) by name, on the CPU: `layers.{l}.weight` and `layers.{l}.bias`,
             float32; of a generalised linear model `coef` (T, C, d) and `intercept` (T, C), float64.

@@ -27,7 +27,7 @@ def objective(model: MLP, inputs: Tensor, labels: Tensor, weight_decay: float) -
         model: the network.
         inputs: (n, r).
         labels: (n,) in {-1, +1}.
-        weight_decay: of all parameters.
+        weight_decay: weight decay of all parameters.
     """
     margins: Tensor = labels * model(inputs)
     decay = torch.stack([parameter.square().sum() for parameter in model.parameters()]).sum()

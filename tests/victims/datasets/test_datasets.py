@@ -15,7 +15,7 @@ from own_arrays import arrays, one_line
 from victims.datasets import fingerprint, load, select
 from victims.errors import UserError
 
-SHARED = Path(os.environ.get("BENCH_DATA_DIR", Path(__file__).parents[3] / "shared" / "data"))
+SHARED = Path(os.environ.get("BENCH_DATA_DIR", Path(__file__).parents[4] / "shared" / "data"))
 
 
 def needs(file: str) -> pytest.MarkDecorator:

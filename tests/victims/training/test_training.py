@@ -9,7 +9,6 @@ import torch
 from twelve import CPU, problem, spec
 
 from victims.equations.architectures import MLP, build
-from victims.equations.kinks import RoundedReLU
 from victims.equations.losses import margins, sample_losses, signs
 from victims.equations.optimality import stationarity_residuals
 from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
@@ -168,16 +167,6 @@ def test_a_training_that_rounds_the_kinks_ends_at_a_stationary_point(tmp_path: P
     descended, settled = residuals
     assert settled < 0.015
     assert descended > 20 * settled
-
-
-def test_a_rounded_relu_is_the_relu_off_its_corner_and_its_slope_the_derivative() -> None:
-    z = torch.tensor([[-2.0, -0.3, -0.1, 0.0, 0.2, 0.3, 5.0]], dtype=torch.float64).T.requires_grad_()
-    width = torch.tensor([0.5], dtype=torch.float64)
-    activations = RoundedReLU.apply(z, width)
-    off = (z.detach().abs() > 0.25)[:, 0]
-    torch.testing.assert_close(activations[off], z[off].relu())
-    assert bool((activations[~off] > z[~off].relu()).all())
-    assert torch.autograd.gradcheck(lambda values: RoundedReLU.apply(values, width), (z,))
 
 
 def test_off_the_kinks_the_residual_is_autograds(tmp_path: Path) -> None:
