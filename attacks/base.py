@@ -1,6 +1,6 @@
 """The contract of an attack: its parameters, what it is given, what it returns. Imports no torch.
 
-What an attack file needs is imported from here, that of `attacks.knowledge` and `attacks.context` too.
+An attack file imports all of it from here, also what `attacks.knowledge` and `attacks.context` define.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class DivergedError(ArithmeticError):
-    """The attack ended in numbers that are not finite; its row is `diverged`."""
+    """The attack ended in numbers that are not finite; the status of its row is `diverged`."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,18 @@ class Reconstruction:
     """What an attack returns.
 
     Attributes:
-        candidates: (m, C, H, W) float32 in the victim's input space; in the informed setting candidate i is for
-            target i, NaN where the attack has none.
+        candidates: (m, C, H, W) float32 in the victim's input space. In the informed setting candidate i is for target
+            i, and NaN if the attack has none for it.
         labels: (m,) class indices that the attack assigns, or None.
-        coefficients: (m,) Lagrange multipliers or whatever weighs a candidate, or None.
-        confidence: (m,) how sure the attack is of each candidate, higher is surer, from nothing but what it was told;
-            None if it cannot tell its hits from its misses.
-        resolved: parameters that were left to the attack and what it chose, for a null control to be given the same.
-        loss: the attack's own final objective, the lower the better, comparable between runs of that attack on one
-            victim whatever its parameters: `tune` picks by it.
-        grad_evals: evaluations of the objective's gradient.
-        flags: what the reader of the row should know, such as what was done where a solve did not converge; one short
-            line each, without ";".
+        coefficients: (m,) weights of the candidates, such as Lagrange multipliers, or None.
+        confidence: (m,) the attack's confidence in each candidate, higher is surer, computed from its declared
+            knowledge alone; None if it cannot tell its hits from its misses.
+        resolved: values that the attack chose for parameters left to it; null controls get the same.
+        loss: the attack's own final objective, the lower the better. `tune` picks by it, so it must be comparable
+            between runs of the attack on one victim whatever the parameters.
+        grad_evals: number of evaluations of the objective's gradient.
+        flags: remarks for the reader of the row, such as a solve that did not converge; one short line each, without
+            ";".
     """
 
     candidates: Tensor
@@ -72,17 +72,17 @@ class Reconstruction:
 
 
 _ENTRY = re.compile(r"^        (?=\w+: )", re.MULTILINE)
-"""Where the description of an attribute begins."""
+"""Matches the beginning of the description of an attribute in a docstring."""
 
 
 class AttackParams(BaseModel):
-    """Base of every attack's parameters: frozen, unknown fields and numbers that are not finite rejected."""
+    """Base of every attack's parameters: frozen; rejects unknown fields and numbers that are not finite."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **keywords: Any) -> None:
-        """Let `show` tell all parameters: the docstring goes on with those of the parent that it does not describe."""
+        """Append to the docstring the parent's parameters that it does not describe, so that `show` tells all."""
         super().__pydantic_init_subclass__(**keywords)
         own = (cls.__doc__ or "").rstrip()
         _, _, inherited = (cls.__mro__[1].__doc__ or "").partition("Attributes:\n")
@@ -95,7 +95,7 @@ class ControlParams(AttackParams):
     """Parameters of a null control.
 
     Attributes:
-        candidates: how many.
+        candidates: number of candidates.
         contrast: standard deviation of a candidate's pixels; natural images have about 0.25.
     """
 
@@ -114,18 +114,18 @@ class Attack(ABC, Generic[ParamsT]):
     Attributes:
         name: as on the command line; the file's name with dashes.
         summary: one line for `list`.
-        paper: where it was published.
+        paper: the publication.
         needs: the knowledge that it declares, and gets, with its default parameters; see `knowledge`.
         Params: its parameters, with defaults that work.
         variants: named parameter sets, for `--variant`.
         search_spaces: by variant, "" for the defaults: the parameters that `tune` searches, and their ranges.
-        control: a null control, which looks at no image and optimises nothing: the harness draws from it as many
-            candidates as an attack returned, of the same contrast, and its Params are `ControlParams`.
-        setting: the victims that it is for: "dataset", of which all records are to be reconstructed, or "informed",
-            of which one is, all others being known (Balle et al. 2022).
+        control: whether it is a null control, which looks at no image and optimises nothing. The harness draws as many
+            candidates from it as an attack returned, of the same contrast; its Params are `ControlParams`.
+        setting: the victims that it is for: "dataset", all of whose records are to be reconstructed, or "informed",
+            where one record is, and all others are known (Balle et al. 2022).
         protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; "balle2022" if informed.
         helpers: packages and modules of this repository whose source belongs to the attack, such as
-            `attacks.stationarity`: a change in them makes stored runs stale, as a change in the attack's own file does.
+            `attacks.kkt_family`. A change in them makes stored runs stale, like a change in the attack's own file.
     """
 
     name: ClassVar[str]
@@ -145,11 +145,11 @@ class Attack(ABC, Generic[ParamsT]):
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """What it is told with its own parameters: `needs`, unless they ask for more or less."""
+        """The knowledge that the attack gets with its own parameters: `needs`, unless they ask for more or less."""
         return self.needs
 
     def supports(self, victim: Any) -> str | None:
-        """Return None if the attack, with its parameters, can run on this victim, of its setting, else the reason."""
+        """Return None if the attack can run on this victim of its setting, otherwise the reason why not."""
         return None
 
     @abstractmethod

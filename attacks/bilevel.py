@@ -1,4 +1,7 @@
-"""Bilevel reconstruction: images on which training would end at the released weights (Runkel et al. 2024, eq. 2)."""
+"""Bilevel reconstruction: images on which training would end at the released weights (Runkel et al. 2024, eq. 2).
+
+The equation, ||theta* - theta(x)||^2 and its gradient, is `attacks.implicit.hypergradient.hypergradient`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from attacks.base import (
     declined_unless_binary,
 )
 from attacks.implicit.params import ImplicitParams
-from attacks.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
+from attacks.kkt_family.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
     from attacks.implicit.hypergradient import Hypergradient
@@ -30,17 +33,17 @@ class BilevelParams(ImplicitParams, InitialisedParams):
     """Parameters of `bilevel`.
 
     Attributes:
-        init: where the images start; see `attacks.initialisation`.
+        init: the start of the images; see `attacks.kkt_family.initialisation`.
         init_scale: standard deviation of the normal noise, half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".
         labels: "balanced" fixes them in the proportion of the classes, "learnt" makes each target sigmoid(u) with u
             optimised beside the images, from the balanced labels.
-        optimizer: of the upper level, "lbfgs" or gradient descent with "momentum" 0.9.
+        optimizer: optimiser of the upper level, "lbfgs", or "momentum" for gradient descent with momentum 0.9.
         steps: upper-level iterations.
         lr: step of "momentum"; "lbfgs" finds its own.
-        sharpness: b of softplus(b z) / b, which the lower level has for the ReLU; see `attacks.implicit.problem`.
-        damping: of the lower level, see `attacks.implicit.hypergradient`; None for none where its minimum is unique
-            (an affine victim with weight decay) and 0.01 elsewhere, which a flag of the row then says.
+        sharpness: b of softplus(b z) / b, in the place of the ReLU; see `attacks.implicit.training_problem`.
+        damping: damping of the lower level, see `attacks.implicit.hypergradient`. None for no damping where the minimum
+            is unique (an affine victim with weight decay), and for 0.01 elsewhere, which a flag of the row says.
     """
 
     init: Literal["normal", "uniform", "truth", "partition", "mixture"] = "uniform"
@@ -55,10 +58,10 @@ class BilevelParams(ImplicitParams, InitialisedParams):
 class Bilevel(InitialisedAttack[BilevelParams]):
     """Moves n images until training on them ends at the released weights, differentiating through the training.
 
-    Upper level ||theta* - theta(x)||^2, lower level the victim's own training problem; see `attacks.implicit`. The
-    lower level starts at the released weights and then where it last ended, which for more than one minimum chooses
-    one near theta*. A candidate's confidence is the size of its multiplier, |t_i - sigmoid(Phi(x_i))| / (n wd): its
-    share in theta*.
+    The upper level is ||theta* - theta(x)||^2, the lower level the victim's own training problem; see
+    `attacks.implicit`. The lower level starts at the released weights, and afterwards where it last ended: of several
+    minima that chooses one near theta*. A candidate's confidence is the size of its multiplier,
+    |t_i - sigmoid(Phi(x_i))| / (n wd), its share in theta*.
     """
 
     name = "bilevel"
@@ -68,12 +71,7 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
     )
     Params = BilevelParams
-    helpers = (
-        "attacks.implicit",
-        "attacks.stationarity",
-        "attacks.initialisation",
-        "victims.training.lbfgs",
-    )
+    helpers = ("attacks.implicit", "attacks.kkt_family.initialisation", "victims.equations", "victims.training.lbfgs")
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline victims that are no binary classifiers, and deep ones: every step trains the victim again."""
@@ -89,8 +87,8 @@ class Bilevel(InitialisedAttack[BilevelParams]):
 
         from attacks.implicit.descent import descend
         from attacks.implicit.hypergradient import hypergradient
-        from attacks.implicit.problem import TrainingProblem
-        from attacks.stationarity.network import Network
+        from attacks.implicit.training_problem import TrainingProblem
+        from victims.equations.network import Network
 
         params = self.params
         released = Network.of(view.weights, view.architecture.input_shape, ctx.device, torch.float64)
@@ -139,18 +137,19 @@ class Bilevel(InitialisedAttack[BilevelParams]):
 
 
 class _Worst:
-    """The worst that any evaluation met, for the row's flags."""
+    """The largest errors of the lower level in any evaluation, for the row's flags."""
 
     def __init__(self) -> None:
         self.gradient = self.residual = self.added = 0.0
 
     def see(self, found: Hypergradient) -> None:
+        """Take the errors of one evaluation into account."""
         self.gradient = max(self.gradient, found.relative_gradient)
         self.residual = max(self.residual, found.residual)
         self.added = max(self.added, found.added)
 
     def flags(self, params: BilevelParams, damping: float | None) -> tuple[str, ...]:
-        """Return what fell short of the parameters; `damping` is None where the lower level needs none."""
+        """Return a flag for every tolerance that was missed; `damping` is None if the lower level needs none."""
         flags = []
         if damping is not None:
             flags.append(f"lower-level minimum not unique: damped by {damping:g}")

@@ -1,4 +1,4 @@
-"""What knowing only the class would give: the mean of public images of each class."""
+"""A control that knows only the classes: the mean of public images of each class."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ClassMeanParams(AttackParams):
 
 
 class ClassMean(Attack[ClassMeanParams]):
-    """One candidate a class, the mean of the shadow pool's images of it; the victim is not looked at.
+    """Returns the mean of the shadow pool's images of each class, without reading the victim.
 
-    What an attack shares with it says what a class looks like, and nothing about any member.
+    An attack that scores no better has found what a class looks like, and nothing about its members.
     """
 
     name = "class-mean"
@@ -27,7 +27,7 @@ class ClassMean(Attack[ClassMeanParams]):
     Params = ClassMeanParams
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline released victims that come without images beside their training set."""
+        """Decline released victims without images other than their training set."""
         if victim.training.kind == "released" and not victim.training.n_held_out:
             return "it comes with no images that it was not trained on"
         return None

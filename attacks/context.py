@@ -1,4 +1,4 @@
-"""What the harness lends an attack for one run: device, randomness, budget, checkpoints. Imports no torch."""
+"""The context of an attack in one run: device, randomness, budget, checkpoints. Imports no torch."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Budget:
-    """What an attack may spend on one run.
+    """The budget of an attack in one run.
 
     Attributes:
         seconds: wall time, None for no limit.
-        steps: optimiser steps, those of all restarts together, None for no limit.
+        steps: optimiser steps of all restarts in sum, None for no limit.
     """
 
     seconds: float | None = None
     steps: int | None = None
 
     def __str__(self) -> str:
-        """Return it as `--budget` takes it, empty if there is no limit."""
+        """Return the text that `--budget` takes for it, empty if there is no limit."""
         seconds = "" if self.seconds is None else f"{self.seconds:g}s"
         return seconds if self.steps is None else f"{self.steps}steps"
 
@@ -35,10 +35,10 @@ UNLIMITED = Budget()
 
 @dataclass
 class Checkpoint:
-    """How far an attack is.
+    """The state of an attack that has not ended.
 
     Attributes:
-        state: tensors by name, all that the attack needs to go on as if nothing had happened.
+        state: tensors by name, from which the attack goes on as if nothing had happened.
         trace: its rows so far.
         seconds: wall time so far.
     """
@@ -49,13 +49,13 @@ class Checkpoint:
 
 
 class Checkpoints(Protocol):
-    """Where the harness keeps the last checkpoint of a run."""
+    """The store in which the harness keeps the last checkpoint of a run."""
 
     def load(self) -> Checkpoint | None:
         """Return the last checkpoint, None if there is none."""
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Keep a checkpoint in the place of the last one."""
+        """Replace the last checkpoint by this one."""
 
 
 CHECKPOINT_SECONDS = 30.0
@@ -67,19 +67,19 @@ def _no_perceptual() -> Callable[[Tensor, Tensor], Tensor]:
 
 @dataclass
 class AttackContext:
-    """What the harness lends an attack for one run.
+    """The context of an attack in one run.
 
     Attributes:
-        device: where to compute.
+        device: the device to compute on.
         generator: seeded CPU generator; the attack's only source of randomness.
-        progress: `progress(step, steps, **figures)` tells the user where the attack is; the first figure is its
-            objective, the lower the better, by which `tune` may stop a trial.
-        budget: what the attack may spend; ask with `expired`.
-        checkpoints: where `checkpoint` keeps and `resume` finds, None for nowhere.
-        perceptual: fetches LPIPS, differentiable: of two batches (k, C, H, W) in [0, 1] it returns (k,).
+        progress: `progress(step, steps, **figures)` tells the user how far the attack is. The first figure is its
+            objective, the lower the better; `tune` may stop a trial by it.
+        budget: the attack's budget; ask `expired` whether it is spent.
+        checkpoints: the store of `checkpoint` and `resume`, None for no checkpoints.
+        perceptual: returns LPIPS, a differentiable function of two batches (k, C, H, W) in [0, 1] that returns (k,).
         trace: rows of figures over time, stored beside the reconstruction; append with `record`.
-        started: when it began, on the clock of `time.monotonic`; a resumed attack that much earlier as it had run.
-        stopped: `expired` has told the attack to stop.
+        started: start time on the clock of `time.monotonic`; for a resumed attack it is earlier by the time it had run.
+        stopped: whether `expired` has told the attack to stop.
     """
 
     device: torch.device
@@ -95,32 +95,32 @@ class AttackContext:
 
     @property
     def seconds(self) -> float:
-        """The wall time of the attack so far, that of the process it is resumed from included."""
+        """The wall time of the attack so far, with that of the processes before a resume."""
         return time.monotonic() - self.started
 
     def expired(self, step: int) -> bool:
-        """Say whether the budget is spent after `step` steps in all; the attack then returns the best that it has.
+        """Say whether the budget is spent after `step` steps; the attack then returns the best that it has.
 
-        A run with a budget of wall time is killed, and gets a row `timeout`, when it goes on long after that.
+        A run that goes on long after its budget of wall time is killed, and its row is `timeout`.
         """
         seconds, steps = self.budget.seconds, self.budget.steps
         self.stopped |= (seconds is not None and self.seconds >= seconds) or (steps is not None and step >= steps)
         return self.stopped
 
     def checkpoint(self, state: Callable[[], dict[str, Tensor]]) -> None:
-        """Keep what `state()` returns, if the last checkpoint is old enough for another one.
+        """Keep what `state()` returns, if the last checkpoint is older than `CHECKPOINT_SECONDS`.
 
-        The tensors must be all that the attack needs to go on and to end with the very candidates of an attack that
-        nobody disturbed: optimiser, step, and the state of `generator` if it draws again.
+        With these tensors the attack must go on to the same candidates as without an interruption: they hold the
+        optimiser's state, the step, and the state of `generator` if the attack draws again.
         """
         if self.checkpoints is not None and time.monotonic() - self._saved >= CHECKPOINT_SECONDS:
             self.checkpoints.save(Checkpoint(state(), self.trace, self.seconds))
             self._saved = time.monotonic()
 
     def resume(self) -> dict[str, Tensor]:
-        """Return the state of the last checkpoint, on the CPU, and take up its trace and clock; empty if there is none.
+        """Return the last checkpoint's state on the CPU, empty if there is none, and restore its trace and clock.
 
-        An attack that calls `checkpoint` calls it first of all.
+        An attack that calls `checkpoint` calls `resume` first of all.
         """
         last = None if self.checkpoints is None else self.checkpoints.load()
         if last is None:
@@ -134,6 +134,6 @@ class AttackContext:
         self.trace.append({"step": step, "wall_s": self.seconds, **figures})
 
     def report(self, step: int, steps: int, **figures: float) -> None:
-        """Tell the user where the attack is, and append the same to the trace."""
+        """Tell the user how far the attack is, and append the same figures to the trace."""
         self.progress(step, steps, **figures)
         self.record(step, **figures)

@@ -1,4 +1,8 @@
-"""Reconstruction by gradient matching: images at which the training problem is stationary at the released weights."""
+"""Reconstruction by gradient matching: images at which the training problem is stationary at the released weights.
+
+The equation, eq. 3 of Runkel et al. 2024, is `victims.equations.adjoint.StationarityResidual` with coefficients tied to
+the loss (`attacks.kkt_family.coefficients.tied_coefficients`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from attacks.base import (
     VictimView,
     declined_unless_binary,
 )
-from attacks.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
+from attacks.kkt_family.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -25,10 +29,10 @@ class DecoParams(InitialisedParams):
     """Parameters of `deco`.
 
     Attributes:
-        init: where the images start; see `attacks.initialisation`.
+        init: the start of the images; see `attacks.kkt_family.initialisation`.
         init_scale: standard deviation of the normal noise, half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".
-        optimizer: "lbfgs" or gradient descent with "momentum" 0.9.
+        optimizer: "lbfgs", or "momentum" for gradient descent with momentum 0.9.
         steps: iterations.
         lr: step of "momentum"; "lbfgs" finds its own.
         alpha: sharpness of the gates that stand for the ReLU's derivative.
@@ -44,9 +48,9 @@ class DecoParams(InitialisedParams):
 class Deco(InitialisedAttack[DecoParams]):
     """Minimises ||grad_theta E(x, y; theta*)||^2 over n images with balanced labels (Runkel et al. 2024, eq. 3).
 
-    With weight decay the gradient is wd theta* - (1/n) sum_i s_i grad Phi(x_i), s_i = t_i - sigmoid(Phi(x_i)): the
-    stationarity residual of `kkt` times wd, but that the multipliers s_i / (n wd) are what the images make them, not
-    free. The loss is that residual, ||R||^2 / ||theta*||^2; a candidate's confidence is the size of its multiplier.
+    With weight decay the gradient is wd theta* - (1/n) sum_i s_i grad Phi(x_i), s_i = t_i - sigmoid(Phi(x_i)). It is
+    the stationarity residual of `kkt` times wd, with multipliers s_i / (n wd) that the images determine. The loss is
+    that residual, ||R||^2 / ||theta*||^2; a candidate's confidence is the size of its multiplier.
     """
 
     name = "deco"
@@ -56,8 +60,8 @@ class Deco(InitialisedAttack[DecoParams]):
         {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
     )
     Params = DecoParams
-    helpers = ("attacks.stationarity", "attacks.initialisation", "attacks.implicit.descent", "victims.training.lbfgs")
-    # The paper starts from N(0, 1) "untuned"; the scale that gave the lowest residual on faces-mlp-20-256-wd is 0.01.
+    helpers = ("attacks.kkt_family", "attacks.implicit.descent", "victims.equations", "victims.training.lbfgs")
+    # 0.01 is the scale of the lowest residual on faces-mlp-20-256-wd; the paper's untuned start is N(0, 1)
     variants: ClassVar[dict[str, dict[str, Any]]] = {"tuned": {"init_scale": 0.01}}
 
     def supports(self, victim: VictimSpec) -> str | None:
@@ -73,9 +77,9 @@ class Deco(InitialisedAttack[DecoParams]):
         import torch
 
         from attacks.implicit.descent import descend
-        from attacks.stationarity.coefficients import tied_coefficients
-        from attacks.stationarity.network import Network
-        from attacks.stationarity.residual import StationarityResidual, Weighting
+        from attacks.kkt_family.coefficients import tied_coefficients
+        from victims.equations.adjoint import StationarityResidual, Weighting
+        from victims.equations.network import Network
 
         params = self.params
         network = Network.of(view.weights, view.architecture.input_shape, ctx.device, torch.float64)
@@ -85,7 +89,7 @@ class Deco(InitialisedAttack[DecoParams]):
         labels = balanced_labels(view.n, view.class_balance)
         images = initial(params, view, labels, ctx.generator).flatten(1).to(network.weights[0])
         factors = torch.full_like(images[:, 0], 1 / (len(labels) * view.weight_decay))
-        tied = tied_coefficients("cross-entropy", labels.to(ctx.device), factors).rows
+        tied = tied_coefficients("cross-entropy", labels.to(ctx.device), factors).at
         evaluations = 0
 
         def evaluate(point: torch.Tensor) -> tuple[float, torch.Tensor]:
@@ -104,7 +108,7 @@ class Deco(InitialisedAttack[DecoParams]):
             evaluate, images.flatten(), params.optimizer, params.steps, params.lr, report, ctx.expired
         )
         inputs = point.view_as(images)
-        coefficients = tied(network.outputs(inputs)[:, None].requires_grad_())[:, 0].detach()
+        coefficients = tied(network.forward(inputs, torch.relu).requires_grad_())[:, 0].detach()
         return Reconstruction(
             candidates=inputs.reshape(-1, *view.architecture.input_shape).float(),
             labels=labels,

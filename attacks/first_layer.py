@@ -32,13 +32,13 @@ class FirstLayer(Attack[FirstLayerParams]):
     Params = FirstLayerParams
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: the weights of a convolution are patches."""
+        """Decline networks whose first layer is not fully connected: its weights are no images."""
         if victim.architecture.kind != "mlp":
             return f"the first layer of a {victim.architecture.kind} holds no images"
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Return the rows of W1, (h_1, C, H, W), surest of the longest: those have learnt most."""
+        """Return the rows of W1 as candidates (h_1, C, H, W), their lengths as confidence: long rows learnt most."""
         rows = view.weights["layers.0.weight"].float()
         largest = rows.abs().amax(1, keepdim=True).clamp_min(1e-30)
         images = (rows / largest * self.params.contrast).reshape(-1, *view.architecture.input_shape)

@@ -1,4 +1,7 @@
-"""The missing record of a generalised linear model, in closed form (Balle, Cherubin, Hayes 2022, Section 3)."""
+"""The missing record of a generalised linear model, in closed form (Balle, Cherubin, Hayes 2022, Section 3).
+
+The equation, Theorem 1, is `attacks.informed.closed_form.missing_record`.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,17 @@ if TYPE_CHECKING:
 
 REPORTS = 20
 LARGEST = 2**31
-"""Bound on a label: noise or a fit that did not converge can give any y."""
+"""Labels are clipped to this: with noise or a fit that did not converge y may be any number."""
 
 
 class GLMParams(AttackParams):
     """Parameters of `glm`.
 
     Attributes:
-        known_labels: whether the attack is told the label of every missing record. Only a model without an intercept
-            needs it: a linear one cannot be attacked without, of a logistic one the likelier class is taken.
-        noise: what is done where the parameters were released with noise: "weighed" against the known records, which
-            say what a record looks like, or "ignored", as the paper's closed form does.
+        known_labels: whether the attack is told the label of every missing record. Only models without an intercept
+            need it: a linear one cannot be attacked otherwise, and for a logistic one the likelier class is taken.
+        noise: treatment of parameters that were released with noise: "weighed" for the posterior mean given the known
+            records, "ignored" for the paper's closed form.
     """
 
     known_labels: bool = False
@@ -36,9 +39,9 @@ class GLMParams(AttackParams):
 
 
 class GeneralisedLinear(Attack[GLMParams]):
-    """Subtracts the known records' gradients: what is missing to zero is the gradient of the record that is missing.
+    """Computes the gradient of the missing record: at the optimum it is minus the sum of the known records' gradients.
 
-    Exact, for a model that was fitted to optimality; no shadow models, no iterations.
+    It is exact for a model that was fitted to optimality, and takes no shadow models and no iterations.
     """
 
     name = "glm"
@@ -56,7 +59,7 @@ class GeneralisedLinear(Attack[GLMParams]):
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """What it needs, and the labels if it is given them."""
+        """The items of `needs`, and the labels if `known_labels`."""
         return self.needs | {Knowledge.LABELS} if self.params.known_labels else self.needs
 
     def supports(self, victim: InformedSpec | GLMSpec) -> str | None:
@@ -68,10 +71,10 @@ class GeneralisedLinear(Attack[GLMParams]):
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Reconstruct the record of each released model; NaN where its parameters hold nothing of it.
+        """Return the record of each released model; NaN if its parameters do not depend on it.
 
         Raises:
-            UserError: the model needs the labels, and the attack is not told them.
+            UserError: the model needs the labels, and the attack does not know them.
         """
         import numpy as np
         import torch
@@ -110,7 +113,7 @@ class GeneralisedLinear(Attack[GLMParams]):
     def _estimator(
         self, view: VictimView, records: np.ndarray, answers: np.ndarray
     ) -> Callable[[GLM], np.ndarray] | None:
-        """Return what weighs noise against the known records; None where there is no noise, or it is ignored."""
+        """Return the function from a model to the posterior mean (d,) of its record; None if no noise counts."""
         from attacks.informed.noisy import expected_record
         from victims.informed.privacy import output_deviation
 
@@ -136,7 +139,7 @@ def described(view: VictimView) -> tuple[GLMArchitecture, Newton]:
     """Return the architecture and the training of a generalised linear model.
 
     Raises:
-        TypeError: the victim is none.
+        TypeError: the victim is no generalised linear model.
     """
     from victims.informed.spec import GLMArchitecture, Newton
 
@@ -147,7 +150,7 @@ def described(view: VictimView) -> tuple[GLMArchitecture, Newton]:
 
 
 def _flags(found: list[MissingRecord], targets: int) -> tuple[str, ...]:
-    """Say how well conditioned the problems were, and how many had no solution."""
+    """Return flags: the condition of the problems, the number without a solution, and the inconsistency of y."""
     import numpy as np
 
     flags = []

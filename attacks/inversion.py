@@ -1,4 +1,4 @@
-"""Naive model inversion: inputs that the victim is surest about (Haim et al. 2022, 5.4; Fredrikson et al. 2015)."""
+"""Naive model inversion: inputs with the largest output for a class (Haim et al. 2022, 5.4; Fredrikson et al. 2015)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
-from attacks.initialisation import InitialisedParams, balanced_labels, initial
+from attacks.kkt_family.initialisation import InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
     import torch
@@ -28,8 +28,8 @@ class InversionParams(InitialisedParams):
     """Parameters of `inversion`.
 
     Attributes:
-        candidates: how many starts, half of them maximising the output and half minimising it, or by class balance.
-        init: where they start; see `attacks.initialisation`.
+        candidates: number of starts; their classes are in the proportions of the training set.
+        init: the start of the candidates; see `attacks.kkt_family.initialisation`.
         init_scale: standard deviation of the normal noise, or half the width of the uniform one, times a draw from
             `scale_range`.
         mixture: (l1, l2) of the start "mixture".
@@ -38,7 +38,7 @@ class InversionParams(InitialisedParams):
         steps: optimiser steps, gradient descent with momentum 0.9.
         lr: learning rate, times a draw from `lr_range`.
         scale_range: each start draws the factor of its `init_scale` log-uniformly from it.
-        lr_range: likewise for `lr`; the defaults of both are the ranges of Haim et al.
+        lr_range: range of the factor of `lr`; the defaults of both are the ranges of Haim et al.
         total_variation: weight of the mean absolute difference of neighbouring pixels.
         threshold: a candidate stops once its class has this probability; 1 for never.
         access: "weights" differentiates the network; "logits" asks for outputs alone and estimates the gradient by
@@ -70,7 +70,7 @@ class InversionParams(InitialisedParams):
 class Inversion(Attack[InversionParams]):
     """Climbs the victim's own output for a class from thousands of starts, inside the box of possible pixels.
 
-    It asks what the network takes for the class, which need not be what it was trained on; the paper's baseline.
+    It is the paper's baseline: it finds what the network takes for the class, which need not be what it was trained on.
     """
 
     name = "inversion"
@@ -78,7 +78,7 @@ class Inversion(Attack[InversionParams]):
     paper = "Haim et al. 2022, Section 5.4; Fredrikson et al. 2015"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE})
     Params = InversionParams
-    helpers = ("attacks.initialisation", "victims.losses")
+    helpers = ("attacks.kkt_family.initialisation", "victims.equations.losses")
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         # MIFace's published rate and cost, but from noise: from its zero image all candidates of a class are one.
         "miface": {
@@ -94,12 +94,12 @@ class Inversion(Attack[InversionParams]):
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """What it needs, logits in the place of weights in the black box, and what its start needs."""
+        """The items of `needs`, with logits instead of weights in the black box, and those that its start needs."""
         needs = self.needs | self.params.start_needs()
         return needs if self.params.access == "weights" else needs - {Knowledge.WEIGHTS} | {Knowledge.LOGITS}
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline regressions, which have no classes; any network will do."""
+        """Decline regressions, which have no classes; the network may be any."""
         return None if victim.loss == "cross-entropy" else f"it is a regression ({victim.loss}), which has no classes"
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
@@ -209,7 +209,7 @@ def _log_odds(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return log p / (1 - p) of every label's probability p (m,): y Phi, or Phi_y - log sum_{j != y} exp Phi_j."""
     import torch
 
-    from victims.losses import rival_margins
+    from victims.equations.losses import rival_margins
 
     return -torch.logsumexp(-rival_margins(outputs, labels), 1)
 

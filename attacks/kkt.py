@@ -1,13 +1,19 @@
-"""KKT margin reconstruction (Haim, Vardi, Yehudai, Shamir, Irani 2022)."""
+"""KKT margin reconstruction (Haim, Vardi, Yehudai, Shamir, Irani 2022).
+
+The equation, eq. 3 of the paper, is `victims.equations.stationarity.layer_residuals`; the form that runs is
+`victims.equations.adjoint.StationarityResidual`, with coefficients lambda_i y_i
+(`attacks.kkt_family.coefficients.margin_coefficients`). The fast solver is `attacks.kkt_family.search.search`, the
+authors' loop `attacks.kkt_family.published.published_search`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Knowledge
+from attacks.kkt_family.attack import MarginAttack
+from attacks.kkt_family.params import FAST_RANGES, MarginParams
 from attacks.search_space import Range
-from attacks.stationarity.attack import MarginAttack
-from attacks.stationarity.params import FAST_RANGES, MarginParams
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -49,7 +55,7 @@ class KKT(MarginAttack[MarginParams]):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: the margin is that of a binary classifier."""
+        """Decline networks of several outputs and regressions: the margin is that of a binary classifier."""
         if victim.architecture.outputs > 1:
             return f"it has {victim.architecture.outputs} outputs, and kkt takes one: use kkt-multiclass"
         if victim.loss != "cross-entropy":

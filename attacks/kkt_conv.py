@@ -1,4 +1,7 @@
-"""Reconstruction from a convolutional network, in the space of its features (beyond Buzaglo et al. 2023, Section 5)."""
+"""Reconstruction from a convolutional network, in the space of its features (beyond Buzaglo et al. 2023, Section 5).
+
+The equation is `victims.equations.convolution`: the stationarity residual of layer 2, on features.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import Knowledge, VictimView
+from attacks.kkt_family.attack import StationarityAttack
+from attacks.kkt_family.params import FAST_RANGES, SearchParams
 from attacks.search_space import Range
-from attacks.stationarity.attack import StationarityAttack
-from attacks.stationarity.params import FAST_RANGES, SearchParams
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from attacks.stationarity.coefficients import Coefficients
-    from attacks.stationarity.network import Network
+    from attacks.kkt_family.coefficients import Coefficients
+    from victims.equations.network import Network
     from victims.spec import VictimSpec
 
 
@@ -24,7 +27,7 @@ class KKTConvParams(SearchParams):
     """Parameters of `kkt-conv`.
 
     Attributes:
-        activation_span: what candidates pay for features outside the span that W2 shows; see `search`.
+        activation_span: cost of features outside the span that W2 shows; see `search`.
         lambda_lr: learning rate of the coefficients, in their units; see `random_coefficients`.
     """
 
@@ -42,8 +45,8 @@ class KKTConvParams(SearchParams):
 class KKTConv(StationarityAttack[KKTConvParams]):
     """Candidates whose features make up W2, with coefficients of any sign, and lie in the span that W2 shows.
 
-    It searches images as natural ones are distributed, smooth before fine, where `kkt` has the row space of W1 to tell
-    it: a prior that all natural images share, and no others.
+    No subspace of images is known, so it searches on cosines, smooth ones before fine ones, as natural images are
+    distributed: a prior that holds for all natural images and depends on no data set.
     """
 
     name = "kkt-conv"
@@ -57,7 +60,7 @@ class KKTConv(StationarityAttack[KKTConvParams]):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: it takes a convolution and one output."""
+        """Decline networks without a convolution, or with several outputs."""
         if victim.architecture.kind != "conv":
             return "its first layer is no convolution: use kkt-general"
         if victim.architecture.outputs > 1:
@@ -71,6 +74,6 @@ class KKTConv(StationarityAttack[KKTConvParams]):
         self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
     ) -> Coefficients:
         """Return small free coefficients, in the units of layer 2."""
-        from attacks.stationarity.coefficients import random_coefficients
+        from attacks.kkt_family.coefficients import random_coefficients
 
         return random_coefficients(network.weights[1], 1, m, generator)

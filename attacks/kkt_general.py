@@ -1,4 +1,8 @@
-"""Reconstruction from any loss, with or without weight decay (Buzaglo et al. 2023, Section 5)."""
+"""Reconstruction from any loss, with or without weight decay (Buzaglo et al. 2023, Section 5).
+
+The equation is `victims.equations.stationarity.layer_residuals`; the form that runs is
+`victims.equations.adjoint.StationarityResidual`, with free or tied coefficients (`attacks.kkt_family.coefficients`).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import Knowledge, VictimView
-from attacks.initialisation import balanced_labels
+from attacks.kkt_family.attack import StationarityAttack
+from attacks.kkt_family.initialisation import balanced_labels
+from attacks.kkt_family.params import BUZAGLO_RANGES, FAST_RANGES, SearchParams
 from attacks.search_space import Range
-from attacks.stationarity.attack import StationarityAttack
-from attacks.stationarity.params import BUZAGLO_RANGES, FAST_RANGES, SearchParams
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from attacks.stationarity.coefficients import Coefficients
-    from attacks.stationarity.network import Network
+    from attacks.kkt_family.coefficients import Coefficients
+    from victims.equations.network import Network
     from victims.spec import VictimSpec
 
 
@@ -25,11 +29,11 @@ class KKTGeneralParams(SearchParams):
     """Parameters of `kkt-general`.
 
     Attributes:
-        coefficients: "free" ones have any sign, one for each output, and neither labels nor loss need be known; "tied"
-            ones are what the loss makes of the candidate's own outputs, -L'(Phi(x_i), y_i), but for a positive factor
-            that starts at 1 / (m wd): the loss, the weight decay and the balance of the classes have to be known.
-        lambda_lr: learning rate of the coefficients: of free ones in their units, see `random_coefficients`; of the
-            logarithm of tied ones' factor.
+        coefficients: "free" for one coefficient of any sign for each output, which needs neither labels nor loss;
+            "tied" for -L'(Phi(x_i), y_i) of the candidate's own outputs times a positive factor, which needs the loss
+            and the class balance, and a victim with weight decay.
+        lambda_lr: learning rate of free coefficients, in the units of `random_coefficients`, or of the logarithm of the
+            factor of tied ones.
     """
 
     coefficients: Literal["free", "tied"] = "free"
@@ -79,12 +83,12 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """What it needs, and what ties the coefficients."""
+        """The items of `needs`, and for tied coefficients the loss and the class balance."""
         tie = {Knowledge.LOSS, Knowledge.CLASS_BALANCE}
         return super().knowledge | (tie if self.params.coefficients == "tied" else frozenset())
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: what ties coefficients is the weight decay."""
+        """Decline tied coefficients without weight decay, and the fast solver on a convolution."""
         if self.params.coefficients == "tied" and not victim.weight_decay:
             return "it has no weight decay, which ties coefficients to the loss: use free ones"
         if victim.architecture.kind == "conv" and self.params.method == "row-space":
@@ -92,16 +96,16 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
         return super().supports(victim)
 
     def labels(self, view: VictimView, m: int) -> Tensor | None:
-        """Return classes in the proportions of the training set, or None: a free coefficient's sign stands for them."""
+        """Return classes (m,) in the proportions of the training set; None for free coefficients, which have a sign."""
         return balanced_labels(m, view.class_balance) if self.params.coefficients == "tied" else None
 
     def coefficients(
         self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
     ) -> Coefficients:
-        """Return Gaussian coefficients, of the published size or small in the units of layer 1; or tied ones."""
+        """Return tied coefficients, or Gaussian free ones: of the published size, or small in the units of layer 1."""
         import torch
 
-        from attacks.stationarity.coefficients import (
+        from attacks.kkt_family.coefficients import (
             free_coefficients,
             random_coefficients,
             tied_coefficients,

@@ -1,13 +1,17 @@
-"""KKT reconstruction from multiclass networks (Buzaglo, Haim, Yehudai, Vardi, Oz, Nikankin, Irani 2023)."""
+"""KKT reconstruction from multiclass networks (Buzaglo, Haim, Yehudai, Vardi, Oz, Nikankin, Irani 2023).
+
+The equation is that of `kkt` (`victims.equations.stationarity.layer_residuals`), with multipliers on multiclass
+margins, eq. 7 of the paper (`attacks.kkt_family.coefficients.margin_gradients`).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attacks.base import Knowledge
+from attacks.kkt_family.attack import MarginAttack
+from attacks.kkt_family.params import BUZAGLO_RANGES, FAST_RANGES, MarginParams
 from attacks.search_space import Range
-from attacks.stationarity.attack import MarginAttack
-from attacks.stationarity.params import BUZAGLO_RANGES, FAST_RANGES, MarginParams
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -57,12 +61,12 @@ class KKTMulticlass(MarginAttack[KKTMulticlassParams]):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: it takes a softmax of several outputs."""
+        """Decline networks of one output, which have no rival classes."""
         if victim.architecture.outputs == 1:
             return "it has one output, and no rival classes: use kkt or kkt-general"
         return super().supports(victim)
 
     @property
     def rivals(self) -> Literal["all", "runner-up"]:
-        """Which rival classes a margin is measured against."""
+        """The rival classes that a margin is measured against."""
         return self.params.rivals

@@ -1,4 +1,7 @@
-"""Reconstruction in the spans that the weights show, for networks of several outputs (beyond Buzaglo et al. 2023)."""
+"""Reconstruction in the spans that the weights show, for networks of several outputs (beyond Buzaglo et al. 2023).
+
+The equation is that of `kkt-general`; the spans are `victims.equations.spans`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
+from attacks.kkt_family.params import FAST_RANGES
 from attacks.kkt_general import KKTGeneral, KKTGeneralParams
 from attacks.search_space import Range
-from attacks.stationarity.params import FAST_RANGES
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -30,17 +33,18 @@ class KKTSpanParams(KKTGeneralParams):
 
 
 class KKTSpan(KKTGeneral):
-    """`kkt-general`, where each candidate alone pays for leaving the spans that the weights show; see `spans`.
+    """`kkt-general`, where each candidate pays for leaving the spans that the weights show.
 
-    Where layer 2 shows no span of activations, as with one output, signals alone cost, and `kkt-general` gets more.
+    If layer 2 shows no span of activations, as with one output, candidates pay for their back-propagated errors alone,
+    and `kkt-general` reconstructs more images.
     """
 
     name = "kkt-span"
-    summary = "kkt-general, whose candidates' signals and activations stay in the spans that W1 and W2 show"
+    summary = "kkt-general, whose candidates' errors and activations stay in the spans that W1 and W2 show"
     paper = "after Buzaglo et al. 2023; span checks after Petrov et al. 2024 (DAGER), Dimitrov et al. 2024 (SPEAR)"
     helpers = (*KKTGeneral.helpers, "attacks.kkt_general")
     Params = KKTSpanParams
-    crowding = 1.4
+    candidates_per_direction = 1.4
     variants: ClassVar[dict[str, dict[str, Any]]] = {}
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": FAST_RANGES
@@ -52,7 +56,7 @@ class KKTSpan(KKTGeneral):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: a convolution's features have an attack of their own."""
+        """Decline convolutions, which `kkt-conv` is for."""
         if victim.architecture.kind == "conv":
             return "its first layer is a convolution: use kkt-conv"
         return super().supports(victim)

@@ -1,4 +1,4 @@
-"""What an attack may know of its victim: the ledger's items, and the view that shows what was declared. No torch."""
+"""The knowledge of an attack: its items, and the view of a victim that shows the declared ones. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Knowledge(StrEnum):
-    """An item of the knowledge ledger: what an attack may be told about its victim."""
+    """An item of knowledge that an attack may be given about its victim."""
 
     ARCHITECTURE = "architecture"
     WEIGHTS = "weights"
@@ -34,11 +34,11 @@ class Knowledge(StrEnum):
 
 
 ORACLE = "oracle"
-"""What the name of an item that no attacker has begins with: it serves experiments, and its rows are not ranked."""
+"""Prefix of the names of items that no attacker has. They serve experiments, and rows that use them are not ranked."""
 
 
 class UndeclaredKnowledgeError(RuntimeError):
-    """An attack read an item that it did not declare in `needs`."""
+    """The attack read an item that it did not declare in `needs`."""
 
 
 def _no_module() -> nn.Module:
@@ -47,13 +47,13 @@ def _no_module() -> nn.Module:
 
 @dataclass(frozen=True)
 class Architecture:
-    """What is public about a network.
+    """The architecture of a network, which is public.
 
     Attributes:
         spec: its specification.
         input_shape: (C, H, W) of one input.
-        build: returns it as a torch module on the attack's device, its weights being zeros: load the view's into it;
-            not for the informed adversary, who is shown many models.
+        build: returns the network as a torch module on the attack's device, with weights of zero: load the view's into
+            it. Not for the informed adversary, who is shown many models.
     """
 
     spec: NetworkSpec | DenseSpec | SmallCNNSpec | GLMArchitecture
@@ -62,22 +62,23 @@ class Architecture:
 
 
 class VictimView:
-    """A victim as an attack sees it: every item that it declared, and an error on anything else.
+    """A victim as an attack sees it: the items that it declared, and an error for any other.
 
-    A victim of the informed adversary is T models, each with a target of its own: weights, labels and logits have a
-    leading dimension T there, n is the size of the fixed set, and images are in [0, 1], no mean subtracted.
+    A victim of the informed adversary is T models, each with a target of its own. There weights, labels and logits have
+    a leading dimension T, n is the size of the fixed set, and images are in [0, 1] without a mean subtracted.
     """
 
     def __init__(self, facts: dict[Knowledge, Any], allowed: frozenset[Knowledge]) -> None:
         self._facts, self._allowed = facts, allowed
 
     def _read(self, item: Knowledge) -> Any:
+        """Return the value of an item; raises UndeclaredKnowledgeError."""
         if item not in self._allowed:
             raise UndeclaredKnowledgeError(f"the attack reads {item.value!r}, which its `needs` do not declare")
         return self._facts[item]
 
     def shown(self, item: Knowledge) -> Any:
-        """Return what the view holds of an item, None if it was not declared; for the harness."""
+        """Return the value of an item, None if it was not declared; for the harness."""
         return self._facts.get(item)
 
     @property
@@ -129,9 +130,9 @@ class VictimView:
 
     @property
     def shadow_pool(self) -> tuple[Tensor, Tensor]:
-        """Images (k, C, H, W) of the same distribution, none a member, and their classes (k,).
+        """Images (k, C, H, W) of the same distribution, none of them a member, and their classes (k,).
 
-        They are less their own mean, in the informed setting as they are.
+        Their own mean is subtracted, but not in the informed setting.
         """
         images, labels = self._read(Knowledge.SHADOW_POOL)
         return images.clone(), labels.clone()
@@ -156,17 +157,17 @@ class VictimView:
 
     @property
     def training_images(self) -> tuple[Tensor, Tensor]:
-        """The training images themselves, (n, C, H, W) in the victim's input space, and their classes (n,).
+        """The training images (n, C, H, W) in the victim's input space, and their classes (n,).
 
-        In the informed setting the T targets.
+        In the informed setting they are the T targets.
         """
         images, labels = self._read(Knowledge.TRAINING_IMAGES)
         return images.clone(), labels.clone()
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """Return what the victim answers to inputs (m, C, H, W) in its input space: Phi (m,), without a gradient.
+        """Return the victim's outputs Phi (m,) or (m, C) for inputs (m, C, H, W), without a gradient.
 
-        In the informed setting: (T, m, outputs), one released model after the other.
+        In the informed setting they are (T, m, outputs), one released model after the other.
         """
         answer: Callable[[Tensor], Tensor] = self._read(Knowledge.LOGITS)
         return answer(inputs)

@@ -1,4 +1,4 @@
-"""The null control: candidates drawn where `kkt` searches, and never optimised."""
+"""The null control: random candidates in the subspace that `kkt` searches (`victims.equations.row_space`)."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from attacks.base import Attack, AttackContext, ControlParams, Knowledge, Recons
 
 
 class Random(Attack[ControlParams]):
-    """Gaussian draws in the row space of W1: what a count means without an attack.
+    """Draws Gaussian images in the row space of W1: their scores are those of no attack.
 
-    They have W1's own spectrum where it shows a gap, and a flat one where it does not.
+    They have the spectrum of W1 if it has a gap, and a flat one otherwise.
     """
 
     name = "random"
     summary = "null control: random candidates in the row space of W1"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
     Params = ControlParams
-    helpers = ("attacks.stationarity",)
+    helpers = ("victims.equations.row_space",)
     control = True
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Return `candidates` draws, each scaled to the contrast."""
+        """Return random images (candidates, C, H, W), each scaled to the contrast."""
         import torch
 
-        from attacks.stationarity.row_space import row_space
+        from victims.equations.row_space import row_space
 
         shape = view.architecture.input_shape
         if view.architecture.spec.kind != "mlp":  # the first layer shows no subspace of images

@@ -1,4 +1,4 @@
-"""RecoNN: a network that learns from shadow models to tell the one unknown record from a model's parameters."""
+"""RecoNN: a network that learns from shadow models to reconstruct the unknown record from a model's parameters."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ class ReconnParams(ShadowParams):
     """Parameters of `reconn`; the defaults are Table V's for MNIST, but the learning rate is the authors' notebook's.
 
     Attributes:
-        shadows: how many, of the first images of the shadow pool; None for all of them, at most 5,000.
-        released: what the attack sees of a released model: its parameters, or (black box) its logits on `queries`
-            images of the fixed set.
-        layers: the layers whose parameters it sees, from 1; none named means all.
-        queries: see `released`.
+        shadows: number of shadow models, trained on the first images of the shadow pool; None for all images, at most
+            5,000.
+        released: the part of a released model that the attack sees: "parameters", or (black box) its "logits" on
+            `queries` images of the fixed set.
+        layers: the layers whose parameters it sees, from 1; empty for all.
+        queries: number of images for `released="logits"`.
         validation: share of the shadows that is kept apart to choose the epoch.
         decoder: "dense" for grey images, "convolutional" for colour ones (Table VII).
         hidden: widths of the dense decoder's hidden layers.
         optimizer: "rmsprop" (MNIST) or "adam" with weight decay 1e-4 (CIFAR-10).
-        lr: its learning rate.
-        batch_size: of the decoder's training.
-        epochs: the most.
-        patience: epochs without a better validation error after which training ends.
+        lr: learning rate of the optimizer.
+        batch_size: batch size of the decoder's training.
+        epochs: largest number of epochs.
+        patience: number of epochs without a better validation error after which training ends.
         perceptual: weight of LPIPS in the loss.
-        adversarial: weight of a patch discriminator's judgement in the loss.
-        rehearsal: shadows of another fixed set, drawn from the end of the pool, on which the decoder is trained first
-            and then fine-tuned to the fixed set (their Fig. 12); 0 for none.
+        adversarial: weight of the patch discriminator's loss.
+        rehearsal: number of shadows of another fixed set, from the end of the pool, on which the decoder is trained
+            before it is fine-tuned to the fixed set (their Fig. 12); 0 for none.
     """
 
     decoder: Literal["dense", "convolutional"] = "dense"
@@ -71,11 +72,11 @@ class Reconn(ShadowAttack[ReconnParams]):
     }
 
     def decode(self, view: VictimView, shadows: Shadows, released: Tensor, ctx: AttackContext) -> Reconstruction:
-        """Train the decoder, choosing the epoch on shadows kept apart, and apply it."""
+        """Return the records that the trained decoder reads off the released models' features (T, p)."""
         import torch
 
-        from attacks.informed.features import Standardisation
         from attacks.informed.reconstructor import Pairs, apply
+        from attacks.informed.standardisation import Standardisation
 
         def standardised(both: Shadows) -> tuple[Standardisation, Pairs, Pairs]:
             learned, apart = both.split(self.params.validation)
@@ -102,6 +103,7 @@ class Reconn(ShadowAttack[ReconnParams]):
         )
 
     def _network(self, shadows: Shadows) -> nn.Module:
+        """Return the untrained decoder; raises UserError if it cannot make images of this size."""
         from attacks.informed.reconstructor import convolutional_reconstructor, dense_reconstructor
 
         inputs, shape = shadows.features.shape[1], shadows.images.shape[1:]
@@ -114,8 +116,8 @@ class Reconn(ShadowAttack[ReconnParams]):
         return convolutional_reconstructor(inputs, shape)
 
     def _losses(self, shadows: Shadows, ctx: AttackContext) -> Loss:
-        """Return the pixels' loss and what the parameters add to it."""
-        from attacks.informed.adversarial import SMALLEST_SIDE, PatchJudge
+        """Return the decoder's loss: that of pixels, of LPIPS and of the discriminator, weighted by the parameters."""
+        from attacks.informed.discriminator import SMALLEST_SIDE, PatchDiscriminator
         from attacks.informed.reconstructor import pixel_loss
 
         terms: list[tuple[float, Loss]] = [(1.0, pixel_loss)]
@@ -124,13 +126,13 @@ class Reconn(ShadowAttack[ReconnParams]):
         if self.params.adversarial:
             if min(shadows.images.shape[2:]) < SMALLEST_SIDE:
                 raise UserError(f"a discriminator of patches needs images of at least {SMALLEST_SIDE} pixels a side")
-            terms.append((self.params.adversarial, PatchJudge(shadows.images.shape[1], ctx.device)))
+            terms.append((self.params.adversarial, PatchDiscriminator(shadows.images.shape[1], ctx.device)))
         return lambda images, truth: sum(
             (weight * loss(images, truth).mean() for weight, loss in terms), images.new_zeros(())
         )
 
     def _rehearsed(self, view: VictimView, ctx: AttackContext) -> Shadows:
-        """Return shadows of another fixed set: as many images as the true one has, from the end of the pool."""
+        """Return shadows of another fixed set, which has as many images as the true one, from the end of the pool."""
         images, labels = view.shadow_pool
         n, count = len(view.known_points[0]), self.params.rehearsal
         if n + count > len(images):
@@ -140,7 +142,7 @@ class Reconn(ShadowAttack[ReconnParams]):
     def _fit(
         self, network: nn.Module, loss: Loss, pairs: Sequence[Pairs], ctx: AttackContext, before: int
     ) -> tuple[float, int]:
-        """Train the network in place; return its best validation error, and the steps so far, `before` included."""
+        """Train the network in place; return its best validation error, and the number of steps with `before`."""
         import torch
 
         from attacks.informed.reconstructor import Schedule, fit

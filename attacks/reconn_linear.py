@@ -1,4 +1,4 @@
-"""The baseline of RecoNN: the best affine map from a model's parameters to the record."""
+"""The baseline of RecoNN: ridge regression from a model's parameters to the record."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ReconnLinear(ShadowAttack[ShadowParams]):
     Params = ShadowParams
 
     def decode(self, view: VictimView, shadows: Shadows, released: Tensor, ctx: AttackContext) -> Reconstruction:
-        """Fit and apply the affine map."""
-        from attacks.informed.features import Standardisation
+        """Return the records that the fitted map reads off the released models' features (T, p)."""
         from attacks.informed.ridge import fit_ridge
+        from attacks.informed.standardisation import Standardisation
 
         learned, apart = shadows.split(self.params.validation)
         scale = Standardisation.of(learned.features)

@@ -10,9 +10,9 @@ class Range:
     """The values that a parameter may take, ends included.
 
     Attributes:
-        low: the smallest.
-        high: the largest.
-        log: draw uniformly on a logarithmic scale.
+        low: the smallest value.
+        high: the largest value.
+        log: whether values are drawn uniformly on a logarithmic scale.
     """
 
     low: float

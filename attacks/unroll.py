@@ -1,4 +1,7 @@
-"""Reconstruction by running the victim's own training on guesses of the record, and differentiating through it."""
+"""Reconstruction by running the victim's own training on guesses of the record, and differentiating through it.
+
+The equation, ||A(D_- and z) - theta||^2 and its gradient in z, is `attacks.informed.unrolling.Unrolled.distance`.
+"""
 
 from __future__ import annotations
 
@@ -17,45 +20,47 @@ if TYPE_CHECKING:
     from victims.informed.networks import Parameters
 
 REACHED = 1e-2
-"""A search has reached the released weights where no more than this is left of the squared distance by which the
-record moved them."""
+"""A search has reached the released weights if its squared distance is at most this share of the squared distance by
+which the record moved them."""
 
 
 class UnrollParams(AttackParams):
     """Parameters of `unroll`.
 
     Attributes:
-        labels: how many classes of the record are tried, those that look likeliest; one is kept.
-        trial: evaluations that each of these gets.
-        evaluations: the most that the class kept gets, of the distance and its gradient; each costs about as much as
-            training four models.
-        retries: how many other classes get that many too where the class kept does not lead to the released weights.
-        together: targets that are searched at once; it bounds the memory.
-        hardest: probes a class, beside its mean image: records of the fixed set, those with the largest loss.
-        dtype: of the computation.
+        labels: number of classes of the record that are tried, the likeliest first; the best one is kept.
+        trial: number of evaluations for each of these classes.
+        evaluations: largest number of evaluations of the distance and its gradient for the class that is kept. One
+            evaluation costs about as much as training four models.
+        retries: number of other classes that get `evaluations` too, if the class that is kept does not lead to the
+            released weights.
+        targets_per_batch: number of targets that are searched at once; it bounds the memory.
+        hardest: number of records of the fixed set, those with the largest loss, that are probes of each class beside
+            its mean image.
+        dtype: precision of the computation.
     """
 
     labels: PositiveInt = 3
     trial: PositiveInt = 8
     evaluations: PositiveInt = 80
     retries: NonNegativeInt = 3
-    together: PositiveInt = 16
+    targets_per_batch: PositiveInt = 16
     hardest: PositiveInt = 8
     dtype: Literal["float32", "float64"] = "float32"
 
 
 Search = Callable[["Tensor", "Tensor", "Tensor", int], "Guess"]
-"""From rows (j,) of a part's targets, their classes (j,), images (j, C, H, W) to start from, and the most evaluations
-each, to where the search ended."""
+"""Maps indices (j,) of a batch's targets, their classes (j,), start images (j, C, H, W) and the largest number of
+evaluations for each to the records that the search found."""
 
 
 class Unroll(Attack[UnrollParams]):
     """Minimises ||A(D_- and z) - theta||^2 over z: no shadow models, one search a target.
 
     The adversary of Balle et al. knows the training algorithm, all records but one and the initial weights, so the
-    released weights are a function of z that can be evaluated and differentiated. The class of z is guessed first: the
-    fixed set is trained on with one record more of each class, and classes are ranked by how well the change of the
-    weights points in the direction of theta's.
+    released weights are a function of z that can be evaluated and differentiated. The class of z is guessed first:
+    models are trained on the fixed set and one more record of each class, and classes are ranked by the cosine between
+    the changes of the weights and that of theta.
     """
 
     name = "unroll"
@@ -80,11 +85,11 @@ class Unroll(Attack[UnrollParams]):
         return None if isinstance(victim, InformedSpec) else "for networks trained by gradient descent"
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Search for the targets' records, some at once."""
+        """Return a record for each target, searched batch after batch."""
         import torch
 
         from attacks.informed.classes import Probes, rank_classes
-        from attacks.informed.features import parameter_features
+        from attacks.informed.standardisation import parameter_features
         from attacks.informed.unrolling import Unrolled, search
         from victims.informed.descent import Problem
         from victims.informed.networks import initial
@@ -105,20 +110,20 @@ class Unroll(Attack[UnrollParams]):
         probes = Probes.of(spec, {name: value[0] for name, value in released.items()}, *known, params.hardest)
         added = (probes.images, probes.labels)
         probed = train_many(spec, training, known, added, start, range(len(probes.labels)), ctx.device)
-        rows, probed_rows = parameter_features(released, ()), parameter_features(probed, ())
-        ranking, moved = rank_classes(rows, probed_rows, probes.labels, spec.outputs)
+        thetas, probed_thetas = parameter_features(released, ()), parameter_features(probed, ())
+        ranking, moved = rank_classes(thetas, probed_thetas, probes.labels, spec.outputs)
 
         found: list[Guess] = []
         spent = 0
-        for first in range(0, len(ranking), params.together):
-            part = slice(first, first + params.together)
+        for first in range(0, len(ranking), params.targets_per_batch):
+            part = slice(first, first + params.targets_per_batch)
             theta = {name: value[part].to(dtype) for name, value in released.items()}
 
             def guess(
-                rows: Tensor, labels: Tensor, images: Tensor, evaluations: int, theta: Parameters = theta
+                indices: Tensor, labels: Tensor, images: Tensor, evaluations: int, theta: Parameters = theta
             ) -> Guess:
                 nonlocal spent
-                own, before = {name: value[rows] for name, value in theta.items()}, spent
+                own, before = {name: value[indices] for name, value in theta.items()}, spent
 
                 def expired(count: int) -> bool:
                     return ctx.expired(before + count)
@@ -146,14 +151,14 @@ class Unroll(Attack[UnrollParams]):
         )
 
     def _settled(self, guess: Search, classes: Tensor, means: Tensor, reached: Tensor, ctx: AttackContext) -> Guess:
-        """Return records of the class that leads nearest; of the next where it does not lead to the released weights.
+        """Return records of the class that leads nearest, or of the next if it does not reach the released weights.
 
         Args:
             guess: searches records of given classes.
             classes: (k, classes) of each record, the likeliest first.
-            means: (classes, C, H, W) where the search of a class starts.
+            means: (classes, C, H, W) the start of the search of each class.
             reached: (k,) distances at which the released weights are reached.
-            ctx: tells when the budget is spent; the best so far is returned then.
+            ctx: context of the attack; the best so far is returned when its budget is spent.
         """
         import torch
 
@@ -178,16 +183,22 @@ class Unroll(Attack[UnrollParams]):
 
 @dataclass(frozen=True)
 class Guess:
-    """Records (k, C, H, W), their classes (k,), and how far they lead from the released weights (k,)."""
+    """Records and the ends of training on them.
+
+    Attributes:
+        labels: (k,) classes.
+        images: (k, C, H, W) records.
+        distances: (k,) squared distances of the trained weights from the released ones.
+    """
 
     labels: Tensor
     images: Tensor
     distances: Tensor
 
-    def or_better(self, rows: Tensor, other: Guess) -> Guess:
-        """Return these records, but for some rows (j,) the other's j records where they are nearer."""
-        nearer = other.distances < self.distances[rows]
-        chosen = rows[nearer]
+    def or_better(self, indices: Tensor, other: Guess) -> Guess:
+        """Return these records, with those at indices (j,) replaced by the other's j records where they are nearer."""
+        nearer = other.distances < self.distances[indices]
+        chosen = indices[nearer]
         return Guess(
             self.labels.index_copy(0, chosen, other.labels[nearer]),
             self.images.index_copy(0, chosen, other.images[nearer]),
@@ -196,7 +207,7 @@ class Guess:
 
 
 def _assumptions(view: VictimView, training: Descent) -> tuple[str, ...]:
-    """Say what of the training the attack had to guess; each guess alone keeps it from the released weights."""
+    """Return a flag for every part of the training that the attack guessed; each keeps it from the released weights."""
     guessed = []
     if view.initial_weights is None:
         guessed.append("initialisation unknown, one was drawn: no record leads from it to the released weights")

@@ -15,14 +15,14 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attacks.stationarity.coefficients import Coefficients, free_coefficients, margin_coefficients
-from attacks.stationarity.network import Network
-from attacks.stationarity.params import SearchParams
-from attacks.stationarity.problem import Problem
-from attacks.stationarity.published import published_search
-from attacks.stationarity.row_space import row_space
-from attacks.stationarity.search import Start, search
-from victims.architectures import build
+from attacks.kkt_family.coefficients import Coefficients, free_coefficients, margin_coefficients
+from attacks.kkt_family.params import SearchParams
+from attacks.kkt_family.problem import Problem
+from attacks.kkt_family.published import published_search
+from attacks.kkt_family.search import Start, search
+from victims.equations.architectures import build
+from victims.equations.network import Network
+from victims.equations.row_space import row_space
 from victims.hardware import prepare
 from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
 from victims.training.loop import algorithm

@@ -17,7 +17,7 @@ class Victim:
     """A trained victim with the data that made it.
 
     Attributes:
-        card: what is known of it; `card.spec` is its description.
+        card: the measurements of it; `card.spec` is its description.
         model: the network, on the CPU, float32.
         split: its training and test data.
         scale: (C, 1, 1), what one unit of an input is in pixels of [0, 1].

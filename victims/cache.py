@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SOURCES = [
-    *(HERE / f"{name}.py" for name in ("architectures", "kinks", "losses")),
+    *(HERE / "equations" / f"{name}.py" for name in ("architectures", "gates", "losses", "network")),
     *(HERE / "datasets").glob("*.py"),
     *(HERE / "training").glob("*.py"),
 ]
-"""The code that determines a trained victim's weights, with the spec and the data."""
+"""The source files that, with the spec and the data, determine a trained victim's weights."""
 DAMAGED = "damaged"
-"""The folder, of the cache and of the results, of files that did not match their hash."""
+"""Name of the folder, in the cache and in the results, of files that did not match their hash."""
 INFORMED_SOURCES = list((HERE / "informed").glob("*.py"))
 
 
@@ -52,7 +52,7 @@ def victim_key(spec: AnySpec, dataset_sha256: str) -> str:
 
 @cache
 def _training_sha256(setting: str) -> str:
-    """The hash of the code that trains victims of a setting, as it was when this process first asked."""
+    """Return the hash of the code that trains victims of a setting, read once in a process."""
     return sha256_sources(SOURCES if setting == "dataset" else INFORMED_SOURCES)
 
 
@@ -97,14 +97,14 @@ def obtain(
     report: Callable[[TrainProgress], None],
     notice: Callable[[str], None],
 ) -> Victim:
-    """Return a victim: from the cache if it is there and whole, else trained and cached.
+    """Return a victim from the cache if it is there and whole, otherwise train and cache it.
 
     Args:
         spec: the victim.
         data_dir: the data folder, None for the default.
-        device: where to train.
-        report: told the training's progress.
-        notice: told in one line what the user should know, such as a cached file that was found altered.
+        device: the device to train on.
+        report: called with the training's progress.
+        notice: called with one line for the user, such as that a cached file was altered.
 
     Raises:
         UserError: the data are missing or malformed, the training diverged, or the cache cannot be written.
@@ -122,7 +122,7 @@ def obtain(
 
 
 def split_of(spec: VictimSpec, data_dir: Path | None) -> Split:
-    """Return what a victim that is trained here learns.
+    """Return the training and test data of a victim that is trained here.
 
     Raises:
         UserError: the data are missing or malformed, or the images that it learns are all the same.
@@ -137,7 +137,7 @@ def split_of(spec: VictimSpec, data_dir: Path | None) -> Split:
 
 
 def _require_finite(spec: VictimSpec, model: nn.Module) -> None:
-    """See that a training led anywhere.
+    """Check that the weights of a trained network are finite.
 
     Raises:
         UserError: its weights are not finite.
@@ -148,7 +148,7 @@ def _require_finite(spec: VictimSpec, model: nn.Module) -> None:
 
 
 def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
-    """Load a victim that is not trained here, and keep its card for `trained_card`."""
+    """Return a victim that is not trained here, and store its card for `trained_card`."""
     from victims import datasets, released
 
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
@@ -165,9 +165,9 @@ def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], 
     import torch
     from safetensors.torch import load_file
 
-    from victims.architectures import build
     from victims.base import Victim
     from victims.card import VictimCard
+    from victims.equations.architectures import build
 
     card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
     if card is None:

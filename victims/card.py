@@ -1,4 +1,4 @@
-"""The card that says what a trained victim is."""
+"""The card of a trained victim: its losses, accuracies, margins and stationarity residuals."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import math
 import torch
 from torch import Tensor, nn
 
-from victims.architectures import MLP
 from victims.datasets import Split
-from victims.losses import margins, sample_losses, signs
+from victims.equations.architectures import MLP
+from victims.equations.losses import margins, sample_losses, signs
+from victims.equations.optimality import stationarity_residuals
 from victims.spec import Regularised, VictimSpec
-from victims.stationarity import stationarity_residuals
 from victims.stored import StoredCard, trained_on
 from victims.training.regularised import relative_gradient
 
 
 class VictimCard(StoredCard):
-    """What is known of a trained victim; stored beside its weights.
+    """The card of a trained victim, stored beside its weights.
 
-    Losses are means of the victim's own loss, accuracies lie in [0, 1]; both are NaN without test images. Margins are
-    y Phi(x), or Phi_y - max Phi_j, on the training set (the smallest, the quartiles and the largest), stationarity
-    residuals are relative, one a layer.
-    `relative_gradient` is how far a regularised victim is from a minimum: ||gradient|| / (weight_decay ||theta||).
+    Losses are means of the victim's own loss, accuracies lie in [0, 1]; those of the test set are NaN without test
+    images. Margins are y Phi(x), or Phi_y - max Phi_j, on the training set: smallest, quartiles and largest.
+    `stationarity_residual` has a relative residual for each layer (`victims.equations.optimality`).
+    `relative_gradient` is ||gradient|| / (weight_decay ||theta||), for victims trained to a minimum alone.
     """
 
     name: str
@@ -53,7 +53,7 @@ def describe(
     device: torch.device,
     train_s: float,
 ) -> VictimCard:
-    """Measure a trained victim and return its card."""
+    """Return the card of a trained victim, measured on its own data."""
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
     train_loss, train_margins = _measured(spec, model, inputs, labels)
     test_loss, test_accuracy = math.nan, math.nan
@@ -85,6 +85,6 @@ def describe(
 
 @torch.no_grad()
 def _measured(spec: VictimSpec, model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, Tensor]:
-    """Return the mean loss and the margins (n,) on some images."""
+    """Return the mean loss and the margins (n,) on inputs (n, C, H, W) with class indices (n,)."""
     outputs = model(inputs)
     return float(sample_losses(spec.loss, outputs, labels).mean()), margins(outputs, labels)

@@ -1,4 +1,4 @@
-"""Where the file of a dataset lies, and what is in it by its hash; imports no numpy, so that `list` does not either."""
+"""The files of datasets, and their hashes; imports no numpy, so that `list` does not either."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DOWNLOADED = {
 
 
 def fingerprint(name: str, data_dir: Path | None) -> str:
-    """Tell the data of a dataset from any other, without loading it.
+    """Return the hash of a dataset's file, without loading it.
 
     Args:
         name: As in `load`.

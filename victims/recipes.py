@@ -1,4 +1,4 @@
-"""How a victim is trained: the papers' recipes, as frozen, hashable descriptions. Imports no torch."""
+"""The recipes by which victims are trained, as frozen, hashable descriptions. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from victims.frozen import Frozen
+from victims.frozen_model import FrozenModel
 
 
-class GradientDescent(Frozen):
+class GradientDescent(FrozenModel):
     """The papers' recipe to the letter: plain (mini-batch) gradient descent on the mean loss.
 
     Attributes:
@@ -36,7 +36,7 @@ class GradientDescent(Frozen):
         return f"GD lr {self.lr:g}, {self.epochs:g} epochs, {batch}{decay}"
 
 
-class NormalizedDescent(Frozen):
+class NormalizedDescent(FrozenModel):
     """The accelerated recipe: normalised gradient descent that reaches the KKT direction in thousands of steps.
 
     Each step is `rate * ||theta|| / ||g||` along g = sum_i softmax(-margin)_i y_i grad Phi(x_i), averaged over steps by
@@ -66,7 +66,7 @@ class NormalizedDescent(Frozen):
         return f"normalised GD, {self.steps} steps"
 
 
-class DecayedDescent(Frozen):
+class DecayedDescent(FrozenModel):
     """The accelerated recipe for weight decay: normalised descent to a stationary point of the whole objective.
 
     The objective is mean loss + (wd / 2) ||theta||^2, and there theta = sum_i l_i grad Phi(x_i) with
@@ -80,7 +80,7 @@ class DecayedDescent(Frozen):
         corners: widths of the ReLU's rounded corner, relative to the size of a neuron's pre-activations, at each of
             which L-BFGS then goes on, to a stationary point on the kinks; none to end with the descent. For fully
             connected networks.
-        iterations: the most of L-BFGS for each width.
+        iterations: largest number of L-BFGS iterations for each width.
     """
 
     kind: Literal["decayed"] = "decayed"
@@ -99,7 +99,7 @@ class DecayedDescent(Frozen):
         return f"normalised GD, {self.steps} steps, decay {self.weight_decay:g}{ending}"
 
 
-class Regularised(Frozen):
+class Regularised(FrozenModel):
     """The minimum of a training problem: mean logistic loss + (weight_decay / 2) ||theta||^2, by L-BFGS.
 
     All parameters are decayed, biases too. The affine classifier's minimum is unique, and where L-BFGS stops short of
@@ -107,10 +107,10 @@ class Regularised(Frozen):
     the ReLU, has no gradient that vanishes: it stops short of the tolerance.
 
     Attributes:
-        weight_decay: in the convention of torch's optimisers.
+        weight_decay: weight decay in the convention of torch's optimisers.
         tolerance: training ends when ||gradient|| <= tolerance * weight_decay * ||theta||, which for a convex problem
             bounds the relative error of theta.
-        steps: the most L-BFGS iterations.
+        steps: largest number of L-BFGS iterations.
     """
 
     kind: Literal["regularised"] = "regularised"
@@ -125,7 +125,7 @@ class Regularised(Frozen):
         return f"L-BFGS, weight decay {self.weight_decay:g}"
 
 
-class Released(Frozen):
+class Released(FrozenModel):
     """No recipe: weights that were trained elsewhere. `victims.released.released` fills it in.
 
     Attributes:
@@ -135,8 +135,8 @@ class Released(Frozen):
         network_sha256: hex SHA-256 of the file that defines `network`.
         mean: what is subtracted from an image in [0, 1], a number a channel, or "training" for the per-pixel mean of
             the images given.
-        std: what it is then divided by, a number a channel.
-        dtype: what it is attacked in.
+        std: the divisor after that, a number for each channel.
+        dtype: the precision in which it is attacked.
         weight_decay: that of the training, as far as it is known.
         n_trained: number of images that the network was trained on.
         n_held_out: number of images given that it was not trained on.

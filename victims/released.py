@@ -21,9 +21,9 @@ from victims.base import Victim
 from victims.card import describe
 from victims.datasets import RawDataset, Split
 from victims.datasets.sources import load_own
+from victims.equations.recognition import architecture_of, relu_network_of
 from victims.errors import UserError
 from victims.files import sha256_file
-from victims.plain import plain, specification
 from victims.spec import Loss, ModuleSpec, NetworkSpec, Released, VictimSpec
 
 Shape = tuple[int, int, int]
@@ -44,10 +44,11 @@ def released(
     """Describe a model of your own, for the `VICTIMS` of a plug-in file.
 
     Args:
-        name: what it is called on the command line.
+        name: its name on the command line.
         network: builds the module that takes inputs (n, C, H, W) and returns (n,), (n, 1) or (n, C) outputs, no
-            softmax. An nn.Sequential of Linear and ReLU, with a convolution in front or not, is opened to the attacks
-            on layers (`victims.plain`); any other module to those that need its outputs and gradients alone.
+            softmax. An nn.Sequential of Linear and ReLU, with or without a convolution in front, is open to the
+            attacks on layers (`victims.equations.recognition`), any other module to the attacks that need its outputs
+            and gradients alone.
         weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone.
         images: an .npz with train_images (n, H, W) or (n, H, W, 3), uint8 or floats in [0, 1], and train_labels (n,),
             classes from 0: all images that it was trained on, or some of them. test_images and test_labels, if given,
@@ -55,9 +56,9 @@ def released(
         mean: an input is (image - mean) / std, of an image in [0, 1]: a number, one a channel, or "training", the
             per-pixel mean of the images given.
         std: a number, or one a channel.
-        loss: what it was trained with.
-        weight_decay: likewise, 0 if without.
-        n_trained: how many images it was trained on, if `images` holds only some.
+        loss: the loss that it was trained with.
+        weight_decay: the weight decay that it was trained with, 0 for none.
+        n_trained: the number of images that it was trained on, if `images` holds only some.
 
     Raises:
         UserError: a file is missing or malformed, or the module does not take the images.
@@ -163,15 +164,15 @@ def _architecture(name: str, module: object, shape: Shape) -> NetworkSpec:
     if not isinstance(outputs, Tensor) or outputs.ndim > 2 or len(outputs) != 2:
         found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise UserError(f"victim {name}: the network answers 2 inputs with {found}; expected (2,), (2, 1) or (2, C)")
-    network = plain(module, shape)
+    network = relu_network_of(module, shape)
     if network is not None:
-        return specification(network)
+        return architecture_of(network)
     return ModuleSpec(name=type(module).__name__, outputs=1 if outputs.ndim == 1 else outputs.shape[1])
 
 
 def answering(module: nn.Module, shape: Shape) -> nn.Module:
     """Return the plain network that the module is, or the module itself, answering (n,) where it has one output."""
-    network = plain(module, shape)
+    network = relu_network_of(module, shape)
     if network is None:
         module.register_forward_hook(_one_output)
     return network or module

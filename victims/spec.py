@@ -1,4 +1,4 @@
-"""What a victim is before it is trained: a frozen, hashable description. Imports no torch, so `list` is quick."""
+"""The description of a victim before it is trained: frozen and hashable. Imports no torch, so `list` is quick."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from victims.frozen import Frozen
+from victims.frozen_model import FrozenModel
 from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent, Regularised, Released
 
 Loss = Literal["cross-entropy", "l2", "l2.5", "huber"]
 
 
-class MLPSpec(Frozen):
+class MLPSpec(FrozenModel):
     """A fully connected ReLU network d-h1-...-C (Haim et al. 2022, Section 5; Buzaglo et al. 2023, Section 4).
 
     Attributes:
@@ -39,7 +39,7 @@ class MLPSpec(Frozen):
         return f"mlp {widths}{' +biases' if self.biases == 'all' else ''}"
 
 
-class ConvSpec(Frozen):
+class ConvSpec(FrozenModel):
     """A convolution, then fully connected layers, all ReLU: conv(k, C_out)-h1-...-C (Buzaglo et al. 2023, Section 5).
 
     Attributes:
@@ -65,7 +65,7 @@ class ConvSpec(Frozen):
         return f"conv({self.kernel}, {self.channels})-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
 
 
-class ModuleSpec(Frozen):
+class ModuleSpec(FrozenModel):
     """Any other torch module, for released weights: attacks see its outputs and gradients, and no layers.
 
     Attributes:
@@ -88,7 +88,7 @@ class ModuleSpec(Frozen):
 NetworkSpec = MLPSpec | ConvSpec | ModuleSpec
 
 
-class VictimSpec(Frozen):
+class VictimSpec(FrozenModel):
     """Everything that determines a victim's weights, and what its paper reports of it.
 
     Attributes:

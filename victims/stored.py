@@ -1,4 +1,4 @@
-"""Trained weights on disk, beside a card that says what they are: whether both are whole, and where they were made."""
+"""Trained weights and their card on disk: the check that both are whole, and where they were trained."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CardT = TypeVar("CardT", bound=StoredCard)
 
 
 class Training(TypedDict):
-    """Where and when weights were trained, as cards tell it."""
+    """The part of a card that says where and when weights were trained."""
 
     device: str
     hardware: str
@@ -38,7 +38,7 @@ class Training(TypedDict):
 
 
 def trained_on(device: torch.device) -> Training:
-    """Return what a card says of a training that ends now, on `device`."""
+    """Return where and when a training was made that ends now, on `device`."""
     import torch
 
     return Training(
@@ -55,11 +55,11 @@ def whole_card(
     """Return the card of weights that match their hash, None if there are none.
 
     Args:
-        kind: of card.
-        folder: where card and weights are.
-        what: whose they are, for the user.
-        damaged: the folder into which both are set aside if they do not match.
-        notice: told in one line that they do not.
+        kind: the class of the card.
+        folder: the folder of card and weights.
+        what: the name of their owner, for the user.
+        damaged: the folder into which both are moved if they do not match.
+        notice: called with one line if they do not match.
     """
     card_file, weights_file = folder / CARD, folder / WEIGHTS
     if not card_file.exists():

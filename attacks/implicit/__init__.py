@@ -6,6 +6,6 @@ At a minimum, grad_theta E(x, theta(x)) = 0; its derivative in x gives, for an u
 
 (the implicit function theorem; Runkel et al. 2024, eqs. 5-7, whose printed sign holds for the gradient in theta*).
 
-The library for this, torchopt, has had no release since 2023 and no quasi-Newton inverse; what is needed on top of
-torch.func and scipy is little, and stands here.
+`training_problem` is E, `lower` finds its minimum, `inverse` solves H p = b, and `hypergradient` puts them together.
+The library torchopt does the same, but has no quasi-Newton inverse.
 """

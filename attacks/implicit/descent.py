@@ -1,4 +1,4 @@
-"""Minimising a function of many images, given its gradient: L-BFGS or gradient descent with momentum."""
+"""Minimisation of a function of many images, given its gradient: L-BFGS or gradient descent with momentum."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def descend(
     report: Callable[[int, float], None],
     expired: Callable[[int], bool] = lambda step: False,
 ) -> tuple[Tensor, float]:
-    """Return the best point met and its value.
+    """Return the best point (p,) of all that were evaluated, and its value.
 
     Args:
-        evaluate: point (p,) to its value and gradient (p,).
+        evaluate: maps a point (p,) to its value and gradient (p,).
         start: (p,) float64.
         optimizer: "lbfgs" or "momentum".
-        steps: iterations; "lbfgs" may evaluate twice as often, and ends early where it cannot go down.
-        lr: step of "momentum".
+        steps: number of iterations; "lbfgs" may evaluate twice as often, and ends early if it cannot go down.
+        lr: learning rate of "momentum".
         report: called after every iteration, and at the end, with its number and the best value so far.
-        expired: asked between iterations, with their number, whether to end there.
+        expired: called between iterations with their number; returns whether to end there.
     """
     best, least, step = start.clone(), math.inf, 0
 

@@ -1,9 +1,9 @@
 """The distance of theta(x) from the released weights, and its gradient in the images.
 
-The lower level may be damped: theta(x) then minimises E(x, theta) + (damping / 2) ||theta - theta*||^2. That makes the
-minimum unique where weight decay does not, as for a hidden layer, whose neurons of one direction may share their weight
-in any split, and leaves zero distance where it was, at the images at which E is stationary at theta*. As damping grows
-the distance tends to ||grad E(x, theta*)||^2 / damping^2, gradient matching.
+The lower level may be damped: theta(x) then minimises E(x, theta) + (damping / 2) ||theta - theta*||^2. Damping makes
+the minimum unique where weight decay does not: the neurons of a hidden layer that have one direction may split their
+weight in any way. The distance is still zero at the images at which E is stationary at theta*. As damping grows, the
+distance tends to ||grad E(x, theta*)||^2 / damping^2, gradient matching.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import Tensor
 from attacks.implicit.inverse import solve
 from attacks.implicit.lower import hessian, minimise
 from attacks.implicit.params import ImplicitParams
-from attacks.implicit.problem import TrainingProblem
-from attacks.stationarity.network import Network
+from attacks.implicit.training_problem import TrainingProblem
+from victims.equations.network import Network
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Hypergradient:
 
     Attributes:
         distance: ||theta* - theta(x)||^2.
-        inputs: (n, d) its gradient in the images.
-        targets: (n,) its gradient in the targets.
-        solution: theta(x).
-        relative_gradient: of the lower level where it stopped; see `lower.Minimum`.
+        inputs: (n, d) gradient of the distance by the images.
+        targets: (n,) gradient of the distance by the targets.
+        solution: theta(x), on pixels.
+        relative_gradient: relative gradient of the lower level at theta(x); see `lower.Minimum`.
         residual: relative residual of the inverse-Hessian product.
-        added: what was added to the Hessian to make it positive.
+        added: the damping that was added to the Hessian to make it positive definite.
     """
 
     distance: float
@@ -52,19 +52,19 @@ def hypergradient(
     params: ImplicitParams,
     damping: float,
 ) -> Hypergradient:
-    """Solve the lower level and differentiate ||theta* - theta(x)||^2 through its minimum.
+    """Return ||theta* - theta(x)||^2 and its gradient through the minimum of the lower level.
 
-    On W1's part outside of the span of the images E is (wd/2) ||W1||^2 alone, and its minimum is known: both levels are
-    solved on coordinates of that span, which loses nothing and costs n where the pixels cost d.
+    Both levels are solved on coordinates of the span of the images, which is exact and costs n where pixels cost d: on
+    the part of W1 outside the span E is (wd/2) ||W1||^2 alone, whose minimum is known.
 
     Args:
         problem: the training problem on pixels.
-        released: theta*.
-        start: where the lower level starts.
+        released: theta*, on pixels.
+        start: the start of the lower level, on pixels.
         inputs: (n, d) images x, float64.
         targets: (n,) in [0, 1].
         params: tolerances and methods.
-        damping: of the lower level.
+        damping: damping of the lower level.
     """
     basis = torch.linalg.qr(inputs.T).Q
     coordinates = inputs @ basis

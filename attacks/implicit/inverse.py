@@ -1,7 +1,7 @@
-"""Solving H p = b for a Hessian H that is known by its products alone.
+"""Solutions of H p = b for a Hessian H that is known by its products alone.
 
-scipy's cg neither tells when a product is not positive, which a Hessian away from a strict minimum may well be, nor
-stays on the device; the three methods are a few lines each.
+Away from a strict minimum H need not be positive definite. The methods here say so, which scipy's cg does not, and stay
+on the device.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LARGEST_DAMPING = 1e6
 
 
 class NotPositiveError(DivergedError):
-    """v' H v <= 0 for a direction v.
+    """The Hessian is not positive definite: v' H v <= 0 for a direction v.
 
     Attributes:
         curvature: v' H v / v' v.
@@ -43,7 +43,7 @@ class Solved:
     Attributes:
         solution: (p,).
         residual: ||b - (H + damping I) p|| / ||b||.
-        damping: what was added to the Hessian's diagonal to make it positive; 0 where it was.
+        damping: the number that was added to the Hessian's diagonal to make it positive definite, or 0.
     """
 
     solution: Tensor
@@ -52,17 +52,17 @@ class Solved:
 
 
 def solve(method: str, product: Product, b: Tensor, tolerance: float, steps: int) -> Solved:
-    """Solve H p = b, adding the least of a few dampings to a Hessian that is not positive.
+    """Return the solution of H p = b, with growing damping as long as the Hessian is not positive definite.
 
     Args:
         method: a name of `METHODS`.
-        product: v (p,) to H v (p,), H symmetric.
+        product: maps v (p,) to H v (p,), H symmetric.
         b: (p,) right-hand side.
         tolerance: relative residual at which to stop.
-        steps: the most products.
+        steps: the largest number of products.
 
     Raises:
-        NotPositiveError: no damping up to `LARGEST_DAMPING` makes the Hessian positive, or it is not finite.
+        NotPositiveError: no damping up to `LARGEST_DAMPING` makes the Hessian positive definite, or it is not finite.
     """
     damping = 0.0
     while True:
@@ -81,7 +81,7 @@ def solve(method: str, product: Product, b: Tensor, tolerance: float, steps: int
 
 
 def conjugate_gradient(product: Product, b: Tensor, tolerance: float, steps: int) -> Tensor:
-    """Return H^-1 b by conjugate gradients (Hestenes & Stiefel 1952).
+    """Return H^-1 b (p,) by conjugate gradients (Hestenes & Stiefel 1952).
 
     Raises:
         NotPositiveError: a direction has no positive curvature.
@@ -101,7 +101,7 @@ def conjugate_gradient(product: Product, b: Tensor, tolerance: float, steps: int
 
 
 def neumann(product: Product, b: Tensor, tolerance: float, steps: int) -> Tensor:
-    """Return the truncated series a sum_k (I - a H)^k b with a = 1 / lambda_max, of about `steps` terms.
+    """Return the truncated series a sum_k (I - a H)^k b (p,) with a = 1 / lambda_max, of about `steps` terms.
 
     Its error falls like (1 - lambda_min / lambda_max)^k: slow where weight decay is small. lambda_max is estimated by
     power iteration from b.
@@ -127,10 +127,9 @@ def neumann(product: Product, b: Tensor, tolerance: float, steps: int) -> Tensor
 
 
 def quasi_newton(product: Product, b: Tensor, tolerance: float, steps: int) -> Tensor:
-    """Return H^-1 b by L-BFGS on p'Hp/2 - b'p with exact line searches.
+    """Return H^-1 b (p,) by L-BFGS on p'Hp/2 - b'p with exact line searches, until the residual is small.
 
-    The pairs of the lower level's own L-BFGS would cost nothing, but a warm start leaves few of them, and an inverse
-    built from those is far off; here pairs are gathered until the residual is small.
+    The pairs of the lower level's own L-BFGS do not suffice: after a warm start they are few.
 
     Raises:
         NotPositiveError: a direction has no positive curvature.
@@ -159,10 +158,11 @@ METHODS: dict[str, Callable[[Product, Tensor, float, int], Tensor]] = {
     "neumann": neumann,
     "quasi-newton": quasi_newton,
 }
-"""Ways to multiply by the inverse Hessian, by the name that a parameter gives them."""
+"""The methods that multiply by the inverse Hessian, by the value of the parameter `inverse`."""
 
 
 def _curvature(direction: Tensor, image: Tensor) -> Tensor:
+    """Return v' H v, a scalar tensor, for v (p,) and H v (p,); raises NotPositiveError."""
     curvature = direction @ image
     if not float(curvature) > 0:
         raise NotPositiveError(float(curvature / direction.square().sum()))
@@ -170,4 +170,5 @@ def _curvature(direction: Tensor, image: Tensor) -> Tensor:
 
 
 def _relative(residual: Tensor, b: Tensor) -> float:
+    """Return ||residual|| / ||b||."""
     return float(residual.norm() / b.norm().clamp_min(torch.finfo(b.dtype).tiny))

@@ -1,4 +1,4 @@
-"""The lower level: train to a minimum, to a stated tolerance."""
+"""The lower level: the minimum of a training problem, to a given tolerance."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NEWTON_PRODUCTS = 500
 
 @dataclass(frozen=True)
 class Minimum:
-    """The end of a lower-level solve.
+    """The solution of the lower level.
 
     Attributes:
-        theta: (p,).
+        theta: (p,) parameters.
         relative_gradient: ||gradient|| / (convexity ||theta||), which bounds theta's relative error where E is
             convex.
     """
@@ -41,14 +41,14 @@ def minimise(
     steps: int,
     method: Method = "lbfgs",
 ) -> Minimum:
-    """Minimise a regularised loss by L-BFGS or gradient descent; where that stops short, Newton steps go on.
+    """Return the minimum of a regularised loss, by L-BFGS or gradient descent and, if they stop short, Newton steps.
 
     Args:
-        loss: theta (p,) to a scalar; twice differentiable.
-        start: (p,) where to start.
-        convexity: what its regularisation adds to its Hessian, weight decay and damping.
+        loss: maps theta (p,) to a scalar; twice differentiable.
+        start: (p,).
+        convexity: the multiple of the identity in the loss's Hessian, weight decay plus damping.
         tolerance: relative gradient at which to stop.
-        steps: the most iterations.
+        steps: the largest number of iterations.
         method: "lbfgs", or "gd", gradient descent with Nesterov's momentum.
     """
     relative = math.inf
@@ -88,17 +88,17 @@ def gradient_descent(
     convexity: float,
     done: Callable[[], bool],
 ) -> Tensor:
-    """Return where gradient descent with momentum ends, for a strongly convex function.
+    """Return the end (p,) of gradient descent with momentum, for a strongly convex function.
 
-    Nesterov 2004, Section 2.2.1, constant step: it is 1 / L, and L begins at 1, or mu, and is doubled until it bounds
-    the curvature along the step.
+    It is the constant-step method of Nesterov 2004, Section 2.2.1. The step is 1 / L; L starts at the larger of 1 and
+    mu, and is doubled until it bounds the curvature along the step.
 
     Args:
-        evaluate: point (p,) to its value and gradient (p,).
+        evaluate: maps a point (p,) to its value and gradient (p,).
         start: (p,).
-        steps: the most iterations.
+        steps: the largest number of iterations.
         convexity: mu >= 0, a lower bound on the curvature.
-        done: asked after every evaluation at a point of the sequence.
+        done: called after every evaluation at a point of the sequence; returns whether to end there.
     """
     curvature, point, ahead = max(1.0, convexity), start, start
     for _ in range(steps):
@@ -117,7 +117,7 @@ def gradient_descent(
 
 
 def hessian(loss: Callable[[Tensor], Tensor], theta: Tensor) -> tuple[Tensor, Product]:
-    """Return a loss's gradient (p,) at theta (p,) and the function that multiplies by its Hessian there."""
+    """Return the gradient (p,) of a loss at theta (p,), and the function that multiplies (p,) by the Hessian there."""
     theta = theta.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(loss(theta), theta, create_graph=True)
 
@@ -129,4 +129,5 @@ def hessian(loss: Callable[[Tensor], Tensor], theta: Tensor) -> tuple[Tensor, Pr
 
 
 def _relative(gradient: Tensor, theta: Tensor, convexity: float) -> float:
+    """Return ||gradient|| / (convexity ||theta||)."""
     return float(gradient.norm() / (convexity * theta.norm()).clamp_min(torch.finfo(theta.dtype).tiny))

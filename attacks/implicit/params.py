@@ -10,15 +10,15 @@ from attacks.base import AttackParams
 
 
 class ImplicitParams(AttackParams):
-    """How training is solved, and how it is differentiated.
+    """Parameters of the solution and the differentiation of a training problem.
 
     Attributes:
-        inverse: how H^-1 is multiplied by: "cg", "neumann" (the truncated series) or "quasi-newton" (L-BFGS).
-        inverse_tolerance: relative residual at which that ends.
-        inverse_steps: the most Hessian products for it.
-        lower: how theta(x) is found, by "lbfgs" or by "gd", gradient descent with momentum.
-        lower_tolerance: it is found when ||grad E|| <= this * (weight decay + damping) * ||theta||.
-        lower_steps: the most iterations for it.
+        inverse: method that solves H p = b: "cg", "neumann" (the truncated series) or "quasi-newton" (L-BFGS).
+        inverse_tolerance: relative residual at which `inverse` ends.
+        inverse_steps: largest number of Hessian products of `inverse`.
+        lower: method that finds theta(x): "lbfgs", or "gd" for gradient descent with momentum.
+        lower_tolerance: `lower` ends when ||grad E|| <= lower_tolerance * (weight decay + damping) * ||theta||.
+        lower_steps: largest number of iterations of `lower`.
     """
 
     inverse: Literal["cg", "neumann", "quasi-newton"] = "cg"

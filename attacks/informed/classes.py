@@ -14,12 +14,12 @@ from victims.informed.spec import DenseSpec, SmallCNNSpec
 
 @dataclass(frozen=True)
 class Probes:
-    """Records that are added to the fixed set to see what a record of each class does to the weights.
+    """Records that are added to the fixed set, to measure how a record of each class moves the weights.
 
     Attributes:
-        images: (r, C, H, W): of each class that the fixed set has, first the mean image, then the hardest records.
+        images: (r, C, H, W): of each class in the fixed set first the mean image, then the hardest records.
         labels: (r,) their classes.
-        means: (C, ...) the mean image of each class; of a class that the fixed set lacks, that of all.
+        means: (classes, C, H, W) the mean image of each class; the mean of all images for a class that is not there.
     """
 
     images: Tensor
@@ -30,14 +30,14 @@ class Probes:
     def of(
         cls, spec: DenseSpec | SmallCNNSpec, model: Parameters, images: Tensor, labels: Tensor, hardest: int
     ) -> Probes:
-        """Choose probes from the fixed set.
+        """Return probes from the fixed set.
 
         Args:
             spec: the architecture.
             model: one released model.
             images: (n, C, H, W) of the fixed set.
             labels: (n,) its classes.
-            hardest: how many records a class, those with the largest loss under `model`.
+            hardest: number of records of each class, those with the largest loss under `model`.
         """
         losses = F.cross_entropy(forward(spec, model, images), labels, reduction="none")
         chosen, classes, means = [], [], []
@@ -52,10 +52,10 @@ class Probes:
 
 
 def rank_classes(released: Tensor, probed: Tensor, labels: Tensor, outputs: int) -> tuple[Tensor, Tensor]:
-    """Rank the classes of unknown records by the direction in which the weights moved.
+    """Return the classes of unknown records, ranked by the direction in which the weights moved.
 
-    The weights without the unknown record are taken for the median over the probes: an outright A(D_-) has a record
-    less, and so other mini-batches.
+    The weights without the unknown record are estimated by the median over the probes: A(D_-) has one record less, and
+    so other mini-batches.
 
     Args:
         released: (T, p) parameters of the released models.

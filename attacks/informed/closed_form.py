@@ -1,10 +1,10 @@
 """The missing record of a generalised linear model, read off the parameters and all other records.
 
-At the optimum the gradients of all records and of the regulariser sum to zero: what those of the known records lack is
-the missing record's, x r with r = mean(f) - y (Balle et al. 2022, Theorem 1, corrected: x = G / G_0 and
-y = mean(x theta) + G_0, where G and G_0 are the known part of the gradient of coefficients and intercept). Without an
-intercept only G = -r x is there: its direction is the record's, and its length follows from an equation in one unknown
-(Theorem 8), which has two roots.
+At the optimum the gradients of all records and of the regulariser sum to zero, so the sum of the known ones is minus
+the gradient of the missing record, x r with r = mean(f) - y. Hence x = G / G_0 and y = mean(x theta) + G_0, where G and
+G_0 are the known part of the gradient by coefficients and intercept (Balle et al. 2022, Theorem 1, corrected). Without
+an intercept only G = -r x is known. It has the direction of the record, whose length follows from an equation in one
+unknown with two roots (Theorem 8).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from victims.errors import UserError
 from victims.informed.glm import GLM, mean
 
 LARGEST_CONDITION = 1e14
-"""Beyond it rounding alone leaves no digit of the record."""
+"""At a larger condition rounding leaves no digit of the record."""
 
 
 class UnidentifiableError(UserError):
-    """The parameters do not depend on the missing record, or not on it alone."""
+    """The parameters do not determine the missing record."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class MissingRecord:
 
     Attributes:
         record: (d,) float64.
-        target: its y; a class index for a multinomial model.
-        residual: mean(f) - y of the record, for a multinomial model its norm. The record is known as well as this is:
-            a model that fits it perfectly holds nothing of it.
-        condition: by how much a relative error of the model's gradient (its distance from the optimum, or rounding)
-            is multiplied in the record.
-        inconsistency: how far y is from the nearest value that it can have, a class or a count: 0 if the model is
-            optimal; NaN for a linear model, whose y can be anything, and where y was given.
-        alternatives: the other roots where the equation has several, the likeliest first.
+        target: y of the record; a class index for a multinomial model.
+        residual: mean(f) - y of the record, for a multinomial model its norm. If it is zero, the model fits the record
+            perfectly and does not depend on it.
+        condition: factor by which the record's relative error exceeds that of the model's gradient, which comes from
+            the distance from the optimum and from rounding.
+        inconsistency: distance of y from the nearest possible value, a class or a count: 0 if the model is optimal. NaN
+            for a linear model, whose y may be any number, and if y was given.
+        alternatives: the other roots of the equation, the likeliest first.
     """
 
     record: np.ndarray
@@ -50,13 +50,13 @@ class MissingRecord:
 
 
 def missing_record(model: GLM, records: np.ndarray, targets: np.ndarray, label: float | None = None) -> MissingRecord:
-    """Reconstruct the one record that a model was fitted to beside those that are known.
+    """Return the one record that a model was fitted to beside the known ones.
 
     Args:
         model: fitted to optimality.
         records: (n, d), the known records.
         targets: (n, C), their y; see `victims.informed.glm.targets_of`.
-        label: the y of the missing record, if the adversary knows it; looked at without an intercept only.
+        label: y of the missing record, if the adversary knows it; it is used for models without an intercept only.
 
     Raises:
         UnidentifiableError: the model fits the record perfectly, or without an intercept y is needed and unknown.
@@ -84,10 +84,10 @@ def _described(model: GLM, record: np.ndarray, residual: np.ndarray, condition: 
 
 
 def _condition(model: GLM, records: np.ndarray, targets: np.ndarray, residual: float) -> float:
-    """Return the size of the gradient's parts relative to the missing one.
+    """Return the sum of the norms of the gradient's parts, relative to that of the missing record.
 
     Raises:
-        UnidentifiableError: rounding leaves nothing of it.
+        UnidentifiableError: the missing record's part is smaller than rounding.
     """
     residuals = model.residuals(records, targets)
     parts = float(np.linalg.norm(records, axis=1) @ np.linalg.norm(residuals, axis=1))
@@ -101,7 +101,7 @@ def _condition(model: GLM, records: np.ndarray, targets: np.ndarray, residual: f
 
 
 def _without_intercept(model: GLM, records: np.ndarray, targets: np.ndarray, label: float | None) -> MissingRecord:
-    """Reconstruct from G = -r x alone: x = a G with a (y - mean(a s)) = 1, s = G theta.
+    """Return the record x = a G, given G = -r x alone: a (y - mean(a s)) = 1 with s = G theta.
 
     Linear: s a^2 - y a + 1 = 0 (Theorem 8). Logistic (beyond the paper): with y = 1, a = 1 - W(-s e^s) / s on both real
     branches of Lambert's W; with y = 0 the same with the opposite sign.
@@ -124,9 +124,9 @@ def _without_intercept(model: GLM, records: np.ndarray, targets: np.ndarray, lab
 
 
 def implausibility(record: np.ndarray, records: np.ndarray) -> float:
-    """Return how unlike the others a record is in length and direction, the only ways in which roots differ.
+    """Return how much a record (d,) differs from the others (n, d) in length and direction, in which roots differ.
 
-    The sum of two squared standard scores: of the logarithm of the norm, and of the cosine with the mean record.
+    It is the sum of two squared standard scores: of the logarithm of the norm, and of the cosine with the mean record.
     """
     centre = records.mean(0)
     rows = np.vstack([record, records])
@@ -147,6 +147,7 @@ def _linear_factors(y: float, s: float) -> list[float]:
 
 
 def _logistic_factors(label: float | None, s: float) -> list[float]:
+    """Return the factors a for y = `label`, or for both classes if it is None."""
     argument = -s * np.exp(s)
     branches = (0, -1) if -np.exp(-1) <= argument < 0 else (0,)
     sizes = [2.0] if s == 0 else [1 - float(lambertw(argument, branch).real) / s for branch in branches]

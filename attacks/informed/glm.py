@@ -1,4 +1,4 @@
-"""The closed-form attack on fitted scikit-learn models: what they give away of one record to who has all others.
+"""The closed-form attack on fitted scikit-learn models.
 
 found = reconstruct_record(estimator, X_known, y_known)
 found.record, found.target, found.condition, found.inconsistency
@@ -24,23 +24,23 @@ SUPPORTED = "LinearRegression, Ridge, LogisticRegression and PoissonRegressor"
 def reconstruct_record(
     estimator: Any, known: np.ndarray, targets: np.ndarray, label: float | None = None
 ) -> MissingRecord:
-    """Reconstruct the one record that a fitted estimator saw beside those that are known.
+    """Return the one record that an estimator was fitted to beside the known ones.
 
-    Its error is the estimator's distance from the optimum times the condition that is returned: fit with a small `tol`,
-    or call it safe to look at only as far as it is not converged.
+    The relative error of the record is the estimator's distance from the optimum (`optimality`) times the condition
+    that is returned: a small `tol` of the fit makes it small.
 
     Args:
         estimator: a fitted scikit-learn model with a ridge penalty or none.
         known: (n, d), the other records.
         targets: (n,) their y.
-        label: the missing record's y, needed for a linear model without intercept.
+        label: y of the missing record, needed for a linear model without intercept.
 
     Returns:
         The record; for a classifier `target` is an index into `estimator.classes_`.
 
     Raises:
-        UserError: the estimator is of another kind, not fitted, or was fitted to features of another number.
-        UnidentifiableError: its parameters hold nothing of the record.
+        UserError: the estimator is of another kind, not fitted, or was fitted to another number of features.
+        UnidentifiableError: its parameters do not determine the record.
     """
     records = np.asarray(known, dtype=np.float64)
     model = glm_of(estimator, len(records) + 1)
@@ -49,11 +49,11 @@ def reconstruct_record(
 
 
 def optimality(estimator: Any, records: np.ndarray, targets: np.ndarray) -> float:
-    """Return how far an estimator is from the optimum of its own objective, from all records that it was fitted to.
+    """Return the distance of an estimator from the optimum of its own objective: its relative gradient.
 
     Args:
         estimator: as for `reconstruct_record`.
-        records: (n, d), all of them.
+        records: (n, d), all records that it was fitted to.
         targets: (n,) their y.
 
     Returns:
@@ -117,7 +117,7 @@ def _objective(estimator: Any, count: int) -> tuple[Family, float]:
 
 
 def _require_plain(estimator: LogisticRegression) -> None:
-    """UserError unless the objective is the sum of all records' losses and a ridge penalty."""
+    """Raise UserError unless the objective is the sum of all records' losses and a ridge penalty."""
     if estimator.class_weight is not None:
         raise UserError("class_weight changes every record's weight; no closed form is known for it here")
     if estimator.penalty in ("l1", "elasticnet") or getattr(estimator, "l1_ratio", None):
@@ -127,7 +127,7 @@ def _require_plain(estimator: LogisticRegression) -> None:
 
 
 def _indices(estimator: Any, targets: np.ndarray) -> np.ndarray:
-    """Return y as the model has it: indices of classes, or the values of a regression.
+    """Return y (n,) in the model's form: class indices, or the values of a regression.
 
     Raises:
         UserError: a class is none of the estimator's.
@@ -142,7 +142,7 @@ def _indices(estimator: Any, targets: np.ndarray) -> np.ndarray:
 
 
 def _targets(estimator: Any, model: GLM, records: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Return y as the model takes it (n, C).
+    """Return y (n, C) in the form that the model takes.
 
     Raises:
         UserError: the numbers of records, features and y do not fit.

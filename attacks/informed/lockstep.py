@@ -1,4 +1,4 @@
-"""Many bounded minimisations by scipy's L-BFGS-B at once, their objectives evaluated together, round by round."""
+"""Many bounded minimisations by scipy's L-BFGS-B at once, with one batch of evaluations a round."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import numpy as np
 from scipy.optimize import minimize
 
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Of problems (j,) ascending and points (j, d), one a problem: values (j,) and gradients (j, d)."""
+"""Maps indices of problems (j,), ascending, and their points (j, d) to values (j,) and gradients (j, d)."""
 
 
-def minimise_together(
+def minimise_in_lockstep(
     evaluate: Evaluate,
     starts: np.ndarray,
     evaluations: int,
     expired: Callable[[int], bool] = lambda count: False,
 ) -> tuple[np.ndarray, int]:
-    """Minimise k functions over [0, 1]^d, each by its own L-BFGS-B in a thread that waits for the others.
+    """Return the minima of k functions over [0, 1]^d, each found by its own L-BFGS-B in its own thread.
 
-    A round evaluates every problem that has not ended; what comes out does not depend on the threads' timing.
+    A round evaluates every problem that has not ended; the result does not depend on the threads' timing.
 
     Args:
-        evaluate: values and gradients of some of the problems.
+        evaluate: returns values and gradients of some of the problems.
         starts: (k, d) float64.
-        evaluations: the most rounds.
-        expired: asked after every round, with the evaluations of all problems so far, whether to end there.
+        evaluations: the largest number of rounds.
+        expired: called after every round with the number of evaluations of all problems; returns whether to end there.
 
     Returns:
-        The points (k, d) where they ended, the best so far where that was early, and the number of evaluations of all
-        problems together.
+        The points (k, d) where the minimisations ended, or the best so far of those that `expired` ended, and the
+        number of evaluations of all problems.
     """
     asked: SimpleQueue[tuple[int, np.ndarray | None]] = SimpleQueue()
     answers: list[SimpleQueue[tuple[float, np.ndarray] | None]] = [SimpleQueue() for _ in starts]

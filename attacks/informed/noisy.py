@@ -1,9 +1,9 @@
 """The missing record of a generalised linear model whose parameters were released with noise.
 
 The gradient of the known records at the noisy parameters is -r (1, x) + H noise to first order, H being the Hessian.
-The closed form x = G / G_0 amplifies the noise; here it is weighed against a prior: x is normal with the mean and
-covariance of the known records, and r is one of their residuals, or near -G_0 where the noise is small beside them.
-The estimate is the mean of x given the gradient, the least mean squared error under that model.
+The closed form x = G / G_0 amplifies the noise. The estimate here is the posterior mean of x given the gradient, which
+has the least mean squared error. The prior of x is normal, with the mean and covariance of the known records; r is one
+of their residuals, or near -G_0 if the noise is small beside them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import scipy.linalg
 from victims.informed.glm import GLM, hessian
 
 RESIDUALS = 64
-"""Quantiles of the known records' residuals that r may be."""
+"""Number of values that r may have, quantiles of the known records' residuals."""
 SMALLEST_VARIANCE = 1e-9
-"""Of a feature, relative to the largest: those that never vary stay at their mean."""
+"""Variance that is added to every feature, relative to the largest; a constant feature stays at its mean."""
 
 
 def expected_record(model: GLM, records: np.ndarray, targets: np.ndarray, deviation: float) -> np.ndarray:
@@ -26,7 +26,7 @@ def expected_record(model: GLM, records: np.ndarray, targets: np.ndarray, deviat
         model: released with noise; with one output, and an intercept.
         records: (n, d), the known records.
         targets: (n, 1), their y.
-        deviation: of the noise on each parameter, > 0.
+        deviation: standard deviation of the noise on each parameter, > 0.
     """
     coef, intercept = model.gradient(records, targets)
     gradient = np.concatenate([intercept, coef[0]])
@@ -48,7 +48,13 @@ def expected_record(model: GLM, records: np.ndarray, targets: np.ndarray, deviat
 
 
 def _residuals(known: np.ndarray, seen: float, deviation: float) -> np.ndarray:
-    """Return the values that r may have: those of the known records, or near its own where the noise leaves it."""
+    """Return the values (RESIDUALS,) that r may have: known residuals, or values near `seen` if the noise is small.
+
+    Args:
+        known: (n,) residuals of the known records.
+        seen: r as the noisy gradient of the intercept has it.
+        deviation: standard deviation of the noise in `seen`.
+    """
     if deviation < known.std() / 10:
         return seen + deviation * np.linspace(-4, 4, RESIDUALS)
     return np.asarray(np.quantile(known, (np.arange(RESIDUALS) + 0.5) / RESIDUALS))

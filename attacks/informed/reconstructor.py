@@ -1,4 +1,4 @@
-"""RecoNN: a network that is shown a model's parameters and answers with the record (Balle et al. 2022, Section 4.2)."""
+"""RecoNN: a network from a model's parameters to the record (Balle et al. 2022, Section 4.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""Of reconstructed images and the true ones, both (k, C, H, W) in [0, 1]; a scalar."""
+"""Maps reconstructed and true images, both (k, C, H, W) in [0, 1], to a scalar."""
 
 
 def dense_reconstructor(inputs: int, hidden: Sequence[int], shape: Sequence[int]) -> nn.Sequential:
@@ -35,7 +35,7 @@ def dense_reconstructor(inputs: int, hidden: Sequence[int], shape: Sequence[int]
 def convolutional_reconstructor(inputs: int, shape: Sequence[int]) -> nn.Sequential:
     """Return the network for colour images: a linear layer as 64 maps, then two transposed convolutions (Table VII).
 
-    Each of these doubles the side, so the maps have a quarter of the image's.
+    Each transposed convolution doubles the side, so the side of the maps is a quarter of the image's.
 
     Args:
         inputs: p, the number of features.
@@ -55,18 +55,18 @@ def convolutional_reconstructor(inputs: int, shape: Sequence[int]) -> nn.Sequent
 
 
 def pixel_loss(images: Tensor, truth: Tensor) -> Tensor:
-    """Return the mean absolute error plus the mean squared error."""
+    """Return the mean absolute error plus the mean squared error, a scalar, of images (k, C, H, W)."""
     return F.l1_loss(images, truth) + F.mse_loss(images, truth)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a reconstructor is trained.
+    """The schedule of a reconstructor's training.
 
     Attributes:
-        epochs: the most passes.
-        batch_size: pairs of a model and its record in a step.
-        patience: epochs without a better validation error after which training ends.
+        epochs: largest number of epochs.
+        batch_size: number of pairs of a model and its record in a step.
+        patience: number of epochs without a better validation error after which training ends.
     """
 
     epochs: int
@@ -99,18 +99,18 @@ def fit(
     report: Callable[[int, float, float], None],
     expired: Callable[[int], bool] = lambda step: False,
 ) -> tuple[float, int]:
-    """Train a reconstructor in place, and leave it as it was after its best epoch.
+    """Train a reconstructor in place; it ends with the weights of its best epoch.
 
     Args:
-        network: from features (k, p) to images (k, C, H, W).
-        optimizer: of its parameters.
-        loss: what is minimised.
-        learned: what it learns from.
-        apart: what chooses the epoch, by mean squared error.
-        schedule: when to end.
+        network: maps features (k, p) to images (k, C, H, W).
+        optimizer: optimiser of its parameters.
+        loss: the loss that is minimised.
+        learned: the pairs that it learns from.
+        apart: the pairs that choose the best epoch, by mean squared error.
+        schedule: epochs, batch size and patience.
         generator: CPU generator of the order of pairs.
-        report: told after each epoch: its number from 1, the mean training loss, the validation error.
-        expired: asked after each epoch, with the optimiser's steps so far, whether to end there.
+        report: called after each epoch with its number from 1, the mean training loss and the validation error.
+        expired: called after each epoch with the optimiser's steps so far; returns whether to end there.
 
     Returns:
         The best mean squared error on the pairs kept apart, and the number of the optimiser's steps.
@@ -140,6 +140,6 @@ def fit(
 
 @torch.no_grad()
 def apply(network: nn.Module, features: Tensor) -> Tensor:
-    """Return the images (k, C, H, W) that a reconstructor answers to standardised features (k, p)."""
+    """Return the images (k, C, H, W) that a reconstructor makes of standardised features (k, p)."""
     network.eval()
     return torch.cat([network(part) for part in features.split(256)])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-"""Of the penalty, relative to the mean squared norm of a row of features."""
+"""Strengths of the penalty that are tried, relative to the mean squared norm of a model's features."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Ridge:
     Attributes:
         weight: (p, d).
         bias: (d,) the mean image.
-        strength: that was chosen, relative to the mean squared norm of a row of features.
+        strength: the strength that was chosen, one of `STRENGTHS`.
         error: mean squared error on the images kept apart.
     """
 
@@ -33,9 +33,14 @@ class Ridge:
 
 
 def fit_ridge(features: Tensor, images: Tensor, apart: tuple[Tensor, Tensor]) -> Ridge:
-    """Fit on features (k, p) of mean 0 and images (k, d), and choose the strength on `apart`, another such pair.
+    """Return the ridge regression of the strength with the least error on `apart`.
 
     The normal equations are solved in the smaller of their two forms, k x k or p x p, in float64.
+
+    Args:
+        features: (k, p), of mean 0.
+        images: (k, d).
+        apart: features and images that are not fitted.
     """
     k, p = features.shape
     bias = images.mean(0)

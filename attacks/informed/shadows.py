@@ -1,4 +1,4 @@
-"""Attacks that learn to invert training from shadow models: what they share. Imports no torch."""
+"""The attack that `reconn` and `reconn-linear` share: it learns to invert training from shadow models. No torch."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST_SHADOWS = 5000
-"""How many shadows are trained, if the pool has as many, unless the parameters say otherwise."""
+"""The number of shadows that are trained by default, if the pool has as many images."""
 
 SMALLEST = 10
-"""The fewest shadows that can be learned from and validated on."""
+"""The smallest number of shadows to learn from and validate on."""
 
 
 class ShadowParams(AttackParams):
     """Parameters of an attack that learns from shadow models.
 
     Attributes:
-        shadows: how many, of the first images of the shadow pool; None for all of them, at most 5,000.
-        released: what the attack sees of a released model: its parameters, or (black box) its logits on `queries`
-            images of the fixed set.
-        layers: the layers whose parameters it sees, from 1; none named means all.
-        queries: see `released`.
-        validation: share of the shadows that is kept apart to choose what was learned.
+        shadows: number of shadow models, trained on the first images of the shadow pool; None for all images, at most
+            5,000.
+        released: the part of a released model that the attack sees: "parameters", or (black box) its "logits" on
+            `queries` images of the fixed set.
+        layers: the layers whose parameters it sees, from 1; empty for all.
+        queries: number of images for `released="logits"`.
+        validation: share of the shadows that is kept apart for validation.
     """
 
     shadows: PositiveInt | None = None
@@ -46,12 +47,12 @@ ParamsT = TypeVar("ParamsT", bound=ShadowParams)
 
 @dataclass(frozen=True)
 class Shadows:
-    """Shadow models of one fixed set that did not diverge, as `released` shows them, and the records they hold.
+    """The shadow models of one fixed set that did not diverge, and the records that they were trained on.
 
     Attributes:
-        features: (k, p).
-        images: (k, C, H, W) in [0, 1].
-        diverged: how many were dropped.
+        features: (k, p) the part of each model that `released` names.
+        images: (k, C, H, W) in [0, 1], the record of each model.
+        diverged: number of models that diverged and were dropped.
     """
 
     features: Tensor
@@ -59,7 +60,7 @@ class Shadows:
     diverged: int
 
     def split(self, validation: float) -> tuple[Shadows, Shadows]:
-        """Return those to learn from, and the last ones, a share `validation` of all, which are kept apart."""
+        """Return the shadows to learn from, and the last ones, a share `validation` of all, to validate on."""
         apart = max(1, round(validation * len(self.images)))
         whole = slice(None, -apart), slice(-apart, None)
         first, second = (Shadows(self.features[part], self.images[part], self.diverged) for part in whole)
@@ -67,13 +68,13 @@ class Shadows:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What the reader of the row should know."""
+        """Remarks for the reader of the row."""
         dropped = f", {self.diverged} more diverged and were dropped" if self.diverged else ""
         return (f"{len(self.images)} shadows{dropped}",)
 
 
 class ShadowAttack(Attack[ParamsT]):
-    """Trains shadow models as the released ones were trained, and learns to tell the record from the model."""
+    """Trains shadow models like the released ones, and learns to reconstruct the record from the model."""
 
     needs = frozenset(
         {
@@ -91,7 +92,7 @@ class ShadowAttack(Attack[ParamsT]):
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """What `needs` says, but logits in the place of weights where they are all that is seen."""
+        """The items of `needs`, with logits instead of weights in the black box."""
         if self.params.released == "parameters":
             return self.needs
         return self.needs - {Knowledge.WEIGHTS} | {Knowledge.LOGITS}
@@ -102,7 +103,7 @@ class ShadowAttack(Attack[ParamsT]):
 
     @abstractmethod
     def decode(self, view: VictimView, shadows: Shadows, released: Tensor, ctx: AttackContext) -> Reconstruction:
-        """Learn from the shadows and reconstruct the records of the released models, features (T, p)."""
+        """Return the records of the released models, whose features are `released` (T, p), learnt from the shadows."""
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Train the shadows and decode."""
@@ -119,12 +120,18 @@ class ShadowAttack(Attack[ParamsT]):
     def shadows(
         self, view: VictimView, fixed: tuple[Tensor, Tensor], extra: tuple[Tensor, Tensor], ctx: AttackContext
     ) -> Shadows:
-        """Train a shadow model on a fixed set and each extra record.
+        """Return shadow models, each trained on the fixed set and one extra record.
+
+        Args:
+            view: the victim.
+            fixed: images (n, C, H, W) and classes (n,) of the fixed set.
+            extra: images (k, C, H, W) and classes (k,) of the extra records.
+            ctx: context of the attack.
 
         Raises:
-            UserError: too few are left of those that diverged.
+            UserError: too few are left, because others diverged.
         """
-        from attacks.informed.features import parameter_features
+        from attacks.informed.standardisation import parameter_features
         from victims.informed.networks import forward_many
         from victims.informed.shadows import train_shadows
         from victims.informed.training import finite
@@ -147,14 +154,15 @@ class ShadowAttack(Attack[ParamsT]):
         return Shadows(features, extra[0][kept], int((~kept).sum()))
 
     def _released(self, view: VictimView) -> Tensor:
-        """Return the released models (T, p) as the shadows' features show them."""
-        from attacks.informed.features import parameter_features
+        """Return the features (T, p) of the released models, computed like those of the shadows."""
+        from attacks.informed.standardisation import parameter_features
 
         if self.params.released == "logits":
             return view.logits(self._queries(view)).flatten(1)
         return parameter_features(view.weights, self.params.layers)
 
     def _queries(self, view: VictimView) -> Tensor:
+        """Return the images (queries, C, H, W) whose logits are seen; raises UserError if there are too few."""
         images, _ = view.known_points
         if self.params.queries > len(images):
             raise UserError(f"{self.params.queries} queries, but the fixed set has {len(images)} images")

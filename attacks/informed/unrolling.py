@@ -1,4 +1,4 @@
-"""Training run forwards and backwards: what the trained parameters say of the record that was added."""
+"""Training run forwards and backwards: the gradient of its end in the record that was added."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.informed.lockstep import minimise_together
+from attacks.informed.lockstep import minimise_in_lockstep
 from victims.informed.descent import Problem, State
 from victims.informed.networks import Parameters
 
 
 @dataclass(frozen=True)
 class Unrolled:
-    """Training on the fixed set and one record more, as a function of that record; of several records at once.
+    """Training on the fixed set and one more record, as a function of that record, for several records at once.
 
     Attributes:
         problem: the algorithm A on the fixed set.
-        start: the one initial network by parameter name.
-        orders: of mini-batches, as of `Problem.orders`.
+        start: the initial network of all of them, by parameter name.
+        orders: the orders of mini-batches that `Problem.orders` returns.
     """
 
     problem: Problem
@@ -29,10 +29,15 @@ class Unrolled:
     orders: Tensor | None
 
     def distance(self, images: Tensor, targets: Tensor, released: Parameters) -> tuple[Tensor, Tensor]:
-        """Return ||A(D_- and the record) - theta||^2, (k,), and its gradient in the records, (k, C, H, W).
+        """Return ||A(D_- and the record) - theta||^2 (k,), and its gradient (k, C, H, W) by the records.
 
         Every state of the forward run is kept, and each step is run again to be differentiated: memory grows with the
-        number of parameters and steps, not with that of the records.
+        number of parameters and of steps, not with the size of the fixed set.
+
+        Args:
+            images: (k, C, H, W) the records.
+            targets: (k, outputs) their classes, one-hot.
+            released: theta by parameter name, (k, ...).
         """
         k, problem, states = len(images), self.problem, []
         state = State({name: value.expand(k, *value.shape) for name, value in self.start.items()})
@@ -55,10 +60,13 @@ class Unrolled:
 
 
 def _tensors(state: State) -> list[Tensor]:
+    """Return the tensors of a state, parameters first."""
     return [*state.parameters.values(), *(value for moment in state.moments for value in moment.values())]
 
 
 def _leaves(state: State) -> State:
+    """Return the same state, detached, whose tensors have gradients."""
+
     def leaf(named: Parameters) -> Parameters:
         return {name: value.detach().requires_grad_() for name, value in named.items()}
 
@@ -67,12 +75,12 @@ def _leaves(state: State) -> State:
 
 @dataclass(frozen=True)
 class Found:
-    """Where k searches ended.
+    """The ends of k searches.
 
     Attributes:
         images: (k, C, H, W) in [0, 1].
         distances: (k,) ||A(D_- and the image) - theta||^2.
-        evaluations: of the distance and its gradient, in all.
+        evaluations: number of evaluations of the distance and its gradient, of all searches.
     """
 
     images: Tensor
@@ -88,15 +96,15 @@ def search(
     evaluations: int,
     expired: Callable[[int], bool] = lambda count: False,
 ) -> Found:
-    """Minimise the distance over k records, each for its own released model, with pixels in [0, 1].
+    """Return the k records of smallest distance, each for its own released model, with pixels in [0, 1].
 
     Args:
         unrolled: the training.
-        images: (k, C, H, W) where to start.
-        targets: (k, outputs) their classes as one-hot rows.
-        released: theta, (k, ...) by name.
-        evaluations: the most a record.
-        expired: asked after every round, with the evaluations so far, whether to end there.
+        images: (k, C, H, W) starts of the search.
+        targets: (k, outputs) their classes, one-hot.
+        released: theta by parameter name, (k, ...).
+        evaluations: the largest number of evaluations for a record.
+        expired: called after every round with the number of evaluations so far; returns whether to end there.
     """
 
     def evaluate(problems: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -107,7 +115,7 @@ def search(
         return distances.double().cpu().numpy(), gradients.double().flatten(1).cpu().numpy()
 
     starts = images.double().flatten(1).cpu().numpy()
-    ended, count = minimise_together(evaluate, starts, evaluations, expired)
+    ended, count = minimise_in_lockstep(evaluate, starts, evaluations, expired)
     distances, _ = evaluate(np.arange(len(ended)), ended)
     return Found(
         torch.from_numpy(ended).to(images).view_as(images), torch.from_numpy(distances), count + len(distances)

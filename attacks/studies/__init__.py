@@ -1,1 +1,1 @@
-"""Studies: every file here that defines `STUDIES`, a tuple of `attacks.study.Study`, is found by the registry."""
+"""The studies of the papers: the registry finds every file here that defines `STUDIES`, a tuple of `base.Study`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attacks.study import Cell, Plot, Study
+from attacks.studies.base import Cell, Plot, Study
 
 SHADOWS, EPOCHS = 2000, 40
 DEFAULT = "mnist-elu10-1000-default"

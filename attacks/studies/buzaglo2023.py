@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attacks.study import Cell, Plot, Study
+from attacks.studies.base import Cell, Plot, Study
 from victims.zoo.buzaglo2023 import CHANNELS, CLASSES, DECAYS, GRID_CLASSES, GRID_SAMPLES, KERNELS
 
 SMOKE = {"restarts": 1, "steps": 60}

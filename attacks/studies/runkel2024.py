@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attacks.study import Cell, Plot, Study
+from attacks.studies.base import Cell, Plot, Study
 
 AFFINE = ("cifar-mlp-100-affine-wd", "faces-mlp-20-affine-wd", "digits-mlp-20-affine-wd")
 HIDDEN = ("faces-mlp-20-256-wd", "digits-mlp-20-128-wd")

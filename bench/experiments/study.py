@@ -12,7 +12,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 from torch import Tensor
 
-from attacks.study import Cell, Study
+from attacks.studies.base import Cell, Study
 from bench.experiments.study_picture import draw, strips
 from bench.plan.options import attack_params
 from bench.plan.registry import Registry

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
-from attacks.study import Plot
+from attacks.studies.base import Plot
 
 _INCHES = 0.8
 _SMALLEST = 1e-30

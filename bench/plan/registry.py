@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from attacks.base import Attack
-from attacks.study import Study
+from attacks.studies.base import Study
 from bench.plan.rehearsal import not_importable
 from bench.terminal.text import describe
 from victims.errors import UserError

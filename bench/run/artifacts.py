@@ -18,10 +18,10 @@ from bench.store.picture import grid
 from bench.store.tensors import DamagedError, read_tensors, write_tensors
 from victims.base import Victim
 from victims.cache import DAMAGED
+from victims.equations.losses import margins
 from victims.errors import UserError
 from victims.files import set_aside
 from victims.informed.victim import AnyVictim
-from victims.losses import margins
 
 RECONSTRUCTION = "reconstruction.safetensors"
 PICTURED = "n_good_haim_min"

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from attacks.base import Architecture, Knowledge, UndeclaredKnowledgeError, VictimView
-from victims.architectures import build
 from victims.base import Victim
+from victims.equations.architectures import build
 from victims.informed.data import Records
 from victims.informed.victim import AnyVictim, InformedVictim, logits
 from victims.released import answering

@@ -16,8 +16,8 @@ from attacks.inversion import Inversion
 from attacks.kkt import KKT
 from attacks.kkt_general import KKTGeneral
 from attacks.kkt_span import KKTSpan
-from attacks.stationarity.residual import StationarityResidual
-from victims.architectures import build
+from victims.equations.adjoint import StationarityResidual
+from victims.equations.architectures import build
 from victims.spec import MLPSpec
 
 SHAPE = (1, 6, 6)
@@ -45,8 +45,8 @@ def context(budget: Budget = UNLIMITED, kept: Memory | None = None) -> AttackCon
 
 
 ATTACKS = {
-    "kkt": KKT(KKT.Params(steps=30, restarts=3, candidates=6, together=1)),
-    "kkt, two restarts at once": KKT(KKT.Params(steps=30, restarts=5, candidates=6, together=2)),
+    "kkt": KKT(KKT.Params(steps=30, restarts=3, candidates=6, restarts_per_batch=1)),
+    "kkt, two restarts at once": KKT(KKT.Params(steps=30, restarts=5, candidates=6, restarts_per_batch=2)),
     "published": KKT(KKT.Params(method="published", steps=30, restarts=2, candidates=6, lr=0.01)),
     "deco": Deco(Deco.Params(steps=30)),
     "inversion": Inversion(Inversion.Params(steps=30, candidates=4)),
@@ -55,7 +55,7 @@ RESUMED = {
     "kkt": ATTACKS["kkt"],
     "kkt, two restarts at once": ATTACKS["kkt, two restarts at once"],
     "published": ATTACKS["published"],
-    "kkt-general": KKTGeneral(KKTGeneral.Params(steps=30, restarts=2, candidates=6, together=1)),
+    "kkt-general": KKTGeneral(KKTGeneral.Params(steps=30, restarts=2, candidates=6, restarts_per_batch=1)),
     "kkt-span": KKTSpan(KKTSpan.Params(steps=50, candidates=6)),
 }
 """Attacks that keep checkpoints."""
@@ -85,7 +85,7 @@ def test_a_budget_of_no_time_still_returns_something(view: VictimView, attack: A
 
 def test_how_many_restarts_are_one_batch_changes_nothing_but_rounding(view: VictimView) -> None:
     pairs = ATTACKS["kkt, two restarts at once"].reconstruct(view, context())
-    alone = KKT(KKT.Params(steps=30, restarts=5, candidates=6, together=1)).reconstruct(view, context())
+    alone = KKT(KKT.Params(steps=30, restarts=5, candidates=6, restarts_per_batch=1)).reconstruct(view, context())
     torch.testing.assert_close(pairs.candidates, alone.candidates, rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(pairs.coefficients, alone.coefficients, rtol=1e-3, atol=1e-5)
     assert pairs.loss == pytest.approx(alone.loss, rel=1e-3)

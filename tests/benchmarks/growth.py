@@ -27,13 +27,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch.utils.flop_counter import FlopCounterMode
 
-from attacks.stationarity.coefficients import margin_coefficients
-from attacks.stationarity.network import Network
-from attacks.stationarity.params import SearchParams
-from attacks.stationarity.problem import Problem
-from attacks.stationarity.row_space import RowSpace
-from attacks.stationarity.search import Start, search
-from victims.architectures import build
+from attacks.kkt_family.coefficients import margin_coefficients
+from attacks.kkt_family.params import SearchParams
+from attacks.kkt_family.problem import Problem
+from attacks.kkt_family.search import Start, search
+from victims.equations.architectures import build
+from victims.equations.network import Network
+from victims.equations.row_space import RowSpace
 from victims.hardware import cpu_name, gpu_name, prepare
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 from victims.training.loop import algorithm

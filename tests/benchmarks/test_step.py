@@ -11,16 +11,16 @@ import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from attacks.stationarity.autodiff import AutodiffResidual
-from attacks.stationarity.coefficients import margin_coefficients
-from attacks.stationarity.network import Network
-from attacks.stationarity.params import SearchParams
-from attacks.stationarity.problem import Problem
-from attacks.stationarity.published import published_loss, published_penalties
-from attacks.stationarity.residual import StationarityResidual, Weighting
-from attacks.stationarity.row_space import RowSpace
-from attacks.stationarity.search import Start, search
-from attacks.stationarity.spans import Span, Spans
+from attacks.kkt_family.coefficients import margin_coefficients
+from attacks.kkt_family.params import SearchParams
+from attacks.kkt_family.problem import Problem
+from attacks.kkt_family.published import published_loss, published_penalties
+from attacks.kkt_family.search import Start, search
+from victims.equations.adjoint import StationarityResidual, Weighting
+from victims.equations.network import Network
+from victims.equations.row_space import RowSpace
+from victims.equations.spans import Span, Spans
+from victims.equations.stationarity import AutodiffResidual
 
 D, H, M, RANK = 3072, 1000, 1000, 458
 
@@ -101,24 +101,24 @@ def test_five_products(benchmark: BenchmarkFixture) -> None:
     benchmark.pedantic(products, rounds=5, iterations=1, warmup_rounds=1)
 
 
-def restarts(together: int) -> Callable[[], None]:
+def restarts(batch: int) -> Callable[[], None]:
     """Eight restarts of five steps on a small victim (n = 50, m = 100), so many in a batch."""
     generator = torch.Generator().manual_seed(1)
     problem = Problem(network(50, torch.float32), RowSpace(torch.eye(50), torch.ones(50), gap=True))
     labels, params = torch.arange(100) % 2, SearchParams(steps=5)
 
     def run() -> None:
-        for _ in range(8 // together):
+        for _ in range(8 // batch):
             starts = [
                 Start(torch.randn(100, 50, generator=generator), margin_coefficients(labels, torch.full((100,), 0.01)))
-                for _ in range(together)
+                for _ in range(batch)
             ]
             search(problem, starts, params, lambda step, candidates: None)
 
     return run
 
 
-@pytest.mark.parametrize("together", [1, 8])
+@pytest.mark.parametrize("batch", [1, 8])
 @pytest.mark.benchmark(group="eight restarts at n=50")
-def test_restarts_in_one_batch(benchmark: BenchmarkFixture, together: int) -> None:
-    benchmark.pedantic(restarts(together), rounds=5, iterations=1, warmup_rounds=1)
+def test_restarts_in_one_batch(benchmark: BenchmarkFixture, batch: int) -> None:
+    benchmark.pedantic(restarts(batch), rounds=5, iterations=1, warmup_rounds=1)

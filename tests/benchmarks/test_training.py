@@ -6,7 +6,7 @@ import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from victims.architectures import build
+from victims.equations.architectures import build
 from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
 from victims.training.loop import algorithm
 from victims.training.state import TrainState

@@ -18,7 +18,7 @@ SPECS: dict[str, AnySpec] = {
     "SOURCES": VictimSpec(name="faces-mlp-4", dataset="faces", n=4),
     "INFORMED_SOURCES": digits_network(n=30, targets=2, epochs=2),
 }
-DESCRIBED = {"dataset_files", "errors", "files", "frozen", "recipes", "spec"}
+DESCRIBED = {"dataset_files", "errors", "files", "frozen_model", "recipes", "spec"}
 """What the training imports but no weight depends on: the key holds the spec's fields and the data's hash."""
 
 
@@ -69,6 +69,6 @@ def test_every_file_that_the_training_imports_is_in_the_key() -> None:
         new = needed - found
         found |= new
         needed |= {path for source in new for path in imported(source)}
-    assert {PACKAGE / "kinks.py", PACKAGE / "training" / "newton.py"} <= found
+    assert {PACKAGE / "equations" / "gates.py", PACKAGE / "training" / "newton.py"} <= found
     described = {PACKAGE / f"{name}.py" for name in DESCRIBED}
     assert found - set(cache.SOURCES) == described

@@ -26,7 +26,7 @@ GROUPS: dict[str, Groups] = {
 
 @dataclass(frozen=True)
 class Split:
-    """What a victim learns, and what it is tested on.
+    """The training and test data of a victim.
 
     Attributes:
         inputs: (n, C, H, W) float32, the training images less `mean`, in the distribution's order.

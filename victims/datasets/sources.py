@@ -1,4 +1,4 @@
-"""Where datasets come from: files shipped with a library, npz files of the data folder, torchvision's downloads."""
+"""The sources of datasets: files shipped with a library, npz files of the data folder, torchvision's downloads."""
 
 from __future__ import annotations
 

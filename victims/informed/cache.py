@@ -40,9 +40,9 @@ def obtain(
     Args:
         spec: the victim.
         data_dir: the data folder, None for the default.
-        device: where to train.
-        report: told how many models are trained, of how many.
-        notice: told in one line what the user should know, such as a cached file that was found altered.
+        device: the device to train on.
+        report: called with the number of models that are trained, and the number of all.
+        notice: called with one line for the user, such as that a cached file was altered.
 
     Raises:
         UserError: the data are missing, too few or overlap, a model diverged or has no optimum, or the cache cannot be

@@ -1,4 +1,4 @@
-"""Who holds which record: the fixed set, the targets and the shadow pool."""
+"""The records of a victim of the informed adversary: the fixed set, the targets and the shadow pool."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class InformedSplit:
         fixed: D_-, in every model's training set; the adversary has it.
         targets: the secrets; model i was trained on the fixed set and target i.
         pool: the adversary's shadow pool.
-        test: what the accuracy is measured on.
+        test: the records on which the accuracy is measured.
 
     Raises:
         UserError: a target is also in the fixed set or in the shadow pool.

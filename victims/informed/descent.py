@@ -38,7 +38,7 @@ class State:
 
 @dataclass(frozen=True)
 class Batch:
-    """What k networks see in one step: points, and their classes as one-hot columns (k, outputs, b + m)."""
+    """The batch of k networks in one step: points, and their classes as one-hot columns (k, outputs, b + m)."""
 
     points: Points
     targets: Tensor
@@ -48,7 +48,7 @@ class Problem:
     """The algorithm A on one fixed set.
 
     Args:
-        architecture: of the networks.
+        architecture: the architecture of the networks.
         training: the algorithm.
         images: (n, C, H, W) of the fixed set, on the device and in the dtype of training.
         labels: (n,) its classes.
@@ -83,11 +83,11 @@ class Problem:
         return torch.stack([torch.stack(epochs) for epochs in drawn], 1)
 
     def batch(self, step: int, orders: Tensor | None, images: Tensor, targets: Tensor) -> Batch:
-        """Return what k networks see in a step.
+        """Return the batch of k networks in a step.
 
         Args:
             step: counted from 0.
-            orders: as of `orders`.
+            orders: the orders that `orders` returned.
             images: (k, C, H, W) the extra records.
             targets: (k, outputs) their classes as of `one_hot`.
         """

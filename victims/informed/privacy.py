@@ -136,7 +136,7 @@ def clipped_sum(
     Args:
         architecture: the network.
         clip: C.
-        parameters: of one network.
+        parameters: the parameters of one network.
         images: (n, C, H, W).
         labels: (n,).
     """

@@ -38,13 +38,13 @@ def train_shadows(
     model's own seed (for what is random) is its place among the k.
 
     Args:
-        architecture: of all of them.
+        architecture: the architecture of all of them.
         training: the algorithm A.
         fixed: the records that they share.
         extra: the k records that tell them apart.
         start: the initial network that they share; None for one of each one's own.
-        device: where to compute.
-        report: told how many of k there are.
+        device: the device to compute on.
+        report: called with the number of shadows that there are, and k.
 
     Returns:
         The parameters (k, ...) by name, on `device`; those of a model that diverged are not finite.

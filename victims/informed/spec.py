@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from victims.spec import Frozen, VictimSpec
+from victims.frozen_model import FrozenModel
+from victims.spec import VictimSpec
 
 Activation = Literal["elu", "relu", "gelu", "sigmoid", "tanh", "softplus"]
 Family = Literal["linear", "logistic", "poisson", "multinomial"]
@@ -15,12 +16,12 @@ Convention = Literal["lambda", "half-lambda", "inverse-c", "mean-loss"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
-class DenseSpec(Frozen):
+class DenseSpec(FrozenModel):
     """A fully connected network d-h1-...-C with biases in every layer (Balle et al. 2022, Table V).
 
     Attributes:
         hidden: widths of the hidden layers; none for the affine classifier.
-        activation: of the hidden layers; "elu" with alpha 1 is the paper's.
+        activation: activation of the hidden layers; "elu" with alpha 1 is the paper's.
         outputs: C, the number of classes.
     """
 
@@ -35,13 +36,13 @@ class DenseSpec(Frozen):
         return f"{self.activation} {'-'.join(map(str, self.hidden))}" if self.hidden else "affine"
 
 
-class SmallCNNSpec(Frozen):
+class SmallCNNSpec(FrozenModel):
     """The paper's convolutional network (Balle et al. 2022, Table VI), no padding: 55,098 parameters on CIFAR-10.
 
     Two convolutions, 16 channels (4 x 4, stride 2) and 32 (4 x 4, stride 1), and the outputs.
 
     Attributes:
-        activation: of all layers but the last.
+        activation: activation of all layers but the last.
         outputs: C, the number of classes.
     """
 
@@ -55,7 +56,7 @@ class SmallCNNSpec(Frozen):
         return f"cnn {self.activation} 16-32"
 
 
-class Privacy(Frozen):
+class Privacy(FrozenModel):
     """Differentially private full-batch gradient descent: each record's gradient is clipped, the sum is noised.
 
     Noise N(0, (noise * clip)^2) is added to the sum of clipped gradients. Two data sets are neighbours when one holds a
@@ -64,7 +65,7 @@ class Privacy(Frozen):
 
     Attributes:
         clip: largest Euclidean norm C of a record's gradient; the paper's is 1 on MNIST and 10 on CIFAR-10.
-        epsilon: of the (epsilon, delta) that the noise is calibrated to, over all steps.
+        epsilon: epsilon of the (epsilon, delta) to which the noise is calibrated, over all steps.
         delta: likewise, in (0, 1).
     """
 
@@ -73,16 +74,16 @@ class Privacy(Frozen):
     delta: Share = 1e-5
 
 
-class OutputPrivacy(Frozen):
+class OutputPrivacy(FrozenModel):
     """Differential privacy of the released parameters by Gaussian noise on them, once (Chaudhuri et al. 2011).
 
     The noise is calibrated to how far one record can move the optimum, whatever the others are: features lie in [0, 1],
     and the regulariser makes the objective strongly convex. The relation is that of `Privacy`.
 
     Attributes:
-        epsilon: of the (epsilon, delta) that the noise is calibrated to.
+        epsilon: epsilon of the (epsilon, delta) to which the noise is calibrated.
         delta: likewise, in (0, 1).
-        label_bound: of a linear model, the largest |y| that there can be.
+        label_bound: the largest possible |y| of a linear model.
     """
 
     epsilon: PositiveFloat = 10.0
@@ -90,7 +91,7 @@ class OutputPrivacy(Frozen):
     label_bound: PositiveFloat = 1.0
 
 
-class Descent(Frozen):
+class Descent(FrozenModel):
     """The algorithm A of a network: gradient descent on the mean cross-entropy over D_- and the target.
 
     Everything here is public. What is not is drawn for each model from a secret seed of its own: its initialisation
@@ -99,7 +100,7 @@ class Descent(Frozen):
     Attributes:
         optimizer: "sgd", or "adam" with torch's defaults.
         lr: learning rate, constant.
-        momentum: of SGD.
+        momentum: momentum of SGD.
         epochs: passes over the records.
         batch_size: None for full-batch descent.
         order_seed: seed of the mini-batches' order, which all models then share and the adversary knows; None for
@@ -131,7 +132,7 @@ class Descent(Frozen):
         return f"{self.optimizer} lr {self.lr:g}, {self.epochs} epochs, {batch}{order}{private}"
 
 
-class InformedSpec(Frozen):
+class InformedSpec(FrozenModel):
     """T networks, each trained on the fixed set and one target.
 
     Of the dataset's training images, in their order, the first n are the fixed set D_-, the next T the targets, and
@@ -179,7 +180,7 @@ class InformedSpec(Frozen):
         return self.model_dump(exclude={"name"})
 
 
-class GLMArchitecture(Frozen):
+class GLMArchitecture(FrozenModel):
     """A generalised linear model with its canonical link (Balle et al. 2022, Section 3).
 
     Attributes:
@@ -205,11 +206,11 @@ class GLMArchitecture(Frozen):
         return f"{self.family}, {'no' if self.intercept == 'none' else self.intercept} intercept"
 
 
-class Newton(Frozen):
+class Newton(FrozenModel):
     """The algorithm A of a generalised linear model: the minimum of loss and regulariser, by Newton's method.
 
     Attributes:
-        strength: of the regulariser; 0 for none.
+        strength: strength of the regulariser; 0 for none.
         convention: what `strength` multiplies: "lambda", the sum of losses + strength ||theta||^2; "half-lambda", the
             sum of losses + (strength / 2) ||theta||^2; "inverse-c", scikit-learn's strength * sum of losses +
             (1/2) ||theta||^2; "mean-loss", the mean of losses + (strength / 2) ||theta||^2. The loss of a linear model
@@ -244,7 +245,7 @@ class Newton(Frozen):
         return f"Newton, {self.convention} {self.strength:g}{private}"
 
 
-class GLMSpec(Frozen):
+class GLMSpec(FrozenModel):
     """T generalised linear models, each fitted to the fixed set and one target.
 
     The records are split as for `InformedSpec`; features lie in [0, 1]. A logistic model tells the two classes of
@@ -257,7 +258,7 @@ class GLMSpec(Frozen):
         targets: T.
         architecture: family and intercept.
         training: the objective.
-        seed: of the noise on the released parameters.
+        seed: seed of the noise on the released parameters.
     """
 
     setting: ClassVar[Literal["informed"]] = "informed"

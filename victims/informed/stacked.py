@@ -19,7 +19,7 @@ from victims.informed.spec import DenseSpec, SmallCNNSpec
 
 @dataclass(frozen=True)
 class Points:
-    """What k models are evaluated on.
+    """The points on which k models are evaluated.
 
     Attributes:
         shared: (b, C, H, W) points that every model sees.
@@ -35,8 +35,8 @@ def logits(spec: DenseSpec | SmallCNNSpec, parameters: Mapping[str, Tensor], poi
 
     Args:
         spec: the architecture.
-        parameters: of k networks, (k, ...) by name.
-        points: what they see.
+        parameters: the parameters of k networks by name, (k, ...).
+        points: the points on which they are evaluated.
     """
     activation = ACTIVATIONS[spec.activation]
     pairs = [

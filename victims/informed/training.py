@@ -22,7 +22,7 @@ Points = tuple[Tensor, Tensor]
 """Images (k, C, H, W) in [0, 1] and their classes (k,)."""
 
 CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**32}
-"""About what the networks trained at once may take, by type of device; larger chunks fall out of a CPU's caches."""
+"""By type of device, bytes that the networks trained at once may take; larger chunks fall out of a CPU's caches."""
 
 
 def train_many(
@@ -40,14 +40,14 @@ def train_many(
     """Train k networks, network j on the fixed set and extra record j, which comes last.
 
     Args:
-        architecture: of all of them.
+        architecture: the architecture of all of them.
         training: the algorithm A.
         fixed: the n records that they share.
         extra: the k records that tell them apart.
         start: the initial network that they share; None for one of each one's own, from its seed.
         seeds: (k,) for each network the seed of what is its own: initialisation, order of mini-batches, noise.
-        device: where to compute.
-        report: told how many networks are trained, of how many.
+        device: the device to compute on.
+        report: called with the number of networks that are trained, and the number of all.
         chunk_bytes: bound on the memory of the networks trained at once; None for `CHUNK_BYTES`. It changes results by
             no more than rounding.
         dtype: of the computation.
@@ -95,7 +95,7 @@ def network_bytes(architecture: DenseSpec | SmallCNNSpec, training: Descent, ima
     """Return about what one network takes in training: five copies of each weight, activation and point of its own.
 
     Args:
-        architecture: of the network.
+        architecture: the architecture of the network.
         training: the algorithm A.
         images: (n, C, H, W) of the fixed set.
         dtype: of the computation.

@@ -15,7 +15,7 @@ from victims.stored import StoredCard
 
 
 class InformedCard(StoredCard):
-    """What is known of T released models; stored beside their parameters.
+    """The card of T released models, stored beside their parameters.
 
     Accuracies lie in [0, 1], and like losses are means over the models; a regression has no accuracy, and its loss is
     the mean squared error. Test figures are None where no record is left to test on.
@@ -47,7 +47,7 @@ class InformedVictim:
     """T released models and the records that made them.
 
     Attributes:
-        card: what is known of them; `card.spec` is the victim's description.
+        card: the measurements of them; `card.spec` is the victim's description.
         start: the initial network of all models, None where each had its own, and for a generalised linear model.
         weights: the released parameters (T, ...) by name, on the CPU: `layers.{l}.weight` and `layers.{l}.bias`,
             float32; of a generalised linear model `coef` (T, C, d) and `intercept` (T, C), float64.
@@ -81,7 +81,7 @@ AnyVictim = Victim | InformedVictim
 
 
 def logits(spec: InformedSpec | GLMSpec, weights: Parameters, images: Tensor) -> Tensor:
-    """Return what T released models answer to images (m, C, H, W): logits or linear predictors (T, m, outputs)."""
+    """Return the logits or linear predictors (T, m, outputs) of T released models for images (m, C, H, W)."""
     from victims.informed.glm import predictors
     from victims.informed.networks import forward_many
 

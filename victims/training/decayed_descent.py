@@ -14,7 +14,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from victims.losses import margins, sample_losses
+from victims.equations.losses import margins, sample_losses
 from victims.spec import DecayedDescent, Loss
 from victims.training.state import Figures, TrainState, geometric, norm
 

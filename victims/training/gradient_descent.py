@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from victims.losses import margins, sample_losses
+from victims.equations.losses import margins, sample_losses
 from victims.spec import GradientDescent, Loss
 from victims.training.state import Figures, TrainState
 

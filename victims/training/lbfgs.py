@@ -15,7 +15,7 @@ REPORT_SECONDS = 0.5
 
 
 class Iterations:
-    """Counts iterations, and tells `report` about twice a second how many there have been."""
+    """Counts iterations, and calls `report` with their number about twice a second."""
 
     def __init__(self, report: Callable[[int], None]) -> None:
         self.done, self._report, self._reported = 0, report, time.monotonic()
@@ -31,13 +31,13 @@ class Iterations:
 def lbfgs(
     evaluate: Callable[[Tensor], tuple[float, Tensor]], start: Tensor, steps: int, done: Callable[[], bool]
 ) -> Tensor:
-    """Return where L-BFGS ends: when `done`, after `steps` iterations, or where it can go down no further.
+    """Return the point (p,) where L-BFGS ends: when `done`, after `steps` iterations, or if it cannot go down.
 
     Args:
-        evaluate: point (p,) to its value and gradient (p,).
+        evaluate: maps a point (p,) to its value and gradient (p,).
         start: (p,) float64, on any device.
-        steps: the most iterations; twice as many evaluations.
-        done: asked after every iteration, of which the last evaluation is the outcome.
+        steps: largest number of iterations; there may be twice as many evaluations.
+        done: called after every iteration, whose result is the last evaluation; returns whether to end there.
     """
 
     def as_arrays(values: Any) -> tuple[float, Any]:

@@ -13,9 +13,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from victims.architectures import MLP, ReLUNetwork, build
+from victims.equations.architectures import MLP, ReLUNetwork, build
+from victims.equations.losses import signs
 from victims.files import atomic
-from victims.losses import signs
 from victims.spec import DecayedDescent, GradientDescent, NormalizedDescent, Regularised, VictimSpec
 from victims.training.decayed_descent import DecayedDescentAlgorithm
 from victims.training.gradient_descent import GradientDescentAlgorithm
@@ -31,7 +31,7 @@ CHECKPOINT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class TrainProgress:
-    """Where a training is: step of steps, mean loss, training accuracy in [0, 1], smallest margin."""
+    """The progress of a training: step of steps, mean loss, training accuracy in [0, 1], smallest margin."""
 
     step: int
     steps: int
@@ -58,20 +58,21 @@ def train(
     checkpoint: Path,
     report: Callable[[TrainProgress], None],
 ) -> ReLUNetwork:
-    """Train a victim, from its last checkpoint if there is one; an untrained twin stays as it starts.
+    """Return a victim's trained network, from its last checkpoint if there is one; an untrained twin's initial one.
 
     Args:
-        spec: what to train.
+        spec: the victim.
         inputs: (n, C, H, W), the training mean subtracted.
         labels: (n,) int64 class indices.
-        device: where to train; the result is on the CPU.
-        checkpoint: file that holds the state of an unfinished training; removed by the caller once the result is safe.
+        device: the device to train on; the result is on the CPU.
+        checkpoint: file with the state of an unfinished training; the caller removes it once the result is stored.
         report: called about twice a second.
 
     Returns:
         The trained network, on pixels, on the CPU, in the recipe's dtype.
     """
     dtype = getattr(torch, spec.training.dtype)
+    assert spec.architecture.kind != "module"
     initial = build(spec.architecture, inputs.shape[1:], torch.Generator().manual_seed(spec.seed), dtype)
     if spec.twin == "untrained":
         return initial
@@ -125,7 +126,7 @@ def train(
 
 
 def _in_span(span: Span | None, model: ReLUNetwork, inputs: Tensor) -> tuple[ReLUNetwork, Tensor, Tensor]:
-    """Return the network that is trained, the part of W1 that it leaves out, and the inputs that it takes."""
+    """Return the network that is trained, the part (h, d) of W1 outside the span, and the inputs that it takes."""
     if span is None or not isinstance(model, MLP):
         return model, torch.zeros(()), inputs
     reduced, outside = span.reduce(model)
@@ -133,14 +134,16 @@ def _in_span(span: Span | None, model: ReLUNetwork, inputs: Tensor) -> tuple[ReL
 
 
 def _progress(step: int, steps: int, figures: Figures) -> TrainProgress:
+    """Return the progress after `step` of `steps` steps, with the figures of the last one."""
     accuracy = (figures.margins > 0).to(figures.margins.dtype).mean()
     return TrainProgress(step, steps, float(figures.loss), float(accuracy), float(figures.margins.min()))
 
 
 def _resume(state: TrainState, checkpoint: Path) -> None:
+    """Load the state of a checkpoint, if there is one; remove a checkpoint that is torn or of another shape."""
     if not checkpoint.exists():
         return
     try:
         state.load(load_file(checkpoint))
     except (SafetensorError, KeyError, RuntimeError):
-        checkpoint.unlink()  # torn or of another shape: train from the start
+        checkpoint.unlink()

@@ -1,10 +1,9 @@
 """The accelerated recipe: normalised gradient descent at a held margin.
 
-After the data are fitted, gradient descent on the logistic loss only crawls along the direction that it has: the
-KKT direction of the margin problem (Lyu & Li 2020). A normalised step along
-g = sum_i softmax(-margin)_i y_i grad Phi(x_i), over pairs of a sample and a rival class where there are several, gets
-there in thousands of steps instead of a million, and a scaling of theta that leaves the classifier as it is keeps the
-loss where the papers' training ends.
+After the data are fitted, gradient descent on the logistic loss converges slowly to the KKT direction of the margin
+problem (Lyu & Li 2020). Normalised steps along g = sum_i softmax(-margin)_i y_i grad Phi(x_i) reach it in thousands of
+steps instead of a million; with several classes the sum is over pairs of a sample and a rival class. Rescaling theta,
+which does not change the classifier, keeps the loss at the value at which the papers' training ends.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from victims.losses import rival_margins
+from victims.equations.losses import rival_margins
 from victims.spec import NormalizedDescent
 from victims.training.state import Figures, TrainState, geometric, norm
 

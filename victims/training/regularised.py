@@ -1,7 +1,7 @@
 """Training to the minimum of a problem with weight decay (the lower level of Runkel et al. 2024).
 
-Weight decay pulls W1 into the span of the data, so the minimum is found on span coordinates and loses nothing. L-BFGS
-finds it; where its line search stops short of the tolerance, an affine classifier is taken on by Newton's method.
+Weight decay pulls W1 into the span of the data, so the minimum on coordinates of the span is the minimum on pixels.
+L-BFGS finds it; if its line search stops short of the tolerance, Newton's method goes on for an affine classifier.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from victims.architectures import MLP
+from victims.equations.architectures import MLP
 from victims.spec import Regularised
 from victims.training.lbfgs import Iterations, lbfgs
 from victims.training.newton import newton
@@ -27,7 +27,7 @@ def objective(model: MLP, inputs: Tensor, labels: Tensor, weight_decay: float) -
         model: the network.
         inputs: (n, r).
         labels: (n,) in {-1, +1}.
-        weight_decay: of all parameters.
+        weight_decay: weight decay of all parameters.
     """
     margins: Tensor = labels * model(inputs)
     decay = torch.stack([parameter.square().sum() for parameter in model.parameters()]).sum()
@@ -35,7 +35,7 @@ def objective(model: MLP, inputs: Tensor, labels: Tensor, weight_decay: float) -
 
 
 def relative_gradient(model: MLP, inputs: Tensor, labels: Tensor, weight_decay: float) -> float:
-    """Return ||gradient|| / (weight_decay ||theta||) of `objective`: how far from a minimum a network is."""
+    """Return ||gradient|| / (weight_decay ||theta||) of `objective`, the distance of a network from a minimum."""
     value, _ = objective(model, inputs, labels, weight_decay)
     gradient = parameters_to_vector(torch.autograd.grad(value, list(model.parameters())))
     theta = parameters_to_vector(model.parameters()).detach()
@@ -45,13 +45,13 @@ def relative_gradient(model: MLP, inputs: Tensor, labels: Tensor, weight_decay: 
 def minimum(
     model: MLP, inputs: Tensor, labels: Tensor, spec: Regularised, report: Callable[[int, Tensor], None]
 ) -> MLP:
-    """Minimise `objective` from where the network stands, in place, and return it.
+    """Return the network, trained in place to a minimum of `objective`.
 
     Args:
         model: the network on coordinates, float64.
         inputs: (n, r) coordinates.
         labels: (n,) in {-1, +1}.
-        spec: weight decay, tolerance and the most iterations.
+        spec: weight decay, tolerance and largest number of iterations.
         report: called about twice a second, and at the end, with the iteration and the margins (n,).
     """
     parameters = list(model.parameters())
@@ -72,8 +72,8 @@ def minimum(
 
     theta = lbfgs(evaluate, parameters_to_vector(parameters).detach(), spec.steps, done)
     if len(model.layers) == 1:
-        rows = labels[:, None] * torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
-        theta = newton(rows, spec.weight_decay, theta, spec.tolerance)
+        signed_inputs = labels[:, None] * torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
+        theta = newton(signed_inputs, spec.weight_decay, theta, spec.tolerance)
     vector_to_parameters(theta, parameters)
     report(spec.steps, margins)
     return model

@@ -1,9 +1,10 @@
-"""How a training with weight decay ends on the kinks of the ReLU, where its stationary points lie.
+"""The end of a training with weight decay: on the kinks of the ReLU, where its stationary points lie.
 
 There no gradient of the objective vanishes, and descent hovers about them. With the corner of every ReLU rounded to a
-parabola the objective is smooth, and L-BFGS gets to its stationary point. The slope inside the corner is one of those
-that Clarke's subdifferential allows on the kink (`victims.kinks`), so as the corners shrink the network comes to a
-stationary point of its own (gradient consistency; Chen 2012, Smoothing methods for nonsmooth, nonconvex minimization).
+parabola the objective is smooth, and L-BFGS reaches its stationary point. The slope inside the corner is one that
+Clarke's subdifferential allows on the kink (`victims.equations.kinks`), so as the corners shrink the network tends to a
+stationary point without rounding (gradient consistency; Chen 2012, Smoothing methods for nonsmooth, nonconvex
+minimization).
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from collections.abc import Callable
 from copy import deepcopy
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from victims.architectures import MLP
-from victims.kinks import RoundedReLU, corner_widths
-from victims.losses import margins, sample_losses
+from victims.equations.architectures import MLP
+from victims.equations.gates import RoundedReLU, corner_widths
+from victims.equations.losses import margins, sample_losses
+from victims.equations.network import Network
 from victims.spec import DecayedDescent, Loss
 from victims.training.lbfgs import Iterations, lbfgs
 from victims.training.state import Figures
 
 TOLERANCE = 4e-3
-"""||gradient|| / (wd ||theta||) at which the search with one width is at its end."""
+"""Relative gradient ||gradient|| / (wd ||theta||) at which the search with one width ends."""
 
 
 def settle(
@@ -42,22 +43,23 @@ def settle(
         model: the network, trained.
         inputs: (n, r) that it takes.
         labels: (n,) class indices.
-        loss: of one sample.
-        spec: weight decay, the corners' widths and the iterations for each.
-        report: told about twice a second how many iterations there have been, and what the last one saw.
+        loss: loss of one sample.
+        spec: weight decay, the corners' widths and the number of iterations for each.
+        report: called about twice a second with the number of iterations and the figures of the last one.
     """
     exact = deepcopy(model).double()
     inputs, parameters = inputs.double(), list(exact.parameters())
+    network = Network.of(dict(exact.named_parameters()))
     figures, relative = Figures(torch.zeros(()), torch.zeros(len(labels))), math.inf
     iterations = Iterations(lambda count: report(count, figures))
 
     for corner in spec.corners:
-        widths = _widths(exact, inputs, corner)
+        widths = _widths(network, inputs, corner)
 
         def evaluate(theta: Tensor, widths: list[Tensor] = widths) -> tuple[float, Tensor]:
             nonlocal figures, relative
             vector_to_parameters(theta, parameters)
-            outputs = _outputs(exact, inputs, widths)
+            outputs = _outputs(network, inputs, widths)
             mean = sample_losses(loss, outputs, labels).mean()
             gradient = parameters_to_vector(torch.autograd.grad(mean, parameters))
             figures = Figures(mean.detach(), margins(outputs.detach(), labels))
@@ -74,21 +76,21 @@ def settle(
     model.load_state_dict(exact.state_dict())
 
 
-def _outputs(model: MLP, inputs: Tensor, widths: list[Tensor]) -> Tensor:
-    """Return what the network answers with rounded corners, of the shape of its own outputs."""
-    *hidden, last = model.linears()
-    for layer, width in zip(hidden, widths, strict=True):
-        inputs = RoundedReLU.apply(layer(inputs), width)
-    outputs: Tensor = last(inputs)
+def _outputs(network: Network, inputs: Tensor, widths: list[Tensor]) -> Tensor:
+    """Return the outputs (n,) or (n, C) for inputs (n, r) with rounded corners of these widths (h_l,), one a layer."""
+    of_layers = iter(widths)
+    outputs = network.forward(inputs, lambda pre_activation: RoundedReLU.apply(pre_activation, next(of_layers)))
     return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
 
 @torch.no_grad()
-def _widths(model: MLP, inputs: Tensor, corner: float) -> list[Tensor]:
-    """Return the corner's width (h,) for each hidden layer."""
+def _widths(network: Network, inputs: Tensor, corner: float) -> list[Tensor]:
+    """Return the corner's width (h_l,) for every hidden layer, given inputs (n, r) and its relative width."""
     widths = []
-    for layer in model.linears()[:-1]:
-        before = layer(inputs)
-        widths.append(corner_widths(before, corner))
-        inputs = F.relu(before)
+
+    def relu(pre_activation: Tensor) -> Tensor:
+        widths.append(corner_widths(pre_activation, corner))
+        return pre_activation.relu()
+
+    network.forward(inputs, relu)
     return widths

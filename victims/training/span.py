@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from victims.architectures import MLP
+from victims.equations.architectures import MLP
 
 
 @dataclass(frozen=True)

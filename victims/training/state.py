@@ -1,4 +1,4 @@
-"""What a training algorithm carries from step to step, and what it says of each."""
+"""The state of a training, the figures of a step, and the protocol of a training algorithm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from victims.architectures import ReLUNetwork
+from victims.equations.architectures import ReLUNetwork
 
 
 @dataclass
@@ -19,9 +19,9 @@ class TrainState:
     Attributes:
         model: the network.
         outside_norm: Frobenius norm of the initial W1 outside the span, at its initial scale.
-        outside_scale: scalar tensor by which rescaling has multiplied that part.
-        velocity: running averages, one tensor a parameter; empty for algorithms without momentum.
-        step: steps done.
+        outside_scale: scalar tensor, the factor by which rescaling has multiplied that part.
+        velocity: running averages, one tensor for each parameter; empty for algorithms without momentum.
+        step: number of steps done.
     """
 
     model: ReLUNetwork
@@ -45,7 +45,7 @@ class TrainState:
 
 
 class Figures(NamedTuple):
-    """What a step saw: the mean loss (a scalar tensor) and the margins (k,) of the samples that it used."""
+    """The mean loss, a scalar tensor, and the margins (k,) of the samples that a step used."""
 
     loss: Tensor
     margins: Tensor
@@ -70,7 +70,7 @@ class Algorithm(Protocol):
     steps: int
 
     def start(self, state: TrainState) -> None:
-        """Allocate what the algorithm carries in the state."""
+        """Allocate the tensors that the algorithm keeps in the state."""
 
     def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Figures:
-        """Advance by one step; inputs (n, ...), labels (n,) class indices. Return the figures before it."""
+        """Advance by one step on inputs (n, ...) and class indices (n,), and return the figures before it."""

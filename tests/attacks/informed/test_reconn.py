@@ -12,8 +12,7 @@ from torch import Tensor
 
 from attacks.base import Knowledge, Reconstruction
 from attacks.context import Budget
-from attacks.informed.adversarial import PatchJudge
-from attacks.informed.features import Standardisation, parameter_features
+from attacks.informed.discriminator import PatchDiscriminator
 from attacks.informed.reconstructor import (
     Pairs,
     Schedule,
@@ -25,6 +24,7 @@ from attacks.informed.reconstructor import (
 )
 from attacks.informed.ridge import fit_ridge
 from attacks.informed.shadows import ShadowParams
+from attacks.informed.standardisation import Standardisation, parameter_features
 from attacks.reconn import Reconn, ReconnParams
 from attacks.reconn_linear import ReconnLinear
 from bench.run.disclosure import view_of
@@ -171,7 +171,7 @@ def test_training_ends_early_and_keeps_the_best_epoch() -> None:
     assert torch.nn.functional.mse_loss(apply(network, apart.features), apart.images).item() == pytest.approx(best)
 
 
-def test_colour_images_come_from_transposed_convolutions_and_a_judge_that_learns() -> None:
+def test_colour_images_come_from_transposed_convolutions_and_a_discriminator_that_learns() -> None:
     torch.manual_seed(0)
     network = convolutional_reconstructor(20, (3, 32, 32))
     images = network(torch.randn(4, 20))
@@ -180,9 +180,9 @@ def test_colour_images_come_from_transposed_convolutions_and_a_judge_that_learns
     assert (
         sum(p.numel() for p in convolutional_reconstructor(55098, (3, 32, 32)).parameters()) > 225e6
     )  # the paper's 226M
-    judge = PatchJudge(3, CPU)
-    before = [value.clone() for value in judge.network.parameters()]
-    judged = judge(images, torch.rand(4, 3, 32, 32))
-    judged.backward()
+    discriminator = PatchDiscriminator(3, CPU)
+    before = [value.clone() for value in discriminator.network.parameters()]
+    loss = discriminator(images, torch.rand(4, 3, 32, 32))
+    loss.backward()
     assert next(network.parameters()).grad is not None
-    assert any(not torch.equal(a, b) for a, b in zip(before, judge.network.parameters(), strict=True))
+    assert any(not torch.equal(a, b) for a, b in zip(before, discriminator.network.parameters(), strict=True))

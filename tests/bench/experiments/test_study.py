@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 import torch
 
-from attacks.study import Plot
+from attacks.studies.base import Plot
 from bench.experiments.study import neighbours
 from bench.experiments.study_picture import draw
 from bench.plan import registry
 from bench.plan.options import attack_params
 
 STUDY = """
-from attacks.study import Cell, Plot, Study
+from attacks.studies.base import Cell, Plot, Study
 
 STUDIES = (
     Study(

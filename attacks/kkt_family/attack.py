@@ -1,0 +1,215 @@
+"""The attack that the family shares: restarts in the data subspace of W1, whose candidates are pooled.
+
+The equation that it minimises is `victims.equations.stationarity`. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from attacks.base import AttackContext, Reconstruction, VictimView, declined_unless_layered
+from attacks.context import UNLIMITED
+from attacks.kkt_family.initialisation import InitialisedAttack, balanced_labels, initial
+from attacks.kkt_family.params import MarginParams, SearchParams
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from attacks.kkt_family.coefficients import Coefficients, Rivals
+    from attacks.kkt_family.problem import Problem
+    from attacks.kkt_family.restarts import Restart, Restarts
+    from victims.equations.network import Network
+    from victims.spec import VictimSpec
+
+Begin = tuple["Tensor | None", "Coefficients"]
+"""The start of one restart: candidates (m, d), None for the solver to draw them, and coefficients."""
+CANDIDATES_PER_BATCH = {"cpu": 1024, "cuda": 8192}
+"""By device, the number of candidates that fill it: a batch has as many restarts as have them together."""
+ParamsT = TypeVar("ParamsT", bound=SearchParams)
+MarginParamsT = TypeVar("MarginParamsT", bound=MarginParams)
+
+
+class StationarityAttack(InitialisedAttack[ParamsT]):
+    """Finds candidates x_i and coefficients c_ij with theta = sum_ij c_ij grad Phi_j(x_i) at the released weights."""
+
+    helpers: ClassVar[tuple[str, ...]] = ("attacks.kkt_family", "victims.equations")
+    candidates_per_direction: ClassVar[float] = 2.0
+    """A restart has this many candidates for each direction of the data subspace, unless `candidates` is given."""
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Decline networks whose layers are not known, and `sparsity` on a convolution."""
+        if victim.architecture.kind == "conv" and self.params.method == "row-space" and self.params.sparsity:
+            return "sparsity prices the lengths of images, and W2 is made of their features: set sparsity=0"
+        return declined_unless_layered(victim)
+
+    @abstractmethod
+    def labels(self, view: VictimView, m: int) -> Tensor | None:
+        """Return the classes (m,) of the candidates, None for an attack without labels."""
+
+    @abstractmethod
+    def coefficients(
+        self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
+    ) -> Coefficients:
+        """Return the coefficients of one restart, at their start.
+
+        Args:
+            view: the victim.
+            network: the same as plain tensors.
+            labels: (m,) classes of the candidates, None if they have none.
+            m: the number of candidates.
+            generator: CPU generator of the start.
+        """
+
+    @property
+    def lambda_min(self) -> float | None:
+        """The floor that the published solver keeps multipliers above, None where they may have any sign."""
+        return None
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Search from `restarts` random starts and pool the candidates."""
+        import torch
+
+        from attacks.kkt_family.confidence import confidence
+        from attacks.kkt_family.problem import Problem
+        from attacks.kkt_family.restarts import Restarts
+
+        params = self.params
+        problem = Problem.of(view, ctx.device, getattr(torch, params.dtype))
+        subspace = problem.data_subspace
+        m = params.candidates or (round(self.candidates_per_direction * subspace.rank) if subspace.gap else 1000)
+        n_classes = max(len(problem.network.weights[-1]), 2)
+        labels = self.labels(view, m)
+        if labels is not None:
+            labels = labels.to(ctx.device)
+
+        def begin() -> Begin:
+            images = None  # drawn by the solver, where it searches
+            if params.init != "normal":
+                classes = torch.arange(m) % n_classes if labels is None else labels
+                images = initial(params, view, classes, ctx.generator).flatten(1)
+            return images, self.coefficients(view, problem.network, labels, m, ctx.generator)
+
+        restarts = Restarts(ctx, params.restarts, params.steps, problem.network.weights[0])
+        while count := restarts.next(self._per_batch(m, ctx)):
+            if params.method == "published":
+                restarts.end([self._published(problem, begin, m, restarts)])
+            else:
+                restarts.end(self._fast(problem, [begin] * count, m, restarts))
+        kept, flags = restarts.kept()
+        candidates = torch.cat([one.candidates for one in kept])
+        sizes = torch.cat([one.sizes for one in kept])
+        if labels is not None:
+            labels = labels.repeat(len(kept))
+        return Reconstruction(
+            candidates=candidates.reshape(-1, *view.architecture.input_shape).float(),
+            labels=labels,
+            coefficients=sizes.float(),
+            confidence=confidence(candidates, sizes, labels, len(kept), problem.space, params.coordinate_power),
+            resolved={"candidates": m},
+            loss=min(one.loss for one in kept),
+            grad_evals=restarts.spent,
+            flags=flags,
+        )
+
+    def _per_batch(self, m: int, ctx: AttackContext) -> int:
+        """Return the number of restarts in a batch: one under a budget, so that some have ended when it is spent."""
+        if self.params.method == "published":
+            return 1
+        if self.params.restarts_per_batch:
+            return self.params.restarts_per_batch
+        return max(1, CANDIDATES_PER_BATCH[ctx.device.type] // m) if ctx.budget == UNLIMITED else 1
+
+    def _fast(
+        self, problem: Problem, begins: Sequence[Callable[[], Begin]], m: int, restarts: Restarts
+    ) -> list[Restart]:
+        """Return the restarts of one batch, run by the fast solver."""
+        import torch
+
+        from attacks.kkt_family.restarts import Restart
+        from attacks.kkt_family.search import Start, coordinates_of, search
+
+        params, space, generator = self.params, problem.space, restarts.ctx.generator
+        starts = []
+        for begin in begins:
+            images, coefficients = begin()
+            if images is None:
+                coordinates = torch.randn(m, space.rank, generator=generator) * params.init_scale
+            else:
+                coordinates = coordinates_of(images, space, params.coordinate_power)
+            starts.append(Start(coordinates, coefficients))
+
+        def residuals(every: Iterable[Tensor]) -> list[float]:
+            pairs = zip(every, starts, strict=True)
+            return [problem.relative_residual(candidates, start.coefficients.at) for candidates, start in pairs]
+
+        def reached(step: int, candidates: Tensor) -> None:
+            restarts.report(step, residuals(candidates))
+
+        found = search(problem, starts, params, reached, restarts.expired, restarts.checkpoint, restarts.unfinished)
+        losses = residuals(one.candidates for one in found)
+        return [Restart(one.candidates, one.sizes, loss) for one, loss in zip(found, losses, strict=True)]
+
+    def _published(self, problem: Problem, begin: Callable[[], Begin], m: int, restarts: Restarts) -> Restart:
+        """Return one restart, run by the authors' loop."""
+        from attacks.kkt_family.published import published_search
+        from attacks.kkt_family.restarts import Restart
+
+        params = self.params
+        images, coefficients = begin()
+
+        def residual(candidates: Tensor) -> float:  # the published sum is a mean
+            return problem.relative_residual(candidates, lambda outputs: coefficients.at(outputs) / m)
+
+        candidates, sizes = published_search(
+            problem.network,
+            coefficients,
+            m,
+            steps=params.steps,
+            lr=params.lr,
+            lambda_lr=params.lambda_lr,
+            init_scale=params.init_scale,
+            lambda_min=self.lambda_min,
+            alpha=params.alpha,
+            generator=restarts.ctx.generator,
+            report=lambda step, candidates: restarts.report(step, [residual(candidates)]),
+            start=images,
+            expired=restarts.expired,
+            checkpoint=restarts.checkpoint,
+            state=restarts.unfinished,
+        )
+        return Restart(candidates, sizes, residual(candidates))
+
+
+class MarginAttack(StationarityAttack[MarginParamsT]):
+    """A `StationarityAttack` whose coefficients are multipliers lambda_i >= 0 on the margins of labelled candidates."""
+
+    def labels(self, view: VictimView, m: int) -> Tensor:
+        """Return classes in the proportions of the training set."""
+        return balanced_labels(m, view.class_balance)
+
+    def coefficients(
+        self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
+    ) -> Coefficients:
+        """Return multipliers that start at random, all of the same size."""
+        import torch
+
+        from attacks.kkt_family.coefficients import margin_coefficients
+
+        assert labels is not None
+        draw = torch.rand(m, generator=generator).to(network.weights[0])
+        published = self.params.method == "published"
+        start = draw if published else (0.5 + draw) / m
+        return margin_coefficients(labels, start, self.rivals, positive=not published)
+
+    @property
+    def lambda_min(self) -> float:
+        """The floor that the published solver keeps multipliers above."""
+        return self.params.lambda_min
+
+    @property
+    def rivals(self) -> Rivals:
+        """The rival classes that a margin is measured against."""
+        return "all"

@@ -1,0 +1,120 @@
+"""The parameters that all attacks of the family share; imports no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from attacks.kkt_family.initialisation import InitialisedParams
+from attacks.search_space import Range
+
+FAST_RANGES = {
+    "lr": Range(1e-5, 1, log=True),
+    "lambda_lr": Range(1e-5, 1, log=True),
+    "init_scale": Range(1e-6, 1, log=True),
+    "alpha": Range(10, 500),
+    "coordinate_power": Range(0, 1),
+    "residual_power": Range(0, 1),
+    "neuron_power": Range(0, 1.5),
+}
+"""Ranges for the fast solver: the published ones (Haim et al. 2022), and those of the powers, which it alone has."""
+BUZAGLO_RANGES = {
+    "lr": Range(1e-5, 1, log=True),
+    "lambda_lr": Range(1e-5, 1, log=True),
+    "init_scale": Range(1e-6, 0.1, log=True),
+    "alpha": Range(10, 500),
+}
+"""The ranges of the authors' sweeps with free coefficients or several classes (Buzaglo et al. 2023)."""
+
+
+class SearchParams(InitialisedParams):
+    """Parameters of an attack that searches for a stationary point.
+
+    One that the chosen method does not use keeps its default; any other value is an error.
+
+    Attributes:
+        method: "row-space" is the fast solver (attacks/kkt_family/search.py), "published" the authors' loop.
+        candidates: number of candidates of a restart. None for the attack's `candidates_per_direction` times the
+            dimension of the data subspace that the first fully connected layer shows, or 1000 if it shows none.
+        restarts: number of independent searches, whose candidates are pooled.
+        restarts_per_batch: fast solver only: number of restarts in a batch, which changes nothing but the rounding.
+            None for as many as fill the device, or one under a budget.
+        steps: optimiser steps of a restart.
+        lr: learning rate of the candidates (Adam's for the fast solver, SGD's for the published one).
+        lambda_lr: learning rate of the coefficients.
+        init: the start of the candidates; see `attacks.kkt_family.initialisation`. The fast solver draws normal noise
+            in the data subspace.
+        init_scale: standard deviation sigma_x of the normal start, or half the width of the uniform one.
+        mixture: (l1, l2) of the start "mixture".
+        alpha: sharpness of the sigmoid gates.
+        layer_weights: fast solver only: weight of each fully connected layer's residual, the last one repeated for
+            deeper layers. None for the first layer alone: the others may keep their initial values, which no candidate
+            explains.
+        coordinate_power: p of `search`, and of the coordinates by which the confidence compares candidates.
+        residual_power: fast solver only: q of `search`.
+        neuron_power: fast solver only: s of `search`.
+        sparsity: fast solver only: cost of the sum of the candidates' shares of W1; see `search`.
+        signal_span: fast solver only: cost of back-propagated errors outside the columns of W1; see `search`.
+        activation_span: fast solver only: cost of activations outside the rows of W2, where these show a span.
+        dtype: precision of the search.
+    """
+
+    unused: ClassVar[dict[str, frozenset[str]]] = {
+        "row-space": frozenset({"lambda_min"}),
+        "published": frozenset(
+            {
+                "restarts_per_batch",
+                "layer_weights",
+                "residual_power",
+                "neuron_power",
+                "sparsity",
+                "signal_span",
+                "activation_span",
+            }
+        ),
+    }
+    """By method, the parameters that the method does not use."""
+
+    method: Literal["row-space", "published"] = "row-space"
+    candidates: PositiveInt | None = None
+    restarts: PositiveInt = 8
+    restarts_per_batch: PositiveInt | None = None
+    steps: PositiveInt = 300
+    lr: PositiveFloat = 0.2
+    lambda_lr: PositiveFloat = 0.01
+    init_scale: PositiveFloat = 0.01
+    alpha: PositiveFloat = 100.0
+    layer_weights: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] | None = None
+    coordinate_power: NonNegativeFloat = 0.5
+    residual_power: NonNegativeFloat = 0.3
+    neuron_power: NonNegativeFloat = 1.0
+    sparsity: NonNegativeFloat = 0.0
+    signal_span: NonNegativeFloat = 0.0
+    activation_span: NonNegativeFloat = 0.0
+    dtype: Literal["float32", "float64"] = "float32"
+
+    @field_validator("*")
+    @classmethod
+    def _used(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse a value, other than the default, that the method does not use; `method` is validated before it."""
+        name, method = str(info.field_name), info.data.get("method", "")
+        if name in cls.unused.get(method, ()) and value != cls.model_fields[name].default:
+            raise PydanticCustomError("unused", "method={method} does not use it", {"method": method})
+        return value
+
+    def by_layer(self, depth: int) -> tuple[float, ...]:
+        """Return the weights (depth,) of the residuals of `depth` fully connected layers."""
+        given = self.layer_weights or (1.0, 0.0)
+        return (given + given[-1:] * depth)[:depth]
+
+
+class MarginParams(SearchParams):
+    """Parameters of an attack whose coefficients are multipliers on margins.
+
+    Attributes:
+        lambda_min: published solver only: the floor that multipliers are kept above.
+    """
+
+    lambda_min: NonNegativeFloat = 0.0

@@ -1,0 +1,70 @@
+"""The problem of a search: the victim as plain tensors, and the data subspace that its weights show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from attacks.base import VictimView
+from victims.equations.network import Network
+from victims.equations.row_space import RowSpace, image_space, row_space, row_span
+from victims.equations.spans import Span, Spans, activation_basis, error_basis
+from victims.equations.stationarity import CoefficientMap, relative_residual
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A victim, and the subspace in which its training images are searched.
+
+    Attributes:
+        network: the victim, on pixels.
+        space: the subspace in which images are searched.
+        features: the data subspace of layer 2 for a convolution, of whose features it is a subspace; else None.
+    """
+
+    network: Network
+    space: RowSpace
+    features: RowSpace | None = None
+
+    @classmethod
+    def of(cls, view: VictimView, device: torch.device, dtype: torch.dtype) -> Problem:
+        """Return the problem of a victim, on this device and in this precision."""
+        shape = view.architecture.input_shape
+        network = Network.of(view.weights, shape, device, dtype)
+        first = network.weights[0]
+        if network.convolutional:
+            return cls(network, image_space(shape, first), row_span(network.weights[1]))
+        return cls(network, row_space(first))
+
+    @property
+    def data_subspace(self) -> RowSpace:
+        """The data subspace of the first fully connected layer: of images, or of a convolution's features."""
+        return self.space if self.features is None else self.features
+
+    @cached_property
+    def connected(self) -> Network:
+        """The network from its first fully connected layer on, on coordinates of `data_subspace`."""
+        network = self.network if self.features is None else self.network.after_first()
+        return network.on_coordinates(self.data_subspace.basis)
+
+    def spans(self, error_cost: float, activation_cost: float) -> Spans:
+        """Return the spans that the first two fully connected layers show.
+
+        Args:
+            error_cost: cost of back-propagated errors that are orthogonal to their span; 0 for no such span.
+            activation_cost: cost of activations that are orthogonal to their span; 0 for no such span.
+        """
+        errors = error_basis(self.connected, self.data_subspace) if error_cost else None
+        activations = activation_basis(self.connected, self.data_subspace.rank) if activation_cost else None
+        return Spans(
+            None if errors is None else Span(errors, error_cost),
+            None if activations is None else Span(activations, activation_cost),
+        )
+
+    def relative_residual(self, candidates: Tensor, coefficients: CoefficientMap) -> float:
+        """Return ||R_1|| / ||theta_1|| of candidates (m, d); see `victims.equations.stationarity.relative_residual`."""
+        inputs = candidates if self.features is None else self.network.features(candidates)
+        return float(relative_residual(self.connected, inputs @ self.data_subspace.basis, coefficients))

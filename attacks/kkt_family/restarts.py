@@ -1,0 +1,130 @@
+"""The restarts of a search: those that have ended, the steps they took, and the checkpoints they go on from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.base import AttackContext, DivergedError
+
+SEARCH = "search."
+"""Prefix of the names of a checkpoint's tensors that belong to the batch in progress."""
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A restart that has ended.
+
+    Attributes:
+        candidates: (m, d).
+        sizes: (m,) the weight of each candidate.
+        loss: the relative residual.
+    """
+
+    candidates: Tensor
+    sizes: Tensor
+    loss: float
+
+
+class Restarts:
+    """The restarts of one run, batch after batch, under the budget of its context.
+
+    A restart that diverges is left out, and does not end the others.
+
+    Args:
+        ctx: the attack's context; the restarts in its last checkpoint have ended already.
+        total: number of restarts.
+        steps: number of steps of each.
+        like: a tensor of the precision and on the device of the search.
+
+    Attributes:
+        ended: the restarts that have ended, those that diverged too.
+        unfinished: the state of the batch in progress, from a checkpoint; empty if there is none.
+        spent: number of steps that all restarts took.
+    """
+
+    def __init__(self, ctx: AttackContext, total: int, steps: int, like: Tensor) -> None:
+        self.ctx, self.total, self.steps = ctx, total, steps
+        self.ended: list[Restart] = []
+        self.unfinished: dict[str, Tensor] = {}
+        self.spent = self._count = 0
+        if state := ctx.resume():
+            ctx.generator.set_state(state["generator"])
+            if "losses" in state:
+                ends = zip(state["candidates"].to(like), state["sizes"].to(like), state["losses"].tolist(), strict=True)
+                self.ended = [Restart(*end) for end in ends]
+            of_search = {name: value for name, value in state.items() if name.startswith(SEARCH)}
+            self.unfinished = {name.removeprefix(SEARCH): value for name, value in of_search.items()}
+            self.spent, self._count = int(state["spent"]), int(state["restarts"])
+        self._before, self._diverged, self._begun = self.spent, False, ctx.generator.get_state()
+
+    @property
+    def finite(self) -> list[Restart]:
+        """The restarts that have ended and not diverged."""
+        return [one for one in self.ended if math.isfinite(one.loss)]
+
+    def next(self, most: int) -> int:
+        """Return the number of restarts that begin now, at most `most`; 0 if all have ended or the budget is spent.
+
+        A batch that goes on from a checkpoint has as many restarts as it had.
+        """
+        if self.ended and self.ctx.expired(self.spent):
+            return 0
+        left = self.total - len(self.ended)
+        self._count = self._count if self.unfinished else min(most, left)
+        self._before, self._diverged, self._begun = self.spent, False, self.ctx.generator.get_state()
+        return self._count
+
+    def report(self, step: int, residuals: list[float]) -> None:
+        """Report the batch's progress and its smallest relative residual; let it end if all its restarts diverged."""
+        finite = [residual for residual in residuals if math.isfinite(residual)]
+        if finite:
+            self.ctx.report(self._before + self._count * step, self.total * self.steps, residual=min(finite))
+        self._diverged = not finite
+
+    def expired(self, step: int) -> bool:
+        """Say whether the batch ends after `step` steps: the budget is spent, or all its restarts have diverged."""
+        self.spent = self._before + self._count * step
+        return self._diverged or self.ctx.expired(self.spent)
+
+    def checkpoint(self, state: Callable[[], dict[str, Tensor]]) -> None:
+        """Offer the context the state of the batch in progress, unless all its restarts have diverged."""
+        if not self._diverged:
+            self.ctx.checkpoint(
+                lambda: self._packed(self._begun, self._before) | {f"{SEARCH}{k}": v for k, v in state().items()}
+            )
+
+    def end(self, found: list[Restart]) -> None:
+        """Add the restarts of a batch; those of a batch that was stopped count only if no others have ended."""
+        self.unfinished = {}
+        if self.ctx.stopped and self.finite:
+            return
+        if not (self.ctx.stopped or self._diverged):
+            self.spent = self._before + self._count * self.steps
+        self.ended += found
+        self.ctx.checkpoint(lambda: self._packed(self.ctx.generator.get_state(), self.spent))
+
+    def kept(self) -> tuple[list[Restart], tuple[str, ...]]:
+        """Return the restarts that have not diverged, and a flag that counts the others, if there are any.
+
+        Raises:
+            DivergedError: all restarts diverged.
+        """
+        finite, ended = self.finite, len(self.ended)
+        if not finite:
+            raise DivergedError(f"the residual is not finite at the end of any of {ended} restarts")
+        lost = ended - len(finite)
+        return finite, (f"{lost} of {ended} restarts diverged and were left out",) if lost else ()
+
+    def _packed(self, generator: Tensor, spent: int) -> dict[str, Tensor]:
+        """Return a checkpoint's tensors: ended restarts, the generator's state before the next, and the steps spent."""
+        packed = {"generator": generator, "spent": torch.tensor(spent), "restarts": torch.tensor(self._count)}
+        if self.ended:
+            packed["candidates"] = torch.stack([one.candidates for one in self.ended])
+            packed["sizes"] = torch.stack([one.sizes for one in self.ended])
+            packed["losses"] = torch.tensor([one.loss for one in self.ended], dtype=torch.float64)
+        return packed

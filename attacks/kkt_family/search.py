@@ -1,0 +1,175 @@
+"""The fast solver: Adam on the residual of `victims.equations.adjoint`, on coordinates of the data subspace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.kkt_family.coefficients import Coefficients
+from attacks.kkt_family.one_cycle import OneCycle
+from attacks.kkt_family.params import SearchParams
+from attacks.kkt_family.problem import Problem
+from victims.equations.adjoint import StationarityResidual, Weighting
+from victims.equations.convolution import FeatureResidual
+from victims.equations.row_space import RowSpace
+from victims.equations.spans import Span
+
+REPORT_STEPS = 20
+SMALLEST_NEURON = 0.02
+"""A neuron of layer 1 whose norm is smaller than this, relative to the root mean square of all, counts as this."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where one search begins.
+
+    Attributes:
+        coordinates: (m, r) of its candidates in the subspace that is searched.
+        coefficients: the candidates' coefficients, with the variables that the search moves.
+    """
+
+    coordinates: Tensor
+    coefficients: Coefficients
+
+
+@dataclass(frozen=True)
+class Found:
+    """The end of one search: candidates (m, d) and their weights (m,)."""
+
+    candidates: Tensor
+    sizes: Tensor
+
+
+def coordinates_of(images: Tensor, space: RowSpace, power: float) -> Tensor:
+    """Return the coordinates (m, r) of images (m, d), of their part in the subspace that is searched."""
+    return images.to(space.basis) @ space.basis / _scaling(space, power)
+
+
+def search(
+    problem: Problem,
+    starts: Sequence[Start],
+    params: SearchParams,
+    report: Callable[[int, Tensor], None],
+    expired: Callable[[int], bool] = lambda step: False,
+    checkpoint: Callable[[Callable[[], dict[str, Tensor]]], None] = lambda state: None,
+    state: dict[str, Tensor] | None = None,
+) -> list[Found]:
+    """Return the candidates at which the stationarity residual is smallest, found from every start at once.
+
+    Candidate i is x_i = sum_k (S_k / rms S)^p u_ik v_k, with S_k and v_k the singular values and directions of W1 and p
+    `coordinate_power`. With p > 0 all coordinates u start and move alike, although images have most of their energy in
+    few directions. The residual of direction k is weighted by S_k^-q (q is `residual_power`), so that the coarse
+    directions do not drown the fine ones, in which images differ. The residual of neuron j is weighted by ||w_j||^-s
+    (s is `neuron_power`), so that its relative error counts. Both weights reduce what no candidate can explain: the
+    fractional gates of pre-activations on the ReLU's kink, which grow with S_k and ||w_j||. For a convolution S_k and
+    w_j are those of layer 2.
+
+    W1 is a sum of terms D_i' x_i, one for each candidate, and more candidates than images can make it up in many ways.
+    `sparsity` is the cost of an atomic norm, the sum of the sizes of these terms, as in the deconvolution of spikes by
+    particles (Chizat 2022, Sparse optimization on measures with over-parameterized gradient descent). It is for fully
+    connected victims only: the W2 of a convolution is a sum of features, whose sizes the lengths of images do not
+    bound. `signal_span` and `activation_span`, both divided by sqrt(r), are the costs of a candidate that is orthogonal
+    to the spans of `victims.equations.spans`.
+
+    The searches are independent: each ends as it would alone. They are one batch because one of them cannot fill a
+    device. If all candidates at once do not fit into the device's memory, they are taken in parts from then on.
+
+    Args:
+        problem: the victim, and the subspace to search.
+        starts: one for each of R searches, each with m candidates.
+        params: hyperparameters; those that describe a start are not read.
+        report: called every few steps, and after the last one, with the step and the candidates (R, m, d).
+        expired: called before every step with the number of steps done; returns whether to end there.
+        checkpoint: called after every step with a function that returns the state of the search.
+        state: such a state of the same search, to go on from; empty or None to begin.
+
+    Raises:
+        torch.OutOfMemoryError: the parts do not fit into memory either.
+    """
+    space, residual = problem.space, _residual(problem, params)
+    scaling = _scaling(space, params.coordinate_power)
+    every = [start.coefficients for start in starts]
+    price = params.sparsity * _term_bound(problem) if params.sparsity else 0.0
+
+    def coefficients(outputs: Tensor) -> Tensor:
+        return torch.stack([one.at(own) for one, own in zip(every, outputs, strict=True)])
+
+    def gradient() -> Tensor:
+        nonlocal residual
+        try:
+            return residual(coordinates * scaling, coefficients, params.alpha)[1]
+        except torch.OutOfMemoryError:
+            residual = residual.in_parts()
+        # outside of the handler, because the error's traceback keeps the failed pass's tensors alive
+        cycle.zero_grad()
+        return residual(coordinates * scaling, coefficients, params.alpha)[1]
+
+    coordinates = torch.stack([start.coordinates for start in starts]).to(scaling).requires_grad_()
+    variables = [variable for one in every for variable in one.variables]
+    cycle = OneCycle([([coordinates], params.lr), (variables, params.lambda_lr)], params.steps)
+    done = 0
+    if state:
+        done = cycle.restore(state)
+        residual = residual.in_parts() if int(state["parts"]) > 1 else residual
+
+    def pixels() -> Tensor:
+        return (coordinates.detach() * scaling) @ space.basis.T
+
+    def now() -> dict[str, Tensor]:
+        return cycle.state() | {"parts": torch.tensor(residual.parts)}
+
+    for step in range(done + 1, params.steps + 1):
+        if expired(step - 1):
+            break
+        cycle.zero_grad()
+        with torch.no_grad():
+            coordinates.grad = gradient() * scaling
+        if price:
+            terms = [one.sizes() @ own.norm(dim=1) for one, own in zip(every, coordinates, strict=True)]
+            (price * torch.stack(terms).sum()).backward()
+        cycle.step()
+        if step % REPORT_STEPS == 0 or step == params.steps:
+            report(step, pixels())
+        checkpoint(now)
+    return [Found(candidates, one.sizes().detach()) for candidates, one in zip(pixels(), every, strict=True)]
+
+
+def _scaling(space: RowSpace, power: float) -> Tensor:
+    """Return (S_k / rms S)^p, (r,)."""
+    relative: Tensor = space.singular / space.singular.square().mean().sqrt()
+    return relative**power
+
+
+def _term_bound(problem: Problem) -> float:
+    """Return the factor b such that b |c_i| ||x_i|| bounds ||D_i' x_i|| / ||W1||, divided by sqrt(r).
+
+    D_i' x_i is candidate i's term of W1, and ||D_i|| is at most |c_i| times the spectral norms of the layers above.
+    Divided by sqrt(r), the bounds of r orthogonal terms of equal length sum to about 1, as each has 1 / sqrt(r) of
+    ||W1||. The search takes ||x_i|| on its own coordinates, where fine directions weigh as much as coarse ones.
+    """
+    first, *rest = problem.connected.weights
+    gain = math.prod(float(torch.linalg.matrix_norm(weight, ord=2)) for weight in rest)
+    return gain / float(first.norm()) / math.sqrt(problem.space.rank)
+
+
+def _residual(problem: Problem, params: SearchParams) -> StationarityResidual | FeatureResidual:
+    """Return the residual on the coordinates of the search, its entries weighted as `search` says."""
+    network, subspace = problem.connected, problem.data_subspace
+    weight, bias = network.weights[0], network.biases[0]
+    squares = weight.square().sum(1) + (0 if bias is None else bias.square())
+    norms = (squares / squares.mean()).sqrt().clamp_min(SMALLEST_NEURON)
+    mean_square = subspace.singular.square().mean().sqrt()
+    bias_size = float(bias.norm() / mean_square) if bias is not None and subspace.gap else 1.0
+    power = params.residual_power
+    neurons, coordinates = norms**-params.neuron_power, (subspace.singular / mean_square) ** -power
+    weighting = Weighting(params.by_layer(network.depth), neurons, coordinates, bias_size**-power)
+    size = math.sqrt(subspace.rank)
+    error_cost, activation_cost = params.signal_span / size, params.activation_span / size
+    if problem.features is None:
+        return StationarityResidual(network, weighting, spans=problem.spans(error_cost, activation_cost))
+    residual = StationarityResidual(network, weighting, spans=problem.spans(error_cost, 0))
+    return FeatureResidual(problem.network, problem.space, Span(problem.features.basis, activation_cost), residual)

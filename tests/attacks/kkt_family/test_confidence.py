@@ -1,0 +1,36 @@
+"""The confidence of the KKT family on planted candidates."""
+
+from __future__ import annotations
+
+import torch
+
+from attacks.kkt_family.confidence import confidence
+from victims.equations.row_space import RowSpace
+
+SPACE = RowSpace(torch.eye(12), torch.ones(12), gap=True)
+
+
+def draw(m: int, seed: int) -> torch.Tensor:
+    return torch.randn(m, 12, generator=torch.Generator().manual_seed(seed))
+
+
+def test_what_every_restart_finds_comes_first() -> None:
+    image = draw(1, 0)
+    candidates = torch.cat([torch.cat([draw(5, seed), image + 0.1 * draw(1, seed + 9)]) for seed in (1, 2, 3)])
+    candidates = torch.nn.functional.normalize(candidates, dim=1)
+    sure = confidence(candidates, torch.ones(18), torch.ones(18), 3, SPACE, 0.5)
+    assert sorted(sure.topk(3).indices.tolist()) == [5, 11, 17]
+
+
+def test_agreement_counts_within_a_label_only() -> None:
+    image = torch.nn.functional.normalize(draw(1, 0), dim=1)
+    signs = torch.tensor([1.0, -1.0])
+    assert confidence(image.repeat(2, 1), torch.ones(2), signs, 2, SPACE, 0.5).tolist() == [0, 0]
+    alike = confidence(image.repeat(2, 1), torch.ones(2), torch.ones(2), 2, SPACE, 0.5)
+    torch.testing.assert_close(alike, torch.ones(2))
+
+
+def test_one_restart_is_ranked_by_its_terms_in_the_sum() -> None:
+    candidates, multipliers = draw(4, 0), torch.tensor([0.1, 2.0, 0.0, 1.0])
+    sure = confidence(candidates, multipliers, torch.ones(4), 1, SPACE, 0.5)
+    torch.testing.assert_close(sure, multipliers * candidates.norm(dim=1))

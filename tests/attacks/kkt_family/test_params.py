@@ -1,0 +1,96 @@
+"""The parameters of a method: a value either changes what comes out, or is refused."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from attacking import attacked, quick, victim_of
+from pydantic import ValidationError
+
+from attacks.base import Attack, Reconstruction
+from attacks.kkt import KKT
+from attacks.kkt_general import KKTGeneral
+from attacks.kkt_multiclass import KKTMulticlass
+from attacks.kkt_span import KKTSpan
+from bench.plan import registry
+from bench.plan.options import attack_params
+from victims.errors import UserError
+from victims.spec import DecayedDescent, MLPSpec, VictimSpec
+
+VICTIM = VictimSpec(
+    name="digits-mlp-12-params",
+    dataset="digits",
+    n=12,
+    architecture=MLPSpec(hidden=(40, 40), outputs=3),
+    training=DecayedDescent(steps=300),
+)
+CHANGED: dict[str, Any] = {
+    "candidates": 7,
+    "restarts": 3,
+    "steps": 21,
+    "lr": 0.002,
+    "lambda_lr": 0.1,
+    "init": "uniform",
+    "init_scale": 0.02,
+    "alpha": 20.0,
+    "layer_weights": (1.0, 0.5),
+    "coordinate_power": 0.1,
+    "residual_power": 0.1,
+    "neuron_power": 0.1,
+    "sparsity": 0.1,
+    "signal_span": 0.1,
+    "activation_span": 0.1,
+    "dtype": "float64",
+    "lambda_min": 5.0,
+    "rivals": "runner-up",
+    "coefficients": "tied",
+}
+"""A value other than the default, of all parameters but `mixture` and `restarts_per_batch`, which changes rounding."""
+SHORT: dict[str, Any] = {"steps": 20, "restarts": 2, "candidates": 12, "lr": 1e-3}
+
+
+def outcome(attack: type[Attack[Any]], **values: Any) -> list[Any]:
+    found: Reconstruction = attacked(attack(attack.Params(**SHORT | values)), victim_of(VICTIM))
+    return [part.tolist() for part in (found.candidates, found.coefficients, found.confidence) if part is not None]
+
+
+@pytest.mark.parametrize("method", ["row-space", "published"])
+@pytest.mark.parametrize("attack", [KKTMulticlass, KKTGeneral])
+def test_a_value_changes_what_comes_out_or_is_refused(
+    attack: type[Attack[Any]], method: Literal["row-space", "published"]
+) -> None:
+    plain, refused = outcome(attack, method=method), set()
+    for name in attack.Params.model_fields.keys() - {"method", "restarts_per_batch", "mixture"}:
+        try:
+            assert outcome(attack, method=method, **{name: CHANGED[name]}) != plain, name
+        except ValidationError:
+            refused.add(name)
+    assert refused == (attack.Params.unused[method] - {"restarts_per_batch"}) & attack.Params.model_fields.keys()
+
+
+def test_what_a_method_does_not_use_is_one_clear_line() -> None:
+    for variant, setting, method in (
+        ("paper", {"sparsity": 0.1}, "published"),
+        ("paper", {"restarts_per_batch": 2}, "published"),
+        ("", {"lambda_min": 0.5}, "row-space"),
+    ):
+        ((name, value),) = setting.items()
+        with pytest.raises(UserError) as refused:
+            attack_params(KKT, variant, setting)
+        assert str(refused.value) == f"--set {name}={value}: method={method} does not use it"
+
+
+def test_kkt_span_pays_for_leaving_both_spans_unless_told_otherwise() -> None:
+    plain = outcome(KKTSpan)
+    assert outcome(KKTSpan, activation_span=0.0) != plain
+    assert outcome(KKTSpan, signal_span=0.0) != plain
+
+
+def test_all_parameters_of_a_stored_run_are_read_back() -> None:
+    """A record holds every parameter, and those that the method does not use have their defaults."""
+    for attack in registry.attacks().items.values():
+        for variant in ("", *attack.variants):
+            params = attack_params(attack, variant, {})
+            assert attack.Params.model_validate_json(params.model_dump_json()) == params
+    assert quick(KKT, {"sparsity": 0.0, "method": "published"}) == KKT.Params(method="published")

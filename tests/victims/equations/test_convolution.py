@@ -1,0 +1,95 @@
+"""The row space of a convolution's features, against constructions that are known."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from attacks.kkt_family.coefficients import free_coefficients
+from attacks.kkt_family.params import SearchParams
+from attacks.kkt_family.problem import Problem
+from attacks.kkt_family.search import _residual
+from victims.equations.adjoint import StationarityResidual, Weighting
+from victims.equations.convolution import FeatureResidual
+from victims.equations.network import Network
+from victims.equations.row_space import image_space, row_span
+from victims.equations.spans import Span
+
+SHAPE, CHANNELS, HIDDEN, N = (3, 7, 7), 6, 40, 4
+ALPHA = 3.0
+
+
+def planted() -> tuple[Network, Tensor, Tensor]:
+    """A network with W2 = sum_i c_i D_i' phi(x_i), D_i gated by smooth gates, the images x (n, C, H, W) and c."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    filters, bias, images, output = draw(CHANNELS, 3, 3, 3) / 5, draw(CHANNELS) / 5, draw(N, *SHAPE), draw(1, HIDDEN)
+    features = torch.nn.functional.conv2d(images, filters, bias).relu().flatten(1)
+    coefficients, gates = draw(N, 1), torch.rand(N, HIDDEN, generator=generator, dtype=torch.float64)
+    second = (coefficients * output * gates).T @ features
+    return Network((filters, second, output), (bias, None, None), SHAPE), images, coefficients
+
+
+def test_the_rows_of_layer_2_show_the_span_of_the_training_images_features() -> None:
+    network, images, _ = planted()
+    noise = torch.randn(network.weights[1].shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    noisy = Network((network.weights[0], network.weights[1] + 1e-6 * noise, network.weights[2]), network.biases, SHAPE)
+    space = row_span(noisy.weights[1])
+    assert space.gap
+    assert space.rank == N
+    features = torch.nn.functional.conv2d(images, network.weights[0], network.biases[0]).relu().flatten(1)
+    outside = features - features @ space.basis @ space.basis.T
+    assert float(outside.norm() / features.norm()) < 1e-4
+    others = torch.randn(N, *SHAPE, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    features = torch.nn.functional.conv2d(others, network.weights[0], network.biases[0]).relu().flatten(1)
+    outside = features - features @ space.basis @ space.basis.T
+    assert float(outside.norm() / features.norm()) > 0.3
+
+
+@pytest.mark.parametrize("span_weight", [0.0, 2.0])
+def test_the_gradient_is_that_of_central_differences(span_weight: float) -> None:
+    network, images, coefficients = planted()
+    space, features = image_space(SHAPE, network.weights[0]), row_span(network.weights[1])
+    after = network.after_first().on_coordinates(features.basis)
+    inner = StationarityResidual(after, Weighting.uniform(after, (1.0, 0.0)))
+    residual = FeatureResidual(network, space, Span(features.basis, span_weight), inner)
+    rows = free_coefficients(coefficients).at
+    coordinates = (images + 0.3).flatten(1) @ space.basis
+
+    def whole(at: Tensor) -> float:
+        value, _ = residual(at, rows, ALPHA)
+        pixels = (at @ space.basis.T).view(-1, *SHAPE)
+        phi = torch.nn.functional.conv2d(pixels, network.weights[0], network.biases[0]).relu().flatten(1)
+        outside = (phi - phi @ features.basis @ features.basis.T).square().sum(1) / phi.square().sum(1)
+        return float(value) + span_weight * float(outside.sum())
+
+    _, gradient = residual(coordinates, rows, ALPHA)
+    direction = torch.randn(coordinates.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    step = 1e-6 * direction
+    difference = (whole(coordinates + step) - whole(coordinates - step)) / 2e-6
+    assert float((gradient * direction).sum()) == pytest.approx(difference, rel=1e-6)
+
+
+def test_each_weight_is_the_price_of_its_own_span() -> None:
+    """Of the features' span for activations, and of the errors that are back-propagated to layer 2; over sqrt(r)."""
+    network, _, _ = planted()
+    problem = Problem(network, image_space(SHAPE, network.weights[0]), row_span(network.weights[1]))
+    found = _residual(problem, SearchParams(signal_span=0.3, activation_span=0.7))
+    assert isinstance(found, FeatureResidual)
+    assert found.features.weight == 0.7 / 2
+    assert found.residual.spans.errors is not None
+    assert found.residual.spans.errors.weight == 0.3 / 2
+    assert found.residual.spans.activations is None
+
+
+def test_images_are_whole_on_cosines_and_smooth_ones_are_near() -> None:
+    for shape in ((3, 6, 5), (1, 4, 4)):
+        space = image_space(shape, torch.zeros((), dtype=torch.float64))
+        identity = torch.eye(space.rank, dtype=torch.float64)
+        torch.testing.assert_close(space.basis.T @ space.basis, identity)
+        flat = torch.ones(shape, dtype=torch.float64).flatten() @ space.basis
+        assert int(flat.abs().argmax()) == int(space.singular.argmax()) == 0

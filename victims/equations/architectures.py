@@ -1,0 +1,110 @@
+"""The networks that are attacked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from victims.errors import UserError
+from victims.spec import ConvSpec, MLPSpec
+
+
+class ReLUNetwork(nn.Module):
+    """Layers with ReLUs between them; parameters are `layers.{l}.weight` and, where there is one, `layers.{l}.bias`."""
+
+    layers: nn.ModuleList
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return Phi(theta; x) for inputs of shape (n, ...): (n,) for a network with one output, else (n, C)."""
+        hidden = inputs if isinstance(self.layers[0], nn.Conv2d) else inputs.flatten(1)
+        for layer in self.layers[:-1]:
+            hidden = torch.relu(layer(hidden)).flatten(1)
+        outputs: Tensor = self.layers[-1](hidden)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def degrees(self) -> list[int]:
+        """Return, per parameter, the power k such that theta_p -> c^k theta_p for all p gives Phi -> c^L Phi.
+
+        A weight has degree 1, the bias of layer l (from 1) degree l: with a bias in layer 1 alone this is the
+        network's positive homogeneity; with more biases it still scales the function exactly.
+        """
+        places = (name.split(".") for name, _ in self.named_parameters())
+        return [int(layer) + 1 if kind == "bias" else 1 for _, layer, kind in places]
+
+
+class MLP(ReLUNetwork):
+    """A fully connected network.
+
+    Args:
+        widths: (d, h_1, ..., C).
+        biases: for each layer, whether it has a bias.
+    """
+
+    def __init__(self, widths: Sequence[int], biases: Sequence[bool]) -> None:
+        super().__init__()
+        pairs = zip(widths[:-1], widths[1:], biases, strict=True)
+        self.layers = nn.ModuleList(nn.Linear(a, b, bias=bias) for a, b, bias in pairs)
+
+    def linears(self) -> list[nn.Linear]:
+        """Return the layers, first to last."""
+        return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+
+
+class ConvNet(ReLUNetwork):
+    """A convolution with a bias, stride 1 and no padding, then fully connected layers without.
+
+    Args:
+        shape: (C_in, H, W) of an input.
+        kernel: side of the kernel.
+        channels: number of channels of the convolution's output.
+        widths: (h_1, ..., C) of the fully connected layers.
+    """
+
+    def __init__(self, shape: Sequence[int], kernel: int, channels: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        features = channels * (shape[1] - kernel + 1) * (shape[2] - kernel + 1)
+        pairs = zip((features, *widths[:-1]), widths, strict=True)
+        convolution = nn.Conv2d(shape[0], channels, kernel)
+        self.layers = nn.ModuleList([convolution, *(nn.Linear(a, b, bias=False) for a, b in pairs)])
+
+
+def build(
+    spec: MLPSpec | ConvSpec, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
+) -> ReLUNetwork:
+    """Return an initialised network, on the CPU.
+
+    Layer 1 is drawn from N(0, first_layer_scale^2), its bias too; the others from torch's standard
+    U(-1/sqrt(fan_in), 1/sqrt(fan_in)) (Haim et al. 2022, Section 5.1 and their public code).
+
+    Args:
+        spec: the architecture.
+        shape: (C, H, W) of an input; a fully connected network needs only its product.
+        generator: the CPU generator that makes the draw reproducible.
+        dtype: precision of the parameters; they are drawn in float64, so both precisions start at one point.
+
+    Raises:
+        UserError: the kernel is larger than the image.
+    """
+    model = _empty(spec, shape).to(torch.float64)
+    for index, layer in enumerate(model.layers):
+        for parameter in layer.parameters():  # the weight, then the bias
+            with torch.no_grad():
+                if index == 0 and spec.first_layer_scale is not None:
+                    parameter.normal_(0, spec.first_layer_scale, generator=generator)
+                else:
+                    bound = 1 / math.sqrt(next(layer.parameters())[0].numel())
+                    parameter.uniform_(-bound, bound, generator=generator)
+    return model.to(dtype)
+
+
+def _empty(spec: MLPSpec | ConvSpec, shape: Sequence[int]) -> ReLUNetwork:
+    if isinstance(spec, ConvSpec):
+        if spec.kernel > min(shape[1:]):
+            raise UserError(f"a kernel of {spec.kernel} does not fit into images of {shape[1]} x {shape[2]} pixels")
+        return ConvNet(shape, spec.kernel, spec.channels, (*spec.hidden, spec.outputs))
+    depth = len(spec.hidden) + 1
+    biases = [layer == 0 or (spec.biases == "all" and layer < depth - 1) for layer in range(depth)]
+    return MLP((math.prod(shape), *spec.hidden, spec.outputs), biases)
