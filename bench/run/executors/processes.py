@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -31,8 +32,8 @@ from victims.errors import UserError
 POLL_SECONDS = 0.1
 LEAVE_SECONDS = 2.0
 """How long a process has to write into its log where it was, or to end what it has started."""
-STARTS = 3
-"""How often a process is tried to be started."""
+START_SECONDS = 30.0
+"""How long a process is tried to be started: a killed server refuses connections before its death can be seen."""
 
 
 class JobReporter(Reporter, Protocol):
@@ -146,13 +147,14 @@ class Processes:
 
     def _start(self, task: Task, output: IO[bytes] | None = None) -> Job:
         output = output or tempfile.TemporaryFile()  # noqa: SIM115 it is closed when the job is forgotten
-        for last in (*(False,) * (STARTS - 1), True):
+        until = time.monotonic() + START_SECONDS
+        while True:
             try:
                 return self._started(task, output)
-            except (OSError, EOFError) as error:  # the server was killed; it is started again
-                if last:
+            except (OSError, EOFError) as error:
+                if time.monotonic() > until:
                     raise UserError(f"no process can be started ({type(error).__name__}: {error})") from None
-        raise AssertionError
+                time.sleep(POLL_SECONDS)
 
     def _started(self, task: Task, output: IO[bytes]) -> Job:
         context = server.start(self.limits.threads)

@@ -8,7 +8,11 @@ import time
 
 import psutil
 import pytest
+from rich.console import Console
 from world import World
+
+from bench.run.executors.processes import Limits, Processes
+from bench.terminal.progress import TerminalReporter
 
 FAULTY = """
 import os
@@ -119,3 +123,17 @@ def test_a_full_results_disk_is_told_in_a_line(world: World) -> None:
         assert stored.read_bytes() == content
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
+def test_a_server_that_refuses_for_a_while_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed server closes its socket some time before its death can be seen, on a busy machine a second or more."""
+    processes = Processes(TerminalReporter(Console()), 1, Limits(1, 2**30))
+    refusals: list[Exception] = [ConnectionRefusedError(), ConnectionRefusedError(), EOFError(), ConnectionResetError()]
+
+    def started(*_: object) -> str:
+        if refusals:
+            raise refusals.pop()
+        return "started"
+
+    monkeypatch.setattr(processes, "_started", started)
+    assert processes._start(None) == "started"  # type: ignore[arg-type, comparison-overlap]
