@@ -10,15 +10,20 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from victims.errors import UserError
-from victims.files import sha256_file
+from victims.files import sha256_file, sha256_json
 
-SHIPPED = {
-    "faces": ("skimage", "data/lfw_subset.npy"),
-    "digits": ("sklearn", "datasets/data/digits.csv.gz"),
-    "cancer": ("sklearn", "datasets/data/breast_cancer.csv"),
-    "diabetes": ("sklearn", "datasets/data/diabetes_data_raw.csv.gz"),
+SHIPPED: dict[str, tuple[tuple[str, str], ...]] = {
+    "faces": (("skimage", "data/lfw_subset.npy"),),
+    "photos": (
+        *(("skimage", f"data/{name}.png") for name in ("astronaut", "chelsea", "coffee", "ihc", "motorcycle_left")),
+        *(("skimage", f"data/{name}.jpg") for name in ("hubble_deep_field", "retina", "rocket")),
+        *(("sklearn", f"datasets/images/{name}.jpg") for name in ("china", "flower")),
+    ),
+    "digits": (("sklearn", "datasets/data/digits.csv.gz"),),
+    "cancer": (("sklearn", "datasets/data/breast_cancer.csv"),),
+    "diabetes": (("sklearn", "datasets/data/diabetes_data_raw.csv.gz"),),
 }
-"""Name: (package, the file inside it). Reading the file itself spares the import of the package."""
+"""Name: (package, file inside it), one or more. Reading the file itself spares the import of the package."""
 
 DOWNLOADED = {
     "mnist": ("mnist.npz", "MNIST"),
@@ -37,17 +42,21 @@ def fingerprint(name: str, data_dir: Path | None) -> str:
         data_dir: As in `load`.
 
     Returns:
-        The sha256 of the dataset's file, in hexadecimal; "absent" where `load` would first have to download it.
+        The sha256 of the dataset's file, or of the hashes of its files, in hexadecimal; "absent" where `load` would
+        first have to download it.
 
     Raises:
         UserError: The data folder is missing, or a file that nothing downloads.
     """
-    path = dataset_path(name, data_dir)
-    if name in DOWNLOADED and not path.exists():
+    paths = dataset_paths(name, data_dir)
+    if name in DOWNLOADED and not paths[0].exists():
         return "absent"
-    require(name, path)
-    stat = path.stat()
-    return _digest(path, stat.st_mtime_ns, stat.st_size)
+    digests = []
+    for path in paths:
+        require(name, path)
+        stat = path.stat()
+        digests.append(_digest(path, stat.st_mtime_ns, stat.st_size))
+    return digests[0] if len(digests) == 1 else sha256_json(digests)
 
 
 @lru_cache
@@ -56,21 +65,24 @@ def _digest(path: Path, modified_ns: int, size: int) -> str:
     return sha256_file(path)
 
 
-def dataset_path(name: str, data_dir: Path | None) -> Path:
-    """Return the file that holds the dataset, whether it is there or not.
+def dataset_paths(name: str, data_dir: Path | None) -> list[Path]:
+    """Return the files that hold the dataset, whether they are there or not; most datasets are one file.
 
     Raises:
-        UserError: the library that ships it is not installed, or the data folder is missing.
+        UserError: a library that ships it is not installed, or the data folder is missing.
     """
     if name in SHIPPED:
-        package, file = SHIPPED[name]
-        spec = find_spec(package)
-        if spec is None or spec.origin is None:
-            raise UserError(f"dataset {name} needs the package {package}, which is not installed")
-        return Path(spec.origin).parent / file
+        return [_shipped(name, package, file) for package, file in SHIPPED[name]]
     if name.endswith(".npz"):
-        return _home_expanded(name, f"change the path of the dataset {name}")
-    return _folder(data_dir) / (DOWNLOADED[name][0] if name in DOWNLOADED else f"{name}.npz")
+        return [_home_expanded(name, f"change the path of the dataset {name}")]
+    return [_folder(data_dir) / (DOWNLOADED[name][0] if name in DOWNLOADED else f"{name}.npz")]
+
+
+def _shipped(name: str, package: str, file: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise UserError(f"dataset {name} needs the package {package}, which is not installed")
+    return Path(spec.origin).parent / file
 
 
 def _folder(data_dir: Path | None) -> Path:
@@ -102,7 +114,7 @@ def require(name: str, path: Path) -> None:
         raise not_available(name, path, "was not downloaded")
     if name in SHIPPED:
         raise UserError(
-            f"dataset {name}: the installed {SHIPPED[name][0]} has no {path}; install another version of it"
+            f"dataset {name}: an installed library has no {path}; install another version of it"
         )
     raise UserError(
         f"dataset {name}: no readable file {path}; expected one of {', '.join([*SHIPPED, *DOWNLOADED])}, "

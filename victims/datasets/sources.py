@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from victims.dataset_files import DOWNLOADED, dataset_path, not_available, require
+from victims.dataset_files import DOWNLOADED, dataset_paths, not_available, require
+from victims.datasets.photographs import photographs
 from victims.datasets.raw import KEYS, RawDataset, validate
 from victims.errors import UserError
 
@@ -17,7 +18,7 @@ def load(name: str, data_dir: Path | None, download: bool = True) -> RawDataset:
     """Load a dataset: a shipped one, NAME.npz of the data folder, or a path that ends in .npz.
 
     Args:
-        name: `faces`, `digits`, `cancer`, `diabetes`, `mnist`, `fashion`, `cifar`, `cifar100`, the name of a file in
+        name: `faces`, `photos`, `digits`, `cancer`, `diabetes`, `mnist`, `fashion`, `cifar`, `cifar100`, the name of a file in
             the data folder without its .npz, or the path of an npz file. `validate` says what such a file must hold.
         data_dir: The data folder; None for BENCH_DATA_DIR, or without it a folder in the user's cache.
         download: Whether mnist, fashion, cifar and cifar100 may be downloaded into the data folder.
@@ -28,10 +29,14 @@ def load(name: str, data_dir: Path | None, download: bool = True) -> RawDataset:
     Raises:
         UserError: The data folder or the file is missing, the file holds no dataset, or the download failed.
     """
-    path = dataset_path(name, data_dir)
+    paths = dataset_paths(name, data_dir)
+    path = paths[0]
     if name in DOWNLOADED and download and not path.exists():
         _download(name, path)
-    require(name, path)
+    for needed in paths:
+        require(name, needed)
+    if name == "photos":
+        return photographs(paths)
     if name == "faces":
         return _faces(path)
     if name == "digits":

@@ -100,6 +100,8 @@ VICTIMS: tuple[VictimSpec, ...] = (
         for decay in DECAYS
     ),
     *(_decayed("cifar", 500, "1e-4", classes) for classes in (1, 10)),
+    _decayed("photos", 100, "1e-4", 10),
+    _decayed("photos", 20, "1e-4", 10),
     _decayed("digits", 50, "1e-2"),
     VictimSpec(
         name="cifar-mlp-100-wd1e-3-kinks",

@@ -29,16 +29,16 @@ def guarded_places(dataset: str, data_dir: Path | None, results_dir: Path | None
         results_dir: the results folder, None if there is none.
     """
     from victims.cache import cache_dir
-    from victims.dataset_files import DOWNLOADED, SHIPPED, dataset_path
+    from victims.dataset_files import DOWNLOADED, SHIPPED, dataset_paths
     from victims.errors import UserError
 
     folders = set()
     for name in (*SHIPPED, *DOWNLOADED):
         with suppress(UserError):  # a data folder that is not there holds nothing
-            folders.add(dataset_path(name, data_dir).parent)
+            folders |= {path.parent for path in dataset_paths(name, data_dir)}
     kept = {cache_dir() / "victims", cache_dir() / "controls"}
     stored = set() if results_dir is None else {results_dir / "runs"}
-    return tuple(sorted(map(str, {dataset_path(dataset, data_dir)} | folders | kept | stored)))
+    return tuple(sorted(map(str, {*dataset_paths(dataset, data_dir)} | folders | kept | stored)))
 
 
 class Readings:
