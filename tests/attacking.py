@@ -9,10 +9,10 @@ import torch
 from attacks.base import Attack, AttackContext, AttackParams, Reconstruction
 from attacks.context import Checkpoint
 from bench.run.disclosure import view_of
-from victims import cache
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec
 from victims.spec import MLPSpec, NormalizedDescent, Regularised, VictimSpec
+from victims.training import cache
 
 CPU = torch.device("cpu")
 BIASES = VictimSpec(

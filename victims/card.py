@@ -24,10 +24,14 @@ class VictimCard(StoredCard):
     y Phi(x), or Phi_y - max Phi_j, on the training set (the smallest, the quartiles and the largest), stationarity
     residuals are relative, one a layer.
     `relative_gradient` is how far a regularised victim is from a minimum: ||gradient|| / (weight_decay ||theta||).
+    `version` is that of the recipe, `training_sha` the hash of the syntax trees of all that trained it, empty for
+    released weights and where it was not recorded.
     """
 
     name: str
     spec: VictimSpec
+    version: int = 1
+    training_sha: str = ""
     dataset_sha256: str
     train_loss: float
     train_accuracy: float
@@ -52,6 +56,7 @@ def describe(
     dataset_sha256: str,
     device: torch.device,
     train_s: float,
+    training_sha: str = "",
 ) -> VictimCard:
     """Measure a trained victim and return its card."""
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
@@ -69,6 +74,8 @@ def describe(
     return VictimCard(
         name=spec.name,
         spec=spec,
+        version=spec.training.version,
+        training_sha=training_sha,
         weights_sha256=weights_sha256,
         dataset_sha256=dataset_sha256,
         train_loss=train_loss,

@@ -18,8 +18,8 @@ from attacks.implicit.descent import descend
 from attacks.implicit.hypergradient import hypergradient
 from bench.run.disclosure import view_of
 from victims.base import Victim
-from victims.cache import obtain
 from victims.spec import MLPSpec, NormalizedDescent, Regularised, VictimSpec
+from victims.training.cache import obtain
 
 CPU = torch.device("cpu")
 AFFINE = VictimSpec(

@@ -11,8 +11,8 @@ from attacks.class_mean import ClassMean
 from attacks.inversion import Inversion
 from bench.run.disclosure import view_of
 from victims.base import Victim
-from victims.cache import obtain
 from victims.spec import MLPSpec, Regularised, VictimSpec
+from victims.training.cache import obtain
 
 CPU = torch.device("cpu")
 AFFINE = VictimSpec(

@@ -12,6 +12,7 @@ from victims import cache
 from victims.base import Victim
 from victims.files import sha256_file
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
+from victims.training.cache import obtain as obtain_victim
 
 SPEC = VictimSpec(
     name="faces-mlp-8",
@@ -31,7 +32,7 @@ def obtain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Obtain:
     def call(spec: VictimSpec) -> tuple[Victim, int, list[str]]:
         reports: list[object] = []
         notices: list[str] = []
-        victim = cache.obtain(spec, None, torch.device("cpu"), reports.append, notices.append)
+        victim = obtain_victim(spec, None, torch.device("cpu"), reports.append, notices.append)
         return victim, len(reports), notices
 
     return call

@@ -23,11 +23,12 @@ from bench.run.disclosure import view_of
 from bench.scoring import PROTOCOLS, Matcher, score
 from bench.scoring.evaluation import Reference
 from victims.base import Victim
-from victims.cache import obtain, trained_card, victim_key
+from victims.cache import trained_card, victim_key
 from victims.errors import UserError
 from victims.plain import plain, specification
 from victims.released import released
 from victims.spec import ConvSpec, MLPSpec, ModuleSpec, NormalizedDescent, VictimSpec
+from victims.training.cache import obtain
 
 CPU = torch.device("cpu")
 SHAPE = (1, 25, 25)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from victims.cache import DAMAGED, cache_dir, locked_folder
+from victims.cache import DAMAGED, cache_dir, locked_folder, training_sha
 from victims.datasets import fingerprint
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
@@ -114,6 +114,8 @@ def _train(
     card = InformedCard(
         name=spec.name,
         spec=spec,
+        version=spec.training.version,
+        training_sha=training_sha(spec.setting),
         weights_sha256=sha256_file(weights_file),
         dataset_sha256=dataset_sha256,
         train_loss=train_loss,

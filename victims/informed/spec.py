@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from victims.spec import Frozen, VictimSpec
+from victims.frozen import Frozen, Recipe
+from victims.spec import VictimSpec
 
 Activation = Literal["elu", "relu", "gelu", "sigmoid", "tanh", "softplus"]
 Family = Literal["linear", "logistic", "poisson", "multinomial"]
@@ -90,7 +91,7 @@ class OutputPrivacy(Frozen):
     label_bound: PositiveFloat = 1.0
 
 
-class Descent(Frozen):
+class Descent(Recipe):
     """The algorithm A of a network: gradient descent on the mean cross-entropy over D_- and the target.
 
     Everything here is public. What is not is drawn for each model from a secret seed of its own: its initialisation
@@ -205,7 +206,7 @@ class GLMArchitecture(Frozen):
         return f"{self.family}, {'no' if self.intercept == 'none' else self.intercept} intercept"
 
 
-class Newton(Frozen):
+class Newton(Recipe):
     """The algorithm A of a generalised linear model: the minimum of loss and regulariser, by Newton's method.
 
     Attributes:
