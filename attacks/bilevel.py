@@ -68,12 +68,6 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
     )
     Params = BilevelParams
-    helpers = (
-        "attacks.implicit",
-        "attacks.stationarity",
-        "attacks.initialisation",
-        "victims.training.lbfgs",
-    )
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline victims that are no binary classifiers, and deep ones: every step trains the victim again."""

@@ -56,7 +56,6 @@ class Deco(InitialisedAttack[DecoParams]):
         {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
     )
     Params = DecoParams
-    helpers = ("attacks.stationarity", "attacks.initialisation", "attacks.implicit.descent", "victims.training.lbfgs")
     # The paper starts from N(0, 1) "untuned"; the scale that gave the lowest residual on faces-mlp-20-256-wd is 0.01.
     variants: ClassVar[dict[str, dict[str, Any]]] = {"tuned": {"init_scale": 0.01}}
 

@@ -32,7 +32,6 @@ MarginParamsT = TypeVar("MarginParamsT", bound=MarginParams)
 class StationarityAttack(InitialisedAttack[ParamsT]):
     """Finds candidates x_i and coefficients c_ij with theta = sum_ij c_ij grad Phi_j(x_i) at the released weights."""
 
-    helpers: ClassVar[tuple[str, ...]] = ("attacks.stationarity", "attacks.initialisation")
     crowding: ClassVar[float] = 2.0
     """Candidates a direction that the weights show, unless a number of them is given."""
 

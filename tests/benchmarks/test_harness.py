@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from attacks.context import UNLIMITED
-from bench.cli.running import refresh_tables
+from bench.publish.leaderboard import refresh_tables
 from bench.run.executors import Inline, Site, Task
 from bench.run.executors.processes import Limits, Processes
 from bench.run.steps import Again
