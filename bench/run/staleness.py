@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from bench.plan.run import attack_sha
 from bench.run.session import Session
@@ -14,39 +14,48 @@ from victims.cache import trained_card, training_sha
 from victims.errors import UserError
 from victims.informed.spec import AnySpec
 
+if TYPE_CHECKING:
+    from attacks.base import Attack
+
 SHOWN = 3
 """Names of victims in a line; the others are counted."""
 
 
 def changed_sources(entries: Sequence[Todo], session: Session) -> list[str]:
-    """Return one line for each attack, and one for the victims, whose stored results were made by another source.
+    """Return a line for each attack and one for the victims of which something is stored that another source made.
 
-    What is run again counts for its victim alone. A source that was not recorded, or cannot be read, is no other one.
+    A stored run that is run again is none of these; a hash that was not recorded tells of no change.
 
     Args:
         entries: a plan, with what is stored of it.
         session: knows where data and victims are.
     """
-    kept = [entry for entry in entries if entry.stored is not None and entry.step is not Step.ATTACK]
-    recorded: dict[Any, set[str]] = defaultdict(set)
-    for entry in kept:
-        recorded[entry.run.attack].add(entry.stored.attack_sha if entry.stored else "")
-    lines = [
-        f"{attack.name}: its source changed since version {attack.version} was measured; "
-        "--force runs it again, a raised version makes new rows"
-        for attack, known in recorded.items()
-        if _differs(known, attack_sha(attack))
-    ]
-    victims = {entry.run.victim.name: entry.run.victim for entry in entries}
-    by_version: dict[int, list[str]] = defaultdict(list)
-    for name, spec in victims.items():
-        if _differs({_trained_by(spec, session)}, training_sha(spec.setting)):
-            by_version[spec.training.version].append(name)
-    for version, names in by_version.items():
+    return [*_changed_attacks(entries), *_changed_trainings(entries, session)]
+
+
+def _changed_attacks(entries: Sequence[Todo]) -> Iterator[str]:
+    made_by: dict[type[Attack[Any]], set[str]] = defaultdict(set)
+    for entry in entries:
+        if entry.stored is not None and entry.step is not Step.ATTACK:
+            made_by[entry.run.attack].add(entry.stored.attack_sha)
+    for attack, hashes in made_by.items():
+        today = attack_sha(attack)
+        if today and hashes - {"", today}:
+            measured = f"its source changed since version {attack.version} was measured"
+            yield f"{attack.name}: {measured}; --force runs it again, a raised version makes new rows"
+
+
+def _changed_trainings(entries: Sequence[Todo], session: Session) -> Iterator[str]:
+    specs = {entry.run.victim.name: entry.run.victim for entry in entries}
+    today = {setting: training_sha(setting) for setting in {spec.setting for spec in specs.values()}}
+    changed: dict[int, list[str]] = defaultdict(list)
+    for name, spec in specs.items():
+        if _trained_by(spec, session) not in ("", today[spec.setting]):
+            changed[spec.training.version].append(name)
+    for version, names in changed.items():
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        told = f"{', '.join(names[:SHOWN])}{more}: the source of the training changed since version {version} was made"
-        lines.append(f"{told}; a raised version trains again")
-    return lines
+        trained = f"the source of the training changed since version {version} was made"
+        yield f"{', '.join(names[:SHOWN])}{more}: {trained}; a raised version trains again"
 
 
 def _trained_by(spec: AnySpec, session: Session) -> str:
@@ -55,7 +64,3 @@ def _trained_by(spec: AnySpec, session: Session) -> str:
         return str(trained_card(spec, session.data_dir).get("training_sha", ""))
     except UserError:
         return ""
-
-
-def _differs(recorded: set[str], today: str) -> bool:
-    return bool(today and recorded - {"", today})

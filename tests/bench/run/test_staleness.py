@@ -130,6 +130,14 @@ def test_a_trained_victim_whose_training_changed_is_told_and_kept(
     assert stored(results)["victim_version"].tolist() == [1]
 
 
+def test_many_victims_are_one_line(run: Bench, plugins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.run.staleness.trained_card", lambda spec, data_dir: {"training_sha": "another"})
+    words = ("-a", "random", "-v", "faces-mlp-*", "--only-cached", "--plugin-dir", plugins)
+    (told,) = [line for line in run(*words).out.splitlines() if "changed since" in line]
+    assert " more: the source of the training changed since version 1 was made" in told
+    assert told.count(",") == 2
+
+
 def test_a_raised_protocol_is_scored_again_as_a_row_of_its_own(
     tiny: Bench, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
