@@ -107,7 +107,8 @@ def _train(
     report: Callable[[loop.TrainProgress], None],
 ) -> Victim:
     start = time.monotonic()
-    checkpoint, weights_file = folder / "checkpoint.safetensors", folder / WEIGHTS
+    source = training_sha(spec.setting)
+    checkpoint, weights_file = folder / f"checkpoint-{source}.safetensors", folder / WEIGHTS  # other code begins anew
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
     model = loop.train(spec, inputs, labels, device, checkpoint, report).float()
     seconds = time.monotonic() - start
@@ -122,8 +123,9 @@ def _train(
         dataset_sha256=dataset_sha256,
         device=device,
         train_s=seconds,
-        training_sha=training_sha(spec.setting),
+        training_sha=source,
     )
     write_text(folder / CARD, card.model_dump_json(indent=1))
-    checkpoint.unlink(missing_ok=True)
+    for left in folder.glob("checkpoint-*.safetensors"):
+        left.unlink(missing_ok=True)
     return Victim(card, model, split)

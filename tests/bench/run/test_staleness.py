@@ -83,7 +83,7 @@ def test_a_raised_version_makes_a_new_row_and_takes_the_old_one_off_the_board(
     raised.mkdir()
     (raised / "tiny.py").write_text((folder / "tiny.py").read_text())
     edit(raised, 'name = "tiny"', 'name = "tiny"\n    version = 2')
-    edit(raised, "torch.zeros(", "0.1 * torch.ones(")
+    edit(raised, "torch.zeros(", "torch.rand(")
     ended = tiny(of=raised)
 
     assert "changed since" not in ended.out
