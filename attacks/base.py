@@ -124,8 +124,8 @@ class Attack(ABC, Generic[ParamsT]):
         setting: the victims that it is for: "dataset", all of whose records are to be reconstructed, or "informed",
             where one record is, and all others are known (Balle et al. 2022).
         protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; "balle2022" if informed.
-        helpers: packages and modules of this repository whose source belongs to the attack, such as
-            `attacks.kkt_family`. A change in them makes stored runs stale, like a change in the attack's own file.
+        version: raised when the attack finds other candidates than before: stored runs of a lower version are then run
+            again, and their rows leave the boards. A subclass has its parent's unless it states its own.
     """
 
     name: ClassVar[str]
@@ -138,7 +138,7 @@ class Attack(ABC, Generic[ParamsT]):
     control: ClassVar[bool] = False
     setting: ClassVar[Literal["dataset", "informed"]] = "dataset"
     protocol: ClassVar[str] = "buzaglo2023"
-    helpers: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
 
     def __init__(self, params: ParamsT) -> None:
         self.params = params

@@ -71,7 +71,6 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
     )
     Params = BilevelParams
-    helpers = ("attacks.implicit", "attacks.kkt_family.initialisation", "victims.equations", "victims.training.lbfgs")
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline victims that are no binary classifiers, and deep ones: every step trains the victim again."""

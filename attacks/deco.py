@@ -60,7 +60,6 @@ class Deco(InitialisedAttack[DecoParams]):
         {Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE, Knowledge.N, Knowledge.WEIGHT_DECAY}
     )
     Params = DecoParams
-    helpers = ("attacks.kkt_family", "attacks.implicit.descent", "victims.equations", "victims.training.lbfgs")
     # 0.01 is the scale of the lowest residual on faces-mlp-20-256-wd; the paper's untuned start is N(0, 1)
     variants: ClassVar[dict[str, dict[str, Any]]] = {"tuned": {"init_scale": 0.01}}
 

@@ -51,7 +51,6 @@ class GeneralisedLinear(Attack[GLMParams]):
     protocol = "balle2022"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.TRAINING, Knowledge.KNOWN_POINTS})
     Params = GLMParams
-    helpers = ("attacks.informed.closed_form", "attacks.informed.noisy", "victims.informed.glm")
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "labels-known": {"known_labels": True},
         "paper": {"noise": "ignored"},

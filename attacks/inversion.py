@@ -78,7 +78,6 @@ class Inversion(Attack[InversionParams]):
     paper = "Haim et al. 2022, Section 5.4; Fredrikson et al. 2015"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE})
     Params = InversionParams
-    helpers = ("attacks.kkt_family.initialisation", "victims.equations.losses")
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         # MIFace's published rate and cost, but from noise: from its zero image all candidates of a class are one.
         "miface": {

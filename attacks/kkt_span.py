@@ -42,7 +42,6 @@ class KKTSpan(KKTGeneral):
     name = "kkt-span"
     summary = "kkt-general, whose candidates' errors and activations stay in the spans that W1 and W2 show"
     paper = "after Buzaglo et al. 2023; span checks after Petrov et al. 2024 (DAGER), Dimitrov et al. 2024 (SPEAR)"
-    helpers = (*KKTGeneral.helpers, "attacks.kkt_general")
     Params = KKTSpanParams
     candidates_per_direction = 1.4
     variants: ClassVar[dict[str, dict[str, Any]]] = {}

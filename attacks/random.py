@@ -15,7 +15,6 @@ class Random(Attack[ControlParams]):
     summary = "null control: random candidates in the row space of W1"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
     Params = ControlParams
-    helpers = ("victims.equations.row_space",)
     control = True
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:

@@ -78,7 +78,6 @@ class Unroll(Attack[UnrollParams]):
     Params = UnrollParams
     setting = "informed"
     protocol = "balle2022"
-    helpers = ("attacks.informed",)
 
     def supports(self, victim: Any) -> str | None:
         """Decline generalised linear models."""

@@ -9,7 +9,7 @@ import torch
 from attacks.base import Attack, AttackContext, AttackParams, Reconstruction
 from attacks.context import Checkpoint
 from bench.run.disclosure import view_of
-from victims import cache
+from victims import obtain
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec
 from victims.spec import MLPSpec, NormalizedDescent, Regularised, VictimSpec
@@ -42,8 +42,8 @@ def digits_network(n: int, targets: int, epochs: int, hidden: int = 4) -> Inform
 
 def victim_of(spec: AnySpec) -> Any:
     """The trained victim, of the kind of its setting; nobody is told of its training."""
-    obtain: Any = cache.obtain if spec.setting == "dataset" else informed_cache.obtain
-    return obtain(spec, None, CPU, lambda *progress: None, lambda notice: None)
+    train: Any = obtain.obtain if spec.setting == "dataset" else informed_cache.obtain
+    return train(spec, None, CPU, lambda *progress: None, lambda notice: None)
 
 
 def context(seed: int = 0) -> AttackContext:

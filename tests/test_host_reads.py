@@ -23,8 +23,8 @@ from attacks.kkt_family.search import Start, search
 from victims.equations.architectures import build
 from victims.equations.network import Network
 from victims.equations.row_space import row_space
-from victims.hardware import prepare
 from victims.spec import GradientDescent, MLPSpec, NormalizedDescent, VictimSpec
+from victims.training.hardware import prepare
 from victims.training.loop import algorithm
 from victims.training.state import TrainState
 

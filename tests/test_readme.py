@@ -20,8 +20,8 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = ("attacks", "victims", "bench", "results", "tests")
 DOCUMENTS = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in FOLDERS), ROOT / ".github/CONTRIBUTING.md"]
 TEMPLATES = ROOT / "bench" / "check" / "templates"
-ELSEWHERE = {"--check"}
-"""Flags of other programs: of `ruff format`."""
+ELSEWHERE = {"--check", "--accept", "--shown-by", "--write"}
+"""Flags of other programs: of `ruff format` and of `.ci/versions.py`."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

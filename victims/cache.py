@@ -1,42 +1,33 @@
-"""Victims are trained once and kept, by the hash of their spec, the training code and the data."""
+"""The cache of trained victims: folders named by spec, version of the recipe and data, and the cards in them."""
 
 from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from platformdirs import user_cache_path
+from pydantic import BaseModel, ValidationError
 
 from victims.errors import UserError
-from victims.files import atomic, exclusive, sha256_file, sha256_json, sha256_sources, write_text
+from victims.files import exclusive, set_aside, sha256_file, sha256_json
 from victims.informed.spec import AnySpec
-from victims.spec import VictimSpec
-from victims.stored import CARD, WEIGHTS, whole_card
+from victims.source import Sources
+from victims.training.hardware import cpu_name, gpu_name
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
 
-    from victims.base import Victim
-    from victims.datasets import Split
-    from victims.training.loop import TrainProgress
-
-HERE = Path(__file__).parent
-SOURCES = [
-    *(HERE / "equations" / f"{name}.py" for name in ("architectures", "gates", "losses", "network")),
-    *(HERE / "datasets").glob("*.py"),
-    *(HERE / "training").glob("*.py"),
-]
-"""The source files that, with the spec and the data, determine a trained victim's weights."""
+WEIGHTS, CARD = "weights.safetensors", "card.json"
+"""The two files of a folder of the cache."""
 DAMAGED = "damaged"
-"""Name of the folder, in the cache and in the results, of files that did not match their hash."""
-INFORMED_SOURCES = list((HERE / "informed").glob("*.py"))
+"""The folder, of the cache and of the results, of files that did not match their hash."""
+MAKERS = {"dataset": "victims.obtain", "informed": "victims.informed.cache"}
+"""By setting, the module that trains victims: it imports all that decides their weights."""
 
 
 def cache_dir() -> Path:
@@ -47,13 +38,13 @@ def cache_dir() -> Path:
 
 def victim_key(spec: AnySpec, dataset_sha256: str) -> str:
     """Return the 16 hex digits that name a victim's folder in the cache."""
-    return sha256_json([spec.identity(), _training_sha256(spec.setting), dataset_sha256])[:16]
+    return sha256_json([spec.identity(), spec.training.version, dataset_sha256])[:16]
 
 
-@cache
-def _training_sha256(setting: str) -> str:
-    """Return the hash of the code that trains victims of a setting, read once in a process."""
-    return sha256_sources(SOURCES if setting == "dataset" else INFORMED_SOURCES)
+def training_sha(setting: str) -> str:
+    """Return the 16 hex digits of the syntax trees of all that trains the victims of a setting."""
+    sources = Sources()
+    return sources.sha256(sources.file_of(MAKERS[setting]))[:16]
 
 
 def victim_folder(spec: AnySpec, dataset_sha256: str) -> Path:
@@ -90,126 +81,60 @@ def locked_folder(spec: AnySpec, dataset_sha256: str, notice: Callable[[str], No
         yield folder
 
 
-def obtain(
-    spec: VictimSpec,
-    data_dir: Path | None,
-    device: torch.device,
-    report: Callable[[TrainProgress], None],
-    notice: Callable[[str], None],
-) -> Victim:
-    """Return a victim from the cache if it is there and whole, otherwise train and cache it.
+class StoredCard(BaseModel):
+    """A card of weights that are stored beside it, with their hex SHA-256."""
+
+    weights_sha256: str
+
+
+CardT = TypeVar("CardT", bound=StoredCard)
+
+
+class Training(TypedDict):
+    """The part of a card that says where and when weights were trained."""
+
+    device: str
+    hardware: str
+    torch: str
+    created_utc: str
+
+
+def trained_on(device: torch.device) -> Training:
+    """Return where and when a training was made that ends now, on `device`."""
+    import torch
+
+    return Training(
+        device=device.type,
+        hardware=gpu_name(device) or cpu_name(),
+        torch=torch.__version__,
+        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def whole_card(
+    kind: type[CardT], folder: Path, what: str, damaged: Path, notice: Callable[[str], None]
+) -> CardT | None:
+    """Return the card of weights that match their hash, None if there are none.
 
     Args:
-        spec: the victim.
-        data_dir: the data folder, None for the default.
-        device: the device to train on.
-        report: called with the training's progress.
-        notice: called with one line for the user, such as that a cached file was altered.
-
-    Raises:
-        UserError: the data are missing or malformed, the training diverged, or the cache cannot be written.
+        kind: the class of the card.
+        folder: the folder of card and weights.
+        what: the name of their owner, for the user.
+        damaged: the folder into which both are moved if they do not match.
+        notice: called with one line if they do not match.
     """
-    from victims import datasets
-
-    if spec.training.kind == "released":
-        return _released(spec, data_dir)
-    split = split_of(spec, data_dir)
-    dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
-    with locked_folder(spec, dataset_sha256, notice) as folder:
-        victim = _load(spec, folder, split, notice) or _train(spec, folder, split, dataset_sha256, device, report)
-        _require_finite(spec, victim.model)  # earlier versions kept others, too
-        return victim
-
-
-def split_of(spec: VictimSpec, data_dir: Path | None) -> Split:
-    """Return the training and test data of a victim that is trained here.
-
-    Raises:
-        UserError: the data are missing or malformed, or the images that it learns are all the same.
-    """
-    from victims import datasets
-
-    raw = datasets.load(spec.dataset, data_dir)
-    split = datasets.select(raw, spec.n, spec.groups, skip_first=spec.twin == "disjoint")
-    if len(split.inputs) > 1 and (split.inputs == split.inputs[0]).all():
-        raise UserError(f"victim {spec.name}: the {spec.n} images of {spec.dataset} that it learns are all the same")
-    return split
-
-
-def _require_finite(spec: VictimSpec, model: nn.Module) -> None:
-    """Check that the weights of a trained network are finite.
-
-    Raises:
-        UserError: its weights are not finite.
-    """
-    if not all(bool(value.isfinite().all()) for value in model.state_dict().values()):
-        hint = "lower its learning rate, or look at its images"
-        raise UserError(f"victim {spec.name}: its training ended in weights that are not finite; {hint}")
-
-
-def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
-    """Return a victim that is not trained here, and store its card for `trained_card`."""
-    from victims import datasets, released
-
-    dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
-    victim = released.load(spec, dataset_sha256)
-    try:
-        write_text(victim_folder(spec, dataset_sha256) / CARD, victim.card.model_dump_json(indent=1))
-    except OSError as error:
-        hint = "name another cache with BENCH_CACHE_DIR"
-        raise UserError(f"cannot write to the folder of victims {cache_dir()} ({error.strerror}); {hint}") from None
-    return victim
-
-
-def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], None]) -> Victim | None:
-    import torch
-    from safetensors.torch import load_file
-
-    from victims.base import Victim
-    from victims.card import VictimCard
-    from victims.equations.architectures import build
-
-    card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
-    if card is None:
+    card_file, weights_file = folder / CARD, folder / WEIGHTS
+    if not card_file.exists():
         return None
-    assert spec.architecture.kind != "module"
-    model = build(spec.architecture, split.inputs.shape[1:], torch.Generator(), torch.float32)
-    model.load_state_dict(load_file(folder / WEIGHTS))
-    return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, split)
-
-
-def _train(
-    spec: VictimSpec,
-    folder: Path,
-    split: Split,
-    dataset_sha256: str,
-    device: torch.device,
-    report: Callable[[TrainProgress], None],
-) -> Victim:
-    import torch
-    from safetensors.torch import save_file
-
-    from victims.base import Victim
-    from victims.card import describe
-    from victims.training.loop import train
-
-    start = time.monotonic()
-    checkpoint, weights_file = folder / "checkpoint.safetensors", folder / WEIGHTS
-    inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
-    model = train(spec, inputs, labels, device, checkpoint, report).float()
-    seconds = time.monotonic() - start
-    _require_finite(spec, model)
-    with atomic(weights_file) as path:
-        save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
-    card = describe(
-        spec,
-        model,
-        split,
-        weights_sha256=sha256_file(weights_file),
-        dataset_sha256=dataset_sha256,
-        device=device,
-        train_s=seconds,
+    try:
+        card = kind.model_validate_json(card_file.read_text())
+    except (ValidationError, UnicodeDecodeError):
+        card = None
+    if card is not None and weights_file.exists() and sha256_file(weights_file) == card.weights_sha256:
+        return card
+    aside = [set_aside(path, damaged).name for path in (card_file, weights_file) if path.exists()]
+    notice(
+        f"{what}: the cached files in {folder} do not match their hash; training it again "
+        f"({', '.join(aside)} set aside in {damaged})"
     )
-    write_text(folder / CARD, card.model_dump_json(indent=1))
-    checkpoint.unlink(missing_ok=True)
-    return Victim(card, model, split)
+    return None

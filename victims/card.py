@@ -8,12 +8,12 @@ import math
 import torch
 from torch import Tensor, nn
 
+from victims.cache import StoredCard, trained_on
 from victims.datasets import Split
 from victims.equations.architectures import MLP
 from victims.equations.losses import margins, sample_losses, signs
 from victims.equations.optimality import stationarity_residuals
 from victims.spec import Regularised, VictimSpec
-from victims.stored import StoredCard, trained_on
 from victims.training.regularised import relative_gradient
 
 
@@ -24,10 +24,14 @@ class VictimCard(StoredCard):
     images. Margins are y Phi(x), or Phi_y - max Phi_j, on the training set: smallest, quartiles and largest.
     `stationarity_residual` has a relative residual for each layer (`victims.equations.optimality`).
     `relative_gradient` is ||gradient|| / (weight_decay ||theta||), for victims trained to a minimum alone.
+    `version` is that of the recipe, `training_sha` the hash of the syntax trees of all that trained it, empty for
+    released weights and where it was not recorded.
     """
 
     name: str
     spec: VictimSpec
+    version: int = 1
+    training_sha: str = ""
     dataset_sha256: str
     train_loss: float
     train_accuracy: float
@@ -52,6 +56,7 @@ def describe(
     dataset_sha256: str,
     device: torch.device,
     train_s: float,
+    training_sha: str = "",
 ) -> VictimCard:
     """Return the card of a trained victim, measured on its own data."""
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
@@ -69,6 +74,8 @@ def describe(
     return VictimCard(
         name=spec.name,
         spec=spec,
+        version=spec.training.version,
+        training_sha=training_sha,
         weights_sha256=weights_sha256,
         dataset_sha256=dataset_sha256,
         train_loss=train_loss,

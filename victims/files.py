@@ -93,8 +93,3 @@ def sha256_file(path: Path) -> str:
 def sha256_json(value: Any) -> str:
     """Return the hex SHA-256 of a JSON-able value, independent of key order."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def sha256_sources(paths: list[Path]) -> str:
-    """Return the hex SHA-256 of source files taken together, by name and content."""
-    return sha256_json([(path.name, sha256_file(path)) for path in sorted(paths)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -9,3 +11,15 @@ class FrozenModel(BaseModel):
     """A pydantic model that rejects unknown fields and cannot be changed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Recipe(FrozenModel):
+    """The base of every description of a training.
+
+    Attributes:
+        version: raised when the same description and data lead to other weights than before; it is part of a victim's
+            key, and no field that a description sets. What all recipes share (the choice of images, the
+            initialisation) raises all of them.
+    """
+
+    version: ClassVar[int] = 1

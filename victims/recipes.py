@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from victims.frozen_model import FrozenModel
+from victims.frozen_model import Recipe
 
 
-class GradientDescent(FrozenModel):
+class GradientDescent(Recipe):
     """The papers' recipe to the letter: plain (mini-batch) gradient descent on the mean loss.
 
     Attributes:
@@ -36,7 +36,7 @@ class GradientDescent(FrozenModel):
         return f"GD lr {self.lr:g}, {self.epochs:g} epochs, {batch}{decay}"
 
 
-class NormalizedDescent(FrozenModel):
+class NormalizedDescent(Recipe):
     """The accelerated recipe: normalised gradient descent that reaches the KKT direction in thousands of steps.
 
     Each step is `rate * ||theta|| / ||g||` along g = sum_i softmax(-margin)_i y_i grad Phi(x_i), averaged over steps by
@@ -66,7 +66,7 @@ class NormalizedDescent(FrozenModel):
         return f"normalised GD, {self.steps} steps"
 
 
-class DecayedDescent(FrozenModel):
+class DecayedDescent(Recipe):
     """The accelerated recipe for weight decay: normalised descent to a stationary point of the whole objective.
 
     The objective is mean loss + (wd / 2) ||theta||^2, and there theta = sum_i l_i grad Phi(x_i) with
@@ -99,7 +99,7 @@ class DecayedDescent(FrozenModel):
         return f"normalised GD, {self.steps} steps, decay {self.weight_decay:g}{ending}"
 
 
-class Regularised(FrozenModel):
+class Regularised(Recipe):
     """The minimum of a training problem: mean logistic loss + (weight_decay / 2) ||theta||^2, by L-BFGS.
 
     All parameters are decayed, biases too. The affine classifier's minimum is unique, and where L-BFGS stops short of
@@ -125,14 +125,14 @@ class Regularised(FrozenModel):
         return f"L-BFGS, weight decay {self.weight_decay:g}"
 
 
-class Released(FrozenModel):
+class Released(Recipe):
     """No recipe: weights that were trained elsewhere. `victims.released.released` fills it in.
 
     Attributes:
         weights: file of the weights; the hash stands for it in the cache key.
         weights_sha256: its hex SHA-256.
         network: builds the module that the weights belong to.
-        network_sha256: hex SHA-256 of the file that defines `network`.
+        network_sha256: hex SHA-256 of the syntax tree of the file that defines `network`.
         mean: what is subtracted from an image in [0, 1], a number a channel, or "training" for the per-pixel mean of
             the images given.
         std: the divisor after that, a number for each channel.

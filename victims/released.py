@@ -24,6 +24,7 @@ from victims.datasets.sources import load_own
 from victims.equations.recognition import architecture_of, relu_network_of
 from victims.errors import UserError
 from victims.files import sha256_file
+from victims.source import tree_sha256
 from victims.spec import Loss, ModuleSpec, NetworkSpec, Released, VictimSpec
 
 Shape = tuple[int, int, int]
@@ -86,7 +87,7 @@ def released(
             weights=weights,
             weights_sha256=sha256_file(weights),
             network=network,
-            network_sha256=sha256_file(Path(source)) if source else "",
+            network_sha256=tree_sha256(Path(source).read_text(encoding="utf-8")) if source else "",
             mean="training" if mean == "training" else _channels(name, "mean", mean, shape[0]),
             std=_channels(name, "std", std, shape[0]),
             weight_decay=weight_decay,

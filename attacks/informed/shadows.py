@@ -88,7 +88,6 @@ class ShadowAttack(Attack[ParamsT]):
     )
     setting = "informed"
     protocol = "balle2022"
-    helpers = ("attacks.informed",)
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:

@@ -35,7 +35,6 @@ MarginParamsT = TypeVar("MarginParamsT", bound=MarginParams)
 class StationarityAttack(InitialisedAttack[ParamsT]):
     """Finds candidates x_i and coefficients c_ij with theta = sum_ij c_ij grad Phi_j(x_i) at the released weights."""
 
-    helpers: ClassVar[tuple[str, ...]] = ("attacks.kkt_family", "victims.equations")
     candidates_per_direction: ClassVar[float] = 2.0
     """A restart has this many candidates for each direction of the data subspace, unless `candidates` is given."""
 

@@ -15,7 +15,6 @@ from bench.check.tiny import FAMILIES, smallest, trained
 from bench.check.trial import Trial, file_of, try_out
 from bench.check.watch import Doings
 from bench.plan.options import attack_params
-from bench.plan.run import attack_sources
 from bench.scoring import PROTOCOLS
 from victims.errors import UserError
 from victims.informed.victim import AnyVictim, InformedVictim
@@ -84,9 +83,8 @@ def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:
         yield f"`protocol` {attack.protocol!r} is none of {', '.join(PROTOCOLS)}"
     elif (PROTOCOLS[attack.protocol].matching == "aligned") != (attack.setting == "informed"):
         yield f"`protocol` {attack.protocol!r} is for attacks of the other `setting`, this one's is {attack.setting!r}"
-    for helper in attack_sources(attack):
-        if not helper.exists():
-            yield f"`helpers` name {helper}, which is not there"
+    if type(attack.version) is not int or attack.version < 1:
+        yield f"`version` is {attack.version!r}; expected a whole number from 1, raised when candidates change"
     for variant in attack.variants:
         try:
             attack_params(attack, variant, {})

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import torch
 
-from victims import cache
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, GLMSpec, InformedSpec
 from victims.informed.victim import AnyVictim
+from victims.obtain import obtain
 from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 CPU = torch.device("cpu")
@@ -44,7 +44,7 @@ FAMILIES: tuple[AnySpec, ...] = (
 def trained(spec: AnySpec) -> AnyVictim:
     """Return one of the tiny victims, an informed one with a shadow pool of `POOL` images."""
     if isinstance(spec, VictimSpec):
-        return cache.obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
+        return obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
     victim = informed_cache.obtain(spec, None, CPU, lambda done, models: None, lambda notice: None)
     return replace(victim, split=replace(victim.split, pool=victim.split.pool[:POOL]))
 

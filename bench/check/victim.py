@@ -16,12 +16,12 @@ from bench.check.tiny import CPU
 from bench.plan.options import attack_params
 from bench.terminal.text import describe
 from victims.base import Victim
-from victims.cache import obtain, split_of
 from victims.datasets import Split
 from victims.errors import UserError
 from victims.informed import cache as informed_cache
 from victims.informed.data import split_of as informed_split_of
 from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
+from victims.obtain import obtain, split_of
 from victims.spec import VictimSpec
 from victims.training.loop import train
 

@@ -55,7 +55,7 @@ def run(
 
     Without options: kkt on faces-mlp-100, which needs no download; on released weights, your own model's, every attack.
     What is stored and unchanged is not run again, and what was interrupted goes on where it was. A failure is stored
-    too: it is run again when its attack's source, its parameters, victim or budget change, when it lacked memory or
+    too: it is run again when its attack's version, its parameters, victim or budget change, when it lacked memory or
     data, and with --retry-failed.
     """
     from bench.plan import registry

@@ -71,6 +71,7 @@ def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
     """Return all that is declared of one attack, with its parameters' defaults."""
     table = _table("item", "value")
     table.add_row("attack", attack.name)
+    table.add_row("version", str(attack.version))
     table.add_row("file", escape(origin))
     table.add_row("what it does", escape(attack.summary))
     table.add_row("paper", escape(attack.paper))
@@ -92,6 +93,7 @@ def victim_card(spec: AnySpec, origin: str, data_dir: Path | None) -> Table:
     table.add_row("file", escape(origin))
     for name, value in spec.model_dump().items():
         table.add_row(name, escape(str(value)))
+    table.add_row("recipe's version", str(spec.training.version))
     for name, value in trained_card(spec, data_dir).items():
         if name not in ("spec", "name"):
             table.add_row(name, escape(str(value)))

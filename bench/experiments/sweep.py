@@ -17,6 +17,7 @@ from bench.run.provenance import run_of
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
+from bench.run.staleness import changed_sources
 from bench.run.steps import Step
 from bench.run.todo import todo, why
 from bench.store.folders import Store, write_record
@@ -44,7 +45,10 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
     refresh_tables(store)  # a table of another schema, or a full disk, is refused before any work is done
     failures = 0
     with TerminalReporter(console) as reporter:
-        entries = todo(plan, setup, Session.of(setup, reporter))
+        session = Session.of(setup, reporter)
+        entries = todo(plan, setup, session)
+        for line in changed_sources(entries, session):
+            reporter.notice(line)
         there = [entry for entry in entries if entry.step is Step.NOTHING or (setup.only_cached and entry.shown)]
         left = [entry for entry in entries if entry not in there]
         stored = (Outcome(entry.stored, cached=True) for entry in there if entry.stored is not None)
@@ -109,7 +113,10 @@ def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, Step, str
     """Return the title of each run, what `run_plan` would do, and why; nothing is downloaded for that."""
     with TerminalReporter(Console()) as reporter:
         session = Session.of(setup, reporter, downloads=False)
-        return [(entry.run.title, entry.step, why(entry, session)) for entry in todo(plan, setup, session)]
+        entries = todo(plan, setup, session)
+        for line in changed_sources(entries, session):
+            reporter.notice(line)
+        return [(entry.run.title, entry.step, why(entry, session)) for entry in entries]
 
 
 def score_stored(

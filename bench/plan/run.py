@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attacks.context import UNLIMITED, Budget
-from bench.plan.registry import ROOT
 from victims.informed.spec import AnySpec
+from victims.source import Sources
 
 if TYPE_CHECKING:
     from attacks.base import Attack, AttackParams, Knowledge
@@ -44,14 +44,12 @@ class Run:
         return f"{self.attack.name}{':' + self.variant if self.variant else ''} on {self.victim.name} seed {self.seed}"
 
 
-def attack_sources(attack: type[Attack[Any]]) -> list[Path]:
-    """Return the attack's own file and those of the helpers that it declares."""
-    module = sys.modules[attack.__module__]
-    own = Path(module.__file__ or "")
-    helpers = [path for name in attack.helpers for path in _sources(ROOT / name.replace(".", "/"))]
-    return [own, *helpers]
+def attack_sha(attack: type[Attack[Any]]) -> str:
+    """Return the 16 hex digits of the syntax trees of an attack's file and of all that it imports of this repository.
 
-
-def _sources(helper: Path) -> list[Path]:
-    """Return the files of a package, or the one of a module."""
-    return list(helper.rglob("*.py")) if helper.is_dir() else [helper.with_suffix(".py")]
+    Empty if its source cannot be read.
+    """
+    try:
+        return Sources().sha256(Path(sys.modules[attack.__module__].__file__ or ""))[:16]
+    except (OSError, ValueError, SyntaxError):
+        return ""

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bench.publish.leaderboard import MOST_ROWS, leaderboard, read_runs
-from bench.publish.ranking import Sample, difference_interval, samples
+from bench.publish.ranking import VERSIONS, Sample, current, difference_interval, samples
 from bench.store.records import CELL, COUNTS, Status
 from bench.terminal.text import one_line
 from victims.errors import UserError
@@ -33,6 +33,7 @@ MATCHED = (
 )
 """What two cells must share to be compared, strictest first; beyond the first, no other cell left may share it."""
 CAUSES = {
+    **{column.replace("_", " "): (column,) for column in VERSIONS.values()},
     "metric suite": ("metric_suite",),
     "torch": ("torch",),
     "bench version": ("bench_version", "git_commit"),
@@ -106,8 +107,8 @@ def compare(old_path: Path, new_path: Path) -> Comparison:
 
 
 def _entries(path: Path) -> dict[Cell, _Entry]:
-    """Return the cells of a runs.csv, in the order of its leaderboard; what was skipped is in none."""
-    runs = read_runs(path, MOST_ROWS)
+    """Return the cells of a runs.csv, in the order of its leaderboard; what was skipped or superseded is in none."""
+    runs = current(read_runs(path, MOST_ROWS))
     runs = runs[runs["status"] != Status.SKIPPED]
     known, of_cell = samples(runs), defaultdict(list)
     for run in runs[list({*CELL, *TOLD})].to_dict("records"):

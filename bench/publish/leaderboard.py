@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from attacks.base import ORACLE
-from bench.publish.ranking import Board, boards, count_interval, samples, unsuccessful
+from bench.publish.ranking import VERSIONS, Board, boards, count_interval, current, samples, unsuccessful
 from bench.store.cells import read_cells, to_csv
 from bench.store.folders import Store
 from bench.store.good_images import decode
@@ -28,8 +28,8 @@ from bench.terminal.text import one_line
 from victims.errors import UserError
 from victims.files import write_text
 
-RUN_KEY = [*CELL, "seed", "cpu", "gpu"]
-SORT = ["victim", "protocol", "metric_suite", "attack", "variant", "params_hash", "budget", "seed"]
+RUN_KEY = [*CELL, *VERSIONS.values(), "seed", "cpu", "gpu"]
+SORT = ["victim", "protocol", "metric_suite", "attack", "variant", "params_hash", "budget", *VERSIONS.values(), "seed"]
 TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status, ScoreState)]
 FLAGS = [name for name, field in RunRecord.model_fields.items() if field.annotation is bool]
 NUMBERS = [name for name in COLUMNS if name not in (*TEXT, *FLAGS)]
@@ -143,7 +143,8 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
     """Write runs.csv, leaderboard.csv and leaderboard.md of a results folder and return the leaderboard.
 
     Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
-    run folders are elsewhere. Of rows with the same cell, seed and hardware that of the highest sequence stays.
+    run folders are elsewhere, nor those of a superseded version. Of rows with the same cell, versions, seed and
+    hardware that of the highest sequence stays.
 
     Raises:
         UserError: runs.csv is there and cannot be read.
@@ -169,10 +170,12 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
 
     A failed run, or one that is not scored, counts as its null control's score, or 0 where none was computed, in every
     count of good images, and gains nothing over the null; its other scores do not enter the means. A skipped run is not
-    in the table, nor one that was told what no attacker knows, or whose parameters were chosen by it. `rank` is that
-    among the attacks that need no more knowledge than the row's, and is empty, like the interval of `n_good`, where
-    runs.csv does not tell which images are good. Rows are ordered by victim and `n_good`.
+    in the table, nor one of a superseded version, nor one that was told what no attacker knows, or whose parameters
+    were chosen by it. `rank` is that among the attacks that need no more knowledge than the row's, and is empty, like
+    the interval of `n_good`, where runs.csv does not tell which images are good. Rows are ordered by victim and
+    `n_good`.
     """
+    runs = current(runs)
     told = runs["knowledge"].str.contains(ORACLE, regex=False) | (runs["tuned_by"] == TUNED_BY_ORACLE)
     runs = runs[(runs["status"] != Status.SKIPPED) & ~told]
     if runs.empty:

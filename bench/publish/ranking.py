@@ -31,6 +31,8 @@ Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
 BOARD = ("victim", "n", "protocol", "metric_suite")
 """What the rows of one board have in common, knowledge aside."""
+VERSIONS = {"attack": "attack_version", "victim": "victim_version", "protocol": "protocol_version"}
+"""What has a version, by the column of its name: the column of its version."""
 COUNT_EXTRA = np.array([1.0, 1.0, 0.0, 0.0])
 """Images added to a single count: two good ones and two others (Agresti & Coull 1998)."""
 DIFFERENCE_EXTRA = 2.0
@@ -84,8 +86,21 @@ class Board:
     rows: pd.DataFrame
 
 
+def current(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of a runs.csv that no higher version supersedes: of the same attack, victim or protocol.
+
+    What was skipped supersedes nothing.
+    """
+    kept = pd.Series(True, index=runs.index)
+    for name, column in VERSIONS.items():
+        versions = runs[column].fillna(1)
+        ended = versions.where(runs["status"] != Status.SKIPPED)
+        kept &= ~(versions < ended.groupby(runs[name]).transform("max"))
+    return runs[kept]
+
+
 def samples(runs: pd.DataFrame) -> dict[tuple[str, ...], Sample]:
-    """Return the sample of each cell of a runs.csv of which it is known which images are good.
+    """Return the sample of each cell of a runs.csv of which it is known which images are good, by its current runs.
 
     A run that failed, or is not scored, has no list of good images. It counts as its null control, or 0 where none was
     computed, spread evenly over the images, since nothing says which they would be.
@@ -95,6 +110,7 @@ def samples(runs: pd.DataFrame) -> dict[tuple[str, ...], Sample]:
     """
     found = {}
     told = ["status", "scores", "n_good", "n", "null_n_good", "good_images"]
+    runs = current(runs)
     ended = runs.loc[runs["status"] != Status.SKIPPED, [*CELL, *told]]
     for cell, rows in ended.groupby(list(CELL), sort=False):
         columns = (rows[name] for name in ("n", "null_n_good", "good_images"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attacks.base import AttackContext, DivergedError, Knowledge
 from attacks.context import Budget
+from bench.plan.run import attack_sha
 from bench.run.provenance import peak_memory
 from bench.store.checkpoint import CheckpointFile
 
@@ -110,7 +111,7 @@ def perform(
 
     device = torch.device(attempt.device)
     view = view_from(attempt.facts, attempt.needs, device, network, answer)
-    checkpoints = None if attempt.checkpoint is None else CheckpointFile(attempt.checkpoint)
+    checkpoints = None if attempt.checkpoint is None else CheckpointFile(attempt.checkpoint, attack_sha(kind))
     generator = torch.Generator().manual_seed(attempt.seed)
     ctx = AttackContext(device, generator, progress, attempt.budget, checkpoints, perceptual)
     params = kind.Params.model_validate(json.loads(attempt.params_json))

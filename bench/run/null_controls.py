@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from bench.plan.run import Run
+from bench.plan.run import Run, attack_sha
 from bench.run.failures import Fault, fault_of
 from bench.run.session import Session
 from bench.scoring import Protocol
@@ -164,7 +164,8 @@ class NullControls:
             raise NoControlError("its training is not known here, so it has no twin")
         params = run.params.model_copy(update=resolved)
         attacked = replace(run, params=params, victim=spec.as_twin(kind), seed=TWIN_SEED)
-        path = cache_dir() / "controls" / f"{self.session.run_id(attacked)}.safetensors"
+        name = f"{self.session.run_id(attacked)}-{attack_sha(run.attack)}"
+        path = cache_dir() / "controls" / f"{name}.safetensors"
         waiting = f"{run.attack.name} on {attacked.victim.name}: another process is at it; waiting"
         with exclusive(path.with_suffix(".lock"), lambda: self.session.reporter.notice(waiting)):
             if (kept := self._kept(path)) is not None:

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from bench import __version__
 from bench.plan.options import parse_budget
 from bench.plan.registry import ROOT, Registry
-from bench.plan.run import Run, attack_sources
+from bench.plan.run import Run, attack_sha
 from bench.store.records import RunRecord, Status
 from victims.errors import UserError
-from victims.files import sha256_json, sha256_sources
+from victims.files import sha256_json
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +55,7 @@ def blank_record(run: Run, run_id: str, device: torch.device) -> RunRecord:
     import torch
 
     from bench.scoring import METRIC_SUITE
-    from victims.hardware import cpu_name, gpu_name
+    from victims.training.hardware import cpu_name, gpu_name
 
     params = run.params.model_dump(mode="json")
     return RunRecord(
@@ -65,18 +65,21 @@ def blank_record(run: Run, run_id: str, device: torch.device) -> RunRecord:
         variant=run.variant,
         params_hash=sha256_json(params)[:10],
         params_json=json.dumps(params, sort_keys=True),
-        attack_sha=sha256_sources(attack_sources(run.attack))[:16],
+        attack_version=run.attack.version,
+        attack_sha=attack_sha(run.attack),
         knowledge="+".join(sorted(_knowledge(run))),
         control=run.attack.control,
         tuned_by=run.tuned_by,
         budget=str(run.budget),
         victim=run.victim.name,
+        victim_version=run.victim.training.version,
         dataset=run.victim.dataset,
         n=run.victim.n_targets,
         n_fixed=run.victim.n if run.victim.setting == "informed" else None,
         n_classes=run.victim.n_classes,
         seed=run.seed,
         protocol=run.attack.protocol,
+        protocol_version=_protocol_version(run.attack.protocol),
         metric_suite=METRIC_SUITE,
         device=device.type,
         cpu=cpu_name(),
@@ -112,3 +115,10 @@ def _knowledge(run: Run) -> frozenset[Knowledge]:
         return run.knowledge
     except Exception:
         return run.attack.needs
+
+
+def _protocol_version(name: str) -> int:
+    """Return a protocol's version, 1 if there is none of that name."""
+    from bench.scoring.protocols import PROTOCOLS
+
+    return PROTOCOLS[name].version if name in PROTOCOLS else 1

@@ -96,7 +96,7 @@ class Runner:
 
         Args:
             run: what it is a record of.
-            run_id: its id, which may be that of an older source of its attack.
+            run_id: its id, which may be that of a lower version of its attack.
             protocol: score under this protocol, as a row of its own; empty for the run's own.
         """
         with self.store.claimed(run_id, self.session.reporter.notice):

@@ -41,14 +41,16 @@ class Scorer:
 
         if record.status is not Status.OK:
             return True
-        if record.n_good is None or record.metric_suite != METRIC_SUITE or record.scores is ScoreState.FAILED:
+        protocol = protocol_named(record.protocol)
+        current = (METRIC_SUITE, protocol.version) == (record.metric_suite, record.protocol_version)
+        if record.n_good is None or not current or record.scores is ScoreState.FAILED:
             return False
         flags = [flag.partition(":")[0] for flag in record.flags.split(";")]
         if any(flag.startswith(LOST) or (retry and flag.startswith(RAISED)) for flag in flags):
             return False
         return all(
             getattr(record, name) is not None or {RAISED + name, ABSENT + name} & set(flags)
-            for name in self.controls.wanted(protocol_named(record.protocol))
+            for name in self.controls.wanted(protocol)
         )
 
     def score(self, record: RunRecord, run: Run, victim: AnyVictim, protocol: str | None = None) -> RunRecord:
@@ -99,6 +101,7 @@ class Scorer:
                 "scores_reason": "",
                 "control": run.attack.control,
                 "protocol": chosen.name,
+                "protocol_version": chosen.version,
                 "metric_suite": METRIC_SUITE,
                 "flags": ";".join(flags),
             }

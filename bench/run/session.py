@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bench.plan.run import Run, attack_sources
+from bench.plan.run import Run
 from bench.run.attempt import Attacked, Attempt, Progress, perform
 from bench.run.setup import Setup
 from bench.terminal.progress import Reporter
 from victims.errors import UserError
-from victims.files import sha256_json, sha256_sources
-from victims.hardware import prepare
+from victims.files import sha256_json
+from victims.training.hardware import prepare
 
 if TYPE_CHECKING:
     import torch
@@ -79,7 +79,8 @@ class Session:
     def run_id(self, run: Run) -> str:
         """Return the id of a run: attack, victim, seed, and a hash of all that determines its candidates.
 
-        How they are scored is no part of it: a new metric suite scores stored candidates again. Missing data have an
+        What changes numbers is told by versions: the attack's is hashed, and the recipe's with the victim's key. How
+        candidates are scored is no part of it: a new metric suite scores stored candidates again. Missing data have an
         identity too: the failure for want of them is not the run that is made once they are there.
         """
         try:
@@ -88,7 +89,7 @@ class Session:
             victim_key = "absent"
         identity = [
             run.attack.name,
-            sha256_sources(attack_sources(run.attack)),
+            run.attack.version,
             run.params.model_dump(mode="json"),
             victim_key,
             run.seed,
@@ -126,8 +127,8 @@ class Session:
 
     def victim(self, spec: AnySpec) -> AnyVictim:
         """Return a trained victim, training it if need be; the last one that is no twin is kept in memory."""
-        from victims.cache import obtain
         from victims.informed.cache import obtain as obtain_informed
+        from victims.obtain import obtain
         from victims.training.loop import TrainProgress
 
         if spec.name in self._victims:

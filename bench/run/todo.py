@@ -55,7 +55,7 @@ def why(entry: Todo, session: Session) -> str:
     """Return in a few words why a run has this next step, or why its attack declines the victim."""
     stored, again = entry.stored, entry.step is Step.ATTACK
     if entry.step is Step.SCORE:
-        return "its scores are not complete, or of another metric suite"
+        return "its scores are not complete, or of another metric suite or protocol version"
     if stored is not None and stored.status in FAILED:
         return f"{stored.status}: {stored.reason}{'' if again else '; --retry-failed runs it again'}"
     if stored is not None:

@@ -34,6 +34,7 @@ class Protocol:
         good: "ssim": an image is good when its SSIM is above `threshold`; "oracle": when its MSE is below that of the
             nearest image the attacker has.
         source: Where the recipe comes from.
+        version: Raised when its scores change and those of other protocols do not; else `METRIC_SUITE` is raised.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Protocol:
     ssim: Literal["window3", "wang"] = "wang"
     good: Literal["ssim", "oracle"] = "ssim"
     threshold: float = 0.4
+    version: int = 1
 
 
 PROTOCOLS: dict[str, Protocol] = {

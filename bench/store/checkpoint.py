@@ -13,21 +13,24 @@ class CheckpointFile:
 
     Args:
         path: the file; who uses it has claimed the run.
+        source: hash of the attack's source: the state that another source left is none to go on from.
 
     Attributes:
         trouble: why the last checkpoint could not be kept, empty if it was; the attack goes on all the same.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, source: str = "") -> None:
+        self.path, self.source = path, source
         self.trouble = ""
 
     def load(self) -> Checkpoint | None:
-        """Return the last checkpoint, None if there is none that can be read."""
+        """Return the last checkpoint of this source, None if there is none that can be read."""
         from bench.store.tensors import DamagedError, read_tensors
 
         try:
             state, metadata = read_tensors(self.path)
+            if metadata["source"] != self.source:
+                return None
             return Checkpoint(state, json.loads(metadata["trace"]), float(metadata["seconds"]))
         except (OSError, DamagedError, ValueError, KeyError, TypeError):
             return None
@@ -36,7 +39,11 @@ class CheckpointFile:
         """Keep a checkpoint in the place of the last one."""
         from bench.store.tensors import write_tensors
 
-        metadata = {"trace": json.dumps(checkpoint.trace), "seconds": repr(checkpoint.seconds)}
+        metadata = {
+            "source": self.source,
+            "trace": json.dumps(checkpoint.trace),
+            "seconds": repr(checkpoint.seconds),
+        }
         try:
             write_tensors(self.path, checkpoint.state, metadata)
             self.trouble = ""

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from victims.errors import UserError
 
-SCHEMA_VERSION = 4
-"""Version of the columns; tables and records of an older one are read, what they lack staying empty."""
+SCHEMA_VERSION = 5
+"""Version of the columns; tables and records of an older one are read: what they lack is empty, and a version 1."""
 
 TUNED_BY_ORACLE = "oracle"
 """`tuned_by` of a run whose parameters were chosen by looking at the training set: it is on no leaderboard."""
@@ -76,7 +76,9 @@ class RunRecord(BaseModel):
         scores_reason: why they failed, one line, which begins with whose fault it was: metric, disk or memory.
         log: file of the results folder with what the run printed and where it failed; empty if there is none.
         params_hash: hash of all parameters, by name, defaults included.
-        attack_sha: hash of the attack's source and of the helpers that it declares.
+        attack_version: the attack's version, likewise `victim_version` of its recipe and `protocol_version`; rows of a
+            lower version than another of the table are on no board.
+        attack_sha: hash of the syntax trees of the attack and of all that it imports; it decides nothing.
         knowledge: the attack's declared needs, sorted, joined by "+".
         control: the attack is a null control itself.
         tuned_by: who chose the hyperparameters: default, paper (the variant of that name), user (--set), tune (the
@@ -126,12 +128,14 @@ class RunRecord(BaseModel):
     variant: str = ""
     params_hash: str
     params_json: str
+    attack_version: int = 1
     attack_sha: str = ""
     knowledge: str
     control: bool = False
     tuned_by: str
     budget: str = ""
     victim: str
+    victim_version: int = 1
     victim_sha: str = ""
     dataset: str
     n: int
@@ -139,6 +143,7 @@ class RunRecord(BaseModel):
     n_classes: int = 2
     seed: int
     protocol: str
+    protocol_version: int = 1
     metric_suite: str
     n_candidates: int | None = None
     n_good: int | None = None

@@ -18,7 +18,7 @@ from attacks.implicit.descent import descend
 from attacks.implicit.hypergradient import hypergradient
 from bench.run.disclosure import view_of
 from victims.base import Victim
-from victims.cache import obtain
+from victims.obtain import obtain
 from victims.spec import MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ from attacks.class_mean import ClassMean
 from attacks.inversion import Inversion
 from bench.run.disclosure import view_of
 from victims.base import Victim
-from victims.cache import obtain
+from victims.obtain import obtain
 from victims.spec import MLPSpec, Regularised, VictimSpec
 
 CPU = torch.device("cpu")

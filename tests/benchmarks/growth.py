@@ -34,8 +34,8 @@ from attacks.kkt_family.search import Start, search
 from victims.equations.architectures import build
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
-from victims.hardware import cpu_name, gpu_name, prepare
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
+from victims.training.hardware import cpu_name, gpu_name, prepare
 from victims.training.loop import algorithm
 from victims.training.state import TrainState
 

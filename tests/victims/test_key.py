@@ -1,74 +1,62 @@
-"""A victim's key: it changes with any file of the code that trains it, and no such file is left out."""
+"""A victim's key: what its author declares and its data decide it, and no byte of any source."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from attacking import digits_network
 
 from victims import cache
-from victims.informed.spec import AnySpec
+from victims.frozen_model import Recipe
+from victims.informed.spec import AnySpec, GLMSpec
+from victims.source import Sources
 from victims.spec import VictimSpec
 
-PACKAGE = cache.HERE
 SPECS: dict[str, AnySpec] = {
-    "SOURCES": VictimSpec(name="faces-mlp-4", dataset="faces", n=4),
-    "INFORMED_SOURCES": digits_network(n=30, targets=2, epochs=2),
+    "dataset": VictimSpec(name="faces-mlp-4", dataset="faces", n=4),
+    "network": digits_network(n=30, targets=2, epochs=2),
+    "glm": GLMSpec(name="digits-logistic", dataset="digits", n=60),
 }
-DESCRIBED = {"dataset_files", "errors", "files", "frozen_model", "recipes", "spec"}
-"""What the training imports but no weight depends on: the key holds the spec's fields and the data's hash."""
+every_kind = pytest.mark.parametrize("kind", SPECS)
 
 
-@pytest.fixture(autouse=True)
-def fresh_hash() -> Iterator[None]:
-    """The hash of the sources is taken once a process: tests that change them leave none behind."""
-    yield
-    cache._training_sha256.cache_clear()
+@every_kind
+def test_a_raised_recipe_changes_the_key_of_its_victims_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: cache.victim_key(spec, "data") for name, spec in SPECS.items()}
+    monkeypatch.setattr(type(SPECS[kind].training), "version", 2)
+    after = {name: cache.victim_key(spec, "data") for name, spec in SPECS.items()}
+    assert {name for name in SPECS if after[name] != before[name]} == {kind}
 
 
-def key(spec: AnySpec) -> str:
-    cache._training_sha256.cache_clear()
-    return cache.victim_key(spec, "data")
+@every_kind
+def test_the_version_is_no_field_of_the_recipe(kind: str) -> None:
+    recipe = SPECS[kind].training
+    assert "version" not in type(recipe).model_fields
+    with pytest.raises(ValueError, match="version"):
+        type(recipe).model_validate({"version": 2})
 
 
-@pytest.mark.parametrize("sources", SPECS)
-def test_a_change_to_any_training_source_changes_the_key(
-    sources: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copies = []
-    for source in getattr(cache, sources):
-        copies.append(tmp_path / source.relative_to(PACKAGE))
-        copies[-1].parent.mkdir(parents=True, exist_ok=True)
-        copies[-1].write_bytes(source.read_bytes())
-    monkeypatch.setattr(cache, sources, copies)
-    spec = SPECS[sources]
-    keys = [key(spec)]
-    assert key(spec) == keys[0]
-    for copy in copies:
-        copy.write_text(copy.read_text() + "\nCHANGED = True\n")
-        keys.append(key(spec))
-    assert len(set(keys)) == 1 + len(copies)
+def test_every_recipe_has_a_version() -> None:
+    for spec in get_args(AnySpec):
+        annotation: Any = spec.model_fields["training"].annotation
+        for recipe in get_args(annotation) or (annotation,):
+            assert issubclass(recipe, Recipe)
 
 
-def imported(source: Path) -> set[Path]:
-    """Return the files of the package that a file imports from."""
-    names = set()
-    for node in ast.walk(ast.parse(source.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    places = [PACKAGE.parent.joinpath(*name.split(".")) for name in names if name.startswith(f"{PACKAGE.name}.")]
-    return {path for place in places for path in (place.with_suffix(".py"), place / "__init__.py") if path.exists()}
+@every_kind
+def test_another_source_changes_no_key(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    key = cache.victim_key(SPECS[kind], "data")
+    monkeypatch.setattr(Sources, "sha256", lambda *arguments: "another")
+    assert cache.training_sha(SPECS[kind].setting) == "another"
+    assert cache.victim_key(SPECS[kind], "data") == key
 
 
-def test_every_file_that_the_training_imports_is_in_the_key() -> None:
-    needed, found = {PACKAGE / "training" / "loop.py", PACKAGE / "datasets" / "__init__.py"}, set[Path]()
-    while needed - found:
-        new = needed - found
-        found |= new
-        needed |= {path for source in new for path in imported(source)}
-    assert {PACKAGE / "equations" / "gates.py", PACKAGE / "training" / "newton.py"} <= found
-    described = {PACKAGE / f"{name}.py" for name in DESCRIBED}
-    assert found - set(cache.SOURCES) == described
+@pytest.mark.parametrize("setting", cache.MAKERS)
+def test_all_that_decides_weights_is_in_the_hash_of_the_training(setting: str) -> None:
+    sources = Sources()
+    files = set(sources.trees(sources.file_of(cache.MAKERS[setting])))
+    decisive = {"victims/datasets/raw.py", "victims/datasets/selection.py"}
+    decisive |= {"victims/training/newton.py"} if setting == "dataset" else {"victims/informed/stacked.py"}
+    assert decisive <= files

@@ -23,8 +23,9 @@ from bench.run.disclosure import view_of
 from bench.scoring import PROTOCOLS, Matcher, score
 from bench.scoring.evaluation import Reference
 from victims.base import Victim
-from victims.cache import obtain, trained_card, victim_key
+from victims.cache import trained_card, victim_key
 from victims.errors import UserError
+from victims.obtain import obtain
 from victims.released import released
 from victims.spec import MLPSpec, ModuleSpec, NormalizedDescent, VictimSpec
 

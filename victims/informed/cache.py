@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from victims.cache import DAMAGED, cache_dir, locked_folder
+from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, trained_on, training_sha, whole_card
 from victims.datasets import fingerprint
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
@@ -23,7 +23,6 @@ from victims.informed.privacy import gaussian_privacy, output_deviation
 from victims.informed.spec import GLMSpec, InformedSpec
 from victims.informed.training import train_many
 from victims.informed.victim import InformedCard, InformedVictim, logits
-from victims.stored import CARD, WEIGHTS, trained_on, whole_card
 
 Report = Callable[[int, int], None]
 
@@ -114,6 +113,8 @@ def _train(
     card = InformedCard(
         name=spec.name,
         spec=spec,
+        version=spec.training.version,
+        training_sha=training_sha(spec.setting),
         weights_sha256=sha256_file(weights_file),
         dataset_sha256=dataset_sha256,
         train_loss=train_loss,

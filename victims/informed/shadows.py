@@ -12,15 +12,13 @@ from safetensors.torch import load_file, save_file
 
 from victims.cache import cache_dir
 from victims.errors import UserError
-from victims.files import atomic, sha256_json, sha256_sources
+from victims.files import atomic, sha256_json
 from victims.informed.networks import Parameters
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
 from victims.informed.training import Points, train_many
 
 PART = 250
 """Shadows in a file."""
-
-SOURCES = [Path(__file__).parent / f"{name}.py" for name in ("descent", "networks", "privacy", "stacked", "training")]
 
 
 def train_shadows(
@@ -57,7 +55,7 @@ def train_shadows(
         architecture.model_dump(),
         training.model_dump(),
         device.type,
-        sha256_sources(SOURCES),
+        training.version,
         _digest(*fixed),
         "" if start is None else _digest(*start.values()),
     ]

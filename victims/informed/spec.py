@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from victims.frozen_model import FrozenModel
+from victims.frozen_model import FrozenModel, Recipe
 from victims.spec import VictimSpec
 
 Activation = Literal["elu", "relu", "gelu", "sigmoid", "tanh", "softplus"]
@@ -91,7 +91,7 @@ class OutputPrivacy(FrozenModel):
     label_bound: PositiveFloat = 1.0
 
 
-class Descent(FrozenModel):
+class Descent(Recipe):
     """The algorithm A of a network: gradient descent on the mean cross-entropy over D_- and the target.
 
     Everything here is public. What is not is drawn for each model from a secret seed of its own: its initialisation
@@ -206,7 +206,7 @@ class GLMArchitecture(FrozenModel):
         return f"{self.family}, {'no' if self.intercept == 'none' else self.intercept} intercept"
 
 
-class Newton(FrozenModel):
+class Newton(Recipe):
     """The algorithm A of a generalised linear model: the minimum of loss and regulariser, by Newton's method.
 
     Attributes:

@@ -8,10 +8,10 @@ from pydantic import Field
 from torch import Tensor
 
 from victims.base import Victim
+from victims.cache import StoredCard
 from victims.informed.data import InformedSplit
 from victims.informed.networks import Parameters
 from victims.informed.spec import GLMSpec, InformedSpec
-from victims.stored import StoredCard
 
 
 class InformedCard(StoredCard):
@@ -21,6 +21,8 @@ class InformedCard(StoredCard):
     the mean squared error. Test figures are None where no record is left to test on.
 
     Attributes:
+        version: of the recipe.
+        training_sha: hash of the syntax trees of all that trained them, empty where it was not recorded.
         optimality: of a generalised linear model, the largest norm of its objective's gradient relative to that of its
             parts; None for a network.
         gaussian_privacy: mu of the Gaussian differential privacy of the training, None without.
@@ -28,6 +30,8 @@ class InformedCard(StoredCard):
 
     name: str
     spec: InformedSpec | GLMSpec = Field(discriminator="kind")
+    version: int = 1
+    training_sha: str = ""
     dataset_sha256: str
     train_loss: float | None
     train_accuracy: float | None

@@ -71,6 +71,7 @@ def train(
     Returns:
         The trained network, on pixels, on the CPU, in the recipe's dtype.
     """
+    assert spec.architecture.kind != "module"  # the spec's validator sees to it
     dtype = getattr(torch, spec.training.dtype)
     assert spec.architecture.kind != "module"
     initial = build(spec.architecture, inputs.shape[1:], torch.Generator().manual_seed(spec.seed), dtype)

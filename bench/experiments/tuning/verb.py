@@ -17,7 +17,7 @@ from bench.experiments.tuning.table import TRIALS, write_summary, write_trials
 from bench.experiments.tuning.trials import Sampler, SharedStudy
 from bench.experiments.tuning.tuner import TrialReporter, Tuner
 from bench.plan import registry
-from bench.plan.run import Run, attack_sources
+from bench.plan.run import Run
 from bench.run.executors.attacks import isolated_attacks
 from bench.run.session import Session
 from bench.run.setup import Setup
@@ -27,7 +27,6 @@ from bench.store.folders import Store, write_record
 from bench.store.records import TUNED_BY_ORACLE
 from bench.terminal.progress import TerminalReporter, plural
 from victims.errors import UserError
-from victims.files import sha256_sources
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -135,7 +134,7 @@ def _study(folder: Path, run: Run, session: Session, search: Search) -> SharedSt
         raise UserError(f"{run.title}: there is nothing to search; search spaces of {run.attack.name}: {known}")
     params = run.params.model_dump(mode="json")
     identity = {
-        "attack source": sha256_sources(attack_sources(run.attack)),
+        "attack version": run.attack.version,
         "victim": session.victim_key(run.victim),
         "parameter set": {name: value for name, value in params.items() if name not in ranges},
         "seed": run.seed,

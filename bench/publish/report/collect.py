@@ -12,7 +12,7 @@ import pandas as pd
 
 from bench.publish import ranking
 from bench.publish.leaderboard import MOST_ROWS, leaderboard, read_runs
-from bench.publish.ranking import Board
+from bench.publish.ranking import Board, current
 from bench.publish.report import files
 from bench.publish.report.columns import number
 from bench.publish.report.files import RunFiles
@@ -71,7 +71,7 @@ class Report:
     """What a results folder holds.
 
     Attributes:
-        runs: all rows of runs.csv.
+        runs: all rows of runs.csv but those of superseded versions.
         boards: who competes with whom.
         across_knowledge: one board a victim, whatever its attacks were told.
         entries: by cell, in the order of the leaderboard.
@@ -107,7 +107,7 @@ def collect(root: Path, across_knowledge: bool = False) -> Report:
         UserError: runs.csv is missing, empty or damaged.
     """
     table = root / "runs.csv"
-    runs = read_runs(table, MOST_ROWS) if table.exists() else pd.DataFrame()
+    runs = current(read_runs(table, MOST_ROWS)) if table.exists() else pd.DataFrame()
     if runs.empty:
         raise UserError(f"no runs in {root} to report; `python -m bench run` makes some, --results-dir names a folder")
     board = leaderboard(runs)

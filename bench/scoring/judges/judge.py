@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.scoring.judges.networks import Network
-from victims.stored import StoredCard
+from victims.cache import StoredCard
 
 _CHUNK = 500
 """Images that are classified at once: it bounds the memory."""

@@ -1,4 +1,4 @@
-"""Judges are trained once and kept, by the hash of the code that trains them and of the data."""
+"""Judges are trained once and kept, by their version and the hash of the data."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from bench.scoring.judges.judge import Judge, JudgeCard
 from bench.scoring.judges.networks import build, network_for
 from bench.scoring.judges.training import RECIPES, SEED, Report, evaluate, train
 from victims import datasets
-from victims.cache import DAMAGED, cache_dir
+from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, trained_on, whole_card
 from victims.datasets import RawDataset
 from victims.errors import UserError
-from victims.files import atomic, exclusive, sha256_file, sha256_json, sha256_sources, write_text
-from victims.stored import CARD, WEIGHTS, trained_on, whole_card
+from victims.files import atomic, exclusive, sha256_file, sha256_json, write_text
 
-HERE = Path(__file__).parent
-SOURCES = [HERE / "examples.py", HERE / "networks.py", HERE / "training.py"]
+JUDGE_VERSION = 1
+"""Raised when the same data lead to another judge than before. That changes KL, so the metric suite is raised, too."""
 
 
 def judge_folder(dataset_sha256: str) -> Path:
     """Return the folder that holds the judge of a dataset, trained or not."""
-    return cache_dir() / "judges" / sha256_json([sha256_sources(SOURCES), dataset_sha256])[:16]
+    return cache_dir() / "judges" / sha256_json([JUDGE_VERSION, dataset_sha256])[:16]
 
 
 def obtain_judge(

@@ -128,7 +128,7 @@ FLAWS: dict[str, tuple[str, str, str, str]] = {
         "AttributeError",
     ),
     "unknown protocol": ("protocol = 'mine'", "", DECLARED, "'mine' is none of"),
-    "unknown helper": ("helpers = ('attacks.gone',)", "", DECLARED, "gone.py, which is not there"),
+    "no version": ("version = '2.0'", "", DECLARED, "`version` is '2.0'"),
     "a variant that is none": ("variants = {'big': {'size': 3}}", "", DECLARED, "variant 'big'"),
     "needs in a list": ("needs = [Knowledge.ARCHITECTURE, Knowledge.WEIGHTS]", "", DECLARED, "frozenset"),
     "a name that is taken": ("name = 'kkt'", "", "imports, and its names are free", "already taken by attacks/kkt.py"),

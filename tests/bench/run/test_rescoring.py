@@ -12,8 +12,9 @@ from stored_runs import only_run
 from bench.store.records import COLUMNS, MEASURES, SCORES, RunRecord, ScoreState
 
 OWN = {
-    *("run_id", "sequence", "status", "reason", "log", "attack", "variant", "params_hash", "params_json", "attack_sha"),
-    *("knowledge", "tuned_by", "budget", "victim", "victim_sha", "dataset", "n", "n_fixed", "n_classes", "seed"),
+    *("run_id", "sequence", "status", "reason", "log", "attack", "variant", "params_hash", "params_json"),
+    *("attack_version", "attack_sha", "victim_version", "victim_sha"),
+    *("knowledge", "tuned_by", "budget", "victim", "dataset", "n", "n_fixed", "n_classes", "seed"),
     *("protocol", "n_candidates", "attack_loss", "wall_s", "train_s", "test_accuracy", "grad_evals", "peak_mem_mb"),
     *("device", "cpu", "gpu", "torch", "bench_version", "git_commit", "started_utc"),
 }

@@ -81,3 +81,12 @@ def test_an_attack_that_lacked_memory_goes_on_where_it_was(
 def test_a_forced_attack_begins_anew(walk: Callable[..., tuple[int, str]]) -> None:
     assert walk(stop=2) == (130, "0 1 2")
     assert walk("--force") == (0, "0 1 2 3 4 5 6 7")
+
+
+def test_an_attack_whose_source_changed_begins_anew(walk: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    assert walk(stop=2) == (130, "0 1 2")
+    source = tmp_path / "own" / "walk.py"
+    source.write_text(f"# a comment\n{source.read_text()}")
+    assert walk(stop=4) == (130, "3 4")
+    source.write_text(f"{source.read_text()}\nCHANGED = True\n")
+    assert walk() == (0, "0 1 2 3 4 5 6 7")

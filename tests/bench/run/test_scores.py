@@ -127,7 +127,7 @@ def test_a_full_disk_is_not_the_attacks_fault(run: Bench, results: Path, monkeyp
 
 def test_a_full_cache_is_not_the_attacks_fault(run: Bench, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as full:
-        full.setattr("victims.cache.obtain", raising(FAULTS["disk"][0]))
+        full.setattr("victims.obtain.obtain", raising(FAULTS["disk"][0]))
         ended = run("-a", "tiny", "-a", "first-layer")
     assert ended.status == 2
     assert "the victim cannot be kept" in ended.err

@@ -1,0 +1,1 @@
+"""Attacks on networks whose start is known or guessed."""

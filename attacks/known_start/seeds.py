@@ -1,0 +1,208 @@
+"""Guessing the start of a training: which seed drew the initial weights that the released ones still resemble.
+
+A framework seeds MT19937 (Matsumoto & Nishimura 1998) with a small integer and draws the first layer's weights from
+it. Released weights are c times those draws plus what training added, so the right seed stands out by its correlation
+with them. Generators of many seeds are computed side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+STATE, SHIFT = 624, 397
+"""The words of the generator's state, and the distance of the words that its recurrence joins."""
+BATCH = 128
+"""Seeds that are computed side by side: their state fits into a cache."""
+DRAWS = 2048
+"""Weights of the first layer that are compared."""
+FALSE_ALARM = 1e-3
+"""Probability that a range of seeds without the right one shows a guess."""
+
+Words = NDArray[np.uint32]
+Uniform = NDArray[np.float32]
+
+
+def seeded(seeds: NDArray[np.int64]) -> Words:
+    """Return the generator's state (624, s) after seeding with each of s integers, as C++, torch and numpy seed it."""
+    state = np.empty((STATE, len(seeds)), np.uint32)
+    state[0] = (seeds & 0xFFFFFFFF).astype(np.uint32)
+    for index in range(1, STATE):
+        before = state[index - 1]
+        state[index] = np.uint32(1812433253) * (before ^ (before >> np.uint32(30))) + np.uint32(index)
+    return state
+
+
+def twist(state: Words) -> None:
+    """Advance states (624, s) by 624 words, in place."""
+    first = state[0].copy()
+    later = np.concatenate([state[1:], first[None]])
+    mixed = (state & np.uint32(0x80000000)) | (later & np.uint32(0x7FFFFFFF))
+    mixed[-1] &= np.uint32(0x80000000)
+    gap = STATE - SHIFT
+    added = _advance(mixed)
+    state[:gap] = state[SHIFT:] ^ added[:gap]
+    for start in (gap, 2 * gap):  # these words join others that this twist has made
+        stop = min(start + gap, STATE - 1)
+        state[start:stop] = state[start - gap : stop - gap] ^ added[start:stop]
+    mixed[-1] |= state[0] & np.uint32(0x7FFFFFFF)
+    state[-1] = state[SHIFT - 1] ^ _advance(mixed[-1])
+
+
+def _advance(words: Words) -> Words:
+    advanced: Words = (words >> np.uint32(1)) ^ ((words & np.uint32(1)) * np.uint32(0x9908B0DF))
+    return advanced
+
+
+def tempered(state: Words) -> Words:
+    """Return the 624 words (624, s) that a state gives out."""
+    words = state ^ (state >> np.uint32(11))
+    words ^= (words << np.uint32(7)) & np.uint32(0x9D2C5680)
+    words ^= (words << np.uint32(15)) & np.uint32(0xEFC60000)
+    words ^= words >> np.uint32(18)
+    return words
+
+
+def words_of(seeds: NDArray[np.int64], count: int) -> Iterator[Words]:
+    """Yield the first `count` words or more of each seed, (624, s) at a time."""
+    state = seeded(seeds)
+    for _ in range(-(-count // STATE)):
+        twist(state)
+        yield tempered(state)
+
+
+def torch_uniform(words: Words) -> Uniform:
+    """Return torch's float32 draws in [0, 1) (k, s) of words (k, s): the low 24 bits of each."""
+    uniform: Uniform = (words & np.uint32(0xFFFFFF)).astype(np.float32) * np.float32(2**-24)
+    return uniform
+
+
+def numpy_uniform(words: Words) -> Uniform:
+    """Return the draws in [0, 1) (k / 2, s) of numpy's RandomState: 53 bits of two words, here to float32."""
+    high = (words[0::2] >> np.uint32(5)).astype(np.float32)
+    uniform: Uniform = high * np.float32(2**-27)
+    return uniform
+
+
+@dataclass(frozen=True)
+class Initialiser:
+    """How a framework turns a seed into the first layer's weights.
+
+    Attributes:
+        name: of the framework and its rule.
+        uniform: returns draws in [0, 1) of words; weights are proportional to 2 u - 1, row by row.
+        words: words of the generator a draw.
+        transposed: the layer is drawn as (inputs, outputs).
+    """
+
+    name: str
+    uniform: Callable[[Words], Uniform]
+    words: int = 1
+    transposed: bool = False
+
+
+INITIALISERS: tuple[Initialiser, ...] = (
+    Initialiser("torch", torch_uniform),
+    Initialiser("numpy", numpy_uniform, words=2),
+    Initialiser("numpy, inputs first", numpy_uniform, words=2, transposed=True),
+)
+"""The first layer is drawn first: torch.manual_seed(s) and default layers; numpy.random.seed(s) and a uniform rule."""
+
+
+@dataclass(frozen=True)
+class SeedGuess:
+    """The seed whose draws resemble the released weights most.
+
+    Attributes:
+        seed: the integer.
+        initialiser: its name.
+        correlation: of the draws with the released weights, in [-1, 1].
+        threshold: the correlation that a range without the right seed exceeds with probability `FALSE_ALARM`.
+        tried: pairs of a seed and an initialiser.
+    """
+
+    seed: int
+    initialiser: str
+    correlation: float
+    threshold: float
+    tried: int
+
+    @property
+    def found(self) -> bool:
+        """Whether the correlation is too large for chance."""
+        return self.correlation > self.threshold
+
+
+def guess_seed(
+    first_layer: NDArray[np.float32],
+    seeds: Sequence[int],
+    initialisers: Sequence[Initialiser] = INITIALISERS,
+    draws: int = DRAWS,
+    progress: Callable[[int], None] = lambda done: None,
+) -> SeedGuess:
+    """Return the best guess; `found` says whether it is one.
+
+    For a wrong seed the correlation of k numbers is nearly normal with variance 1 / k, and the threshold is the
+    quantile that the largest of all pairs exceeds with probability at most `FALSE_ALARM` (Bonferroni).
+
+    Args:
+        first_layer: W1 (h, d) of the released network.
+        seeds: which to try, at least one.
+        initialisers: likewise.
+        draws: how many weights are compared, at most h d.
+        progress: told how many seeds are done.
+
+    Raises:
+        ValueError: there are no seeds, or W1 is constant.
+    """
+    if not len(seeds):
+        raise ValueError("no seeds to try")
+    count = min(draws, first_layer.size)
+    targets = [_standardised(first_layer.T if rule.transposed else first_layer, count) for rule in initialisers]
+    tried = len(seeds) * len(initialisers)
+    threshold = float(norm.isf(FALSE_ALARM / tried)) / count**0.5
+    best = (-np.inf, 0, 0)
+    for start in range(0, len(seeds), BATCH):
+        batch = np.asarray(seeds[start : start + BATCH], np.int64)
+        for number, values in enumerate(_correlations(batch, initialisers, targets, count)):
+            top = int(values.argmax())
+            best = max(best, (float(values[top]), number, int(batch[top])))
+        progress(start + len(batch))
+    correlation, number, seed = best
+    return SeedGuess(seed, initialisers[number].name, correlation, threshold, tried)
+
+
+def _standardised(weights: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    """Return the first `count` weights with mean 0 and norm 1."""
+    first = weights.ravel()[:count].astype(np.float64)
+    first = first - first.mean()
+    norm_ = np.linalg.norm(first)
+    if norm_ == 0:
+        raise ValueError("W1 is constant: it shows no start")
+    standardised: NDArray[np.float32] = (first / norm_).astype(np.float32)
+    return standardised
+
+
+def _correlations(
+    seeds: NDArray[np.int64],
+    initialisers: Sequence[Initialiser],
+    targets: Sequence[NDArray[np.float32]],
+    count: int,
+) -> list[NDArray[np.float32]]:
+    """Return for each initialiser the correlation (s,) of each seed's draws with the weights."""
+    sums = [np.zeros((3, len(seeds)), np.float32) for _ in initialisers]
+    done = [0] * len(initialisers)
+    for words in words_of(seeds, count * max(rule.words for rule in initialisers)):
+        for number, (rule, target) in enumerate(zip(initialisers, targets, strict=True)):
+            left = count - done[number]
+            if left <= 0:
+                continue
+            drawn = 2 * rule.uniform(words[: left * rule.words]) - 1
+            own = target[done[number] : done[number] + len(drawn)]
+            sums[number] += np.stack([own @ drawn, drawn.sum(0), np.einsum("ks,ks->s", drawn, drawn)])
+            done[number] += len(drawn)
+    return [(product / np.sqrt(squares - total**2 / count)).astype(np.float32) for product, total, squares in sums]

@@ -1,0 +1,67 @@
+"""Guessed seeds: the generators are torch's and numpy's to the bit, and the threshold is not passed by chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from attacks.known_start.seeds import FALSE_ALARM, guess_seed, numpy_uniform, torch_uniform, words_of
+
+SEEDS = np.array([0, 1, 42, 123_456, 2**31, 2**32 - 1])
+
+
+def released(seed: int, share: float) -> np.ndarray:
+    """Default weights of a first layer (40, 60) under a seed, `share` of them left and noise of the same size."""
+    torch.manual_seed(seed)
+    start = nn.Linear(60, 40).weight.detach().numpy()
+    noise = np.random.default_rng(seed).standard_normal(start.shape) * start.std()
+    return (share * start + (1 - share**2) ** 0.5 * noise).astype(np.float32)
+
+
+def test_draws_are_torchs_to_the_bit() -> None:
+    drawn = torch_uniform(np.concatenate(list(words_of(SEEDS, 2000))))
+    for column, seed in enumerate(SEEDS.tolist()):
+        generator = torch.Generator().manual_seed(seed)
+        assert np.array_equal(torch.rand(1500, generator=generator).numpy(), drawn[:1500, column])
+
+
+def test_draws_are_numpys_to_float32() -> None:
+    drawn = numpy_uniform(np.concatenate(list(words_of(SEEDS, 2000))))
+    for column, seed in enumerate(SEEDS.tolist()):
+        expected = np.random.RandomState(seed).random_sample(900)
+        assert np.allclose(drawn[:900, column], expected, rtol=0, atol=2**-24)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.28])
+def test_the_seed_of_default_layers_is_found_under_what_training_added(share: float) -> None:
+    guess = guess_seed(released(1234, share), range(3000))
+    assert (guess.seed, guess.initialiser, guess.found) == (1234, "torch", True)
+    assert guess.correlation == pytest.approx(share, abs=0.1)
+
+
+def test_keras_like_layers_of_numpy_are_found() -> None:
+    drawn = np.random.RandomState(77).uniform(-1, 1, (60, 40)).astype(np.float32)
+    guess = guess_seed(drawn.T, range(200))
+    assert (guess.seed, guess.initialiser) == (77, "numpy, inputs first")
+    assert guess.found
+
+
+def test_a_range_without_the_seed_is_a_clear_no() -> None:
+    guess = guess_seed(released(5000, 1.0), range(3000))
+    assert not guess.found
+    assert guess.correlation < guess.threshold < 0.2
+
+
+def test_the_threshold_holds_its_false_alarms() -> None:
+    """For pure noise the largest correlation of N seeds lies below the threshold, and not far below."""
+    weights = np.random.default_rng(0).standard_normal((40, 60)).astype(np.float32)
+    correlations = [guess_seed(weights, range(100 * part, 100 * part + 100)) for part in range(30)]
+    assert sum(guess.found for guess in correlations) <= 30 * FALSE_ALARM + 1
+    assert max(guess.correlation for guess in correlations) > correlations[0].threshold / 2
+
+
+def test_a_constant_layer_shows_no_start() -> None:
+    with pytest.raises(ValueError, match="constant"):
+        guess_seed(np.ones((3, 4), np.float32), range(10))

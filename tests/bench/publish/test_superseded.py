@@ -1,0 +1,72 @@
+"""Rows of a version that a higher one supersedes: in runs.csv, and on no board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.publish.compare import compare
+from bench.publish.leaderboard import leaderboard, read_runs, write_tables
+from bench.publish.ranking import VERSIONS, samples
+from bench.publish.report.collect import collect
+from bench.store.records import RunRecord, Status
+
+Make = Callable[..., RunRecord]
+every_version = pytest.mark.parametrize("version", VERSIONS.values())
+
+
+def counts(path: Path) -> list[float]:
+    return sorted(leaderboard(read_runs(path / "runs.csv"))["n_good"])
+
+
+@every_version
+def test_a_superseded_row_stays_in_the_table_and_leaves_the_board(record: Make, tmp_path: Path, version: str) -> None:
+    old, new = record(n_good=3, good_images="e"), record(n_good=2, good_images="c", **{version: 2})
+    for _ in range(2):
+        write_tables(tmp_path, [old, new])
+        runs = read_runs(tmp_path / "runs.csv")
+        assert runs[version].tolist() == [1, 2]
+        assert counts(tmp_path) == [2]
+    assert [sample.seeds for sample in samples(runs).values()] == [1]
+    assert [row["n_good"] for board in collect(tmp_path).boards for row in board.rows.to_dict("records")] == [2]
+
+
+@pytest.mark.parametrize(
+    ("other", "left"),
+    [
+        ({"attack": "random"}, [2, 3]),  # another attack and its version have nothing to do with it
+        ({"victim": "faces-mlp-8"}, [2]),  # a version is the attack's on every victim
+        ({"status": Status.SKIPPED, "n_good": None}, [3]),
+        ({"status": Status.ERROR, "n_good": None}, [1]),  # which counts as its null control
+    ],
+)
+def test_which_rows_supersede_which(record: Make, tmp_path: Path, other: dict[str, Any], left: list[float]) -> None:
+    write_tables(tmp_path, [record(n_good=3), record(**({"n_good": 2} | other), attack_version=2)])
+
+    assert counts(tmp_path) == left
+    assert len(read_runs(tmp_path / "runs.csv")) == 2
+
+
+@every_version
+def test_compare_names_the_version_as_the_cause(record: Make, tmp_path: Path, version: str) -> None:
+    old, new = record(n_good=3), record(n_good=2, **{version: 2})
+    write_tables(tmp_path / "old", [old])
+    write_tables(tmp_path / "new", [old, new])
+    found = compare(tmp_path / "old" / "runs.csv", tmp_path / "new" / "runs.csv")
+
+    (row,) = found.changed.to_dict("records")
+    assert (row["old"], row["new"], row["cause"]) == (3, 2, f"{version.replace('_', ' ')} 1 -> 2")
+
+
+def test_a_row_of_an_older_schema_is_of_version_1(record: Make, tmp_path: Path) -> None:
+    write_tables(tmp_path, [record()])
+    path = tmp_path / "runs.csv"
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    places = [place for place, name in enumerate(lines[0]) if name not in VERSIONS.values()]
+    texts = [",".join(line[place] for place in places) for line in lines]
+    path.write_text("\n".join(texts).replace("\n5,", "\n4,") + "\n")
+
+    assert read_runs(path)[list(VERSIONS.values())].to_numpy().tolist() == [[1, 1, 1]]

@@ -1,0 +1,130 @@
+"""Victims that learn all their images are trained once and kept; released weights are loaded and measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from victims import datasets, released
+from victims.base import Victim
+from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, training_sha, victim_folder, whole_card
+from victims.card import VictimCard, describe
+from victims.datasets import Split
+from victims.equations.architectures import build
+from victims.errors import UserError
+from victims.files import atomic, sha256_file, write_text
+from victims.spec import VictimSpec
+from victims.training import loop
+
+
+def obtain(
+    spec: VictimSpec,
+    data_dir: Path | None,
+    device: torch.device,
+    report: Callable[[loop.TrainProgress], None],
+    notice: Callable[[str], None],
+) -> Victim:
+    """Return a victim: from the cache if it is there and whole, else trained and cached.
+
+    Args:
+        spec: the victim.
+        data_dir: the data folder, None for the default.
+        device: where to train.
+        report: told the training's progress.
+        notice: told in one line what the user should know, such as a cached file that was found altered.
+
+    Raises:
+        UserError: the data are missing or malformed, the training diverged, or the cache cannot be written.
+    """
+    if spec.training.kind == "released":
+        return _released(spec, data_dir)
+    split = split_of(spec, data_dir)
+    dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
+    with locked_folder(spec, dataset_sha256, notice) as folder:
+        victim = _load(spec, folder, split, notice) or _train(spec, folder, split, dataset_sha256, device, report)
+        _require_finite(spec, victim.model)
+        return victim
+
+
+def split_of(spec: VictimSpec, data_dir: Path | None) -> Split:
+    """Return what a victim that is trained here learns.
+
+    Raises:
+        UserError: the data are missing or malformed, or the images that it learns are all the same.
+    """
+    raw = datasets.load(spec.dataset, data_dir)
+    split = datasets.select(raw, spec.n, spec.groups, skip_first=spec.twin == "disjoint")
+    if len(split.inputs) > 1 and (split.inputs == split.inputs[0]).all():
+        raise UserError(f"victim {spec.name}: the {spec.n} images of {spec.dataset} that it learns are all the same")
+    return split
+
+
+def _require_finite(spec: VictimSpec, model: nn.Module) -> None:
+    """See that a training led anywhere.
+
+    Raises:
+        UserError: its weights are not finite.
+    """
+    if not all(bool(value.isfinite().all()) for value in model.state_dict().values()):
+        hint = "lower its learning rate, or look at its images"
+        raise UserError(f"victim {spec.name}: its training ended in weights that are not finite; {hint}")
+
+
+def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
+    """Load a victim that is not trained here, and keep its card for `trained_card`."""
+    dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
+    victim = released.load(spec, dataset_sha256)
+    try:
+        write_text(victim_folder(spec, dataset_sha256) / CARD, victim.card.model_dump_json(indent=1))
+    except OSError as error:
+        hint = "name another cache with BENCH_CACHE_DIR"
+        raise UserError(f"cannot write to the folder of victims {cache_dir()} ({error.strerror}); {hint}") from None
+    return victim
+
+
+def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], None]) -> Victim | None:
+    card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
+    if card is None:
+        return None
+    assert spec.architecture.kind != "module"
+    model = build(spec.architecture, split.inputs.shape[1:], torch.Generator(), torch.float32)
+    model.load_state_dict(load_file(folder / WEIGHTS))
+    return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, split)
+
+
+def _train(
+    spec: VictimSpec,
+    folder: Path,
+    split: Split,
+    dataset_sha256: str,
+    device: torch.device,
+    report: Callable[[loop.TrainProgress], None],
+) -> Victim:
+    start = time.monotonic()
+    source = training_sha(spec.setting)
+    checkpoint, weights_file = folder / f"checkpoint-{source}.safetensors", folder / WEIGHTS  # other code begins anew
+    inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
+    model = loop.train(spec, inputs, labels, device, checkpoint, report).float()
+    seconds = time.monotonic() - start
+    _require_finite(spec, model)
+    with atomic(weights_file) as path:
+        save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
+    card = describe(
+        spec,
+        model,
+        split,
+        weights_sha256=sha256_file(weights_file),
+        dataset_sha256=dataset_sha256,
+        device=device,
+        train_s=seconds,
+        training_sha=source,
+    )
+    write_text(folder / CARD, card.model_dump_json(indent=1))
+    for left in folder.glob("checkpoint-*.safetensors"):
+        left.unlink(missing_ok=True)
+    return Victim(card, model, split)
