@@ -113,9 +113,7 @@ def require(name: str, path: Path) -> None:
     if name in DOWNLOADED:
         raise not_available(name, path, "was not downloaded")
     if name in SHIPPED:
-        raise UserError(
-            f"dataset {name}: an installed library has no {path}; install another version of it"
-        )
+        raise UserError(f"dataset {name}: an installed library has no {path}; install another version of it")
     raise UserError(
         f"dataset {name}: no readable file {path}; expected one of {', '.join([*SHIPPED, *DOWNLOADED])}, "
         "the path of an .npz file, or a NAME.npz in the folder that --data-dir or BENCH_DATA_DIR names"

@@ -13,8 +13,8 @@ from bench.terminal.console import printer
 from bench.terminal.interrupts import withheld, work_begins
 from victims.errors import UserError
 
-DEFAULT_ATTACK = "kkt"
-DEFAULT_VICTIM = "faces-mlp-100"
+DEFAULT_ATTACK = "kkt-span"
+DEFAULT_VICTIM = "photos-mlp-100-c10-wd1e-4"
 
 
 @app.command()
@@ -53,10 +53,10 @@ def run(
 ) -> None:
     """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
 
-    Without options: kkt on faces-mlp-100, which needs no download; on released weights, your own model's, every attack.
-    What is stored and unchanged is not run again, and what was interrupted goes on where it was. A failure is stored
-    too: it is run again when its attack's version, its parameters, victim or budget change, when it lacked memory or
-    data, and with --retry-failed.
+    Without options: kkt-span on photos-mlp-100-c10-wd1e-4, which needs no download; on released weights, your own
+    model's, every attack. What is stored and unchanged is not run again, and what was interrupted goes on where it
+    was. A failure is stored too: it is run again when its attack's version, its parameters, victim or budget change,
+    when it lacked memory or data, and with --retry-failed.
     """
     from bench.plan import registry
     from bench.plan.config import PlanFile, Section, planned, read_plan

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from bench.experiments.verdict import lead, verdict
 from bench.plan.run import Run
 from bench.publish.leaderboard import refresh_tables
 from bench.run.executors import Task
@@ -43,7 +45,7 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
     console, store = Console(), Store(setup.results_dir)
     store.sweep()
     refresh_tables(store)  # a table of another schema, or a full disk, is refused before any work is done
-    failures = 0
+    failures, rows = 0, list[RunRecord]()
     with TerminalReporter(console) as reporter:
         session = Session.of(setup, reporter)
         entries = todo(plan, setup, session)
@@ -68,6 +70,9 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
             if trouble := outcome.trouble or (record.trouble if record.status is Status.OK else ""):
                 reporter.notice(f"{record.title}: {trouble}")
             _paths(console, store, record)
+            rows.append(record)
+    for sentence in verdict(rows, _picture(store, rows)):
+        console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
     if setup.only_cached and left:
         console.print(f"{plural(len(left), 'run')} of {len(plan)} not stored")
     if failures:
@@ -180,6 +185,13 @@ def _line(record: RunRecord, cached: bool = False) -> str:
 
 def _against(count: int | None, null: int | None) -> str:
     return f"{count}" if null is None else f"{count} (null {null})"
+
+
+def _picture(store: Store, records: Sequence[RunRecord]) -> Path | None:
+    """Return the picture of the run that a verdict speaks of, None if it has none."""
+    best = max((record for record in records if record.n_good is not None), key=lead, default=None)
+    path = None if best is None else store.folder(best.run_id) / "grid.png"
+    return path if path is not None and path.exists() else None
 
 
 def _paths(console: Console, store: Store, record: RunRecord) -> None:

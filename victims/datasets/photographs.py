@@ -14,7 +14,7 @@ SIDE = 32
 PARTS = 6
 """A crop is a square of a sixth of the photograph's shorter side, reduced to SIDE x SIDE by area."""
 TRAINING, HELD_OUT = (0, 3, 1, 4), 2
-"""Of five crops that follow each other in contrast, two are a victim's, two its disjoint twin's, and one is held out."""
+"""Of five crops in the order of contrast two are a victim's, two its disjoint twin's, and one is held out."""
 GROUPS_OF_FIVE = 5
 """Of each photograph the 25 crops of the highest contrast are taken."""
 

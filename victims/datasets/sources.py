@@ -18,8 +18,9 @@ def load(name: str, data_dir: Path | None, download: bool = True) -> RawDataset:
     """Load a dataset: a shipped one, NAME.npz of the data folder, or a path that ends in .npz.
 
     Args:
-        name: `faces`, `photos`, `digits`, `cancer`, `diabetes`, `mnist`, `fashion`, `cifar`, `cifar100`, the name of a file in
-            the data folder without its .npz, or the path of an npz file. `validate` says what such a file must hold.
+        name: `faces`, `photos`, `digits`, `cancer`, `diabetes`, `mnist`, `fashion`, `cifar`, `cifar100`, the name of a
+            file in the data folder without its .npz, or the path of an npz file. `validate` says what such a file must
+            hold.
         data_dir: The data folder; None for BENCH_DATA_DIR, or without it a folder in the user's cache.
         download: Whether mnist, fashion, cifar and cifar100 may be downloaded into the data folder.
 

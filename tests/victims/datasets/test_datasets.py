@@ -171,7 +171,7 @@ def test_fingerprint_follows_the_file(tmp_path: Path) -> None:
 
 def test_fingerprint_of_data_to_be_downloaded_is_absent(tmp_path: Path) -> None:
     assert fingerprint("cifar", tmp_path) == "absent"
-    with pytest.raises(UserError, match=r"no readable file .*mine\.npz; expected one of faces, digits, cancer"):
+    with pytest.raises(UserError, match=r"no readable file .*mine\.npz; expected one of faces, photos, digits, cancer"):
         fingerprint("mine", tmp_path)
 
 

@@ -1,0 +1,61 @@
+"""Three sentences at the end of a sweep: what came out, what chance gets, what to try next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
+
+
+def verdict(records: Sequence[RunRecord], picture: Path | None = None) -> list[str]:
+    """Return the sentences on the run with the largest lead over its strictest null control, none if none is scored.
+
+    Counts are one to one where the row has them: a candidate serves one image only.
+
+    Args:
+        records: the rows of a sweep.
+        picture: of that run, if there is one.
+    """
+    scored = [record for record in records if record.n_good is not None and not record.control]
+    if not scored:
+        return []
+    best = max(scored, key=lead)
+    found, null = counts(best)
+    images = "training images" if best.n_fixed is None else "unknown records"
+    sentences = [f"{found} of {best.n} {images} came out of {best.victim} by {best.attack}, told {_told(best)}."]
+    measured = [name for name in {**NULLS, **ALIGNED_NULLS} if getattr(best, name) is not None]
+    if not measured or null is None:
+        sentences.append("What chance gets is not known: no null control could be had.")
+        return [*sentences, f"Try next: {_again(best)}."]
+    controls = f"the strictest of {len(measured)} null controls, candidates that cannot have seen those images"
+    if found > null:
+        sentences.append(f"Chance gets {null}: {controls}.")
+        look = f"look at {picture}; " if picture is not None else ""
+        sentences.append(f"Try next: {look}`python -m bench report` shows all runs, `list` what else there is.")
+    else:
+        sentences.append(f"Chance gets {null} ({controls}), so this run shows nothing.")
+        sentences.append(f"Try next: {_again(best)}.")
+    return sentences
+
+
+def counts(record: RunRecord) -> tuple[int, int | None]:
+    """Return the good images and the strictest null, one to one where the row has that."""
+    if record.n_good_unique is not None:
+        return record.n_good_unique, record.null_n_good_unique
+    return record.n_good or 0, record.null_n_good
+
+
+def lead(record: RunRecord) -> int:
+    """Return by how many images a scored run is ahead of its strictest null."""
+    found, null = counts(record)
+    return found - (null or 0)
+
+
+def _told(record: RunRecord) -> str:
+    """Return the attack's knowledge in words."""
+    return record.knowledge.replace("+", ", ") or "nothing"
+
+
+def _again(record: RunRecord) -> str:
+    return f"`python -m bench run -a '*' -v {record.victim}` tries every attack that takes this victim"

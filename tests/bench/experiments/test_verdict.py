@@ -1,0 +1,55 @@
+"""The sentences at the end of a sweep: the counts of the best row, its null, and no triumph without a lead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.experiments.verdict import verdict
+from bench.store.records import RunRecord, Status
+
+
+def row(**fields: Any) -> RunRecord:
+    known = {
+        **{"run_id": "a", "status": Status.OK, "attack": "mine", "params_hash": "", "params_json": "{}"},
+        **{"knowledge": "architecture+weights", "tuned_by": "default", "victim": "v", "dataset": "d", "n": 100},
+        **{"seed": 0, "protocol": "buzaglo2023", "metric_suite": "2", "device": "cpu", "cpu": "", "torch": ""},
+        **{"bench_version": "", "started_utc": ""},
+    }
+    return RunRecord(**{**known, **fields})
+
+
+def test_counts_are_one_to_one_beside_their_null(tmp_path: Path) -> None:
+    best = row(n_good=74, n_good_unique=70, null_n_good=19, null_n_good_unique=7, null_random=3, null_held_out=19)
+    first, second, third = verdict([best], tmp_path / "grid.png")
+    assert first == "70 of 100 training images came out of v by mine, told architecture, weights."
+    assert second.startswith("Chance gets 7: the strictest of 2 null controls")
+    assert str(tmp_path / "grid.png") in third
+
+
+def test_a_run_that_is_not_ahead_of_chance_shows_nothing() -> None:
+    _, second, third = verdict(
+        [row(n_good=35, n_good_unique=30, null_n_good=35, null_n_good_unique=30, null_random=35)]
+    )
+    assert "shows nothing" in second
+    assert "-a '*' -v v" in third
+
+
+def test_the_run_with_the_largest_lead_is_told() -> None:
+    rows = [
+        row(attack="loud", n_good=90, n_good_unique=90, null_n_good_unique=89, null_random=89),
+        row(attack="good", n_good=50, n_good_unique=50, null_n_good_unique=5, null_random=5),
+        row(attack="random", n_good=99, n_good_unique=99, null_n_good_unique=0, null_random=0, control=True),
+    ]
+    assert "by good" in verdict(rows)[0]
+
+
+@pytest.mark.parametrize("fields", [{}, {"status": Status.ERROR}, {"n_good": 5, "control": True}])
+def test_nothing_is_said_without_a_score(fields: dict[str, Any]) -> None:
+    assert verdict([row(**fields)]) == []
+
+
+def test_a_row_without_null_says_so() -> None:
+    assert "not known" in verdict([row(n_good=5, n_good_unique=5)])[1]
