@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,18 @@ def test_commands_name_attacks_and_victims_that_there_are(document: Path) -> Non
                 assert attacks.match([value]), words
             if flag in ("-v", "--victim"):
                 assert victims.match([value.strip("'")]), words
+
+
+@every_document
+def test_runs_can_be_planned(document: Path, bench: Callable[..., Any], tmp_path: Path) -> None:
+    """Every `run` of a document, with its parameters: it is planned, not executed."""
+    rows = [["run", *code.split()] for code in re.findall(r"`(-a [^`]*)`", document.read_text())]
+    for words in [*commands(document), *inline_commands(document), *rows]:
+        if words[:1] != ["run"] or "--plugin-dir" in words or {"mine", "X"} & {*words} or "--executor" in words:
+            continue
+        given = [str(tmp_path) if word == "DIR" else word.strip("'") for word in words]
+        ended = bench(*given, "--dry-run", "--device", "cpu", "--results-dir", tmp_path / "results")
+        assert (ended.status, ended.err) == (0, ""), words
 
 
 @every_document
