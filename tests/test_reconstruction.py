@@ -110,8 +110,8 @@ def test_kkt_reconstructs_cifar_images_that_chance_does_not(tmp_path: Path, monk
     assert record.gain_over_null is not None
     assert record.gain_over_null >= 3
     assert record.confidence_ap is not None
-    assert record.hit_rate is not None
-    assert record.confidence_ap > record.hit_rate
+    assert record.base_rate is not None
+    assert record.confidence_ap > record.base_rate
 
 
 @needs_cifar
@@ -139,5 +139,5 @@ def test_ten_classes_give_most_of_500_images_away(tmp_path: Path, monkeypatch: p
     assert record.n_good_unique >= 300
     assert record.null_n_good_unique <= 20
     assert record.confidence_ap is not None
-    assert record.hit_rate is not None
-    assert record.confidence_ap > record.hit_rate + 0.1, "the attacker can tell which are right"
+    assert record.base_rate is not None
+    assert record.confidence_ap > record.base_rate + 0.1, "the attacker can tell which are right"

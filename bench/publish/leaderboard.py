@@ -16,6 +16,7 @@ from bench.store.records import (
     CELL,
     COLUMNS,
     COUNTS,
+    RENAMED,
     SCHEMA_VERSION,
     SCORES,
     TUNED_BY_ORACLE,
@@ -63,7 +64,7 @@ def read_runs(path: Path, most: int | None = None) -> pd.DataFrame:
     Raises:
         UserError: the file is missing, too long, cut short, no CSV, of another schema, or holds what no run can have.
     """
-    table = read_cells(path, most)
+    table = read_cells(path, most).rename(columns=RENAMED)
     versions = set(table.get("schema_version", []))
     for version in sorted(versions):
         require_known_schema(version, path)

@@ -35,7 +35,7 @@ class ConfidenceCurve:
     average_precision: float
 
     @property
-    def hit_rate(self) -> float:
+    def base_rate(self) -> float:
         """Share of the candidates that are hits: the average precision of a random order."""
         return float(self.hit.double().mean())
 

@@ -175,7 +175,7 @@ class Evaluation:
             shares = torch.tensor(list(MSE_QUANTILES.values()), dtype=torch.float64)
             numbers |= dict(zip(MSE_QUANTILES, self.values["mse"].double().quantile(shares).tolist(), strict=True))
         if self.confidence is not None:
-            numbers |= {"confidence_ap": self.confidence.average_precision, "hit_rate": self.confidence.hit_rate}
+            numbers |= {"confidence_ap": self.confidence.average_precision, "base_rate": self.confidence.base_rate}
         finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
         statuses = {
             "lpips_status": self.failed.get("lpips", self.learned_metrics.perceptual_status),

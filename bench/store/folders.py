@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from bench.store.records import RunRecord, Status, require_known_schema
+from bench.store.records import RENAMED, RunRecord, Status, require_known_schema
 from victims.cache import DAMAGED
 from victims.errors import UserError
 from victims.files import exclusive, set_aside, umask, write_text
@@ -214,6 +214,7 @@ class Store:
             stored = json.loads(path.read_text())
             if isinstance(stored, dict):
                 require_known_schema(stored.get("schema_version"), path)
+                stored = {RENAMED.get(name, name): value for name, value in stored.items()}
             record = RunRecord.model_validate(stored)
         except (OSError, ValueError, RecursionError):  # a ValidationError is a ValueError
             return None

@@ -108,7 +108,7 @@ class RunRecord(BaseModel):
         mse_p1: the MSE that 1% of the targets stay below, likewise 10% and 50%; of the informed adversary.
         membership_auc: of the informed membership test, which tells a target from another model's.
         confidence_ap: average precision with which the attack's own confidence ranks its candidates, a hit being a
-            candidate that alone reconstructs a training image; `hit_rate` is what a random order would get.
+            candidate that alone reconstructs a training image; `base_rate` is what a random order would get.
         attack_loss: the attack's own objective.
         peak_mem_mb: peak resident memory of the attack's own process, or of the GPU's allocations.
         flags: reasons to read the row with care, joined by ";".
@@ -187,7 +187,7 @@ class RunRecord(BaseModel):
     mse_p50: float | None = None
     membership_auc: float | None = None
     confidence_ap: float | None = None
-    hit_rate: float | None = None
+    base_rate: float | None = None
     attack_loss: float | None = None
     wall_s: float | None = None
     train_s: float | None = None
@@ -232,6 +232,8 @@ def require_known_schema(version: object, path: Path) -> None:
         raise UserError(f"{path} has schema {text}, this program reads {SCHEMA_VERSION}; update the program")
 
 
+RENAMED = {"hit_rate": "base_rate"}
+"""Columns of schemas before 5 by their old names: the names that they have now."""
 COLUMNS: tuple[str, ...] = tuple(RunRecord.model_fields)
 CELL: tuple[str, ...] = ("attack", "variant", "params_hash", "victim", "protocol", "metric_suite", "budget")
 """What makes two rows comparable: the same attack, parameters and budget on the same victim, scored alike."""

@@ -107,7 +107,7 @@ SHOWN: tuple[Column, ...] = (
     Column("mse_mean", "MSE", "lower", small, "oracle_mse"),
     Column("lpips_mean", "LPIPS", "lower", fraction),
     Column("kl_mean", "KL", "lower", fraction),
-    Column("confidence_ap", "conf. AP", "higher", fraction, "hit_rate"),
+    Column("confidence_ap", "conf. AP", "higher", fraction, "base_rate"),
     Column("wall_s", "time", "lower", duration),
 )
 """What boards show, of all that leaderboard.csv holds."""

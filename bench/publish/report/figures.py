@@ -157,20 +157,20 @@ def ssim_against_output(per_sample: pd.DataFrame, n_classes: int) -> str:
         return _svg(figure)
 
 
-def precision_recall(confidence: pd.DataFrame, hit_rate: float) -> str:
+def precision_recall(confidence: pd.DataFrame, base_rate: float) -> str:
     """Draw precision against recall of the attack's own ranking of its candidates.
 
     Args:
         confidence: `precision` and `recall` down the ranking.
-        hit_rate: what a random order would get, NaN if unknown.
+        base_rate: what a random order would get, NaN if unknown.
     """
     if not {"precision", "recall"} <= set(confidence) or not confidence["recall"].gt(0).any():
         return ""
     kept = confidence.iloc[np.unique(np.linspace(0, len(confidence) - 1, 200).astype(int))]
     with mpl.rc_context(_STYLE):
         figure, axes = _panel("recall", "precision")
-        if not math.isnan(hit_rate):
-            axes.axhline(hit_rate, color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
+        if not math.isnan(base_rate):
+            axes.axhline(base_rate, color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
         axes.plot(kept["recall"], kept["precision"], color=ACCENT, linewidth=1.6, solid_joinstyle="round")
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1.02)

@@ -220,10 +220,10 @@ def _gallery(entry: Entry, most: int) -> Gallery:
                 f"Share of training images that pass each SSIM. {held_out}{point}",
             ),
         ]
-    random = "" if math.isnan(number(run, "hit_rate")) else " Dashed: a random order."
+    random = "" if math.isnan(number(run, "base_rate")) else " Dashed: a random order."
     drawn.append(
         (
-            figures.precision_recall(found.confidence, number(run, "hit_rate")),
+            figures.precision_recall(found.confidence, number(run, "base_rate")),
             f"Precision and recall of the attack's own confidence.{random}",
         )
     )

@@ -19,7 +19,7 @@ Make = Callable[..., RunRecord]
 SINCE_SCHEMA_2 = (
     *("attack_sha", "control", "n_good_assigned", "null_n_good_assigned", "null_control", *NULLS),
     *("gain_over_null", "false_positive_rate", "ssim_at_1pct", "n_good_at_1pct", "good_images"),
-    *("psnr_mean", "pearson_mean", "identified", "kl_status", "confidence_ap", "hit_rate"),
+    *("psnr_mean", "pearson_mean", "identified", "kl_status", "confidence_ap", "base_rate"),
 )
 LATER = "2025-06-01T00:00:00+00:00"
 

@@ -114,7 +114,7 @@ def test_the_confidence_is_judged_under_the_rows_protocol() -> None:
     truth = textures(5, 0)
     reference = reference_of(truth, torch.zeros(3, 24, 24), truth[:0])
     rates = [
-        evaluate(PROTOCOLS[name], 0.01 * truth, torch.arange(5.0), reference, LearnedMetrics()).columns()["hit_rate"]
+        evaluate(PROTOCOLS[name], 0.01 * truth, torch.arange(5.0), reference, LearnedMetrics()).columns()["base_rate"]
         for name in ("buzaglo2023", "assigned")
     ]
     assert rates == [1, 0]

@@ -37,7 +37,7 @@ def test_a_ranking_that_knows_its_hits_is_perfect() -> None:
 def test_a_ranking_upside_down_and_one_that_says_nothing() -> None:
     assert curve([1, 2, 3, 4, 5, 6, 7, 8]).average_precision == pytest.approx((1 / 5 + 2 / 6 + 3 / 7 + 4 / 8) / 4)
     silent = curve([0.5] * 8)
-    assert silent.average_precision == silent.hit_rate == 0.5
+    assert silent.average_precision == silent.base_rate == 0.5
 
 
 def test_an_undefined_confidence_comes_last() -> None:
@@ -49,7 +49,7 @@ def test_an_undefined_confidence_comes_last() -> None:
 def test_useless_candidates_are_no_hits() -> None:
     matcher = Matcher(torch.full((2, 3, 16, 16), math.nan), Truth(TRUTH, torch.zeros(3, 16, 16), torch.ones(4)))
     found = confidence_curve(PROTOCOLS["buzaglo2023"], matcher, torch.tensor([1.0, 2.0]))
-    assert (found.hit_rate, found.average_precision) == (0, 0)
+    assert (found.base_rate, found.average_precision) == (0, 0)
     assert found.recall.tolist() == [0, 0]
 
 
@@ -61,7 +61,7 @@ def test_what_must_not_serve_is_no_hit_where_the_mean_image_would_be(pixel: floa
     matcher = Matcher(useless, Truth(TRUTH, TRUTH[0], torch.ones(4)))
     found = confidence_curve(PROTOCOLS["buzaglo2023"], matcher, torch.tensor([1.0, 2.0]))
     assert found.hit.tolist() == [False, False]
-    assert (found.hit_rate, found.average_precision) == (0, 0)
+    assert (found.base_rate, found.average_precision) == (0, 0)
 
 
 @pytest.mark.parametrize("protocol", ["buzaglo2023", "haim2022-min"])
@@ -82,7 +82,7 @@ def test_a_candidate_is_matched_at_the_protocols_own_resolution() -> None:
     slope = torch.linspace(0, 1, 16).expand(1, 3, 16, 16)
     matcher = Matcher(checkers - 0.2 * slope, Truth(stretch(torch.cat([checkers + 0.2 * slope, -slope])), *FLAT))
     names = ("buzaglo2023", "haim2022-min")
-    assert [confidence_curve(PROTOCOLS[name], matcher, torch.ones(1)).hit_rate for name in names] == [1, 0]
+    assert [confidence_curve(PROTOCOLS[name], matcher, torch.ones(1)).base_rate for name in names] == [1, 0]
 
 
 def test_there_is_one_number_a_candidate() -> None:

@@ -117,7 +117,7 @@ def test_confidence_and_its_base_rate() -> None:
     sure = torch.cat([torch.ones(8), torch.zeros(24)])
     columns = row(candidates, reference, sure).columns()
     assert columns["confidence_ap"] == pytest.approx(1, abs=0.2)
-    assert 8 / 32 <= columns["hit_rate"] < 0.5
+    assert 8 / 32 <= columns["base_rate"] < 0.5
     assert "confidence_ap" not in row(candidates, reference).columns()
 
 

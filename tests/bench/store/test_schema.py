@@ -123,3 +123,13 @@ def test_a_schema_that_never_was_is_refused(tmp_path: Path, version: str) -> Non
     (tmp_path / "runs.csv").write_text(f"{head}\n{version}{rows[1:]}")
     with pytest.raises(UserError, match="expected 1 to"):
         read_runs(tmp_path / "runs.csv")
+
+
+def test_a_renamed_column_keeps_its_values(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "schema4", tmp_path, dirs_exist_ok=True)
+    pd.read_csv(tmp_path / "runs.csv").assign(hit_rate=0.25).to_csv(tmp_path / "runs.csv", index=False)
+    (path,) = tmp_path.glob("runs/*/run.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "hit_rate": 0.125}))
+
+    assert set(read_runs(tmp_path / "runs.csv")["base_rate"]) == {0.25}
+    assert [record.base_rate for record in Store(tmp_path).records()] == [0.125]

@@ -50,7 +50,7 @@ def make_record(attack: str = "kkt", seed: int = 0, n_good: int = 12, **more: An
         "n_good_at_1pct": n_good,
         "ssim_top10": 0.7,
         "confidence_ap": 0.8,
-        "hit_rate": 0.1,
+        "base_rate": 0.1,
         "test_accuracy": 0.75,
         "wall_s": 90.0,
         "device": "cpu",

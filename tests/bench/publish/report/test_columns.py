@@ -17,7 +17,7 @@ SHOWS = {
     "MSE": ("mse_mean", "oracle_mse", "lower"),
     "LPIPS": ("lpips_mean", "", "lower"),
     "KL": ("kl_mean", "", "lower"),
-    "conf. AP": ("confidence_ap", "hit_rate", "higher"),
+    "conf. AP": ("confidence_ap", "base_rate", "higher"),
     "time": ("wall_s", "", "lower"),
 }
 """By heading."""
