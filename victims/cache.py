@@ -113,6 +113,10 @@ def obtain(
 
     if spec.training.kind == "released":
         return _released(spec, data_dir)
+    if spec.keeps_start:
+        from victims import started
+
+        return started.obtain(spec, data_dir, device, report, notice)
     split = split_of(spec, data_dir)
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     with locked_folder(spec, dataset_sha256, notice) as folder:

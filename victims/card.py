@@ -23,6 +23,8 @@ class VictimCard(StoredCard):
     Losses are means of the victim's own loss, accuracies lie in [0, 1]; both are NaN without test images. Margins are
     y Phi(x), or Phi_y - max Phi_j, on the training set (the smallest, the quartiles and the largest), stationarity
     residuals are relative, one a layer.
+    Where the start was kept, `movement` is ||theta - theta(0)|| / ||theta(0)||, and `start_decay` and `directions` are
+    c and the rank of W1 - c W1(0), see `victims.difference`.
     `relative_gradient` is how far a regularised victim is from a minimum: ||gradient|| / (weight_decay ||theta||).
     """
 
@@ -36,6 +38,10 @@ class VictimCard(StoredCard):
     margins: list[float]
     stationarity_residual: list[float]
     relative_gradient: float | None = None
+    start_sha256: str | None = None
+    movement: float | None = None
+    start_decay: float | None = None
+    directions: int | None = None
     train_s: float
     device: str
     hardware: str

@@ -14,11 +14,14 @@ import torch
 from torch import Tensor
 
 GAP = 5.0
-"""A singular value so many times the next one ends the span of the images."""
+"""A singular value so many times the next one ends the span of the images; the last such gap above the rounding."""
 ROUNDS = 20
 WIDEST = 0.95
 """Share of the singular values among which the gap is looked for: the last ones of a full matrix spread."""
 SETTLED = 1e-9
+TINY = 1e-300
+GRAM = 1e-7
+"""Singular values, relative to the largest, that a Gram matrix in float64 still shows."""
 
 
 @dataclass(frozen=True)
@@ -61,26 +64,46 @@ def difference(end: Tensor, start: Tensor) -> Difference:
         start: W1(0) (h, d).
     """
     last, first = end.double(), start.double()
+    rounding = torch.finfo(end.dtype).eps / 2 * float(last.norm())
     decay = 1.0
     for _ in range(ROUNDS):
-        _, singular, directions = torch.linalg.svd(last - decay * first, full_matrices=False)
-        rank, gap = largest_gap(singular)
-        span = directions[: rank if gap > 1 else len(singular) // 2]
-        outside, rest = first - first @ span.T @ span, last - last @ span.T @ span
+        span = _row_span(last - decay * first, rounding)
+        outside, rest = first - first @ span @ span.T, last - last @ span @ span.T
         fitted = float((outside * rest).sum() / outside.square().sum())
         settled, decay = abs(fitted - decay) < SETTLED, fitted
         if settled:
             break
-    kinship = float((outside * rest).sum() / (outside.norm() * rest.norm()).clamp_min(1e-300))
-    return Difference(decay, singular, directions, rank, gap, kinship)
+    kinship = float((outside * rest).sum() / (outside.norm() * rest.norm()).clamp_min(TINY))
+    _, singular, directions = torch.linalg.svd(last - decay * first, full_matrices=False)
+    return Difference(decay, singular, directions, *last_gap(singular, rounding), kinship)
 
 
-def largest_gap(singular: Tensor) -> tuple[int, float]:
-    """Return after how many of the singular values the largest gap is, and its ratio; all of them and 1 without one."""
-    looked = max(1, int(WIDEST * len(singular)))
-    ratios = singular[:-1] / singular[1:].clamp_min(torch.finfo(singular.dtype).tiny)
-    if len(ratios) == 0 or float(singular[0]) == 0:
+def _row_span(matrix: Tensor, rounding: float) -> Tensor:
+    """Return a basis (d, r) of the rows of a matrix (h, d) before its last gap, of half of them where it has none.
+
+    The eigenvectors of the small Gram matrix are as good as singular vectors here, and are had several times as fast.
+    """
+    h, d = matrix.shape
+    squares, vectors = torch.linalg.eigh(matrix @ matrix.T if h <= d else matrix.T @ matrix)
+    singular = squares.flip(0).clamp_min(0).sqrt()
+    rank, gap = last_gap(singular, max(rounding, GRAM * float(singular[0])))
+    leading = vectors.flip(1)[:, : rank if gap > 1 else len(singular) // 2]
+    span: Tensor = torch.linalg.qr(matrix.T @ leading).Q if h <= d else leading
+    return span
+
+
+def last_gap(singular: Tensor, rounding: float) -> tuple[int, float]:
+    """Return after how many of the singular values the last gap is, and its ratio; all of them and 1 without one.
+
+    Images differ in how much they were learnt, so that there may be gaps between them; below the last one is rounding.
+
+    Args:
+        singular: falling.
+        rounding: what is smaller than this before the gap is no image.
+    """
+    looked = singular[: max(2, int(WIDEST * len(singular)))]
+    ratios = looked[:-1] / looked[1:].clamp_min(torch.finfo(singular.dtype).tiny)
+    gaps = ((ratios >= GAP) & (looked[:-1] > rounding)).nonzero().flatten()
+    if len(gaps) == 0:
         return len(singular), 1.0
-    rank = int(ratios[:looked].argmax()) + 1
-    gap = float(ratios[rank - 1])
-    return (rank, gap) if gap >= GAP else (len(singular), 1.0)
+    return int(gaps[-1]) + 1, float(ratios[gaps[-1]])
