@@ -37,6 +37,7 @@ class KKTDeltaParams(AttackParams):
         coordinate_power: p of x_i = sum_k S_k^p u_ik v_k.
         residual_power: q: columns of the residual are weighted by S_k^-q.
         neuron_power: s: rows of the residual are weighted by ||w_j||^-s.
+        second_layer: weight of the relative residual of W2 - c W2(0) beside that of layer 1.
         signal_span: over sqrt(n), what a candidate pays for a signal outside the span of the difference's columns.
         dtype: precision of the search; c and n are found in float64.
     """
@@ -52,6 +53,7 @@ class KKTDeltaParams(AttackParams):
     coordinate_power: NonNegativeFloat = 0.5
     residual_power: NonNegativeFloat = 0.3
     neuron_power: NonNegativeFloat = 1.0
+    second_layer: NonNegativeFloat = 1.0
     signal_span: NonNegativeFloat = 0.15
     dtype: Literal["float32", "float64"] = "float32"
 
@@ -154,4 +156,4 @@ def _images(found: Difference) -> tuple[int, tuple[str, ...]]:
         return found.rank, ()
     shares = found.singular.square().cumsum(0) / found.singular.square().sum()
     rank = int((shares < ENERGY).sum()) + 1
-    return rank, (f"the weights show no number of images: assumed the {rank} directions with {ENERGY:.0%} of W1 - c W1(0)",)
+    return rank, (f"n is not shown: assumed {rank}, the directions of W1 - c W1(0) with {ENERGY:.0%} of its squares",)

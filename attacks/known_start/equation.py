@@ -4,9 +4,9 @@ With theta_t the network on its way from the start to the end of the training,
 
     W1 - c W1(0) = sum_i (sum_t D_ti) x_i',    b1 - c b1(0) = sum_i sum_t D_ti,
 
-where D_ti is the signal that a training step sends back to layer 1 for image i, from coefficients c_ti on the outputs.
-It is exact for gradient descent where theta_t is where the steps were taken; the attack knows the two ends and takes
-points between them.
+where D_ti is the signal that a training step sends back to layer 1 for image i, from coefficients c_ti on the outputs;
+and likewise for layer 2, with the activations of layer 1 in the place of the images. It is exact for gradient descent
+where theta_t is where the steps were taken; the attack knows the two ends and takes points between them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from attacks.stationarity.gates import smooth_gate_relu
 from attacks.stationarity.network import Network
 from victims.difference import Difference, difference
 
+KINSHIP = 0.2
+"""Cosine of W1 and W1(0) under which the one did not start at the other; a wrong seed has some thousandths."""
+
 
 @dataclass(frozen=True)
 class Equation:
@@ -34,6 +37,7 @@ class Equation:
         singular: (r,) singular values of the difference along it.
         weight: (h, r) W1 - c W1(0) on the basis.
         bias: (h,) b1 - c b1(0); None where layer 1 has no bias.
+        second: (h_2, h) W2 - c W2(0).
         networks: one a point, on the basis.
     """
 
@@ -42,6 +46,7 @@ class Equation:
     singular: Tensor
     weight: Tensor
     bias: Tensor | None
+    second: Tensor
     networks: tuple[Network, ...]
 
     @classmethod
@@ -65,6 +70,7 @@ class Equation:
             found.singular[:rank].to(like),
             (like - found.decay * start.weights[0]) @ basis,
             added,
+            end.weights[1] - found.decay * start.weights[1],
             tuple(between(start, end, point).on_coordinates(basis) for point in points),
         )
 
@@ -79,10 +85,18 @@ class Equation:
         columns: Tensor = torch.linalg.qr(self.weight.double()).Q
         return columns.to(self.weight).contiguous()
 
-    def signals(self, inputs: Tensor, coefficients: Tensor, alpha: float) -> Tensor:
-        """Return sum_t D_ti (m, h) for inputs (m, r) and coefficients (T, m, C) on the outputs, with smooth gates."""
+    def terms(self, inputs: Tensor, coefficients: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+        """Return what candidates make up, with smooth gates: sum_t D_ti (m, h), and of layer 2 the whole sum (h_2, h).
+
+        Args:
+            inputs: (m, r).
+            coefficients: (T, m, C) on the outputs, at each point.
+            alpha: sharpness of the gates.
+        """
         pairs = zip(self.networks, coefficients, strict=True)
-        return torch.stack([back_propagated(network, inputs, chosen, alpha) for network, chosen in pairs]).sum(0)
+        passed = [back_propagated(network, inputs, chosen, alpha) for network, chosen in pairs]
+        seconds = [signals[1].T @ activations for signals, activations in passed]
+        return torch.stack([signals[0] for signals, _ in passed]).sum(0), torch.stack(seconds).sum(0)
 
 
 def known(start: Network, end: Network) -> Difference:
@@ -107,10 +121,6 @@ def known(start: Network, end: Network) -> Difference:
     return found
 
 
-KINSHIP = 0.2
-"""Cosine of W1 and W1(0) under which the one did not start at the other; a wrong seed has some thousandths."""
-
-
 def between(start: Network, end: Network, share: float) -> Network:
     """Return the network at a share in [0, 1] of the straight way from start to end."""
     weights = tuple(torch.lerp(*pair, share) for pair in zip(start.weights, end.weights, strict=True))
@@ -119,21 +129,23 @@ def between(start: Network, end: Network, share: float) -> Network:
     return Network(weights, biases)
 
 
-def back_propagated(network: Network, inputs: Tensor, coefficients: Tensor, alpha: float) -> Tensor:
-    """Return the gradient (m, h_1) of sum_j c_ij Phi_j(x_i) by the pre-activations of layer 1, with smooth gates.
+def back_propagated(
+    network: Network, inputs: Tensor, coefficients: Tensor, alpha: float
+) -> tuple[list[Tensor], Tensor]:
+    """Return the gradients (m, h_l) of sum_j c_ij Phi_j(x_i) by pre-activations, and layer 1's activations (m, h_1).
 
     Args:
-        network: fully connected.
+        network: fully connected, with a hidden layer.
         inputs: (m, r).
         coefficients: (m, C).
         alpha: sharpness of the gates sigmoid(alpha z).
     """
-    hidden, gates = inputs, []
+    activations, gates = [inputs], []
     for weight, bias in zip(network.weights[:-1], network.biases[:-1], strict=True):
-        pre = F.linear(hidden, weight, bias)
+        pre = F.linear(activations[-1], weight, bias)
         gates.append(torch.sigmoid(alpha * pre))
-        hidden = smooth_gate_relu(pre, alpha)
-    signal = coefficients
+        activations.append(smooth_gate_relu(pre, alpha))
+    signals = [coefficients]
     for weight, gate in zip(reversed(network.weights[1:]), reversed(gates), strict=True):
-        signal = (signal @ weight) * gate
-    return signal
+        signals.insert(0, (signals[0] @ weight) * gate)
+    return signals, activations[1]

@@ -37,6 +37,7 @@ class Settings:
     coordinate_power: float
     residual_power: float
     neuron_power: float
+    second_layer: float
     signal_span: float
 
 
@@ -61,8 +62,8 @@ class Search:
     """One search from random candidates.
 
     The residual's columns are weighted by S_k^-q and its rows by ||w_j||^-s, for S_k the singular values and w_j the
-    rows of the difference; candidates are x_i = sum_k S_k^p u_ik v_k, and u moves. A candidate alone pays for the share
-    of its signal's energy outside the span of the difference's columns.
+    rows of the difference; layer 2 has a residual of its own; candidates are x_i = sum_k S_k^p u_ik v_k, and u moves. A
+    candidate alone pays for the share of its signal's energy outside the span of the difference's columns.
 
     Args:
         equation: what the candidates have to make up.
@@ -82,7 +83,7 @@ class Search:
         start = drawn * length / (drawn * scaling).norm(dim=1, keepdim=True)
         outputs = len(equation.networks[0].weights[-1])
         chosen = torch.randn(len(equation.networks), m, outputs, generator=generator).to(weight)
-        signals = equation.signals(start * scaling, chosen, settings.alpha[1])
+        signals, _ = equation.terms(start * scaling, chosen, settings.alpha[1])
         self.unit = float(weight.norm()) / (math.sqrt(m) * float(signals.norm(dim=1).mean()) * length)
         self.coordinates, self.chosen = start.requires_grad_(), (SMALL * chosen).requires_grad_()
         groups = [([self.coordinates], settings.lr), ([self.chosen], settings.coefficient_lr)]
@@ -135,14 +136,17 @@ class Search:
     def sharpness(self, step: int) -> float:
         """Return the gates' alpha at a step from 1 on."""
         first, last = self.settings.alpha
-        return first * (last / first) ** ((step - 1) / self.settings.steps)
+        return first * math.exp(math.log(last / first) * (step - 1) / self.settings.steps)
 
     def objective(self, alpha: float) -> Tensor:
         """Return the weighted residual and the cost of leaving the span, a scalar tensor that can be differentiated."""
         equation = self.equation
-        inputs, signals = self._signals(alpha)
+        inputs, signals, second = self._terms(alpha)
         bias = None if equation.bias is None else equation.bias - signals.sum(0)
         residual = self._square(equation.weight - signals.T @ inputs, bias) / self.whole
+        if self.settings.second_layer:
+            left = (equation.second - second).square().sum() / equation.second.square().sum()
+            residual = residual + self.settings.second_layer * left
         cost = self.settings.signal_span / math.sqrt(equation.rank)
         return residual + cost * (1 - self._inside(signals)).sum() if cost else residual
 
@@ -150,16 +154,16 @@ class Search:
     def found(self) -> Found:
         """Return where the search is."""
         equation = self.equation
-        inputs, signals = self._signals(self.settings.alpha[1])
+        inputs, signals, _ = self._terms(self.settings.alpha[1])
         whole = equation.weight.norm()
         residual = float((equation.weight - signals.T @ inputs).norm() / whole)
         sizes = signals.norm(dim=1) * inputs.norm(dim=1) / whole
         return Found(inputs @ equation.basis.T, sizes, self._inside(signals), residual)
 
-    def _signals(self, alpha: float) -> tuple[Tensor, Tensor]:
-        """Return the candidates on the basis (m, r), and their signals (m, h)."""
+    def _terms(self, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the candidates on the basis (m, r), their signals (m, h), and their sum in layer 2 (h_2, h)."""
         inputs = self.coordinates * self.scaling
-        return inputs, self.equation.signals(inputs, self.unit * self.chosen, alpha)
+        return inputs, *self.equation.terms(inputs, self.unit * self.chosen, alpha)
 
     def _square(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         rows, columns, beside = self.weights

@@ -56,14 +56,12 @@ def train_ordinary(
         descend(start.to(device), others, spec.loss, before, spec.seed, report)
     model = build(spec.architecture, shape, torch.Generator(), dtype)
     model.load_state_dict(start.state_dict())
-    if not spec.twin == "untrained":
+    if spec.twin != "untrained":
         descend(model.to(device), members, spec.loss, training, spec.seed, report)
     return start.cpu(), model.cpu()
 
 
-def descend(
-    model: ReLUNetwork, examples: Examples, loss: Loss, training: Ordinary, seed: int, report: Report
-) -> None:
+def descend(model: ReLUNetwork, examples: Examples, loss: Loss, training: Ordinary, seed: int, report: Report) -> None:
     """Train a network where it is; `seed` shuffles the batches."""
     example = next(model.parameters())
     inputs, labels = examples.inputs.to(example), examples.labels.to(example.device)

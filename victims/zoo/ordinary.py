@@ -1,7 +1,7 @@
 """Victims trained as people train: torch's own start, biases everywhere, shuffled batches of torch.optim; start kept.
 
-Names are `<dataset>-mlp-<n>[-c10]-<training>`: `sgd` is SGD with momentum, decay and a cosine over 300 epochs, `sgd3000`
-over 3,000, `adamw` 100 epochs of AdamW, `finetuned` a few epochs of SGD from a network that was pre-trained on other
+Names are `<dataset>-mlp-<n>[-c10]-<training>`: `sgd` is SGD with momentum, decay and a cosine over 300 epochs,
+`sgd3000` over 3,000, `adamw` 100 epochs of AdamW, `finetuned` a few epochs of SGD from a network pre-trained on other
 images of the dataset. Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
