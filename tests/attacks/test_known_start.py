@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +47,8 @@ def random_network(seed: int) -> Network:
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64) / shape[-1] ** 0.5
+        drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
+        return drawn / math.sqrt(shape[-1])
 
     return Network((draw(9, 12), draw(8, 9), draw(3, 8)), (draw(9), draw(8), draw(3)))
 
@@ -56,6 +58,7 @@ def test_the_signals_are_the_gradients_by_the_first_two_layers() -> None:
     inputs = torch.randn(4, 12, generator=generator, dtype=torch.float64)
     coefficients = torch.randn(4, 3, generator=generator, dtype=torch.float64)
     weight = network.weights[0].clone().requires_grad_()
+    assert network.biases[0] is not None
     bias = network.biases[0].clone().requires_grad_()
     second = network.weights[1].clone().requires_grad_()
     outputs = network.forward(inputs, (weight, second, *network.weights[2:]), (bias, *network.biases[1:]), SHARP)
