@@ -151,7 +151,10 @@ class VictimView:
 
     @property
     def initial_weights(self) -> dict[str, Tensor] | None:
-        """The one initial network of all released models by parameter name; None where each had its own."""
+        """The weights that training started from by parameter name; None where they were not kept.
+
+        In the informed setting the one initial network of all released models; None where each had its own.
+        """
         start: dict[str, Tensor] | None = self._read(Knowledge.INITIAL_WEIGHTS)
         return None if start is None else {name: value.clone() for name, value in start.items()}
 

@@ -12,6 +12,7 @@ from bench.run.disclosure import view_of
 from victims import obtain
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec
+from victims.recipes import Ordinary
 from victims.spec import MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 CPU = torch.device("cpu")
@@ -25,7 +26,14 @@ BIASES = VictimSpec(
 DECAYED = VictimSpec(
     name="faces-mlp-4-wd", dataset="faces", n=4, architecture=MLPSpec(hidden=(8,)), training=Regularised(steps=50)
 )
-"""Victims of the dataset setting, one with a weight decay."""
+ORDINARY = VictimSpec(
+    name="digits-mlp-10-c10-ordinary",
+    dataset="digits",
+    n=10,
+    architecture=MLPSpec(hidden=(24, 20), outputs=10, biases="every", first_layer_scale=None),
+    training=Ordinary(epochs=20, batch_size=5),
+)
+"""Victims of the dataset setting: with biases, with a weight decay, and one whose start is kept."""
 
 
 def digits_network(n: int, targets: int, epochs: int, hidden: int = 4) -> InformedSpec:

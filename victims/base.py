@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from victims.card import VictimCard
 from victims.datasets import Split
@@ -21,12 +21,14 @@ class Victim:
         model: the network, on the CPU, float32.
         split: its training and test data.
         scale: (C, 1, 1), what one unit of an input is in pixels of [0, 1].
+        start: the weights that its training started from by parameter name, None where they were not kept.
     """
 
     card: VictimCard
     model: nn.Module
     split: Split
     scale: np.ndarray = field(default_factory=lambda: np.ones((1, 1, 1), np.float32))
+    start: dict[str, Tensor] | None = None
 
     @property
     def spec(self) -> VictimSpec:
@@ -50,6 +52,6 @@ class Victim:
         flags = []
         if self.card.train_accuracy < 1:
             flags.append("not_interpolating")
-        if self.spec.architecture.biases == "all":
+        if self.spec.architecture.biases != "first":
             flags.append("not_homogeneous")
         return flags

@@ -23,6 +23,8 @@ class VictimCard(StoredCard):
     Losses are means of the victim's own loss, accuracies lie in [0, 1]; those of the test set are NaN without test
     images. Margins are y Phi(x), or Phi_y - max Phi_j, on the training set: smallest, quartiles and largest.
     `stationarity_residual` has a relative residual for each layer (`victims.equations.optimality`).
+    Where the start was kept, `movement` is ||theta - theta(0)|| / ||theta(0)||, and `start_decay` and `directions` are
+    c and the rank of W1 - c W1(0), see `victims.ordinary.difference`.
     `relative_gradient` is ||gradient|| / (weight_decay ||theta||), for victims trained to a minimum alone.
     `version` is that of the recipe, `training_sha` the hash of the syntax trees of all that trained it, empty for
     released weights and where it was not recorded.
@@ -40,6 +42,10 @@ class VictimCard(StoredCard):
     margins: list[float]
     stationarity_residual: list[float]
     relative_gradient: float | None = None
+    start_sha256: str | None = None
+    movement: float | None = None
+    start_decay: float | None = None
+    directions: int | None = None
     train_s: float
     device: str
     hardware: str

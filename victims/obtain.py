@@ -18,6 +18,7 @@ from victims.datasets import Split
 from victims.equations.architectures import build
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
+from victims.ordinary import obtain as ordinary
 from victims.spec import VictimSpec
 from victims.training import loop
 
@@ -43,6 +44,8 @@ def obtain(
     """
     if spec.training.kind == "released":
         return _released(spec, data_dir)
+    if spec.keeps_start:
+        return ordinary.obtain(spec, data_dir, device, report, notice)
     split = split_of(spec, data_dir)
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     with locked_folder(spec, dataset_sha256, notice) as folder:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from victims.frozen_model import Recipe
+from victims.frozen_model import FrozenModel, Recipe
 
 
 class GradientDescent(Recipe):
@@ -159,3 +159,59 @@ class Released(Recipe):
         """Short text for tables."""
         decay = f", decay {self.weight_decay:g}" if self.weight_decay else ""
         return f"released weights{decay}"
+
+
+class Pretraining(FrozenModel):
+    """What a network learns before it is fine-tuned: the dataset's images that neither it nor its twin is tuned on.
+
+    Attributes:
+        epochs: passes over them.
+        lr: learning rate of SGD with momentum 0.9, constant.
+        batch_size: of the batches, shuffled every epoch.
+    """
+
+    epochs: PositiveInt = 15
+    lr: PositiveFloat = 0.01
+    batch_size: PositiveInt = 64
+
+
+class Ordinary(Recipe):
+    """A loop over torch.optim as people write it; the start is torch's own, or a pre-trained network, and it is kept.
+
+    Inputs are (x - mean) / std a channel, over all training images of the dataset.
+
+    Attributes:
+        optimiser: of torch.optim.
+        lr: learning rate at the first step.
+        momentum: SGD's alone.
+        batch_size: of the batches, shuffled every epoch.
+        epochs: the most passes over the training set.
+        weight_decay: as torch's optimisers have it: decoupled for AdamW, in the gradient for the others.
+        schedule: of the learning rate: "cosine" falls to 0, "step" by ten after half of the steps and after three
+            quarters.
+        clip: largest norm of a batch's gradient; None for no clipping.
+        stop_loss: training ends after an epoch whose mean loss is below it; None for no early stop.
+        pretraining: where the start comes from; None for torch's default initialisation after
+            `torch.manual_seed(seed)`.
+    """
+
+    kind: Literal["ordinary"] = "ordinary"
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
+    lr: PositiveFloat = 0.05
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    batch_size: PositiveInt = 64
+    epochs: PositiveInt = 300
+    weight_decay: NonNegativeFloat = 5e-4
+    schedule: Literal["constant", "cosine", "step"] = "cosine"
+    clip: PositiveFloat | None = None
+    stop_loss: PositiveFloat | None = None
+    pretraining: Pretraining | None = None
+    dtype: Literal["float32", "float64"] = "float32"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        name = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[self.optimiser]
+        decay = f", decay {self.weight_decay:g}" if self.weight_decay else ""
+        tuned = ", from a checkpoint" if self.pretraining else ""
+        return f"{name} lr {self.lr:g}, {self.epochs} epochs, batch {self.batch_size}{decay}{tuned}"

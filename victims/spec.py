@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from victims.frozen_model import FrozenModel
-from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent, Regularised, Released
+from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent, Ordinary, Regularised, Released
 
 Loss = Literal["cross-entropy", "l2", "l2.5", "huber"]
 
@@ -19,7 +19,8 @@ class MLPSpec(FrozenModel):
         hidden: widths of the hidden layers; none for the affine classifier.
         outputs: C; one output is a binary classifier or a regression.
         biases: "first" keeps the network positively homogeneous (a bias in layer 1 only); "all" is the paper's
-            non-homogeneous variant, with biases in every hidden layer.
+            non-homogeneous variant, with biases in every hidden layer; "every" has one in the last layer too, as torch
+            has by default.
         first_layer_scale: standard deviation of layer 1's initial weights and biases (the paper's 1e-4);
             None for torch's standard initialisation. The other layers always start at the standard one.
     """
@@ -27,7 +28,7 @@ class MLPSpec(FrozenModel):
     kind: Literal["mlp"] = "mlp"
     hidden: tuple[PositiveInt, ...] = (1000, 1000)
     outputs: PositiveInt = 1
-    biases: Literal["first", "all"] = "first"
+    biases: Literal["first", "all", "every"] = "first"
     first_layer_scale: PositiveFloat | None = 1e-4
 
     @property
@@ -36,7 +37,7 @@ class MLPSpec(FrozenModel):
         if not self.hidden:
             return "affine"
         widths = "-".join(map(str, (*self.hidden, self.outputs)))
-        return f"mlp {widths}{' +biases' if self.biases == 'all' else ''}"
+        return f"mlp {widths}{'' if self.biases == 'first' else ' +biases'}"
 
 
 class ConvSpec(FrozenModel):
@@ -111,7 +112,8 @@ class VictimSpec(FrozenModel):
     architecture: Annotated[NetworkSpec, Field(discriminator="kind")] = MLPSpec()
     loss: Loss = "cross-entropy"
     training: Annotated[
-        GradientDescent | NormalizedDescent | DecayedDescent | Regularised | Released, Field(discriminator="kind")
+        GradientDescent | NormalizedDescent | DecayedDescent | Regularised | Ordinary | Released,
+        Field(discriminator="kind"),
     ] = NormalizedDescent()
     seed: int = 1
     twin: Literal["", "untrained", "disjoint"] = ""
@@ -127,7 +129,11 @@ class VictimSpec(FrozenModel):
             return self
         if self.architecture.kind != "mlp" and self.architecture.biases == "all":
             raise ValueError(f"no recipe trains {self.architecture.label}; give its weights, see victims.released")
-        if self.architecture.biases == "all" and self.training.kind == "decayed":
+        if self.training.kind == "ordinary" and (
+            self.architecture.kind != "mlp" or self.architecture.first_layer_scale is not None
+        ):
+            raise ValueError("ordinary training starts fully connected networks as torch does: first_layer_scale=None")
+        if self.architecture.biases != "first" and self.training.kind == "decayed":
             raise ValueError("decayed descent needs a homogeneous network: a bias in layer 1 alone")
         if self.training.kind == "decayed" and self.training.corners and self.architecture.kind != "mlp":
             raise ValueError("only a fully connected network is trained with rounded corners: leave `corners` empty")
@@ -156,6 +162,11 @@ class VictimSpec(FrozenModel):
     def weight_decay(self) -> float:
         """The decay that the recipe has, 0 if none."""
         return 0.0 if isinstance(self.training, NormalizedDescent) else self.training.weight_decay
+
+    @property
+    def keeps_start(self) -> bool:
+        """Whether the weights that the training started from are kept, for the knowledge item `initial weights`."""
+        return isinstance(self.training, Ordinary)
 
     @property
     def n_trained(self) -> int:

@@ -1,1 +1,1 @@
-"""Attacks on networks whose start is known or guessed."""
+"""The machinery of attacks on networks whose start is known or guessed."""

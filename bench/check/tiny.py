@@ -10,6 +10,7 @@ from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, GLMSpec, InformedSpec
 from victims.informed.victim import AnyVictim
 from victims.obtain import obtain
+from victims.recipes import Ordinary
 from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 CPU = torch.device("cpu")
@@ -27,6 +28,13 @@ FAMILIES: tuple[AnySpec, ...] = (
         n=4,
         architecture=ConvSpec(channels=4, hidden=(10,)),
         training=DecayedDescent(steps=20),
+    ),
+    VictimSpec(
+        name="check-start",
+        dataset="digits",
+        n=10,
+        architecture=MLPSpec(hidden=(16,), outputs=10, biases="every", first_layer_scale=None),
+        training=Ordinary(epochs=5),
     ),
     InformedSpec(
         name="check-network",

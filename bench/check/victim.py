@@ -22,6 +22,7 @@ from victims.informed import cache as informed_cache
 from victims.informed.data import split_of as informed_split_of
 from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
 from victims.obtain import obtain, split_of
+from victims.ordinary.training import Examples, train_ordinary
 from victims.spec import VictimSpec
 from victims.training.loop import train
 
@@ -92,9 +93,13 @@ def _informed(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> Iterator[C
 
 def _weights(spec: VictimSpec, split: Split) -> dict[str, Tensor]:
     """Return the weights after a few steps."""
-    count = "epochs" if spec.training.kind == "gd" else "steps"
+    count = "epochs" if spec.training.kind in ("gd", "ordinary") else "steps"
     short = spec.model_copy(update={"training": spec.training.model_copy(update={count: FEW_STEPS})})
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
+    if spec.keeps_start:
+        examples = Examples(inputs, labels)
+        _, model = train_ordinary(short, examples, examples, CPU, lambda progress: None)
+        return model.state_dict()
     with tempfile.TemporaryDirectory() as folder:
         weights: dict[str, Tensor] = train(
             short, inputs, labels, CPU, Path(folder) / "none", lambda progress: None

@@ -152,6 +152,7 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.WEIGHT_DECAY: victim.spec.weight_decay,
         Knowledge.SHADOW_POOL: (pool - pool.mean(0), torch.from_numpy(split.test_labels)),
         Knowledge.LOGITS: None,
+        Knowledge.INITIAL_WEIGHTS: victim.start,
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
     }
 

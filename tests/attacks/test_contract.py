@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from attacking import BIASES, CPU, DECAYED, attacked, context, quick, victim_of
+from attacking import BIASES, CPU, DECAYED, ORDINARY, attacked, context, quick, victim_of
 
 from attacks.base import Attack, AttackParams, Knowledge, UndeclaredKnowledgeError
 from bench.plan import registry
@@ -57,6 +57,7 @@ SPECS = {
             training=DecayedDescent(steps=20),
         ),
         DECAYED,
+        ORDINARY,
         VictimSpec(
             name="digits-mlp-6-affine", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
         ),

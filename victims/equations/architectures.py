@@ -100,11 +100,19 @@ def build(
     return model.to(dtype)
 
 
+def seeded(spec: MLPSpec | ConvSpec, shape: Sequence[int], seed: int) -> ReLUNetwork:
+    """Return the network that `torch.manual_seed(seed)` and torch's default layers make, float32 on the CPU."""
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(seed)
+        return _empty(spec, shape)
+
+
 def _empty(spec: MLPSpec | ConvSpec, shape: Sequence[int]) -> ReLUNetwork:
     if isinstance(spec, ConvSpec):
         if spec.kernel > min(shape[1:]):
             raise UserError(f"a kernel of {spec.kernel} does not fit into images of {shape[1]} x {shape[2]} pixels")
         return ConvNet(shape, spec.kernel, spec.channels, (*spec.hidden, spec.outputs))
-    depth = len(spec.hidden) + 1
-    biases = [layer == 0 or (spec.biases == "all" and layer < depth - 1) for layer in range(depth)]
+    last = len(spec.hidden)
+    everywhere, hidden = spec.biases == "every", spec.biases == "all"
+    biases = [everywhere or layer == 0 or (hidden and layer < last) for layer in range(last + 1)]
     return MLP((math.prod(shape), *spec.hidden, spec.outputs), biases)

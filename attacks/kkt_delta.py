@@ -1,0 +1,158 @@
+"""Reconstruction of what was added to a known start: a fine-tuned checkpoint, or a seed that was guessed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from attacks.search_space import Range
+
+if TYPE_CHECKING:
+    from attacks.kkt_family.restarts import Restart, Restarts
+    from attacks.known_start.equation import Equation
+    from victims.ordinary.difference import Difference
+    from victims.spec import VictimSpec
+
+CANDIDATES_PER_IMAGE = 2.0
+"""Candidates an image, unless a number of them is given."""
+ENERGY = 0.99
+"""Share of the difference's squares whose directions are searched where no gap shows the number of images."""
+
+
+class KKTDeltaParams(AttackParams):
+    """Parameters of `kkt-delta`.
+
+    Attributes:
+        candidates: how many candidates a restart has; None for twice the number of images that the weights show.
+        restarts: independent searches whose candidates are pooled.
+        steps: optimiser steps a restart.
+        lr: learning rate of the candidates, Adam's, in coordinates that move alike.
+        coefficient_lr: learning rate of the coefficients, in the units in which they start at a tenth.
+        points: shares of the way from the start to the released weights at which gradients are taken; the coefficients
+            are free at each.
+        alpha: sharpness of the gates at the first step and at the last, interpolated geometrically.
+        pixel_size: root mean square of an input's pixels at the start of the search; 1 for inputs (x - mean) / std.
+        coordinate_power: p of x_i = sum_k S_k^p u_ik v_k.
+        residual_power: q: columns of the residual are weighted by S_k^-q.
+        neuron_power: s: rows of the residual are weighted by ||w_j||^-s.
+        second_layer: weight of the relative residual of W2 - c W2(0) beside that of layer 1.
+        signal_span: over sqrt(n), what a candidate pays for a signal outside the span of the difference's columns.
+        dtype: precision of the search; c and n are found in float64.
+    """
+
+    candidates: PositiveInt | None = None
+    restarts: PositiveInt = 2
+    steps: PositiveInt = 300
+    lr: PositiveFloat = 0.3
+    coefficient_lr: PositiveFloat = 0.1
+    points: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)] = (0.5,)
+    alpha: tuple[PositiveFloat, PositiveFloat] = (1.0, 35.0)
+    pixel_size: PositiveFloat = 1.0
+    coordinate_power: NonNegativeFloat = 0.5
+    residual_power: NonNegativeFloat = 0.3
+    neuron_power: NonNegativeFloat = 1.0
+    second_layer: NonNegativeFloat = 1.0
+    signal_span: NonNegativeFloat = 0.15
+    dtype: Literal["float32", "float64"] = "float32"
+
+
+class KKTDelta(Attack[KKTDeltaParams]):
+    """Candidates and coefficients with W1 - c W1(0) = sum_i sum_t c_ti grad Phi(x_i; theta_t).
+
+    The difference of an ordinarily trained network and its start is a sum of gradients, for any order of batches, any
+    momentum and any schedule. It shows c, the number of images and their span; see `victims.ordinary.difference`.
+    """
+
+    name = "kkt-delta"
+    summary = "stationarity moved to a known start: W1 - c W1(0) = sum c_ti grad Phi(x_i; theta_t), on the way"
+    paper = "after Buzaglo et al. 2023 and Loo et al. 2024; new here"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
+    Params = KKTDeltaParams
+    variants: ClassVar[dict[str, dict[str, Any]]] = {
+        # A network that moved far has gates that open and close on the way.
+        "far": {"points": (0.1, 0.5, 0.9), "alpha": (1.0, 4.0)},
+    }
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
+        "": {
+            "lr": Range(0.02, 1, log=True),
+            "coefficient_lr": Range(0.01, 1, log=True),
+            "coordinate_power": Range(0, 1),
+            "residual_power": Range(0, 1),
+            "neuron_power": Range(0, 1.5),
+            "signal_span": Range(0.01, 10, log=True),
+        },
+        "far": {},
+    }
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Return why not: it needs a start that was kept, and a fully connected network with a hidden layer."""
+        if not victim.keeps_start:
+            return "the start of its training is not known"
+        if victim.architecture.kind != "mlp" or not victim.architecture.hidden:
+            return f"{victim.architecture.label}: for fully connected networks with a hidden layer"
+        return None
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Read c and n off the weights, search from `restarts` random starts, and pool the candidates.
+
+        Raises:
+            ValueError: the start is of another shape, is the released network itself, or is a wrong one.
+        """
+        import torch
+
+        from attacks.kkt_family.restarts import Restarts
+        from attacks.known_start.equation import Equation, known
+        from victims.equations.network import Network
+
+        params, shape = self.params, view.architecture.input_shape
+        initial = view.initial_weights
+        if initial is None:
+            raise ValueError("the victim has no one start")
+        start, end = (
+            Network.of(weights, shape, ctx.device, getattr(torch, params.dtype)) for weights in (initial, view.weights)
+        )
+        found = known(start, end)
+        rank, assumed = _images(found)
+        equation = Equation.of(start, end, found, rank, params.points)
+        m = params.candidates or round(CANDIDATES_PER_IMAGE * rank)
+        restarts = Restarts(ctx, params.restarts, params.steps, end.weights[0])
+        while restarts.next(1):
+            restarts.end([self._search(equation, m, restarts)])
+        kept, lost = restarts.kept()
+        candidates = torch.cat([one.candidates for one in kept])
+        confidence = torch.cat([one.sizes for one in kept])
+        return Reconstruction(
+            candidates=candidates.reshape(-1, *shape).float(),
+            confidence=confidence.float(),
+            resolved={"candidates": m},
+            loss=min(one.loss for one in kept),
+            grad_evals=restarts.spent,
+            flags=(f"start decayed to {found.decay:.4g}, {rank} directions searched", *assumed, *lost),
+        )
+
+    def _search(self, equation: Equation, m: int, restarts: Restarts) -> Restart:
+        """Return the end of one restart: its candidates, how sure it is of each, and what it leaves unexplained."""
+        from attacks.kkt_family.restarts import Restart
+        from attacks.known_start.search import Search, Settings
+
+        params = self.params
+        settings = Settings(**params.model_dump(include=set(Settings.__dataclass_fields__)))
+        search = Search(equation, m, settings, restarts.ctx.generator)
+        found = search.run(
+            lambda step, residual: restarts.report(step, [residual]),
+            restarts.expired,
+            restarts.checkpoint,
+            restarts.unfinished,
+        )
+        return Restart(found.candidates, found.inside, found.residual)
+
+
+def _images(found: Difference) -> tuple[int, tuple[str, ...]]:
+    """Return how many images the difference shows, and what was assumed where it shows no number."""
+    if found.shows_images:
+        return found.rank, ()
+    shares = found.singular.square().cumsum(0) / found.singular.square().sum()
+    rank = int((shares < ENERGY).sum()) + 1
+    return rank, (f"n is not shown: assumed {rank}, the directions of W1 - c W1(0) with {ENERGY:.0%} of its squares",)

@@ -1,0 +1,151 @@
+"""The equation of the difference: what was added to layer 1 is a sum of gradients on the way.
+
+With theta_t the network on its way from the start to the end of the training,
+
+    W1 - c W1(0) = sum_i (sum_t D_ti) x_i',    b1 - c b1(0) = sum_i sum_t D_ti,
+
+where D_ti is the signal that a training step sends back to layer 1 for image i, from coefficients c_ti on the outputs;
+and likewise for layer 2, with the activations of layer 1 in the place of the images. It is exact for gradient descent
+where theta_t is where the steps were taken; the attack knows the two ends and takes points between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from victims.equations.gates import smooth_gate_relu
+from victims.equations.network import Network
+from victims.ordinary.difference import Difference, difference
+
+KINSHIP = 0.2
+"""Cosine of W1 and W1(0) under which the one did not start at the other; a wrong seed has some thousandths."""
+
+
+@dataclass(frozen=True)
+class Equation:
+    """The difference of layer 1 on the coordinates of its span, and the networks on the way.
+
+    Attributes:
+        found: what the two ends show.
+        basis: (d, r) orthonormal, where images are searched.
+        singular: (r,) singular values of the difference along it.
+        weight: (h, r) W1 - c W1(0) on the basis.
+        bias: (h,) b1 - c b1(0); None where layer 1 has no bias.
+        second: (h_2, h) W2 - c W2(0).
+        networks: one a point, on the basis.
+    """
+
+    found: Difference
+    basis: Tensor
+    singular: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    second: Tensor
+    networks: tuple[Network, ...]
+
+    @classmethod
+    def of(cls, start: Network, end: Network, found: Difference, rank: int, points: Sequence[float]) -> Equation:
+        """Return the equation of a training between two networks.
+
+        Args:
+            start: at the beginning.
+            end: as released.
+            found: of their first layers.
+            rank: how many of its directions are searched.
+            points: shares of the way from start to end, in [0, 1].
+        """
+        like = end.weights[0]
+        basis = found.basis(rank).to(like)
+        biases = start.biases[0], end.biases[0]
+        added = None if biases[0] is None or biases[1] is None else biases[1] - found.decay * biases[0]
+        return cls(
+            found,
+            basis,
+            found.singular[:rank].to(like),
+            (like - found.decay * start.weights[0]) @ basis,
+            added,
+            end.weights[1] - found.decay * start.weights[1],
+            tuple(between(start, end, point).on_coordinates(basis) for point in points),
+        )
+
+    @property
+    def rank(self) -> int:
+        """The number of directions, r."""
+        return self.basis.shape[1]
+
+    @cached_property
+    def signal_basis(self) -> Tensor:
+        """(h, r) orthonormal: the span of the columns of the difference, where every image's whole signal lies."""
+        columns: Tensor = torch.linalg.qr(self.weight.double()).Q
+        return columns.to(self.weight).contiguous()
+
+    def terms(self, inputs: Tensor, coefficients: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+        """Return what candidates make up, with smooth gates: sum_t D_ti (m, h), and of layer 2 the whole sum (h_2, h).
+
+        Args:
+            inputs: (m, r).
+            coefficients: (T, m, C) on the outputs, at each point.
+            alpha: sharpness of the gates.
+        """
+        pairs = zip(self.networks, coefficients, strict=True)
+        passed = [back_propagated(network, inputs, chosen, alpha) for network, chosen in pairs]
+        seconds = [signals[1].T @ activations for signals, activations in passed]
+        return torch.stack([signals[0] for signals, _ in passed]).sum(0), torch.stack(seconds).sum(0)
+
+
+def known(start: Network, end: Network) -> Difference:
+    """Return what the training added to layer 1.
+
+    Raises:
+        ValueError: the start is of another shape, is the released network itself, or is not where its training began.
+    """
+    shapes = [[tuple(weight.shape) for weight in network.weights] for network in (start, end)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"the start has weights {shapes[0]}, the released network {shapes[1]}")
+    if all(torch.equal(*pair) for pair in zip(start.weights, end.weights, strict=True)):
+        raise ValueError("the start is the released weights themselves: nothing was trained between them")
+    found = difference(end.weights[0], start.weights[0])
+    if not found.shows_images and found.kinship < KINSHIP:
+        largest, middle, least = (f"{float(found.singular[at]):.3g}" for at in (0, len(found.singular) // 2, -1))
+        raise ValueError(
+            f"the start is wrong: W1 - {found.decay:.3g} W1(0) has full rank {len(found.singular)} (singular values "
+            f"{largest}, {middle} in the middle, {least} at the end), and outside of its first directions the cosine "
+            f"of W1 and W1(0) is {found.kinship:.3f}"
+        )
+    return found
+
+
+def between(start: Network, end: Network, share: float) -> Network:
+    """Return the network at a share in [0, 1] of the straight way from start to end."""
+    weights = tuple(torch.lerp(*pair, share) for pair in zip(start.weights, end.weights, strict=True))
+    pairs = zip(start.biases, end.biases, strict=True)
+    biases = tuple(None if a is None or b is None else torch.lerp(a, b, share) for a, b in pairs)
+    return Network(weights, biases)
+
+
+def back_propagated(
+    network: Network, inputs: Tensor, coefficients: Tensor, alpha: float
+) -> tuple[list[Tensor], Tensor]:
+    """Return the gradients (m, h_l) of sum_j c_ij Phi_j(x_i) by pre-activations, and layer 1's activations (m, h_1).
+
+    Args:
+        network: fully connected, with a hidden layer.
+        inputs: (m, r).
+        coefficients: (m, C).
+        alpha: sharpness of the gates sigmoid(alpha z).
+    """
+    activations, gates = [inputs], []
+    for weight, bias in zip(network.weights[:-1], network.biases[:-1], strict=True):
+        pre = F.linear(activations[-1], weight, bias)
+        gates.append(torch.sigmoid(alpha * pre))
+        activations.append(smooth_gate_relu(pre, alpha))
+    signals = [coefficients]
+    for weight, gate in zip(reversed(network.weights[1:]), reversed(gates), strict=True):
+        signals.insert(0, (signals[0] @ weight) * gate)
+    return signals, activations[1]

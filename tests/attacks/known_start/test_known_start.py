@@ -1,0 +1,192 @@
+"""Attacks on a known start: the equation against autograd, and images that come back from a tiny victim."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
+
+from attacks import context as contexts
+from attacks.base import AttackContext
+from attacks.kkt_delta import KKTDelta, KKTDeltaParams
+from attacks.known_start.equation import Equation, back_propagated, between, known
+from attacks.known_start.search import Search, Settings
+from bench.run.disclosure import view_of
+from victims.equations.gates import smooth_gate
+from victims.equations.network import Network
+from victims.recipes import Ordinary
+from victims.spec import MLPSpec, VictimSpec
+
+SHARP = 1e8
+TINY = VictimSpec(
+    name="digits-mlp-10-c10-sgd",
+    dataset="digits",
+    n=10,
+    architecture=MLPSpec(hidden=(200, 200), outputs=10, biases="every", first_layer_scale=None),
+    training=Ordinary(lr=0.02, batch_size=5, epochs=10, weight_decay=1e-3),
+)
+SETTINGS = Settings(
+    steps=10,
+    lr=0.1,
+    coefficient_lr=0.1,
+    alpha=(1.0, 5.0),
+    pixel_size=1.0,
+    coordinate_power=0.5,
+    residual_power=0.3,
+    neuron_power=1.0,
+    second_layer=1.0,
+    signal_span=0.15,
+)
+
+
+def random_network(seed: int) -> Network:
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> torch.Tensor:
+        drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
+        return drawn / math.sqrt(shape[-1])
+
+    return Network((draw(9, 12), draw(8, 9), draw(3, 8)), (draw(9), draw(8), draw(3)))
+
+
+def test_the_signals_are_the_gradients_by_the_first_two_layers() -> None:
+    network, generator = random_network(0), torch.Generator().manual_seed(1)
+    inputs = torch.randn(4, 12, generator=generator, dtype=torch.float64)
+    coefficients = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    weight = network.weights[0].clone().requires_grad_()
+    assert network.biases[0] is not None
+    bias = network.biases[0].clone().requires_grad_()
+    second = network.weights[1].clone().requires_grad_()
+    outputs = network.forward(
+        inputs, smooth_gate(SHARP), (weight, second, *network.weights[2:]), (bias, *network.biases[1:])
+    )
+    by_weight, by_bias, by_second = torch.autograd.grad((coefficients * outputs).sum(), (weight, bias, second))
+    signals, activations = back_propagated(network, inputs, coefficients, SHARP)
+    assert torch.allclose(signals[0].T @ inputs, by_weight)
+    assert torch.allclose(signals[0].sum(0), by_bias)
+    assert torch.allclose(signals[1].T @ activations, by_second)
+
+
+def test_the_truth_of_one_step_solves_the_equation() -> None:
+    """One full batch of gradient descent: at the start, with the loss's own coefficients, nothing is left."""
+    start, generator = random_network(0), torch.Generator().manual_seed(2)
+    inputs = torch.randn(3, 12, generator=generator, dtype=torch.float64)
+    coefficients = 0.01 * torch.randn(3, 3, generator=generator, dtype=torch.float64)
+    (signals, later, _), activations = back_propagated(start, inputs, coefficients, SHARP)
+    weights, biases = start.weights, start.biases
+    assert biases[0] is not None
+    end = replace(
+        start,
+        weights=(weights[0] + signals.T @ inputs, weights[1] + later.T @ activations, *weights[2:]),
+        biases=(biases[0] + signals.sum(0), *biases[1:]),
+    )
+    found = known(start, end)
+    assert found.rank == 3
+    equation = Equation.of(start, end, found, found.rank, (0.0,))
+    again, second = equation.terms(inputs @ equation.basis, coefficients[None], SHARP)
+    assert torch.allclose(second, equation.second, atol=1e-10)
+    assert torch.allclose(again.T @ (inputs @ equation.basis), equation.weight, atol=1e-10)
+    inside = (again @ equation.signal_basis).square().sum() / again.square().sum()
+    assert float(inside) == pytest.approx(1)
+
+
+def test_the_objectives_gradient_is_a_difference_quotient() -> None:
+    start, end = random_network(0), random_network(3)
+    equation = Equation.of(start, end, known_anyway(start, end), 4, (0.2, 0.7))
+    search = Search(equation, 5, SETTINGS, torch.Generator().manual_seed(0))
+
+    def value() -> float:
+        # the forward pass has the ReLU's kink, its gradient the smooth gate: sharp gates make them one
+        return float(search.objective(SHARP).detach())
+
+    search.objective(SHARP).backward()
+    slope, step = search.chosen.grad, 1e-6
+    assert slope is not None
+    for place in ((0, 1, 2), (1, 4, 0)):
+        middle = search.chosen.data[place].item()
+        ends = []
+        for sign in (1, -1):
+            search.chosen.data[place] = middle + sign * step
+            ends.append(value())
+        search.chosen.data[place] = middle
+        assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(float(slope[place]), rel=1e-4, abs=1e-9)
+
+
+def known_anyway(start: Network, end: Network) -> Any:
+    from victims.ordinary.difference import difference
+
+    return difference(end.weights[0], start.weights[0])
+
+
+def test_points_lie_on_the_way() -> None:
+    start, end = random_network(0), random_network(3)
+    middle = between(start, end, 0.5)
+    assert torch.allclose(middle.weights[1], (start.weights[1] + end.weights[1]) / 2)
+    assert torch.equal(between(start, end, 0.0).weights[0], start.weights[0])
+
+
+def test_images_of_an_ordinary_network_come_back() -> None:
+    victim = victim_of(TINY)
+    found = attacked(KKTDelta(KKTDeltaParams(restarts=1, steps=200)), victim)
+    truth = F.normalize(torch.from_numpy(victim.split.inputs).flatten(1), dim=1)
+    cosines = F.normalize(found.candidates.flatten(1), dim=1) @ truth.T
+    assert (cosines.amax(0) > 0.9).sum() >= 8
+    assert found.confidence is not None
+    surest = found.confidence.argsort(descending=True)[:5]
+    assert (cosines.amax(1)[surest] > 0.9).all()
+    assert found.resolved == {"candidates": 20}
+
+
+def test_a_killed_search_ends_where_an_undisturbed_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
+    victim = victim_of(TINY)
+    attack = KKTDelta(KKTDeltaParams(restarts=2, steps=12))
+    whole = attacked(attack, victim)
+    memory = Memory(most=17)
+
+    def run() -> Any:
+        ctx = context()
+        kept = AttackContext(CPU, ctx.generator, ctx.progress, checkpoints=memory)
+        return attack.reconstruct(view_of(victim, attack.knowledge, CPU), kept)
+
+    with pytest.raises(Interrupted):
+        run()
+    memory.most = 10**9
+    assert torch.equal(run().candidates, whole.candidates)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda victim: victim.model.state_dict(), "the start is the released weights themselves"),
+        (
+            lambda victim: {name: torch.randn(value.shape) / 8 for name, value in victim.start.items()},
+            r"the start is wrong: .* full rank 64 \(singular values .*cosine",
+        ),
+        (
+            lambda victim: {name: value[..., :5] for name, value in victim.start.items()},
+            r"the start has weights .* the released network",
+        ),
+    ],
+)
+def test_a_start_that_is_none_is_refused(change: Any, reason: str) -> None:
+    victim = victim_of(TINY)
+    with pytest.raises(ValueError, match=reason):
+        attacked(KKTDelta(KKTDeltaParams(steps=2)), replace(victim, start=change(victim)))
+
+
+def test_where_the_weights_show_no_number_it_is_assumed_and_said() -> None:
+    adam = VictimSpec(
+        name="faces-mlp-8-adamw",
+        dataset="faces",
+        n=8,
+        architecture=MLPSpec(hidden=(100, 50), biases="every", first_layer_scale=None),
+        training=Ordinary(optimiser="adamw", lr=1e-3, epochs=5, weight_decay=0),
+    )
+    found = attacked(KKTDelta(KKTDeltaParams(steps=2, restarts=1)), victim_of(adam))
+    assert any("n is not shown: assumed" in flag for flag in found.flags)

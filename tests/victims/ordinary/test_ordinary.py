@@ -1,0 +1,116 @@
+"""Ordinary training: what it adds to its start is what the mathematics says, and the start is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from attacking import victim_of
+from pydantic import ValidationError
+
+from victims.ordinary.difference import difference
+from victims.ordinary.training import Examples, train_ordinary
+from victims.recipes import Ordinary, Pretraining
+from victims.spec import MLPSpec, VictimSpec
+
+NETWORK = MLPSpec(hidden=(40, 30), outputs=10, biases="every", first_layer_scale=None)
+CPU = torch.device("cpu")
+MEMBERS = 7
+
+
+def spec(**training: object) -> VictimSpec:
+    few = {"epochs": 12, "batch_size": 3} | training
+    return VictimSpec(
+        name="digits-mlp-10-c10-tiny",
+        dataset="digits",
+        n=10,
+        architecture=NETWORK,
+        training=Ordinary.model_validate(few),
+    )
+
+
+def ends(victim: VictimSpec) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """W1 at the start and at the end of a training on random images, and these (n, d)."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(MEMBERS, 1, 6, 6, generator=generator, dtype=torch.float64)
+    members = Examples(inputs, torch.arange(MEMBERS))
+    start, model = train_ordinary(victim, members, members, CPU, lambda progress: None)
+    first, last = (next(network.parameters()).detach() for network in (start, model))
+    return first, last, inputs.flatten(1)
+
+
+@pytest.mark.parametrize(
+    "training",
+    [{"weight_decay": 0.0}, {"weight_decay": 0.0, "schedule": "step"}, {"weight_decay": 1e-2}, {"clip": 0.1}],
+)
+def test_what_sgd_adds_to_its_start_has_rank_n_and_lies_in_the_span_of_the_images(training: dict[str, object]) -> None:
+    first, last, images = ends(spec(dtype="float64", **training))
+    found = difference(last, first)
+    assert found.rank == MEMBERS
+    basis = found.basis(MEMBERS)
+    outside = images - images @ basis @ basis.T
+    assert float(outside.norm() / images.norm()) < 1e-6
+
+
+def test_the_decay_of_the_start_is_the_product_of_the_steps_shrinkage() -> None:
+    first, last, _ = ends(spec(dtype="float64", momentum=0.0, weight_decay=0.05, lr=0.1, schedule="constant"))
+    steps = 12 * 3
+    assert difference(last, first).decay == pytest.approx((1 - 0.1 * 0.05) ** steps, rel=1e-9)
+
+
+def test_a_wrong_start_shows_no_gap_and_no_kinship() -> None:
+    first, last, _ = ends(spec(dtype="float64"))
+    wrong = torch.rand(first.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64) - 0.5
+    found = difference(last, wrong)
+    assert not found.shows_images
+    assert abs(found.kinship) < 0.2
+
+
+def test_adam_breaks_the_sum() -> None:
+    first, last, _ = ends(spec(dtype="float64", optimiser="adam", lr=1e-3))
+    assert not difference(last, first).shows_images
+
+
+def test_the_start_is_what_the_seed_makes() -> None:
+    victim = victim_of(spec())
+    torch.manual_seed(victim.spec.seed)
+    first = torch.nn.Linear(64, 40)
+    assert victim.start is not None
+    assert torch.equal(victim.start["layers.0.weight"], first.weight)
+    assert torch.equal(victim.start["layers.0.bias"], first.bias)
+
+
+def test_the_start_comes_back_from_the_cache_and_the_card_tells_of_the_way() -> None:
+    trained, cached = victim_of(spec()), victim_of(spec())
+    assert trained.start.keys() == cached.start.keys()
+    assert all(torch.equal(trained.start[name], cached.start[name]) for name in trained.start)
+    assert cached.card.directions == 10
+    assert cached.card.movement > 0
+    assert 0 < cached.card.start_decay < 1
+    assert trained.model.state_dict().keys() == trained.start.keys()
+
+
+def test_inputs_are_standardised_and_images_come_back_from_them() -> None:
+    victim = victim_of(spec())
+    images = victim.images(victim.split.inputs)
+    assert np.allclose(images * 16, np.round(images * 16), atol=1e-4)
+    assert len(victim.scale) == 1
+    assert victim.scale.item() < 1
+
+
+def test_a_checkpoint_is_trained_on_other_images_and_then_tuned() -> None:
+    tuned = victim_of(spec(pretraining=Pretraining(epochs=2), weight_decay=0.0, schedule="constant", lr=1e-2))
+    fresh = victim_of(spec())
+    assert tuned.start is not None
+    assert not torch.equal(tuned.start["layers.0.weight"], fresh.start["layers.0.weight"])
+    assert tuned.card.start_decay == pytest.approx(1, abs=1e-5)
+
+
+def test_an_early_stop_ends_the_training() -> None:
+    short, whole = victim_of(spec(stop_loss=2.0)), victim_of(spec())
+    assert short.card.movement < whole.card.movement
+
+
+def test_ordinary_training_asks_for_torchs_own_start() -> None:
+    with pytest.raises(ValidationError, match="first_layer_scale=None"):
+        VictimSpec(name="digits-mlp-6", dataset="digits", n=6, architecture=MLPSpec(), training=Ordinary())

@@ -1,0 +1,109 @@
+"""What a training has added to its start: the decay of the start, and the span of the training images.
+
+Gradient descent on a fully connected network changes W1 by sum_i D_i x_i', a matrix of rank n whose rows lie in the
+span of the n training images; weight decay shrinks the start by a factor c besides. So W1 - c W1(0) has rank n, up to
+the rounding of the weights, for any order of the batches, any momentum and any schedule. Optimisers that scale the
+entries of a gradient each by its own factor, as Adam does, break the sum, and the difference has full rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+GAP = 5.0
+"""A singular value so many times the next one ends the span of the images; the last such gap above the rounding."""
+ROUNDS = 20
+WIDEST = 0.95
+"""Share of the singular values among which the gap is looked for: the last ones of a full matrix spread."""
+SETTLED = 1e-9
+TINY = 1e-300
+GRAM = 1e-7
+"""Singular values, relative to the largest, that a Gram matrix in float64 still shows."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """W1 - c W1(0), and what it shows.
+
+    Attributes:
+        decay: c, what is left of the start; 1 without weight decay.
+        singular: (min(h, d),) its singular values, falling.
+        directions: (min(h, d), d) its right singular vectors, one a row.
+        rank: directions before the gap, min(h, d) where there is none.
+        gap: the singular value before the gap over the one after it; 1 where there is none.
+        kinship: cosine of W1 and W1(0) outside of the span; near 0 where the one did not start at the other.
+    """
+
+    decay: float
+    singular: Tensor
+    directions: Tensor
+    rank: int
+    gap: float
+    kinship: float
+
+    @property
+    def shows_images(self) -> bool:
+        """Whether a gap ends the span of the images."""
+        return self.gap > 1
+
+    def basis(self, rank: int) -> Tensor:
+        """Return the first directions (d, rank), orthonormal columns."""
+        return self.directions[:rank].T.contiguous()
+
+
+def difference(end: Tensor, start: Tensor) -> Difference:
+    """Return what a training has added to the first layer of its start.
+
+    c is found by turns: the span is that of W1 - c W1(0), and c is the least-squares fit of W1 on W1(0) outside of it.
+
+    Args:
+        end: W1 (h, d), as released.
+        start: W1(0) (h, d).
+    """
+    last, first = end.double(), start.double()
+    rounding = torch.finfo(end.dtype).eps / 2 * float(last.norm())
+    decay = 1.0
+    for _ in range(ROUNDS):
+        span = _row_span(last - decay * first, rounding)
+        outside, rest = first - first @ span @ span.T, last - last @ span @ span.T
+        fitted = float((outside * rest).sum() / outside.square().sum())
+        settled, decay = abs(fitted - decay) < SETTLED, fitted
+        if settled:
+            break
+    kinship = float((outside * rest).sum() / (outside.norm() * rest.norm()).clamp_min(TINY))
+    _, singular, directions = torch.linalg.svd(last - decay * first, full_matrices=False)
+    return Difference(decay, singular, directions, *last_gap(singular, rounding), kinship)
+
+
+def _row_span(matrix: Tensor, rounding: float) -> Tensor:
+    """Return a basis (d, r) of the rows of a matrix (h, d) before its last gap, of half of them where it has none.
+
+    The eigenvectors of the small Gram matrix are as good as singular vectors here, and are had several times as fast.
+    """
+    h, d = matrix.shape
+    squares, vectors = torch.linalg.eigh(matrix @ matrix.T if h <= d else matrix.T @ matrix)
+    singular = squares.flip(0).clamp_min(0).sqrt()
+    rank, gap = last_gap(singular, max(rounding, GRAM * float(singular[0])))
+    leading = vectors.flip(1)[:, : rank if gap > 1 else len(singular) // 2]
+    span: Tensor = torch.linalg.qr(matrix.T @ leading).Q if h <= d else leading
+    return span
+
+
+def last_gap(singular: Tensor, rounding: float) -> tuple[int, float]:
+    """Return after how many of the singular values the last gap is, and its ratio; all of them and 1 without one.
+
+    Images differ in how much they were learnt, so that there may be gaps between them; below the last one is rounding.
+
+    Args:
+        singular: falling.
+        rounding: what is smaller than this before the gap is no image.
+    """
+    looked = singular[: max(2, int(WIDEST * len(singular)))]
+    ratios = looked[:-1] / looked[1:].clamp_min(torch.finfo(singular.dtype).tiny)
+    gaps = ((ratios >= GAP) & (looked[:-1] > rounding)).nonzero().flatten()
+    if len(gaps) == 0:
+        return len(singular), 1.0
+    return int(gaps[-1]) + 1, float(ratios[gaps[-1]])

@@ -1,0 +1,175 @@
+"""Victims whose start is kept beside their weights: trained once, and cached like the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from victims import datasets
+from victims.base import Victim
+from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, whole_card
+from victims.card import VictimCard, describe
+from victims.datasets import RawDataset, Split
+from victims.equations.architectures import ReLUNetwork, build
+from victims.errors import UserError
+from victims.files import atomic, sha256_file, write_text
+from victims.ordinary.difference import difference
+from victims.ordinary.training import Examples, train_ordinary
+from victims.recipes import Ordinary
+from victims.spec import VictimSpec
+from victims.training.loop import TrainProgress
+
+START = "start.safetensors"
+"""The file, beside those of every victim, of the weights that its training started from."""
+TEST_IMAGES = 500
+FLAT = 1e-6
+"""A channel of smaller deviation is left as it is."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a victim learns, with inputs (x - mean) / std a channel.
+
+    Attributes:
+        split: its training and test data.
+        scale: (C, 1, 1) std, in pixels of [0, 1].
+        others: images for a start that is pre-trained: neither members, nor its twin's members, nor test images.
+    """
+
+    split: Split
+    scale: np.ndarray
+    others: Examples
+
+    @property
+    def members(self) -> Examples:
+        """The training data."""
+        return Examples(torch.from_numpy(self.split.inputs), torch.from_numpy(self.split.labels))
+
+
+def obtain(
+    spec: VictimSpec,
+    data_dir: Path | None,
+    device: torch.device,
+    report: Callable[[TrainProgress], None],
+    notice: Callable[[str], None],
+) -> Victim:
+    """Return a victim with its start; as `victims.cache.obtain`, which comes here.
+
+    Raises:
+        UserError: the data are missing or too few, the training diverged, or the cache cannot be written.
+    """
+    data = data_of(spec, datasets.load(spec.dataset, data_dir))
+    dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
+    with locked_folder(spec, dataset_sha256, notice) as folder:
+        victim = _load(spec, folder, data, notice)
+        return victim or _train(spec, folder, data, dataset_sha256, device, report)
+
+
+def data_of(spec: VictimSpec, raw: RawDataset) -> Data:
+    """Return what a victim learns, and what a pre-trained start has learnt.
+
+    Raises:
+        UserError: there are too few images.
+    """
+    own = datasets.select(raw, spec.n, spec.groups, TEST_IMAGES)
+    split = own
+    if spec.twin == "disjoint":
+        split = datasets.select(raw, spec.n, spec.groups, TEST_IMAGES, skip_first=True)
+    mean = raw.train_images.mean((0, 2, 3), keepdims=True, dtype=np.float64).astype(np.float32)[0]
+    scale = raw.train_images.std((0, 2, 3), keepdims=True, dtype=np.float64).astype(np.float32)[0]
+    scale = np.where(scale > FLAT, scale, np.float32(1))
+    others = _others(spec, raw, own, mean, scale)
+    standardised = Split(
+        inputs=((split.inputs + split.mean - mean) / scale).astype(np.float32),
+        labels=split.labels,
+        indices=split.indices,
+        mean=np.broadcast_to(mean, split.mean.shape).copy(),
+        test_inputs=((split.test_inputs + split.mean - mean) / scale).astype(np.float32),
+        test_labels=split.test_labels,
+    )
+    return Data(standardised, scale, others)
+
+
+def _others(spec: VictimSpec, raw: RawDataset, own: Split, mean: np.ndarray, scale: np.ndarray) -> Examples:
+    """Return the images of the pre-training, none if there is none."""
+    assert isinstance(spec.training, Ordinary)
+    pool = raw.train_images
+    if spec.training.pretraining is None:
+        return Examples(torch.from_numpy(pool[:0]), torch.zeros(0, dtype=torch.int64))
+    if spec.groups is None:
+        raise UserError(f"victim {spec.name}: a checkpoint is pre-trained on all labels: give it as many outputs")
+    twin = datasets.select(raw, spec.n, spec.groups, TEST_IMAGES, skip_first=True)
+    taken = {image.tobytes() for image in (own.test_inputs + own.mean).round(4)}
+    chosen = np.ones(len(pool), bool)
+    chosen[own.indices] = chosen[twin.indices] = False
+    chosen &= np.array([image.tobytes() not in taken for image in pool.round(4)])
+    chosen &= raw.train_labels < spec.n_classes
+    if not chosen.any():
+        raise UserError(f"victim {spec.name}: {spec.dataset} has no images left to pre-train its start on")
+    inputs = ((pool[chosen] - mean) / scale).astype(np.float32)
+    return Examples(torch.from_numpy(inputs), torch.from_numpy(raw.train_labels[chosen]))
+
+
+def _load(spec: VictimSpec, folder: Path, data: Data, notice: Callable[[str], None]) -> Victim | None:
+    card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
+    if card is None or not (folder / START).exists() or sha256_file(folder / START) != card.start_sha256:
+        return None
+    try:
+        start, weights = load_file(folder / START), load_file(folder / WEIGHTS)
+    except SafetensorError:
+        return None
+    assert spec.architecture.kind == "mlp"
+    model = build(spec.architecture, data.split.inputs.shape[1:], torch.Generator(), torch.float32)
+    model.load_state_dict(weights)
+    card = card.model_copy(update={"name": spec.name, "spec": spec})
+    return Victim(card, model, data.split, data.scale, start)
+
+
+def _train(
+    spec: VictimSpec,
+    folder: Path,
+    data: Data,
+    dataset_sha256: str,
+    device: torch.device,
+    report: Callable[[TrainProgress], None],
+) -> Victim:
+    begun = time.monotonic()
+    start, model = (one.float() for one in train_ordinary(spec, data.members, data.others, device, report))
+    seconds = time.monotonic() - begun
+    if not all(bool(value.isfinite().all()) for value in model.state_dict().values()):
+        raise UserError(f"victim {spec.name}: its training ended in weights that are not finite; lower its rate")
+    for name, network in ((START, start), (WEIGHTS, model)):
+        with atomic(folder / name) as path:
+            save_file({key: value.contiguous() for key, value in network.state_dict().items()}, path)
+    card = describe(
+        spec,
+        model,
+        data.split,
+        weights_sha256=sha256_file(folder / WEIGHTS),
+        dataset_sha256=dataset_sha256,
+        device=device,
+        train_s=seconds,
+    ).model_copy(update={"start_sha256": sha256_file(folder / START)} | _way(start, model))
+    write_text(folder / CARD, card.model_dump_json(indent=1))
+    return Victim(card, model, data.split, data.scale, start.state_dict())
+
+
+def _way(start: ReLUNetwork, model: ReLUNetwork) -> dict[str, float | int]:
+    """Return what the card says of the way from the start; nothing moved is no movement."""
+    begun, ended = (torch.cat([p.detach().flatten() for p in network.parameters()]) for network in (start, model))
+    movement = float((ended - begun).norm() / begun.norm())
+    first: list[Tensor] = [next(network.parameters()).detach() for network in (model, start)]
+    found = difference(*first)
+    return {
+        "movement": movement,
+        "start_decay": found.decay,
+        "directions": found.rank if movement else 0,
+    }
