@@ -73,7 +73,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
     helpers = ("attacks.known_start", "attacks.stationarity", "victims.difference")
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         # A network that moved far has gates that open and close on the way.
-        "far": {"points": (0.1, 0.5, 0.9), "alpha": (1.0, 4.0)},
+        "far": {"points": (0.1, 0.5, 0.9), "alpha": (1.0, 10.0), "residual_power": 0.6, "second_layer": 0.0},
     }
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
