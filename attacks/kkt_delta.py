@@ -72,7 +72,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
     Params = KKTDeltaParams
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         # A network that moved far has gates that open and close on the way.
-        "far": {"points": (0.1, 0.5, 0.9), "alpha": (1.0, 4.0)},
+        "far": {"points": (0.1, 0.5, 0.9), "alpha": (1.0, 10.0), "residual_power": 0.6, "second_layer": 0.0},
     }
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
