@@ -10,6 +10,8 @@ from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconst
 from attacks.search_space import Range
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from attacks.kkt_family.restarts import Restart, Restarts
     from attacks.known_start.equation import Equation
     from victims.ordinary.difference import Difference
@@ -25,6 +27,9 @@ class KKTDeltaParams(AttackParams):
     """Parameters of `kkt-delta`.
 
     Attributes:
+        start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
+            default layers resemble the released weights too much for chance.
+        seeds: how many seeds are tried, from 0 on, where the start is guessed.
         candidates: how many candidates a restart has; None for twice the number of images that the weights show.
         restarts: independent searches whose candidates are pooled.
         steps: optimiser steps a restart.
@@ -42,6 +47,8 @@ class KKTDeltaParams(AttackParams):
         dtype: precision of the search; c and n are found in float64.
     """
 
+    start: Literal["known", "guess"] = "known"
+    seeds: PositiveInt = 100_000
     candidates: PositiveInt | None = None
     restarts: PositiveInt = 2
     steps: PositiveInt = 300
@@ -86,10 +93,15 @@ class KKTDelta(Attack[KKTDeltaParams]):
         "far": {},
     }
 
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """The needs, without the initial weights where they are guessed."""
+        return self.needs - {Knowledge.INITIAL_WEIGHTS} if self.params.start == "guess" else self.needs
+
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and a fully connected network with a hidden layer."""
-        if not victim.keeps_start:
-            return "the start of its training is not known"
+        if self.params.start == "known" and not victim.keeps_start:
+            return "the start of its training is not known; set start=guess to look for its seed"
         if victim.architecture.kind != "mlp" or not victim.architecture.hidden:
             return f"{victim.architecture.label}: for fully connected networks with a hidden layer"
         return None
@@ -107,9 +119,10 @@ class KKTDelta(Attack[KKTDeltaParams]):
         from victims.equations.network import Network
 
         params, shape = self.params, view.architecture.input_shape
-        initial = view.initial_weights
+        initial, guessed = self._start(view, ctx)
         if initial is None:
-            raise ValueError("the victim has no one start")
+            nothing = torch.zeros(1, *shape)
+            return Reconstruction(candidates=nothing, confidence=torch.zeros(1), loss=1.0, flags=guessed)
         start, end = (
             Network.of(weights, shape, ctx.device, getattr(torch, params.dtype)) for weights in (initial, view.weights)
         )
@@ -129,8 +142,31 @@ class KKTDelta(Attack[KKTDeltaParams]):
             resolved={"candidates": m},
             loss=min(one.loss for one in kept),
             grad_evals=restarts.spent,
-            flags=(f"start decayed to {found.decay:.4g}, {rank} directions searched", *assumed, *lost),
+            flags=(*guessed, f"start decayed to {found.decay:.4g}, {rank} directions searched", *assumed, *lost),
         )
+
+    def _start(self, view: VictimView, ctx: AttackContext) -> tuple[dict[str, Tensor] | None, tuple[str, ...]]:
+        """Return the initial weights by parameter name, None if no seed is found, and a flag on the guess.
+
+        Raises:
+            ValueError: the victim has no one start to tell.
+        """
+        if self.params.start == "known":
+            if view.initial_weights is None:
+                raise ValueError("the victim has no one start")
+            return view.initial_weights, ()
+        from attacks.known_start.seeds import TORCH, guess_seed
+        from victims.equations.architectures import seeded
+
+        architecture, seeds = view.architecture, self.params.seeds
+        assert architecture.spec.kind == "mlp"
+        first = view.weights["layers.0.weight"].cpu().numpy()
+        guess = guess_seed(first, range(seeds), [TORCH], progress=lambda done: ctx.report(done, seeds))
+        odds = f"correlation {guess.correlation:.3f}, threshold {guess.threshold:.3f} for {guess.tried} seeds"
+        if not guess.found:
+            return None, (f"no seed below {seeds} drew the start: {odds}",)
+        network = seeded(architecture.spec, architecture.input_shape, guess.seed)
+        return network.state_dict(), (f"seed {guess.seed} drew the start: {odds}",)
 
     def _search(self, equation: Equation, m: int, restarts: Restarts) -> Restart:
         """Return the end of one restart: its candidates, how sure it is of each, and what it leaves unexplained."""

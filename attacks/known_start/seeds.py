@@ -105,12 +105,14 @@ class Initialiser:
     transposed: bool = False
 
 
+TORCH = Initialiser("torch", torch_uniform)
+"""torch.manual_seed(s), then default layers, the first one first."""
 INITIALISERS: tuple[Initialiser, ...] = (
-    Initialiser("torch", torch_uniform),
+    TORCH,
     Initialiser("numpy", numpy_uniform, words=2),
     Initialiser("numpy, inputs first", numpy_uniform, words=2, transposed=True),
 )
-"""The first layer is drawn first: torch.manual_seed(s) and default layers; numpy.random.seed(s) and a uniform rule."""
+"""The first layer is drawn first; numpy.random.seed(s) and a uniform rule, as in Keras-like code."""
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,23 @@ def test_images_of_an_ordinary_network_come_back() -> None:
     assert found.resolved == {"candidates": 20}
 
 
+def test_a_guessed_start_is_the_known_one() -> None:
+    victim = victim_of(TINY)
+    known_start = attacked(KKTDelta(KKTDeltaParams(restarts=1, steps=12)), victim)
+    guess = KKTDelta(KKTDeltaParams(restarts=1, steps=12, start="guess", seeds=300))
+    guessed = attacked(guess, victim)
+    assert "initial weights" not in guess.knowledge
+    assert guessed.flags[0].startswith(f"seed {TINY.seed} drew the start: correlation 0.9")
+    assert torch.equal(guessed.candidates, known_start.candidates)
+
+
+def test_no_seed_in_the_range_is_a_clear_negative() -> None:
+    victim = victim_of(TINY.model_copy(update={"name": "digits-mlp-10-c10-seed7", "seed": 7}))
+    found = attacked(KKTDelta(KKTDeltaParams(start="guess", seeds=7)), victim)
+    assert found.flags[0].startswith("no seed below 7 drew the start")
+    assert found.candidates.abs().sum() == 0
+
+
 def test_a_killed_search_ends_where_an_undisturbed_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
     victim = victim_of(TINY)
