@@ -20,8 +20,7 @@ from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.run.staleness import changed_sources
-from bench.run.steps import Step
-from bench.run.todo import todo, why
+from bench.run.todo import Step, todo, why
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
 from bench.terminal.progress import TerminalReporter, plural

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.plan.run import attack_sha
 from bench.run.session import Session
-from bench.run.steps import Step
-from bench.run.todo import Todo
+from bench.run.todo import Step, Todo
 from victims.cache import trained_card, training_sha
 from victims.errors import UserError
 from victims.informed.spec import AnySpec

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from bench.plan.run import Run
 from bench.run.null_controls import NullControls
 from bench.run.scorer import Scorer
 from bench.run.session import Session
-from bench.run.setup import Setup
-from bench.run.steps import Step, next_step
+from bench.run.setup import Again, Setup
 from bench.store.folders import Store
-from bench.store.records import FAILED, RunRecord
+from bench.store.records import ENVIRONMENT, FAILED, RunRecord, Status
 from bench.terminal.text import describe
 from victims.errors import UserError
+
+
+class Step(StrEnum):
+    """The next step of a run."""
+
+    NOTHING = "stored"
+    SCORE = "score again"
+    ATTACK = "run"
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,22 @@ class Todo:
     def shown(self) -> bool:
         """Whether a row of it is in the tables."""
         return self.stored is not None and not self.stored.pending
+
+
+def next_step(stored: RunRecord | None, again: Again, complete: Callable[[RunRecord, bool], bool]) -> Step:
+    """Return the next step of a run.
+
+    Args:
+        stored: what is stored of it.
+        again: what is run again of what is stored.
+        complete: says of a run whether its scores need nothing more, what failed being tried again or not.
+    """
+    if stored is None or again is Again.ALWAYS:
+        return Step.ATTACK
+    if stored.status in FAILED:
+        retried = again is Again.FAILED or stored.status is Status.OOM or ENVIRONMENT in stored.flags.split(";")
+        return Step.ATTACK if retried else Step.NOTHING
+    return Step.NOTHING if complete(stored, again is Again.FAILED) else Step.SCORE
 
 
 def todo(plan: Sequence[Run], setup: Setup, session: Session) -> list[Todo]:

@@ -1,0 +1,31 @@
+"""The layout of the packages: small files, few modules a package, few rooms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("attacks", "bench", "victims")
+LONGEST_FILE, MOST_MODULES, MOST_ROOMS = 300, 12, 11
+SOURCES = [path for package in (*PACKAGES, "tests", ".ci") for path in sorted((ROOT / package).rglob("*.py"))]
+FOLDERS = sorted({path.parent for path in SOURCES if path.relative_to(ROOT).parts[0] in PACKAGES})
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_can_be_read_at_one_sitting(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST_FILE
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_package_has_few_modules(folder: Path) -> None:
+    if folder != ROOT / "attacks":  # one file an attack
+        modules = [path for path in folder.glob("*.py") if path.stem != "__init__"]
+        assert len(modules) <= MOST_MODULES
+
+
+def test_the_harness_has_few_rooms() -> None:
+    packages = [path for path in (ROOT / "bench").iterdir() if (path / "__init__.py").exists()]
+    modules = [path for path in (ROOT / "bench").glob("*.py") if path.stem != "__init__"]
+    assert len(packages) + len(modules) <= MOST_ROOMS
