@@ -18,9 +18,9 @@ from rich.console import Console
 
 from attacks.context import UNLIMITED
 from bench.publish.leaderboard import refresh_tables
-from bench.run.executors import Inline, Site, Task
+from bench.run.executors import Inline, Task
 from bench.run.executors.processes import Limits, Processes
-from bench.run.setup import Again
+from bench.run.setup import Again, Setup
 from bench.store.folders import Store, write_record
 from bench.store.good_images import encode
 from bench.store.records import RunRecord
@@ -30,8 +30,8 @@ RUNS, N = 100, 500
 
 
 def task(root: Path) -> Task:
-    site = Site(root / "results", None, None, "cpu", twins=False, again=Again.ALWAYS, environment=Site.variables())
-    return Task("", "first-layer", "", "{}", "default", "faces-mlp-100", 0, UNLIMITED, site)
+    setup = Setup(root / "results", None, None, "cpu", twins=False, again=Again.ALWAYS, environment=Setup.variables())
+    return Task("", "first-layer", "", "{}", "default", "faces-mlp-100", 0, UNLIMITED, setup)
 
 
 @pytest.mark.parametrize("where", ["a_process", "this_process"])
