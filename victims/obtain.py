@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,6 +20,8 @@ from victims.equations.architectures import build
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
 from victims.ordinary import obtain as ordinary
+from victims.ordinary.obtain import way
+from victims.recipes import Released
 from victims.spec import VictimSpec
 from victims.training import loop
 
@@ -82,6 +85,10 @@ def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
     """Load a victim that is not trained here, and keep its card for `trained_card`."""
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     victim = released.load(spec, dataset_sha256)
+    if victim.start is not None and spec.architecture.kind == "mlp":
+        assert isinstance(spec.training, Released)
+        moved = {"start_sha256": spec.training.initial_sha256, **way(victim.start, victim.model.state_dict())}
+        victim = replace(victim, card=victim.card.model_copy(update=moved))
     try:
         write_text(victim_folder(spec, dataset_sha256) / CARD, victim.card.model_dump_json(indent=1))
     except OSError as error:

@@ -132,6 +132,8 @@ class Released(Recipe):
         weights: file of the weights; the hash stands for it in the cache key.
         weights_sha256: its hex SHA-256.
         network: builds the module that the weights belong to.
+        initial: file of the weights that its training started from, None if they are not known.
+        initial_sha256: its hex SHA-256, empty without.
         network_sha256: hex SHA-256 of the syntax tree of the file that defines `network`.
         mean: what is subtracted from an image in [0, 1], a number a channel, or "training" for the per-pixel mean of
             the images given.
@@ -145,6 +147,8 @@ class Released(Recipe):
     kind: Literal["released"] = "released"
     weights: Path
     weights_sha256: str
+    initial: Path | None = None
+    initial_sha256: str = ""
     network: Callable[[], Any] | None = Field(default=None, exclude=True, repr=False)
     network_sha256: str
     mean: tuple[float, ...] | Literal["training"]

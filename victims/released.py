@@ -41,6 +41,7 @@ def released(
     loss: Loss = "cross-entropy",
     weight_decay: float = 0.0,
     n_trained: int | None = None,
+    initial: Path | str | None = None,
 ) -> VictimSpec:
     """Describe a model of your own, for the `VICTIMS` of a plug-in file.
 
@@ -60,14 +61,18 @@ def released(
         loss: the loss that it was trained with.
         weight_decay: the weight decay that it was trained with, 0 for none.
         n_trained: the number of images that it was trained on, if `images` holds only some.
+        initial: the state dict that its training started from, such as the public checkpoint that was fine-tuned, for
+            attacks that need `initial weights`; None if it is not known.
 
     Raises:
         UserError: a file is missing or malformed, or the module does not take the images.
     """
     weights, images = Path(weights).expanduser().absolute(), Path(images).expanduser().absolute()
     raw = load_own(images)
-    if not weights.is_file():
-        raise UserError(f"victim {name}: there are no weights at {weights}")
+    start = None if initial is None else Path(initial).expanduser().absolute()
+    for file in (weights, *([] if start is None else [start])):
+        if not file.is_file():
+            raise UserError(f"victim {name}: there are no weights at {file}")
     shape = raw.train_images.shape[1:]
     architecture, source = _architecture(name, network(), shape), getsourcefile(network)
     classes = max(architecture.outputs, 2)
@@ -86,6 +91,8 @@ def released(
         training=Released(
             weights=weights,
             weights_sha256=sha256_file(weights),
+            initial=start,
+            initial_sha256=sha256_file(start) if start is not None else "",
             network=network,
             network_sha256=tree_sha256(Path(source).read_text(encoding="utf-8")) if source else "",
             mean="training" if mean == "training" else _channels(name, "mean", mean, shape[0]),
@@ -108,16 +115,11 @@ def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
     assert training.network is not None
     raw = load_own(Path(spec.dataset))
     split, scale = _split(raw, training)
-    state = _read_weights(training.weights)
-    module = training.network().eval()
-    try:
-        module.load_state_dict(state)
-    except (RuntimeError, TypeError, AttributeError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"victim {spec.name}: {training.weights} does not fit the network: {reason}") from None
-    if sha256_file(training.weights) != training.weights_sha256:
-        raise UserError(f"victim {spec.name}: {training.weights} changed while this ran; start again")
-    model = answering(module, raw.train_images.shape[1:]).float()
+    shape = raw.train_images.shape[1:]
+    model = _module(spec.name, training.network, training.weights, training.weights_sha256, shape)
+    start = None
+    if training.initial is not None:
+        start = _module(spec.name, training.network, training.initial, training.initial_sha256, shape).state_dict()
     card = describe(
         spec,
         model,
@@ -129,7 +131,24 @@ def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
     )
     if not math.isfinite(card.train_loss):
         raise UserError(f"victim {spec.name}: its outputs are not finite; do weights and normalisation fit?")
-    return Victim(card, model, split, scale)
+    return Victim(card, model, split, scale, start)
+
+
+def _module(name: str, network: Callable[[], nn.Module], weights: Path, sha256: str, shape: Shape) -> nn.Module:
+    """Return the network with the weights of a file, float32, in evaluation mode.
+
+    Raises:
+        UserError: the weights cannot be read, changed since the plug-in was loaded, or are none of the network's.
+    """
+    state, module = _read_weights(weights), network().eval()
+    try:
+        module.load_state_dict(state)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"victim {name}: {weights} does not fit the network: {reason}") from None
+    if sha256_file(weights) != sha256:
+        raise UserError(f"victim {name}: {weights} changed while this ran; start again")
+    return answering(module, shape).float()
 
 
 def _split(raw: RawDataset, training: Released) -> tuple[Split, np.ndarray]:

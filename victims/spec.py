@@ -166,7 +166,8 @@ class VictimSpec(FrozenModel):
     @property
     def keeps_start(self) -> bool:
         """Whether the weights that the training started from are kept, for the knowledge item `initial weights`."""
-        return isinstance(self.training, Ordinary)
+        released = isinstance(self.training, Released) and self.training.initial is not None
+        return released or isinstance(self.training, Ordinary)
 
     @property
     def n_trained(self) -> int:
@@ -175,7 +176,9 @@ class VictimSpec(FrozenModel):
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine the weights, for the cache key."""
-        return self.model_dump(exclude={"name": True, "reported_test_accuracy": True, "training": {"weights"}})
+        return self.model_dump(
+            exclude={"name": True, "reported_test_accuracy": True, "training": {"weights", "initial"}}
+        )
 
     def as_twin(self, kind: Literal["untrained", "disjoint"]) -> VictimSpec:
         """Return the victim's twin of that kind."""

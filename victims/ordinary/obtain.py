@@ -18,7 +18,7 @@ from victims.base import Victim
 from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, whole_card
 from victims.card import VictimCard, describe
 from victims.datasets import RawDataset, Split
-from victims.equations.architectures import ReLUNetwork, build
+from victims.equations.architectures import build
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
 from victims.ordinary.difference import difference
@@ -157,17 +157,21 @@ def _train(
         dataset_sha256=dataset_sha256,
         device=device,
         train_s=seconds,
-    ).model_copy(update={"start_sha256": sha256_file(folder / START)} | _way(start, model))
+    ).model_copy(update={"start_sha256": sha256_file(folder / START)} | way(start.state_dict(), model.state_dict()))
     write_text(folder / CARD, card.model_dump_json(indent=1))
     return Victim(card, model, data.split, data.scale, start.state_dict())
 
 
-def _way(start: ReLUNetwork, model: ReLUNetwork) -> dict[str, float | int]:
-    """Return what the card says of the way from the start; nothing moved is no movement."""
-    begun, ended = (torch.cat([p.detach().flatten() for p in network.parameters()]) for network in (start, model))
+def way(start: dict[str, Tensor], end: dict[str, Tensor]) -> dict[str, float | int]:
+    """Return what the card says of the way from the start to the end of a training: movement, start_decay, directions.
+
+    Args:
+        start: the initial weights of a fully connected network by parameter name.
+        end: its released weights.
+    """
+    begun, ended = (torch.cat([value.flatten() for value in weights.values()]) for weights in (start, end))
     movement = float((ended - begun).norm() / begun.norm())
-    first: list[Tensor] = [next(network.parameters()).detach() for network in (model, start)]
-    found = difference(*first)
+    found = difference(end["layers.0.weight"], start["layers.0.weight"])
     return {
         "movement": movement,
         "start_decay": found.decay,

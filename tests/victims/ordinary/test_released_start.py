@@ -1,0 +1,103 @@
+"""Somebody's own fine-tuned model with its public checkpoint: the start is read, measured and handed to attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from attacking import CPU, attacked
+from safetensors.torch import save_file
+from torch import nn
+
+from attacks.kkt_delta import KKTDelta, KKTDeltaParams
+from victims.base import Victim
+from victims.errors import UserError
+from victims.obtain import obtain
+from victims.released import released
+from victims.spec import VictimSpec
+
+N, EPOCHS = 6, 12
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 200), nn.ReLU(), nn.Linear(200, 100), nn.ReLU(), nn.Linear(100, 3))
+
+
+@pytest.fixture
+def tuned(tmp_path: Path) -> tuple[nn.Module, dict[str, torch.Tensor], Path]:
+    """A network that SGD tunes on a few images, its state before, and the folder of its images."""
+    rng = np.random.default_rng(0)
+    images = rng.random((N, 8, 8)).astype(np.float32)
+    labels = np.arange(N) % 3
+    held_out = rng.random((9, 8, 8)).astype(np.float32)
+    arrays = {"train_images": images, "train_labels": labels, "test_images": held_out, "test_labels": np.arange(9) % 3}
+    np.savez(tmp_path / "images.npz", **arrays)
+    torch.manual_seed(3)
+    model = network()
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    inputs, targets = torch.from_numpy((images[:, None] - 0.5) / 0.3), torch.from_numpy(labels)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    for _ in range(EPOCHS):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(inputs), targets).backward()
+        optimiser.step()
+    save_file(model.state_dict(), tmp_path / "tuned.safetensors")
+    save_file(start, tmp_path / "start.safetensors")
+    return model, start, tmp_path
+
+
+def described(folder: Path, **given: Any) -> VictimSpec:
+    files = {"weights": folder / "tuned.safetensors", "images": folder / "images.npz"}
+    return released("mine", network=network, mean=0.5, std=0.3, **{**files, **given})
+
+
+def loaded(spec: VictimSpec) -> Victim:
+    return obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
+
+
+def test_the_start_is_kept_and_the_card_says_how_far_it_moved(tuned: Any) -> None:
+    model, start, folder = tuned
+    victim = loaded(described(folder, initial=folder / "start.safetensors"))
+    assert victim.start is not None
+    assert torch.equal(victim.start["layers.0.weight"], start["1.weight"])
+    squares = [
+        [(new - old).square().sum(), old.square().sum()]
+        for new, old in zip(model.state_dict().values(), start.values(), strict=True)
+    ]
+    moved, size = torch.tensor(squares).sum(0).sqrt()
+    assert victim.card.movement == pytest.approx(float(moved / size), rel=1e-5)
+    assert victim.card.directions == N
+    assert victim.card.start_decay == pytest.approx(1, abs=1e-4)
+
+
+def test_kkt_delta_takes_it_with_its_start_and_declines_it_without(tuned: Any) -> None:
+    _, _, folder = tuned
+    attack = KKTDelta(KKTDeltaParams(restarts=1, steps=20))
+    assert "not known" in (attack.supports(described(folder)) or "")
+    spec = described(folder, initial=folder / "start.safetensors")
+    assert attack.supports(spec) is None
+    found = attacked(attack, loaded(spec))
+    assert found.candidates.shape == (2 * N, 1, 8, 8)
+    guess = KKTDelta(KKTDeltaParams(restarts=1, steps=20, start="guess", seeds=50))
+    assert attacked(guess, loaded(described(folder))).flags[0].startswith("seed 3 drew the start")
+
+
+@pytest.mark.parametrize(
+    ("write", "reason"),
+    [
+        (lambda path, start: None, "there are no weights at"),
+        (lambda path, start: save_file({"1.weight": torch.zeros(2, 2)}, path), "does not fit the network"),
+        (lambda path, start: path.write_bytes(b"no tensors"), "cannot be read as safetensors"),
+    ],
+)
+def test_a_start_of_no_use_is_one_line(tuned: Any, write: Callable[..., Any], reason: str) -> None:
+    _, start, folder = tuned
+    path = folder / "other.safetensors"
+    write(path, start)
+    with pytest.raises(UserError, match=reason) as caught:
+        loaded(described(folder, initial=path))
+    assert "\n" not in str(caught.value)
