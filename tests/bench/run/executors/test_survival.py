@@ -117,7 +117,7 @@ def test_several_processes_share_a_sweep(world: World, processes: int, seeds: in
     assert sorted(call for call in calls if call != "plain") == [f"train mini-mlp-{n}" for n in (2, 4, 6, 8)]
     assert calls.count("plain") == runs // 2  # no run was made twice
     assert world.unfinished() == []
-    lines = [line for out, _, _ in ended for line in out.splitlines() if "of " in line and " images" in line]
+    lines = [line for out, _, _ in ended for line in out.splitlines() if ": of " in line]
     assert len(lines) == processes * runs  # each tells of them all
 
 
