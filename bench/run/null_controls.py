@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from attacks.base import Knowledge
 from bench.plan.run import Run, attack_sha
 from bench.run.failures import Fault, fault_of
 from bench.run.session import Session
@@ -140,6 +141,8 @@ class NullControls:
             return held_out
         if found is None:
             raise NoControlError("the attack failed")
+        if TWINS[name] == "untrained" and Knowledge.INITIAL_WEIGHTS in run.knowledge:
+            raise NoControlError("an untrained network is its own start")
         return self._twin(TWINS[name], run, victim.spec, found.resolved)
 
     def _random(self, control: type[Attack[Any]], run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:

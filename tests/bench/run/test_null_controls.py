@@ -198,3 +198,11 @@ def test_a_damaged_reconstruction_is_a_line_to_score_and_a_new_attack_to_run(
 def test_nothing_to_score_and_unknown_names_are_one_line(scored: Bench, run: Bench) -> None:
     assert "no stored run" in scored().err
     assert "no scoring protocol is called 'asigned'; did you mean assigned?" in scored("--protocol", "asigned").err
+
+
+def test_an_untrained_network_is_no_null_of_an_attack_that_is_told_the_start(run: Bench, results: Path) -> None:
+    run("-a", "kkt-delta", "-v", "digits-mlp-20-c10-sgd", "--set", "steps=2", "--set", "restarts=1")
+    row = record(results)
+    assert "absent_null_untrained: an untrained network is its own start" in row.flags
+    assert row.null_untrained is None
+    assert row.null_disjoint is not None
