@@ -86,7 +86,8 @@ def run(
     chosen_device = choose_device(asked.device if device is None else device)
 
     from bench.experiments.sweep import preview_plan, run_plan
-    from bench.run.setup import Again, Setup
+    from bench.run.setup import Setup
+    from bench.run.steps import Again
 
     setup = Setup(
         results_dir,

@@ -19,8 +19,8 @@ from bench.run.provenance import run_of
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
-from bench.run.staleness import changed_sources
-from bench.run.todo import Step, todo, why
+from bench.run.steps import Step
+from bench.run.todo import changed_sources, todo, why
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
 from bench.terminal.progress import TerminalReporter, plural

@@ -15,8 +15,7 @@ from bench.run.failures import Failure, Fault, failure_of, scores_reason
 from bench.run.provenance import blank_record
 from bench.run.scorer import Scorer
 from bench.run.session import Attacked, Session
-from bench.run.setup import Again
-from bench.run.todo import Step, next_step
+from bench.run.steps import Again, Step, next_step
 from bench.store.folders import Store, write_record
 from bench.store.records import ENVIRONMENT, RunRecord, ScoreState, Status
 from bench.terminal.text import describe, one_line

@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
-
-class Again(StrEnum):
-    """Which stored runs are run again.
-
-    A failure is stored like any run and would fail again: its cause has changed when the attack's version, its
-    parameters, the victim or the budget has, and then it is another run. Memory and missing data are not in its
-    identity, so what failed for want of them is tried again at every `run`.
-    """
-
-    NEVER = "never"
-    FAILED = "failed"
-    ALWAYS = "always"
+from bench.run.steps import Again
 
 
 @dataclass(frozen=True)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
-from bench.plan.run import Run
+from bench.plan.run import Run, attack_sha
 from bench.run.null_controls import NullControls
 from bench.run.scorer import Scorer
 from bench.run.session import Session
-from bench.run.setup import Again, Setup
+from bench.run.setup import Setup
+from bench.run.steps import Step, next_step
 from bench.store.folders import Store
-from bench.store.records import ENVIRONMENT, FAILED, RunRecord, Status
+from bench.store.records import FAILED, RunRecord
 from bench.terminal.text import describe
+from victims.cache import trained_card, training_sha
 from victims.errors import UserError
+from victims.informed.spec import AnySpec
 
+if TYPE_CHECKING:
+    from attacks.base import Attack
 
-class Step(StrEnum):
-    """The next step of a run."""
-
-    NOTHING = "stored"
-    SCORE = "score again"
-    ATTACK = "run"
+SHOWN = 3
+"""Names of victims in a line; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +47,6 @@ class Todo:
     def shown(self) -> bool:
         """Whether a row of it is in the tables."""
         return self.stored is not None and not self.stored.pending
-
-
-def next_step(stored: RunRecord | None, again: Again, complete: Callable[[RunRecord, bool], bool]) -> Step:
-    """Return the next step of a run.
-
-    Args:
-        stored: what is stored of it.
-        again: what is run again of what is stored.
-        complete: says of a run whether its scores need nothing more, what failed being tried again or not.
-    """
-    if stored is None or again is Again.ALWAYS:
-        return Step.ATTACK
-    if stored.status in FAILED:
-        retried = again is Again.FAILED or stored.status is Status.OOM or ENVIRONMENT in stored.flags.split(";")
-        return Step.ATTACK if retried else Step.NOTHING
-    return Step.NOTHING if complete(stored, again is Again.FAILED) else Step.SCORE
 
 
 def todo(plan: Sequence[Run], setup: Setup, session: Session) -> list[Todo]:
@@ -93,3 +79,48 @@ def why(entry: Todo, session: Session) -> str:
     except Exception as error:
         return describe(error)
     return "" if reason is None else f"skipped: {reason}"
+
+
+def changed_sources(entries: Sequence[Todo], session: Session) -> list[str]:
+    """Return a line for each attack and one for the victims of which something is stored that another source made.
+
+    A stored run that is run again is none of these; a hash that was not recorded tells of no change.
+
+    Args:
+        entries: a plan, with what is stored of it.
+        session: knows where data and victims are.
+    """
+    return [*_changed_attacks(entries), *_changed_trainings(entries, session)]
+
+
+def _changed_attacks(entries: Sequence[Todo]) -> Iterator[str]:
+    made_by: dict[type[Attack[Any]], set[str]] = defaultdict(set)
+    for entry in entries:
+        if entry.stored is not None and entry.step is not Step.ATTACK:
+            made_by[entry.run.attack].add(entry.stored.attack_sha)
+    for attack, hashes in made_by.items():
+        today = attack_sha(attack)
+        if today and hashes - {"", today}:
+            measured = f"its source changed since version {attack.version} was measured"
+            yield f"{attack.name}: {measured}; --force runs it again, a raised version makes new rows"
+
+
+def _changed_trainings(entries: Sequence[Todo], session: Session) -> Iterator[str]:
+    specs = {entry.run.victim.name: entry.run.victim for entry in entries}
+    today = {setting: training_sha(setting) for setting in {spec.setting for spec in specs.values()}}
+    changed: dict[int, list[str]] = defaultdict(list)
+    for name, spec in specs.items():
+        if _trained_by(spec, session) not in ("", today[spec.setting]):
+            changed[spec.training.version].append(name)
+    for version, names in changed.items():
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        trained = f"the source of the training changed since version {version} was made"
+        yield f"{', '.join(names[:SHOWN])}{more}: {trained}; a raised version trains again"
+
+
+def _trained_by(spec: AnySpec, session: Session) -> str:
+    """Return the hash of the source that trained a victim, empty if it is not trained or has none recorded."""
+    try:
+        return str(trained_card(spec, session.data_dir).get("training_sha", ""))
+    except UserError:
+        return ""

@@ -20,7 +20,8 @@ from attacks.context import UNLIMITED
 from bench.publish.leaderboard import refresh_tables
 from bench.run.executors import Inline, Task
 from bench.run.executors.processes import Limits, Processes
-from bench.run.setup import Again, Setup
+from bench.run.setup import Setup
+from bench.run.steps import Again
 from bench.store.folders import Store, write_record
 from bench.store.good_images import encode
 from bench.store.records import RunRecord

@@ -172,3 +172,10 @@ def test_compare_with_an_empty_table(bench: Bench, record: Callable[..., RunReco
 
     assert (ended.status, ended.err) == (0, "")
     assert "only in the new file: kkt on faces-mlp-4" in ended.out
+
+
+def test_nothing_that_a_plan_is_read_with_loads_torch(process: Bench) -> None:
+    """A plug-in's import is rehearsed in a fork, which is safe only as long as torch is not loaded."""
+    script = "import sys; from bench.cli import executing; from bench.run.executors import server; from bench.plan "
+    script += "import config, registry; registry.attacks(); registry.victims(); print('torch' in sys.modules)"
+    assert process("-c", script).out == "False\n"

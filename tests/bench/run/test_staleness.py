@@ -119,7 +119,7 @@ def test_a_trained_victim_whose_training_changed_is_told_and_kept(
     tiny: Bench, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny()
-    monkeypatch.setattr("bench.run.staleness.training_sha", lambda setting: "0123456789abcdef")
+    monkeypatch.setattr("bench.run.todo.training_sha", lambda setting: "0123456789abcdef")
 
     def trained(*arguments: object) -> None:
         pytest.fail("the victim is trained again")
@@ -131,7 +131,7 @@ def test_a_trained_victim_whose_training_changed_is_told_and_kept(
 
 
 def test_many_victims_are_one_line(run: Bench, plugins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.run.staleness.trained_card", lambda spec, data_dir: {"training_sha": "another"})
+    monkeypatch.setattr("bench.run.todo.trained_card", lambda spec, data_dir: {"training_sha": "another"})
     words = ("-a", "random", "-v", "faces-mlp-*", "--only-cached", "--plugin-dir", plugins)
     (told,) = [line for line in run(*words).out.splitlines() if "changed since" in line]
     assert " more: the source of the training changed since version 1 was made" in told

@@ -1,0 +1,45 @@
+"""The next step of a run, decided by what is stored of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from bench.store.records import ENVIRONMENT, FAILED, RunRecord, Status
+
+
+class Again(StrEnum):
+    """Which stored runs are run again.
+
+    A failure is stored like any run and would fail again: its cause has changed when the attack's version, its
+    parameters, the victim or the budget has, and then it is another run. Memory and missing data are not in its
+    identity, so what failed for want of them is tried again at every `run`.
+    """
+
+    NEVER = "never"
+    FAILED = "failed"
+    ALWAYS = "always"
+
+
+class Step(StrEnum):
+    """The next step of a run."""
+
+    NOTHING = "stored"
+    SCORE = "score again"
+    ATTACK = "run"
+
+
+def next_step(stored: RunRecord | None, again: Again, complete: Callable[[RunRecord, bool], bool]) -> Step:
+    """Return the next step of a run.
+
+    Args:
+        stored: what is stored of it.
+        again: what is run again of what is stored.
+        complete: says of a run whether its scores need nothing more, what failed being tried again or not.
+    """
+    if stored is None or again is Again.ALWAYS:
+        return Step.ATTACK
+    if stored.status in FAILED:
+        retried = again is Again.FAILED or stored.status is Status.OOM or ENVIRONMENT in stored.flags.split(";")
+        return Step.ATTACK if retried else Step.NOTHING
+    return Step.NOTHING if complete(stored, again is Again.FAILED) else Step.SCORE
