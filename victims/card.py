@@ -13,6 +13,7 @@ from victims.datasets import Split
 from victims.equations.architectures import MLP
 from victims.equations.losses import margins, sample_losses, signs
 from victims.equations.optimality import stationarity_residuals
+from victims.errors import UserError
 from victims.spec import Regularised, VictimSpec
 from victims.training.regularised import relative_gradient
 
@@ -101,3 +102,14 @@ def _measured(spec: VictimSpec, model: nn.Module, inputs: Tensor, labels: Tensor
     """Return the mean loss and the margins (n,) on inputs (n, C, H, W) with class indices (n,)."""
     outputs = model(inputs)
     return float(sample_losses(spec.loss, outputs, labels).mean()), margins(outputs, labels)
+
+
+def require_finite(spec: VictimSpec, model: nn.Module) -> None:
+    """Check that the weights of a trained network are finite.
+
+    Raises:
+        UserError: its weights are not finite.
+    """
+    if not all(bool(value.isfinite().all()) for value in model.state_dict().values()):
+        hint = "lower its learning rate, or look at its images"
+        raise UserError(f"victim {spec.name}: its training ended in weights that are not finite; {hint}")

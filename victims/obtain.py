@@ -9,12 +9,11 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
 
 from victims import datasets, released
 from victims.base import Victim
 from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, training_sha, victim_folder, whole_card
-from victims.card import VictimCard, describe
+from victims.card import VictimCard, describe, require_finite
 from victims.datasets import Split
 from victims.equations.architectures import build
 from victims.errors import UserError
@@ -53,7 +52,7 @@ def obtain(
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     with locked_folder(spec, dataset_sha256, notice) as folder:
         victim = _load(spec, folder, split, notice) or _train(spec, folder, split, dataset_sha256, device, report)
-        _require_finite(spec, victim.model)
+        require_finite(spec, victim.model)
         return victim
 
 
@@ -68,17 +67,6 @@ def split_of(spec: VictimSpec, data_dir: Path | None) -> Split:
     if len(split.inputs) > 1 and (split.inputs == split.inputs[0]).all():
         raise UserError(f"victim {spec.name}: the {spec.n} images of {spec.dataset} that it learns are all the same")
     return split
-
-
-def _require_finite(spec: VictimSpec, model: nn.Module) -> None:
-    """See that a training led anywhere.
-
-    Raises:
-        UserError: its weights are not finite.
-    """
-    if not all(bool(value.isfinite().all()) for value in model.state_dict().values()):
-        hint = "lower its learning rate, or look at its images"
-        raise UserError(f"victim {spec.name}: its training ended in weights that are not finite; {hint}")
 
 
 def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
@@ -121,7 +109,7 @@ def _train(
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
     model = loop.train(spec, inputs, labels, device, checkpoint, report).float()
     seconds = time.monotonic() - start
-    _require_finite(spec, model)
+    require_finite(spec, model)
     with atomic(weights_file) as path:
         save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
     card = describe(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from bench.experiments.verdict import lead, verdict
+from bench.experiments.verdict import leading, verdict
 from bench.plan.run import Run
 from bench.publish.leaderboard import refresh_tables
 from bench.run.executors import Task
@@ -188,7 +188,7 @@ def _against(count: int | None, null: int | None) -> str:
 
 def _picture(store: Store, records: Sequence[RunRecord]) -> Path | None:
     """Return the picture of the run that a verdict speaks of, None if it has none."""
-    best = max((record for record in records if record.n_good is not None), key=lead, default=None)
+    best = leading(records)
     path = None if best is None else store.folder(best.run_id) / "grid.png"
     return path if path is not None and path.exists() else None
 

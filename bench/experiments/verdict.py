@@ -17,13 +17,12 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None) -> list[s
         records: the rows of a sweep.
         picture: of that run, if there is one.
     """
-    scored = [record for record in records if record.n_good is not None and not record.control]
-    if not scored:
+    best = leading(records)
+    if best is None:
         return []
-    best = max(scored, key=lead)
     found, null = counts(best)
     images = "training images" if best.n_fixed is None else "unknown records"
-    sentences = [f"{found} of {best.n} {images} came out of {best.victim} by {best.attack}, told {_told(best)}."]
+    sentences = [f"{found} of {best.n} {images} came out of {best.victim} by {best.attack}, which knew {_known(best)}."]
     measured = [name for name in {**NULLS, **ALIGNED_NULLS} if getattr(best, name) is not None]
     if not measured or null is None:
         sentences.append("What chance gets is not known: no null control could be had.")
@@ -39,6 +38,12 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None) -> list[s
     return sentences
 
 
+def leading(records: Sequence[RunRecord]) -> RunRecord | None:
+    """Return the scored run with the largest lead over its strictest null, None if there is none but controls."""
+    scored = [record for record in records if record.n_good is not None and not record.control]
+    return max(scored, key=_lead, default=None)
+
+
 def counts(record: RunRecord) -> tuple[int, int | None]:
     """Return the good images and the strictest null, one to one where the row has that."""
     if record.n_good_unique is not None:
@@ -46,13 +51,13 @@ def counts(record: RunRecord) -> tuple[int, int | None]:
     return record.n_good or 0, record.null_n_good
 
 
-def lead(record: RunRecord) -> int:
+def _lead(record: RunRecord) -> int:
     """Return by how many images a scored run is ahead of its strictest null."""
     found, null = counts(record)
     return found - (null or 0)
 
 
-def _told(record: RunRecord) -> str:
+def _known(record: RunRecord) -> str:
     """Return the attack's knowledge in words."""
     return record.knowledge.replace("+", ", ") or "nothing"
 

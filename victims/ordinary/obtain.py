@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from victims import datasets
 from victims.base import Victim
-from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, whole_card
-from victims.card import VictimCard, describe
+from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, training_sha, whole_card
+from victims.card import VictimCard, describe, require_finite
 from victims.datasets import RawDataset, Split
 from victims.equations.architectures import build
 from victims.errors import UserError
@@ -61,7 +60,14 @@ def obtain(
     report: Callable[[TrainProgress], None],
     notice: Callable[[str], None],
 ) -> Victim:
-    """Return a victim with its start; as `victims.cache.obtain`, which comes here.
+    """Return a victim with its start: from the cache if it is there and whole, else trained and cached.
+
+    Args:
+        spec: the victim, trained by `Ordinary`.
+        data_dir: the data folder, None for the default.
+        device: where to train.
+        report: told the training's progress.
+        notice: told in one line what the user should know, such as a cached file that was found altered.
 
     Raises:
         UserError: the data are missing or too few, the training diverged, or the cache cannot be written.
@@ -120,12 +126,13 @@ def _others(spec: VictimSpec, raw: RawDataset, own: Split, mean: np.ndarray, sca
 
 def _load(spec: VictimSpec, folder: Path, data: Data, notice: Callable[[str], None]) -> Victim | None:
     card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
-    if card is None or not (folder / START).exists() or sha256_file(folder / START) != card.start_sha256:
+    if card is None:
         return None
-    try:
-        start, weights = load_file(folder / START), load_file(folder / WEIGHTS)
-    except SafetensorError:
+    kept = folder / START
+    if not kept.exists() or sha256_file(kept) != card.start_sha256:
+        notice(f"victim {spec.name}: {kept} is missing or not what its card says; training again")
         return None
+    start, weights = load_file(kept), load_file(folder / WEIGHTS)
     assert spec.architecture.kind == "mlp"
     model = build(spec.architecture, data.split.inputs.shape[1:], torch.Generator(), torch.float32)
     model.load_state_dict(weights)
@@ -141,11 +148,10 @@ def _train(
     device: torch.device,
     report: Callable[[TrainProgress], None],
 ) -> Victim:
-    begun = time.monotonic()
+    begun, source = time.monotonic(), training_sha(spec.setting)
     start, model = (one.float() for one in train_ordinary(spec, data.members, data.others, device, report))
     seconds = time.monotonic() - begun
-    if not all(bool(value.isfinite().all()) for value in model.state_dict().values()):
-        raise UserError(f"victim {spec.name}: its training ended in weights that are not finite; lower its rate")
+    require_finite(spec, model)
     for name, network in ((START, start), (WEIGHTS, model)):
         with atomic(folder / name) as path:
             save_file({key: value.contiguous() for key, value in network.state_dict().items()}, path)
@@ -157,6 +163,7 @@ def _train(
         dataset_sha256=dataset_sha256,
         device=device,
         train_s=seconds,
+        training_sha=source,
     ).model_copy(update={"start_sha256": sha256_file(folder / START)} | way(start.state_dict(), model.state_dict()))
     write_text(folder / CARD, card.model_dump_json(indent=1))
     return Victim(card, model, data.split, data.scale, start.state_dict())

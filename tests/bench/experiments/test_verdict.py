@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from bench.experiments.sweep import _picture
 from bench.experiments.verdict import verdict
+from bench.store.folders import Store
 from bench.store.records import RunRecord, Status
 
 
@@ -24,7 +26,7 @@ def row(**fields: Any) -> RunRecord:
 def test_counts_are_one_to_one_beside_their_null(tmp_path: Path) -> None:
     best = row(n_good=74, n_good_unique=70, null_n_good=19, null_n_good_unique=7, null_random=3, null_held_out=19)
     first, second, third = verdict([best], tmp_path / "grid.png")
-    assert first == "70 of 100 training images came out of v by mine, told architecture, weights."
+    assert first == "70 of 100 training images came out of v by mine, which knew architecture, weights."
     assert second.startswith("Chance gets 7: the strictest of 2 null controls")
     assert str(tmp_path / "grid.png") in third
 
@@ -53,3 +55,17 @@ def test_nothing_is_said_without_a_score(fields: dict[str, Any]) -> None:
 
 def test_a_row_without_null_says_so() -> None:
     assert "not known" in verdict([row(n_good=5, n_good_unique=5)])[1]
+
+
+def test_the_picture_is_of_the_run_that_the_sentences_speak_of(tmp_path: Path) -> None:
+    """A control may lead by its count; its picture shows chance."""
+    store = Store(tmp_path)
+    rows = [
+        row(run_id="control", n_good=99, n_good_unique=99, null_n_good_unique=0, control=True),
+        row(run_id="attack", n_good=50, n_good_unique=50, null_n_good_unique=5),
+    ]
+    for record in rows:
+        folder = store.folder(record.run_id)
+        folder.mkdir(parents=True)
+        (folder / "grid.png").touch()
+    assert _picture(store, rows) == store.folder("attack") / "grid.png"

@@ -8,7 +8,10 @@ import torch
 from attacking import victim_of
 from pydantic import ValidationError
 
+from victims.cache import training_sha, victim_folder
+from victims.datasets import fingerprint
 from victims.ordinary.difference import difference
+from victims.ordinary.obtain import START, obtain
 from victims.ordinary.training import Examples, train_ordinary
 from victims.recipes import Ordinary, Pretraining
 from victims.spec import MLPSpec, VictimSpec
@@ -114,3 +117,18 @@ def test_an_early_stop_ends_the_training() -> None:
 def test_ordinary_training_asks_for_torchs_own_start() -> None:
     with pytest.raises(ValidationError, match="first_layer_scale=None"):
         VictimSpec(name="digits-mlp-6", dataset="digits", n=6, architecture=MLPSpec(), training=Ordinary())
+
+
+def test_the_card_holds_the_hash_of_the_code_that_trained_it() -> None:
+    assert victim_of(spec()).card.training_sha == training_sha("dataset")
+
+
+def test_a_damaged_start_is_told_and_made_again() -> None:
+    victim, notices = victim_of(spec(epochs=2)), list[str]()
+    path = victim_folder(victim.spec, fingerprint("digits", None)) / START
+    path.write_bytes(path.read_bytes()[:-4])
+    again = obtain(victim.spec, None, CPU, lambda progress: None, notices.append)
+    assert again.start is not None
+    assert victim.start is not None
+    assert all(torch.equal(again.start[name], value) for name, value in victim.start.items())
+    assert [str(path) in notice for notice in notices] == [True]
