@@ -13,14 +13,12 @@ from attacks.kkt_family.coefficients import Coefficients
 from attacks.kkt_family.one_cycle import OneCycle
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
-from victims.equations.adjoint import StationarityResidual, Weighting
+from victims.equations.adjoint import StationarityResidual, Weighting, neuron_norms
 from victims.equations.convolution import FeatureResidual
 from victims.equations.row_space import RowSpace
 from victims.equations.spans import Span
 
 REPORT_STEPS = 20
-SMALLEST_NEURON = 0.02
-"""A neuron of layer 1 whose norm is smaller than this, relative to the root mean square of all, counts as this."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +158,7 @@ def _residual(problem: Problem, params: SearchParams) -> StationarityResidual | 
     """Return the residual on the coordinates of the search, its entries weighted as `search` says."""
     network, subspace = problem.connected, problem.data_subspace
     weight, bias = network.weights[0], network.biases[0]
-    squares = weight.square().sum(1) + (0 if bias is None else bias.square())
-    norms = (squares / squares.mean()).sqrt().clamp_min(SMALLEST_NEURON)
+    norms = neuron_norms(weight, bias)
     mean_square = subspace.singular.square().mean().sqrt()
     bias_size = float(bias.norm() / mean_square) if bias is not None and subspace.gap else 1.0
     power = params.residual_power

@@ -4,9 +4,9 @@ With theta_t the network on its way from the start to the end of the training,
 
     W1 - c W1(0) = sum_i (sum_t D_ti) x_i',    b1 - c b1(0) = sum_i sum_t D_ti,
 
-where D_ti is the signal that a training step sends back to layer 1 for image i, from coefficients c_ti on the outputs;
-and likewise for layer 2, with the activations of layer 1 in the place of the images. It is exact for gradient descent
-where theta_t is where the steps were taken; the attack knows the two ends and takes points between them.
+where D_ti is the error that is back-propagated to layer 1 for image i, from coefficients c_ti on the outputs; and
+for layer 2, with the activations of layer 1 in the place of the images. It is exact for gradient descent where
+theta_t is where the steps were taken; the attack knows the two ends and takes points between them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from victims.equations.gates import smooth_gate_relu
 from victims.equations.network import Network
 from victims.ordinary.difference import Difference, difference
 
-KINSHIP = 0.2
-"""Cosine of W1 and W1(0) under which the one did not start at the other; a wrong seed has some thousandths."""
+LEAST_COSINE = 0.2
+"""The cosine of W1 and W1(0) outside of the span is larger for the true start; a wrong seed has some thousandths."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ class Equation:
         return self.basis.shape[1]
 
     @cached_property
-    def signal_basis(self) -> Tensor:
-        """(h, r) orthonormal: the span of the columns of the difference, where every image's whole signal lies."""
+    def error_basis(self) -> Tensor:
+        """(h, r) orthonormal: the span of the columns of the difference, where the sum of every image's errors lies."""
         columns: Tensor = torch.linalg.qr(self.weight.double()).Q
         return columns.to(self.weight).contiguous()
 
@@ -95,8 +94,8 @@ class Equation:
         """
         pairs = zip(self.networks, coefficients, strict=True)
         passed = [back_propagated(network, inputs, chosen, alpha) for network, chosen in pairs]
-        seconds = [signals[1].T @ activations for signals, activations in passed]
-        return torch.stack([signals[0] for signals, _ in passed]).sum(0), torch.stack(seconds).sum(0)
+        seconds = [errors[1].T @ activations for errors, activations in passed]
+        return torch.stack([errors[0] for errors, _ in passed]).sum(0), torch.stack(seconds).sum(0)
 
 
 def known(start: Network, end: Network) -> Difference:
@@ -111,12 +110,12 @@ def known(start: Network, end: Network) -> Difference:
     if all(torch.equal(*pair) for pair in zip(start.weights, end.weights, strict=True)):
         raise ValueError("the start is the released weights themselves: nothing was trained between them")
     found = difference(end.weights[0], start.weights[0])
-    if not found.shows_images and found.kinship < KINSHIP:
+    if not found.shows_images and found.cosine < LEAST_COSINE:
         largest, middle, least = (f"{float(found.singular[at]):.3g}" for at in (0, len(found.singular) // 2, -1))
         raise ValueError(
             f"the start is wrong: W1 - {found.decay:.3g} W1(0) has full rank {len(found.singular)} (singular values "
             f"{largest}, {middle} in the middle, {least} at the end), and outside of its first directions the cosine "
-            f"of W1 and W1(0) is {found.kinship:.3f}"
+            f"of W1 and W1(0) is {found.cosine:.3f}"
         )
     return found
 
@@ -140,12 +139,13 @@ def back_propagated(
         coefficients: (m, C).
         alpha: sharpness of the gates sigmoid(alpha z).
     """
-    activations, gates = [inputs], []
-    for weight, bias in zip(network.weights[:-1], network.biases[:-1], strict=True):
-        pre = F.linear(activations[-1], weight, bias)
-        gates.append(torch.sigmoid(alpha * pre))
-        activations.append(smooth_gate_relu(pre, alpha))
-    signals = [coefficients]
-    for weight, gate in zip(reversed(network.weights[1:]), reversed(gates), strict=True):
-        signals.insert(0, (signals[0] @ weight) * gate)
-    return signals, activations[1]
+    gates, activations = list[Tensor](), list[Tensor]()
+
+    def smooth(pre_activation: Tensor) -> Tensor:
+        gates.append(torch.sigmoid(alpha * pre_activation))
+        activations.append(smooth_gate_relu(pre_activation, alpha))
+        return activations[-1]
+
+    network.forward(inputs, smooth)
+    errors, _ = network.back_propagate(coefficients, lambda layer, ungated: ungated * gates[layer])
+    return errors, activations[0]

@@ -17,28 +17,12 @@ from torch import Tensor
 
 from attacks.kkt_family.one_cycle import OneCycle
 from attacks.known_start.equation import Equation
+from attacks.known_start.params import KKTDeltaParams
+from victims.equations.adjoint import neuron_norms
 
 REPORT_STEPS = 20
-SMALLEST_NEURON = 0.02
-"""Norm, relative to the root mean square, under which a neuron counts as small as this."""
 SMALL = 0.1
 """Size of the coefficients at their start, in units in which m terms at right angles make up the difference."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How the residual is weighted and descended; `KKTDeltaParams` says what each is."""
-
-    steps: int
-    lr: float
-    coefficient_lr: float
-    alpha: tuple[float, float]
-    pixel_size: float
-    coordinate_power: float
-    residual_power: float
-    neuron_power: float
-    second_layer: float
-    signal_span: float
 
 
 @dataclass(frozen=True)
@@ -48,7 +32,7 @@ class Found:
     Attributes:
         candidates: (m, d).
         sizes: (m,) norms of their terms in the sum, relative to the difference's.
-        inside: (m,) in [0, 1], the share of the energy of their signals in the span that the difference shows.
+        inside: (m,) in [0, 1], the share of the energy of their errors in the span that the difference shows.
         residual: ||W1 - c W1(0) - sum_i D_i x_i'|| / ||W1 - c W1(0)||.
     """
 
@@ -63,42 +47,41 @@ class Search:
 
     The residual's columns are weighted by S_k^-q and its rows by ||w_j||^-s, for S_k the singular values and w_j the
     rows of the difference; layer 2 has a residual of its own; candidates are x_i = sum_k S_k^p u_ik v_k, and u moves. A
-    candidate alone pays for the share of its signal's energy outside the span of the difference's columns.
+    candidate alone pays for the share of its errors' energy outside the span of the difference's columns.
 
     Args:
         equation: what the candidates have to make up.
         m: how many there are.
-        settings: see `Settings`.
+        params: hyperparameters.
         generator: CPU generator of the start.
     """
 
-    def __init__(self, equation: Equation, m: int, settings: Settings, generator: torch.Generator) -> None:
-        self.equation, self.settings = equation, settings
+    def __init__(self, equation: Equation, m: int, params: KKTDeltaParams, generator: torch.Generator) -> None:
+        self.equation, self.params = equation, params
         weight, (d, rank) = equation.weight, equation.basis.shape
         self.relative = equation.singular / equation.singular.square().mean().sqrt()
-        scaling = self.relative**settings.coordinate_power
+        scaling = self.relative**params.coordinate_power
         drawn = torch.randn(m, rank, generator=generator).to(weight)
-        length = settings.pixel_size * math.sqrt(d)
+        length = params.pixel_size * math.sqrt(d)
         self.scaling = scaling
         start = drawn * length / (drawn * scaling).norm(dim=1, keepdim=True)
         outputs = len(equation.networks[0].weights[-1])
         chosen = torch.randn(len(equation.networks), m, outputs, generator=generator).to(weight)
-        signals, _ = equation.terms(start * scaling, chosen, settings.alpha[1])
-        self.unit = float(weight.norm()) / (math.sqrt(m) * float(signals.norm(dim=1).mean()) * length)
+        errors, _ = equation.terms(start * scaling, chosen, params.alpha[1])
+        self.unit = float(weight.norm()) / (math.sqrt(m) * float(errors.norm(dim=1).mean()) * length)
         self.coordinates, self.chosen = start.requires_grad_(), (SMALL * chosen).requires_grad_()
-        groups = [([self.coordinates], settings.lr), ([self.chosen], settings.coefficient_lr)]
-        self.cycle = OneCycle(groups, settings.steps)
+        groups = [([self.coordinates], params.lr), ([self.chosen], params.coefficient_lr)]
+        self.cycle = OneCycle(groups, params.steps)
 
     @cached_property
     def weights(self) -> tuple[Tensor, Tensor, float]:
         """Weights of the residual's rows (h, 1), of its columns (r,), and of the bias beside the columns."""
         equation, bias = self.equation, self.equation.bias
-        squares = equation.weight.square().sum(1) + (0 if bias is None else bias.square())
-        norms = (squares / squares.mean()).sqrt().clamp_min(SMALLEST_NEURON)
-        power = self.settings.residual_power
+        norms = neuron_norms(equation.weight, bias)
+        power = self.params.residual_power
         size = 1.0 if bias is None else float(bias.norm() / equation.singular.square().mean().sqrt())
         beside = size**-power if size > 0 else 1.0
-        return norms[:, None] ** -self.settings.neuron_power, self.relative**-power, beside
+        return norms[:, None] ** -self.params.neuron_power, self.relative**-power, beside
 
     @cached_property
     def whole(self) -> Tensor:
@@ -120,7 +103,7 @@ class Search:
             checkpoint: offered, after every step, the state from which the search can go on.
             state: such a state of the same search; empty or None to begin.
         """
-        steps = self.settings.steps
+        steps = self.params.steps
         done = self.cycle.restore(state) if state else 0
         for step in range(done + 1, steps + 1):
             if expired(step - 1):
@@ -135,33 +118,33 @@ class Search:
 
     def sharpness(self, step: int) -> float:
         """Return the gates' alpha at a step from 1 on."""
-        first, last = self.settings.alpha
-        return first * math.exp(math.log(last / first) * (step - 1) / self.settings.steps)
+        first, last = self.params.alpha
+        return first * math.exp(math.log(last / first) * (step - 1) / self.params.steps)
 
     def objective(self, alpha: float) -> Tensor:
         """Return the weighted residual and the cost of leaving the span, a scalar tensor that can be differentiated."""
         equation = self.equation
-        inputs, signals, second = self._terms(alpha)
-        bias = None if equation.bias is None else equation.bias - signals.sum(0)
-        residual = self._square(equation.weight - signals.T @ inputs, bias) / self.whole
-        if self.settings.second_layer:
+        inputs, errors, second = self._terms(alpha)
+        bias = None if equation.bias is None else equation.bias - errors.sum(0)
+        residual = self._square(equation.weight - errors.T @ inputs, bias) / self.whole
+        if self.params.second_layer:
             left = (equation.second - second).square().sum() / equation.second.square().sum()
-            residual = residual + self.settings.second_layer * left
-        cost = self.settings.signal_span / math.sqrt(equation.rank)
-        return residual + cost * (1 - self._inside(signals)).sum() if cost else residual
+            residual = residual + self.params.second_layer * left
+        cost = self.params.signal_span / math.sqrt(equation.rank)
+        return residual + cost * (1 - self._inside(errors)).sum() if cost else residual
 
     @torch.no_grad()
     def found(self) -> Found:
         """Return where the search is."""
         equation = self.equation
-        inputs, signals, _ = self._terms(self.settings.alpha[1])
+        inputs, errors, _ = self._terms(self.params.alpha[1])
         whole = equation.weight.norm()
-        residual = float((equation.weight - signals.T @ inputs).norm() / whole)
-        sizes = signals.norm(dim=1) * inputs.norm(dim=1) / whole
-        return Found(inputs @ equation.basis.T, sizes, self._inside(signals), residual)
+        residual = float((equation.weight - errors.T @ inputs).norm() / whole)
+        sizes = errors.norm(dim=1) * inputs.norm(dim=1) / whole
+        return Found(inputs @ equation.basis.T, sizes, self._inside(errors), residual)
 
     def _terms(self, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the candidates on the basis (m, r), their signals (m, h), and their sum in layer 2 (h_2, h)."""
+        """Return the candidates on the basis (m, r), their errors (m, h), and their sum in layer 2 (h_2, h)."""
         inputs = self.coordinates * self.scaling
         return inputs, *self.equation.terms(inputs, self.unit * self.chosen, alpha)
 
@@ -170,7 +153,7 @@ class Search:
         total = (weight * rows * columns).square().sum()
         return total if bias is None else total + (bias * rows[:, 0] * beside).square().sum()
 
-    def _inside(self, signals: Tensor) -> Tensor:
-        """Return the share (m,) of the energy of signals (m, h) in the span of the difference's columns."""
-        energy = signals.square().sum(1).clamp_min(torch.finfo(signals.dtype).tiny)
-        return (signals @ self.equation.signal_basis).square().sum(1) / energy
+    def _inside(self, errors: Tensor) -> Tensor:
+        """Return the share (m,) of the energy of errors (m, h) in the span of the difference's columns."""
+        energy = errors.square().sum(1).clamp_min(torch.finfo(errors.dtype).tiny)
+        return (errors @ self.equation.error_basis).square().sum(1) / energy

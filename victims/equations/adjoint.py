@@ -20,6 +20,15 @@ from victims.equations.network import Network
 from victims.equations.spans import Spans
 from victims.equations.stationarity import CoefficientMap
 
+SMALLEST_NEURON = 0.02
+"""Norm, relative to the root mean square, under which a neuron of layer 1 counts as small as this."""
+
+
+def neuron_norms(weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return the norms (h,) of neurons' weights (h, r) and biases (h,), relative to their root mean square."""
+    squares = weight.square().sum(1) + (0 if bias is None else bias.square())
+    return (squares / squares.mean()).sqrt().clamp_min(SMALLEST_NEURON)
+
 
 @dataclass(frozen=True)
 class Weighting:

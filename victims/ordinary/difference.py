@@ -34,7 +34,7 @@ class Difference:
         directions: (min(h, d), d) its right singular vectors, one a row.
         rank: directions before the gap, min(h, d) where there is none.
         gap: the singular value before the gap over the one after it; 1 where there is none.
-        kinship: cosine of W1 and W1(0) outside of the span; near 0 where the one did not start at the other.
+        cosine: of W1 and W1(0) outside of the span, in [-1, 1]; near 0 where W1(0) is not the start of W1.
     """
 
     decay: float
@@ -42,7 +42,7 @@ class Difference:
     directions: Tensor
     rank: int
     gap: float
-    kinship: float
+    cosine: float
 
     @property
     def shows_images(self) -> bool:
@@ -73,9 +73,9 @@ def difference(end: Tensor, start: Tensor) -> Difference:
         settled, decay = abs(fitted - decay) < SETTLED, fitted
         if settled:
             break
-    kinship = float((outside * rest).sum() / (outside.norm() * rest.norm()).clamp_min(TINY))
+    cosine = float((outside * rest).sum() / (outside.norm() * rest.norm()).clamp_min(TINY))
     _, singular, directions = torch.linalg.svd(last - decay * first, full_matrices=False)
-    return Difference(decay, singular, directions, *last_gap(singular, rounding), kinship)
+    return Difference(decay, singular, directions, *last_gap(singular, rounding), cosine)
 
 
 def _row_span(matrix: Tensor, rounding: float) -> Tensor:

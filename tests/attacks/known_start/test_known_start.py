@@ -13,9 +13,10 @@ from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
 
 from attacks import context as contexts
 from attacks.base import AttackContext
-from attacks.kkt_delta import KKTDelta, KKTDeltaParams
+from attacks.kkt_delta import KKTDelta
 from attacks.known_start.equation import Equation, back_propagated, between, known
-from attacks.known_start.search import Search, Settings
+from attacks.known_start.params import KKTDeltaParams
+from attacks.known_start.search import Search
 from bench.run.disclosure import view_of
 from victims.equations.gates import smooth_gate
 from victims.equations.network import Network
@@ -30,7 +31,7 @@ TINY = VictimSpec(
     architecture=MLPSpec(hidden=(200, 200), outputs=10, biases="every", first_layer_scale=None),
     training=Ordinary(lr=0.02, batch_size=5, epochs=10, weight_decay=1e-3),
 )
-SETTINGS = Settings(
+PARAMS = KKTDeltaParams(
     steps=10,
     lr=0.1,
     coefficient_lr=0.1,
@@ -91,14 +92,14 @@ def test_the_truth_of_one_step_solves_the_equation() -> None:
     again, second = equation.terms(inputs @ equation.basis, coefficients[None], SHARP)
     assert torch.allclose(second, equation.second, atol=1e-10)
     assert torch.allclose(again.T @ (inputs @ equation.basis), equation.weight, atol=1e-10)
-    inside = (again @ equation.signal_basis).square().sum() / again.square().sum()
+    inside = (again @ equation.error_basis).square().sum() / again.square().sum()
     assert float(inside) == pytest.approx(1)
 
 
 def test_the_objectives_gradient_is_a_difference_quotient() -> None:
     start, end = random_network(0), random_network(3)
     equation = Equation.of(start, end, known_anyway(start, end), 4, (0.2, 0.7))
-    search = Search(equation, 5, SETTINGS, torch.Generator().manual_seed(0))
+    search = Search(equation, 5, PARAMS, torch.Generator().manual_seed(0))
 
     def value() -> float:
         # the forward pass has the ReLU's kink, its gradient the smooth gate: sharp gates make them one

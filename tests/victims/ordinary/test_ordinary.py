@@ -61,12 +61,12 @@ def test_the_decay_of_the_start_is_the_product_of_the_steps_shrinkage() -> None:
     assert difference(last, first).decay == pytest.approx((1 - 0.1 * 0.05) ** steps, rel=1e-9)
 
 
-def test_a_wrong_start_shows_no_gap_and_no_kinship() -> None:
+def test_a_wrong_start_shows_no_gap_and_no_cosine() -> None:
     first, last, _ = ends(spec(dtype="float64"))
     wrong = torch.rand(first.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64) - 0.5
     found = difference(last, wrong)
     assert not found.shows_images
-    assert abs(found.kinship) < 0.2
+    assert abs(found.cosine) < 0.2
 
 
 def test_adam_breaks_the_sum() -> None:

@@ -13,7 +13,8 @@ from attacking import CPU, attacked
 from safetensors.torch import save_file
 from torch import nn
 
-from attacks.kkt_delta import KKTDelta, KKTDeltaParams
+from attacks.kkt_delta import KKTDelta
+from attacks.known_start.params import KKTDeltaParams
 from victims.base import Victim
 from victims.errors import UserError
 from victims.obtain import obtain
