@@ -38,15 +38,15 @@ def fingerprint(name: str, data_dir: Path | None) -> str:
     """Return the hash of a dataset's file, without loading it.
 
     Args:
-        name: As in `load`.
-        data_dir: As in `load`.
+        name: as in `load`.
+        data_dir: as in `load`.
 
     Returns:
         The sha256 of the dataset's file, or of the hashes of its files, in hexadecimal; "absent" where `load` would
         first have to download it.
 
     Raises:
-        UserError: The data folder is missing, or a file that nothing downloads.
+        UserError: the data folder is missing, or a file that nothing downloads.
     """
     paths = dataset_paths(name, data_dir)
     if name in DOWNLOADED and not paths[0].exists():
@@ -61,7 +61,7 @@ def fingerprint(name: str, data_dir: Path | None) -> str:
 
 @lru_cache
 def _digest(path: Path, modified_ns: int, size: int) -> str:
-    """The hash of a file, taken once while its time and size stay: many victims share one large file."""
+    """Return the hash of a file, taken once while its time and size stay: many victims share one large file."""
     return sha256_file(path)
 
 
@@ -86,7 +86,7 @@ def _shipped(name: str, package: str, file: str) -> Path:
 
 
 def _folder(data_dir: Path | None) -> Path:
-    """The data folder; one that the user names must exist."""
+    """Return the data folder; one that the user names must exist."""
     given = data_dir or os.environ.get("BENCH_DATA_DIR")
     if not given:
         return user_cache_path("reconstruction-bench") / "data"
@@ -99,7 +99,7 @@ def _folder(data_dir: Path | None) -> Path:
 
 
 def _home_expanded(path: Path | str, hint: str) -> Path:
-    """The path, a leading ~ being somebody's home; UserError where there is no such user."""
+    """Return the path with a leading ~ as somebody's home; UserError where there is no such user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

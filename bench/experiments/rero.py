@@ -87,7 +87,7 @@ def gaussian(kappa: float, mu: float) -> float:
 
 
 def approximate_delta(gamma: float, epsilon: float) -> float:
-    """The converse: robustness to reconstruction of one of any two records implies privacy with this delta.
+    """Return the delta of the privacy that robustness to reconstruction of one of any two records implies.
 
     A mechanism from which no attack tells which of two equally likely records it saw more often than gamma is
     (epsilon, delta)-differentially private with delta = max(0, (e^epsilon + 1) gamma - e^epsilon).
@@ -156,7 +156,7 @@ def kappa_sample(records: np.ndarray, eta: float) -> float:
 
 
 def _check(share: float, **positive: float) -> None:
-    """UserError unless `share` is in [0, 1] and all others are positive."""
+    """Raise a UserError unless `share` is in [0, 1] and all others are positive."""
     if not 0 <= share <= 1:
         raise UserError(f"a share must lie in [0, 1], not {share}")
     for name, value in positive.items():

@@ -77,7 +77,7 @@ class NullControls:
         self.session, self.control, self.twins = session, control, twins
 
     def wanted(self, protocol: Protocol) -> tuple[str, ...]:
-        """The columns that a complete row has."""
+        """Return the columns that a complete row has."""
         if protocol.matching == "aligned":
             return tuple(ALIGNED_NULLS)
         return tuple(name for name in NULLS if self.twins or name not in TWINS)

@@ -45,13 +45,13 @@ def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -
     """Judge an attack's own ranking of its candidates.
 
     Args:
-        protocol: Says how a candidate is matched, rescaled and judged, each alone and without a vote; its threshold on
+        protocol: says how a candidate is matched, rescaled and judged, each alone and without a vote; its threshold on
             SSIM makes the hit.
-        matcher: The candidates (m, C, H, W), m at least 1, and the truth.
+        matcher: the candidates (m, C, H, W), m at least 1, and the truth.
         confidence: (m,) the attack's; NaN counts as the least.
 
     Raises:
-        ValueError: There is not one number per candidate.
+        ValueError: there is not one number per candidate.
     """
     candidates, truth = matcher.candidates, matcher.truth
     if confidence.shape != candidates.shape[:1] or len(candidates) == 0:

@@ -31,7 +31,7 @@ def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _normalised(images: Tensor, downscale: float) -> tuple[Tensor, Tensor]:
-    """Rows (k, D) of zero mean and unit deviation per channel, and which images (k,) have anything to compare.
+    """Return rows (k, D) of zero mean and unit deviation a channel, and which images (k,) have any deviation.
 
     A channel without variation becomes zeros (neither like nor unlike anything); an image of only such channels, or
     with a pixel that is not a reasonable number, has nothing to compare.
@@ -53,14 +53,14 @@ def ncc_distance(truth: Tensor, candidates: Tensor, downscale: float = 1.0) -> T
     Args:
         truth: (n, C, H, W) training images in the victim's input space.
         candidates: (m, C, H, W) in the same space.
-        downscale: Factor by which both are shrunk first (bicubic), in (0, 1]; 0.5 is half resolution.
+        downscale: factor by which both are shrunk first (bicubic), in (0, 1]; 0.5 is half resolution.
 
     Returns:
         (n, m) float64 in [0, 4], never NaN. A candidate that is constant or holds NaN or infinity is at distance inf of
         every image, and a constant training image at distance inf of every candidate.
 
     Raises:
-        ValueError: The images differ in shape.
+        ValueError: the images differ in shape.
 
     Source:
         Buzaglo et al. 2023, eq. 16, with mean and deviation (ddof 1) per channel and the sum divided by D as in the
@@ -91,7 +91,7 @@ def vote(candidates: Tensor, distance: Tensor, ratio: float | None) -> tuple[Ten
         (n,). An image without a candidate at finite distance gets zeros, index -1 and 0 voters.
 
     Raises:
-        ValueError: The ratio is not above 1.
+        ValueError: the ratio is not above 1.
 
     Source:
         Haim et al. 2022, published code (vote "min" and "mean"); Buzaglo et al. 2023, appendix (ratio B = 1.1).
@@ -173,7 +173,7 @@ def nearest_neighbours(images: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
         The error (n,), float32 in [0, 1], and the index in the pool (n,), int64.
 
     Raises:
-        ValueError: The pool is empty.
+        ValueError: the pool is empty.
 
     Source:
         Balle et al. 2022, section 5: the nearest-neighbour oracle.

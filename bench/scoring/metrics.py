@@ -41,7 +41,7 @@ def mse(images: Tensor, references: Tensor) -> Tensor:
         (k,) float32 in [0, 1], 0 for identical images.
 
     Raises:
-        ValueError: The batches differ in shape or are not four-dimensional.
+        ValueError: the batches differ in shape or are not four-dimensional.
 
     Source:
         Balle et al. 2022, section 5 (the informed adversary's reconstruction error).
@@ -61,7 +61,7 @@ def psnr(images: Tensor, references: Tensor) -> Tensor:
         (k,) float32 in [0, 100] dB.
 
     Raises:
-        ValueError: The batches differ in shape or are not four-dimensional.
+        ValueError: the batches differ in shape or are not four-dimensional.
 
     Source:
         The usual definition with peak 1.
@@ -82,7 +82,7 @@ def pearson(images: Tensor, references: Tensor) -> Tensor:
         (k,) float32 in [-1, 1].
 
     Raises:
-        ValueError: The batches differ in shape or are not four-dimensional.
+        ValueError: the batches differ in shape or are not four-dimensional.
 
     Source:
         Pearson's product-moment correlation; 1 - r^2 is the share of variance that the fit leaves.
@@ -126,7 +126,7 @@ def oracle(evidence: Evidence) -> Tensor:
 
 
 def identified(evidence: Evidence) -> Tensor:
-    """Whether each reconstruction is nearer to its own image than to any other of the dataset, (n,) in {0, 1}.
+    """Return whether each reconstruction is nearer to its own image than to any other of the dataset, (n,) in {0, 1}.
 
     Retrieval at rank 1 among training images and pool, by the normalised distance of `ncc_distance`; a reconstruction
     without variation is near to nothing.

@@ -23,18 +23,18 @@ class Protocol:
     """A matching, a rescaling, a similarity and a threshold.
 
     Attributes:
-        name: As in tables.
+        name: as in tables.
         matching: "nearest" by normalised distance, a candidate may serve many images; "one to one" at the smallest
             total distance; "aligned" when candidate i was made for image i, as the informed adversary's are.
-        downscale: Factor by which colour images are shrunk before matching. Grey images (one channel) are always
+        downscale: factor by which colour images are shrunk before matching. Grey images (one channel) are always
             matched at full resolution, as in the authors' MNIST notebook.
         vote_ratio: None for the nearest candidate alone, else the ratio of `vote`.
-        stretch: Whether candidate + mean is stretched to fill [0, 1] (else clipped to it).
-        ssim: The SSIM that `threshold` judges; "wang" falls back to "window3" for images under 11 pixels.
+        stretch: whether candidate + mean is stretched to fill [0, 1] (else clipped to it).
+        ssim: the SSIM that `threshold` judges; "wang" falls back to "window3" for images under 11 pixels.
         good: "ssim": an image is good when its SSIM is above `threshold`; "oracle": when its MSE is below that of the
             nearest image the attacker has.
-        source: Where the recipe comes from.
-        version: Raised when its scores change and those of other protocols do not; else `METRIC_SUITE` is raised.
+        source: where the recipe comes from.
+        version: raised when its scores change and those of other protocols do not; else `METRIC_SUITE` is raised.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Truth:
         scale: broadcasts to (C, 1, 1), what one unit of an input is in pixels: images are inputs * scale + mean.
 
     Raises:
-        ValueError: Shapes do not fit, there is no image, or one leaves [0, 1].
+        ValueError: shapes do not fit, there is no image, or one leaves [0, 1].
     """
 
     images: Tensor
@@ -135,7 +135,7 @@ class Matcher:
         """Return the protocol's distances (n, m) in [0, 4], inf for candidates that are not admitted.
 
         Raises:
-            ValueError: The candidates' shape is not the images'.
+            ValueError: the candidates' shape is not the images'.
         """
         truth = self.truth
         downscale = protocol.downscale if truth.mean.shape[0] > 1 else 1.0
@@ -152,7 +152,7 @@ class Scores:
     mean image: its metrics are the mean image's and enter the means, but it is never good nor among the best.
 
     Attributes:
-        protocol: The protocol that was followed.
+        protocol: the protocol that was followed.
         ssim: (n,) the protocol's SSIM.
         good: (n,) bool: a candidate serves the image, and well enough.
         candidate: (n,) int64, the nearest or assigned candidate; -1 if none.
@@ -198,14 +198,14 @@ def score(protocol: Protocol, matcher: Matcher) -> Scores:
     """Score candidates under a protocol.
 
     Args:
-        protocol: One of `PROTOCOLS`, or another.
-        matcher: The candidates and the truth.
+        protocol: one of `PROTOCOLS`, or another.
+        matcher: the candidates and the truth.
 
     Returns:
         The scores, on the device of the tensors given.
 
     Raises:
-        ValueError: The candidates' shape is not the images'.
+        ValueError: the candidates' shape is not the images'.
     """
     candidates, truth = matcher.candidates, matcher.truth
     if protocol.matching == "aligned":
@@ -222,11 +222,11 @@ def judge(protocol: Protocol, served: Tensor, candidate: Tensor, voters: Tensor,
     """Score one image per training image, however it was found.
 
     Args:
-        protocol: Says how it is rescaled and when it is good.
+        protocol: says how it is rescaled and when it is good.
         served: (n, C, H, W) in the victim's input space.
         candidate: (n,) int64, which candidate it is; -1 if none.
         voters: (n,) int64, how many candidates it averages.
-        truth: The training images.
+        truth: the training images.
     """
     reconstruction = torch.where((candidate >= 0)[:, None, None, None], rescaled(protocol, served, truth), truth.mean)
     ssim = protocol_ssim(protocol, reconstruction, truth.images)
@@ -249,7 +249,7 @@ def protocol_ssim(protocol: Protocol, images: Tensor, references: Tensor) -> Ten
 
 
 def _aligned(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The first n candidates and their indices; zeros and -1 where there is none or it is not finite."""
+    """Return the first n candidates and their indices; zeros and -1 where there is none or it is not finite."""
     served = candidates.new_zeros(n, *candidates.shape[1:])
     index = torch.full((n,), -1, dtype=torch.long, device=candidates.device)
     usable = candidates[:n].isfinite().flatten(1).all(1).nonzero().flatten()

@@ -45,7 +45,7 @@ def ssim_wang(images: Tensor, references: Tensor) -> Tensor:
         (k,) float32 in [-1, 1], 1 for identical images; NaN for images with a side under 11 pixels.
 
     Raises:
-        ValueError: The batches differ in shape or are not four-dimensional.
+        ValueError: the batches differ in shape or are not four-dimensional.
 
     Source:
         Wang, Bovik, Sheikh, Simoncelli 2004, eq. 13.
@@ -67,7 +67,7 @@ def ssim_window3(images: Tensor, references: Tensor) -> Tensor:
         (k,) float32 in [-1, 1], 1 for identical images.
 
     Raises:
-        ValueError: The batches differ in shape or are not four-dimensional.
+        ValueError: the batches differ in shape or are not four-dimensional.
 
     Source:
         Haim et al. 2022, published code: kornia.metrics.ssim(window_size=3), sigma 1.5, "same" padding by reflection,

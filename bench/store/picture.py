@@ -18,7 +18,7 @@ _LEGEND = "above: reconstruction, below: its training image, number: SSIM"
 
 
 def _pixels(image: Tensor, scale: int) -> np.ndarray:
-    """An image (C, H, W) in [0, 1] as (H scale, W scale, 3) bytes, every pixel a square of scale x scale."""
+    """Return an image (C, H, W) in [0, 1] as (H scale, W scale, 3) bytes, each pixel a square of scale x scale."""
     array = image.detach().cpu().float().nan_to_num().clamp(0, 1).mul(255).round().byte().permute(1, 2, 0).numpy()
     colour = np.broadcast_to(array, (*array.shape[:2], 3))
     return colour.repeat(scale, axis=0).repeat(scale, axis=1)
@@ -37,16 +37,16 @@ def grid(
     """Write a PNG of the best pairs by SSIM, best first; the file appears whole or not at all.
 
     Args:
-        path: Where to write; its folder must exist.
+        path: where to write; its folder must exist.
         truth: (n, C, H, W) training images in [0, 1], C being 1 or 3.
         reconstruction: (n, C, H, W) in [0, 1]; each is drawn directly above its training image.
         ssim: (n,) the score of each pair, by which they are ordered and which stands under them; NaN comes last.
-        best: How many pairs at most.
-        columns: Pairs in a row at most.
-        title: Heading of the picture.
+        best: how many pairs at most.
+        columns: pairs in a row at most.
+        title: heading of the picture.
 
     Raises:
-        ValueError: There is nothing to draw, or the shapes do not fit.
+        ValueError: there is nothing to draw, or the shapes do not fit.
     """
     if (
         truth.shape != reconstruction.shape

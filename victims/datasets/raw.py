@@ -18,7 +18,7 @@ class RawDataset:
     """Images and labels in the order of their distribution.
 
     Attributes:
-        name: The name the dataset was asked for by.
+        name: the name the dataset was asked for by.
         train_images: (N, C, H, W) float32 in [0, 1].
         train_labels: (N,) int64, the source's own labels, none negative.
         test_images: (M, C, H, W) float32 in [0, 1]; M = 0 where the source has no test set.
@@ -36,16 +36,16 @@ def validate(name: str, arrays: Mapping[str, np.ndarray], where: str) -> RawData
     """Check the arrays of a file and bring them into the form that everything else works with.
 
     Args:
-        name: The name the dataset was asked for by.
+        name: the name the dataset was asked for by.
         arrays: `train_images`, `train_labels`, `test_images`, `test_labels`. Images are (N, H, W) or (N, H, W, C) with
             C = 1 or 3, uint8 or floats in [0, 1]; labels are (N,) integers, none negative. The test set may be empty.
-        where: The file they were read from, for the messages.
+        where: the file they were read from, for the messages.
 
     Returns:
         The same images as (N, C, H, W) float32 in [0, 1], and the labels as int64.
 
     Raises:
-        UserError: An array is missing, or does not have the form above; or there are fewer than two classes, or all
+        UserError: an array is missing, or does not have the form above; or there are fewer than two classes, or all
             images are the same.
     """
     missing = [key for key in KEYS if key not in arrays]
@@ -71,7 +71,7 @@ def validate(name: str, arrays: Mapping[str, np.ndarray], where: str) -> RawData
 
 
 def _images(array: np.ndarray, what: str) -> np.ndarray:
-    """The images as (N, C, H, W) float32 in [0, 1]; UserError, which begins with `what`, where they are none."""
+    """Return images as (N, C, H, W) float32 in [0, 1]; UserError, which begins with `what`, where they are none."""
     array = np.asarray(array)
     if array.ndim == 3:
         array = array[..., np.newaxis]
@@ -91,7 +91,7 @@ def _images(array: np.ndarray, what: str) -> np.ndarray:
 
 
 def _labels(array: np.ndarray, what: str) -> np.ndarray:
-    """The labels as (N,) int64; UserError, which begins with `what`, where they are none."""
+    """Return labels as (N,) int64; UserError, which begins with `what`, where they are none."""
     array = np.asarray(array)
     if array.ndim != 1:
         raise UserError(f"{what} has the shape {array.shape}; expected (N,)")

@@ -62,13 +62,13 @@ def select(
     """Take the first n / C training images of each of C classes, and a balanced test set.
 
     Args:
-        raw: The dataset.
-        n: The number of training images, a multiple of C.
-        groups: For each class the labels that make it up; images of other labels are left out. None for the two
+        raw: the dataset.
+        n: the number of training images, a multiple of C.
+        groups: for each class the labels that make it up; images of other labels are left out. None for the two
             classes of `GROUPS`; a dataset that is not named there has its two labels, or its even against its odd ones.
-        test_n: The most test images. They are the first ones per class of the source's test set, or, where it has none,
+        test_n: the most test images. They are the first ones per class of the source's test set, or, where it has none,
             of the training images that were not selected. Fewer where a class has fewer, none where it has none.
-        skip_first: Take the n / C images of each class that come after the first n / C.
+        skip_first: take the n / C images of each class that come after the first n / C.
 
     Returns:
         The selection.
@@ -112,7 +112,7 @@ def select(
 
 
 def _default_groups(raw: RawDataset) -> Groups:
-    """The two classes of a dataset for which the caller names none."""
+    """Return the two classes of a dataset for which the caller names none."""
     if raw.name in GROUPS:
         return GROUPS[raw.name]
     labels = np.unique(raw.train_labels).tolist()
@@ -122,7 +122,7 @@ def _default_groups(raw: RawDataset) -> Groups:
 
 
 def _check_request(name: str, n: int, groups: Groups, test_n: int) -> None:
-    """UserError where the request makes no sense for any dataset."""
+    """Raise a UserError where the request makes no sense for any dataset."""
     labels = [label for group in groups for label in group]
     if len(groups) < 2:
         raise UserError(f"{name}: groups make up {len(groups)} class; expected at least two")
@@ -137,7 +137,7 @@ def _check_request(name: str, n: int, groups: Groups, test_n: int) -> None:
 
 
 def _classes(labels: np.ndarray, groups: Groups) -> np.ndarray:
-    """(N,) int64: the class of each label, -1 for a label of no class."""
+    """Return the class of each label, -1 for a label of no class: (N,) int64."""
     classes = np.full(labels.shape, -1, dtype=np.int64)
     for index, members in enumerate(groups):
         classes[np.isin(labels, members)] = index
@@ -145,11 +145,11 @@ def _classes(labels: np.ndarray, groups: Groups) -> np.ndarray:
 
 
 def _smallest(classes: np.ndarray, n_classes: int) -> int:
-    """The number of images of the class that has the fewest."""
+    """Return the number of images of the class that has the fewest."""
     return int(np.bincount(classes[classes >= 0], minlength=n_classes).min())
 
 
 def _first(classes: np.ndarray, n_classes: int, per_class: int, skipped: int = 0) -> np.ndarray:
-    """Ascending positions of the first `per_class` images of each class, after those skipped."""
+    """Return, ascending, the positions of the first `per_class` images of each class, after those skipped."""
     chosen = slice(skipped, skipped + per_class)
     return np.sort(np.concatenate([np.flatnonzero(classes == index)[chosen] for index in range(n_classes)]))

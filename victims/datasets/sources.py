@@ -21,14 +21,14 @@ def load(name: str, data_dir: Path | None, download: bool = True) -> RawDataset:
         name: `faces`, `photos`, `digits`, `cancer`, `diabetes`, `mnist`, `fashion`, `cifar`, `cifar100`, the name of a
             file in the data folder without its .npz, or the path of an npz file. `validate` says what such a file must
             hold.
-        data_dir: The data folder; None for BENCH_DATA_DIR, or without it a folder in the user's cache.
-        download: Whether mnist, fashion, cifar and cifar100 may be downloaded into the data folder.
+        data_dir: the data folder; None for BENCH_DATA_DIR, or without it a folder in the user's cache.
+        download: whether mnist, fashion, cifar and cifar100 may be downloaded into the data folder.
 
     Returns:
         The dataset, in the order of its distribution.
 
     Raises:
-        UserError: The data folder or the file is missing, the file holds no dataset, or the download failed.
+        UserError: the data folder or the file is missing, the file holds no dataset, or the download failed.
     """
     paths = dataset_paths(name, data_dir)
     path = paths[0]
@@ -51,7 +51,7 @@ def load_own(path: Path) -> RawDataset:
     """Load the images of somebody's own model: an npz file as of `validate`, whose test set may be left out.
 
     Raises:
-        UserError: There is no such file, or it holds no images and labels.
+        UserError: there is no such file, or it holds no images and labels.
     """
     if not path.is_file():
         raise UserError(f"there are no images at {path}; expected an .npz file with train_images and train_labels")
@@ -62,31 +62,31 @@ def load_own(path: Path) -> RawDataset:
 
 
 def _faces(path: Path) -> RawDataset:
-    """100 faces (label 1), then 100 crops of the background (label 0), 25 x 25, in skimage.data.lfw_subset's order."""
+    """Return 100 faces (label 1), then 100 crops of background (label 0), 25 x 25: skimage.data.lfw_subset's order."""
     images = np.load(path).astype(np.float32)[:, np.newaxis]
     return _without_test("faces", images, np.repeat(np.array([1, 0]), 100))
 
 
 def _digits(path: Path) -> RawDataset:
-    """1,797 handwritten digits, 8 x 8, values of 0 to 16, in sklearn.datasets.load_digits' order."""
+    """Return 1,797 handwritten digits, 8 x 8, values of 0 to 16, in sklearn.datasets.load_digits' order."""
     table = np.loadtxt(path, delimiter=",", dtype=np.float32)
     return _without_test("digits", table[:, :-1].reshape(-1, 1, 8, 8) / 16, table[:, -1].astype(np.int64))
 
 
 def _cancer(path: Path) -> RawDataset:
-    """569 patients of Wisconsin, 30 features of cell nuclei, malignant (0) or benign (1)."""
+    """Return 569 patients of Wisconsin, 30 features of cell nuclei, malignant (0) or benign (1)."""
     table = np.loadtxt(path, delimiter=",", skiprows=1)
     return _tabular("cancer", table[:, :-1], table[:, -1])
 
 
 def _diabetes(path: Path) -> RawDataset:
-    """442 patients, 10 features; the label is the disease's progress after a year, 25 to 346."""
+    """Return 442 patients, 10 features; the label is the disease's progress after a year, 25 to 346."""
     answers = np.loadtxt(path.with_name("diabetes_target.csv.gz"))
     return _tabular("diabetes", np.loadtxt(path), answers)
 
 
 def _tabular(name: str, features: np.ndarray, labels: np.ndarray) -> RawDataset:
-    """Records in the place of images: (N, 1, 1, d), each feature scaled to fill [0, 1]."""
+    """Return records in the place of images: (N, 1, 1, d), each feature scaled to fill [0, 1]."""
     low, high = features.min(0), features.max(0)
     scaled = ((features - low) / (high - low)).astype(np.float32)
     return _without_test(name, scaled[:, np.newaxis, np.newaxis], labels.astype(np.int64))
@@ -100,7 +100,7 @@ def _without_test(name: str, images: np.ndarray, labels: np.ndarray) -> RawDatas
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The dataset's arrays of an npz file, as far as they are there."""
+    """Return the dataset's arrays of an npz file, as far as they are there."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in KEYS if key in archive}
@@ -137,5 +137,5 @@ def _download(name: str, path: Path) -> None:
 
 
 def _line(error: Exception) -> str:
-    """The error's message on one line."""
+    """Return the error's message on one line."""
     return " ".join(str(error).split())

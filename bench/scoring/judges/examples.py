@@ -31,8 +31,8 @@ class Examples:
         labels: (N,) int64, classes 0 to n_classes - 1: the source's labels in ascending order.
         test_images: (M, C, H, W) float32 in [0, 1], M > 0.
         test_labels: (M,) int64.
-        held_out: Whether the test images were taken from the training set, for want of a test set.
-        n_classes: The number of classes.
+        held_out: whether the test images were taken from the training set, for want of a test set.
+        n_classes: the number of classes.
     """
 
     images: Tensor
@@ -47,10 +47,10 @@ def examples(raw: RawDataset) -> Examples:
     """Take all of a dataset's training images, and its test set or, where it has none, every fifth image of each class.
 
     Args:
-        raw: The dataset. Test images of a label that no training image has are left out.
+        raw: the dataset. Test images of a label that no training image has are left out.
 
     Raises:
-        JudgeUnavailableError: The images are too small or too large, too few, or all of one class.
+        JudgeUnavailableError: the images are too small or too large, too few, or all of one class.
     """
     height, width = raw.train_images.shape[2:]
     if not SIDES[0] <= min(height, width) <= max(height, width) <= SIDES[1]:

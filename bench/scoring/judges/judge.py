@@ -46,8 +46,8 @@ class Judge:
     """A classifier of a dataset's images.
 
     Attributes:
-        card: What is known of it.
-        model: Takes images (k, C, H, W) in [0, 1] and gives logits (k, n_classes); in evaluation mode.
+        card: what is known of it.
+        model: takes images (k, C, H, W) in [0, 1] and gives logits (k, n_classes); in evaluation mode.
     """
 
     card: JudgeCard
@@ -71,7 +71,7 @@ class Judge:
             either image has a pixel that is NaN or infinite.
 
         Raises:
-            ValueError: The batches differ in shape, or are not of the judge's.
+            ValueError: the batches differ in shape, or are not of the judge's.
 
         Source:
             Balle et al. 2022, section 5.2. The paper does not state the direction; the reference comes first here, so
@@ -88,7 +88,7 @@ class Judge:
         return torch.where(finite, divergence, math.nan).float()
 
     def _log_probabilities(self, images: Tensor) -> Tensor:
-        """(k, n_classes) float64 on the images' device."""
+        """Return log-probabilities (k, n_classes), float64, on the images' device."""
         parameter = next(self.model.parameters())
         logits = [self.model(chunk.to(parameter)).to(images.device) for chunk in images.split(_CHUNK)]
         return torch.cat(logits).double().log_softmax(1)

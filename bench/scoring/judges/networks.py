@@ -64,7 +64,7 @@ def _lenet(channels: int, n_classes: int) -> list[nn.Module]:
 
 
 def _resnet(channels: int, n_classes: int, width: int = 16) -> list[nn.Module]:
-    """Page's nine-layer residual network (DAWNBench 2018), narrower and with an early pooling: quick on a CPU."""
+    """Return Page's nine-layer residual network (DAWNBench 2018), narrower, with an early pooling: quick on a CPU."""
     return [
         *(*_convolution(channels, width), nn.MaxPool2d(2)),
         *(*_convolution(width, 2 * width), Residual(2 * width), nn.MaxPool2d(2)),
@@ -80,10 +80,10 @@ def build(network: Network, channels: int, n_classes: int, generator: torch.Gene
     Weights are drawn from torch's standard U(-1/sqrt(fan_in), 1/sqrt(fan_in)); biases are zero.
 
     Args:
-        network: Which one.
+        network: which one.
         channels: C of the images (k, C, H, W) in [0, 1] that it takes; H and W may be anything from 8 on.
-        n_classes: The number of logits that it gives: (k, n_classes).
-        generator: The CPU generator that makes the draw reproducible.
+        n_classes: the number of logits that it gives: (k, n_classes).
+        generator: the CPU generator that makes the draw reproducible.
     """
     layers = {"lenet": _lenet, "resnet": _resnet}[network](channels, n_classes)
     model = nn.Sequential(Standardize(channels), *layers)

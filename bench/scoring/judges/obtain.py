@@ -38,15 +38,15 @@ def obtain_judge(
     """Return the judge of a dataset, from the cache if it is there and undamaged, else trained and cached.
 
     Args:
-        dataset: As in `victims.datasets.load`.
-        data_dir: The data folder, None for the default.
-        device: Where to train, and where the judge then is.
-        report: Told step, steps and the figures of the training.
-        notice: Told in one line what the user should know, such as a cached file that was found altered.
+        dataset: as in `victims.datasets.load`.
+        data_dir: the data folder, None for the default.
+        device: where to train, and where the judge then is.
+        report: told step, steps and the figures of the training.
+        notice: told in one line what the user should know, such as a cached file that was found altered.
 
     Raises:
-        JudgeUnavailableError: No judge can be trained on the dataset: it has too few images or classes.
-        UserError: The data are missing or malformed, or the cache cannot be written.
+        JudgeUnavailableError: no judge can be trained on the dataset: it has too few images or classes.
+        UserError: the data are missing or malformed, or the cache cannot be written.
     """
     if datasets.fingerprint(dataset, data_dir) == "absent":
         datasets.load(dataset, data_dir)  # downloads it, which gives it a fingerprint

@@ -27,15 +27,15 @@ class Recipe:
     """A training: `epochs` passes over the images, within `steps`, the fewest and the most gradient steps.
 
     Attributes:
-        epochs: Passes over the images.
-        steps: Fewest and most gradient steps: few images are seen more often, many less often.
-        batch: Images a step.
-        peak_rate: Learning rate at the top of the cycle.
-        rotation: Largest rotation either way, degrees.
-        scale: Largest relative change of size either way.
-        shift: Largest shift either way, as a share of the side.
-        flip: Whether half of the images are mirrored left to right.
-        weight_decay: Of all parameters.
+        epochs: passes over the images.
+        steps: fewest and most gradient steps: few images are seen more often, many less often.
+        batch: images a step.
+        peak_rate: learning rate at the top of the cycle.
+        rotation: largest rotation either way, degrees.
+        scale: largest relative change of size either way.
+        shift: largest shift either way, as a share of the side.
+        flip: whether half of the images are mirrored left to right.
+        weight_decay: of all parameters.
     """
 
     epochs: int
@@ -61,12 +61,12 @@ def train(
     """Train a network in place, where it is; it is left in evaluation mode.
 
     Args:
-        model: As `networks.build` gives it, on any device.
+        model: as `networks.build` gives it, on any device.
         images: (N, C, H, W) in [0, 1], on any device.
         labels: (N,) int64 classes.
-        recipe: How to train.
-        generator: The CPU generator that all draws come from.
-        report: Told step, steps, and the batch's loss and accuracy about twice a second.
+        recipe: how to train.
+        generator: the CPU generator that all draws come from.
+        report: told step, steps, and the batch's loss and accuracy about twice a second.
 
     Returns:
         The number of gradient steps.
@@ -101,7 +101,7 @@ def train(
 
 
 def _batches(n: int, batch: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Positions (batch,) without end: each pass has an order of its own and leaves out what fills no batch."""
+    """Yield positions (batch,) without end: each pass has an order of its own and leaves out what fills no batch."""
     while True:
         yield from torch.randperm(n, generator=generator)[: n - n % batch].split(batch)
 
@@ -111,8 +111,8 @@ def augment(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tenso
 
     Args:
         images: (k, C, H, W).
-        recipe: Says how far.
-        generator: The CPU generator.
+        recipe: says how far.
+        generator: the CPU generator.
 
     Returns:
         (k, C, H, W), on the device of the images.

@@ -68,7 +68,7 @@ class Perceptual:
             (k,) float32, at least 0, 0 for identical images; about 1 is the largest in practice.
 
         Raises:
-            ValueError: The batches differ in shape, are not four-dimensional, or are neither grey nor colour.
+            ValueError: the batches differ in shape, are not four-dimensional, or are neither grey nor colour.
         """
         if images.shape != references.shape or images.ndim != 4 or images.shape[1] not in (1, 3):
             shapes = f"{tuple(images.shape)} and {tuple(references.shape)}"
