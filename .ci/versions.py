@@ -22,13 +22,13 @@ sys.path.insert(0, str(HERE.parent))
 
 from bench.plan import registry  # noqa: E402
 from bench.scoring import METRIC_SUITE, PROTOCOLS  # noqa: E402
-from bench.scoring.judges.obtain import JUDGE_VERSION  # noqa: E402
+from bench.scoring.judges.obtain import JUDGE_VERSION, SOURCES  # noqa: E402
 from victims.cache import MAKERS  # noqa: E402
 from victims.informed.spec import AnySpec  # noqa: E402
 from victims.source import PACKAGES, Sources  # noqa: E402
 
 LOCK = HERE / "versions.toml"
-SCORING, JUDGES = ("bench.scoring",), ("bench.scoring.judges",)
+SCORING = ("bench.scoring",)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def all_units() -> list[Unit]:
         version = f"{METRIC_SUITE}.{protocol.version}"
         units.append(Unit(f"protocol {protocol.name}", version, "bench.scoring.protocols", SCORING))
     units.append(Unit("metric suite", METRIC_SUITE, "bench.scoring.learned_metrics", SCORING))
-    units.append(Unit("judge", str(JUDGE_VERSION), "bench.scoring.judges.obtain", JUDGES))
+    units.append(Unit("judge", str(JUDGE_VERSION), "bench.scoring.judges.obtain", SOURCES))
     return units
 
 

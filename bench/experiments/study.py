@@ -21,6 +21,7 @@ from bench.run.executors import Task
 from bench.run.executors.choice import executor_for
 from bench.run.session import Session
 from bench.run.setup import Setup
+from bench.run.todo import changed_sources, todo
 from bench.scoring.matching import ncc_distance, nearest_neighbours
 from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
 from bench.store.cells import to_csv
@@ -94,10 +95,11 @@ def run_study(
     failed, rows, table, path = False, [], pd.DataFrame(), root / f"{study.name}.csv"
     with TerminalReporter(console) as reporter:
         session = Session.of(setup, reporter)
+        runs = [_run(cell, attacks, victims) for cell in cells]
+        for line in changed_sources(todo(runs, setup, session), session):
+            reporter.notice(line)
         executor = executor_for(reporter, setup)
-        for cell in cells:
-            attack, victim = attacks.match([cell.attack])[0], victims.match([cell.victim])[0]
-            run = Run(attack, attack_params(attack, "", cell.params), "", "study", victim, seed=0)
+        for cell, run in zip(cells, runs, strict=True):
             (outcome,) = executor.execute([Task.of(run, session.run_id(run), setup)])
             record = outcome.record
             if not outcome.stored:
@@ -109,7 +111,7 @@ def run_study(
             row |= {"status": str(record.status), "reason": record.reason, "flags": record.flags}
             row |= {"run_id": record.run_id, "n": record.n}
             if record.status is Status.OK and record.n_good is not None:
-                row |= measure(store, record, session.victim(victim), study, cell)
+                row |= measure(store, record, session.victim(run.victim), study, cell)
             rows.append(row)
             table = pd.DataFrame(rows)
             write_text(path, to_csv(table))
@@ -121,6 +123,12 @@ def run_study(
         draw(root, study.name, plot, table)
     console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
     return int(failed)
+
+
+def _run(cell: Cell, attacks: Registry[type[Attack[Any]]], victims: Registry[AnySpec]) -> Run:
+    """Return the run of a cell."""
+    attack = attacks.match([cell.attack])[0]
+    return Run(attack, attack_params(attack, "", cell.params), "", "study", victims.match([cell.victim])[0], seed=0)
 
 
 INFORMED = (

@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial
 
 from attacks.base import AttackParams
 from bench.experiments.tuning.trials import SharedStudy
-from bench.plan.run import Run
+from bench.plan.run import Run, attack_sha
 from bench.run.session import Session
 from bench.terminal.progress import Reporter
 from bench.terminal.text import describe
@@ -20,6 +20,8 @@ from bench.terminal.text import describe
 if TYPE_CHECKING:
     from attacks.base import Reconstruction
 
+ATTACK_SHA = "attack_sha"
+"""The attribute of a trial that holds the hash of the attack's source."""
 PARTS = 10
 """A trial reports its objective so many times, and may be stopped each time."""
 
@@ -87,6 +89,15 @@ class Tuner:
                 ended = self.study.tell(trial, self._value(trial))
             yield ended
 
+    def changed_source(self) -> str:
+        """Return a line if trials of the study were made by another source of the attack, else an empty one."""
+        made_by = {trial.user_attrs.get(ATTACK_SHA, "") for trial in self.study.trials}
+        today = attack_sha(self.run.attack)
+        if not today or not made_by - {"", today}:
+            return ""
+        changed = f"the attack's source changed since trials of version {self.run.attack.version} were made"
+        return f"{self.run.title}: {changed}; remove {self.study.folder} to make them again"
+
     def tuned(self, chosen: dict[str, Any]) -> Run:
         """Return the run with the parameters that a trial chose."""
         params: AttackParams = self.run.attack.Params.model_validate(self.run.params.model_dump() | chosen)
@@ -96,6 +107,7 @@ class Tuner:
         """Attack; return what the study minimises, infinity if the attack failed, None if it was given up."""
         victim = self.session.victim(self.run.victim)
         self.reporter.start(trial)
+        trial.set_user_attr(ATTACK_SHA, attack_sha(self.run.attack))
         try:
             attacked = self.session.attack(self.tuned(trial.params), victim)
         except optuna.TrialPruned:

@@ -78,6 +78,8 @@ def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
                 continue
             study = _study(store.root / TUNE / _folder_name(run, search), run, session, search)
             tuner = Tuner(study, run, session, reporter, _counter(run, session) if search.oracle else None)
+            if line := tuner.changed_source():
+                reporter.notice(line)
             _work(tuner, search.trials, console)
             best = study.best(max(search.pool, 1))
             if study.running:

@@ -18,14 +18,23 @@ from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, trained_on, whole_c
 from victims.datasets import RawDataset
 from victims.errors import UserError
 from victims.files import atomic, exclusive, sha256_file, sha256_json, write_text
+from victims.source import Sources
 
 JUDGE_VERSION = 1
 """Raised when the same data lead to another judge than before. That changes KL, so the metric suite is raised, too."""
+
+SOURCES = ("bench.scoring.judges",)
+"""The packages whose files train a judge; what they import of others has versions of its own."""
 
 
 def judge_folder(dataset_sha256: str) -> Path:
     """Return the folder that holds the judge of a dataset, trained or not."""
     return cache_dir() / "judges" / sha256_json([JUDGE_VERSION, dataset_sha256])[:16]
+
+
+def training_sha() -> str:
+    """Return the 16 hex digits of the syntax trees of all that trains a judge."""
+    return Sources(packages=SOURCES).sha256(Path(__file__))[:16]
 
 
 def obtain_judge(
@@ -66,6 +75,9 @@ def _load(dataset: str, folder: Path, device: torch.device, notice: Callable[[st
     card = whole_card(JudgeCard, folder, f"judge of {dataset}", cache_dir() / DAMAGED, notice)
     if card is None:
         return None
+    if card.training_sha not in ("", training_sha()):
+        changed = f"the source of its training changed since version {JUDGE_VERSION} was made"
+        notice(f"judge of {dataset}: {changed}; a raised version trains again")
     model = build(card.network, card.shape[0], card.n_classes, torch.Generator())
     model.load_state_dict(load_file(folder / WEIGHTS))
     return Judge(card.model_copy(update={"dataset": dataset}), model.to(device).eval())
@@ -97,6 +109,7 @@ def _train(raw: RawDataset, folder: Path, dataset_sha256: str, device: torch.dev
         loss=loss,
         steps=steps,
         seed=SEED,
+        training_sha=training_sha(),
         weights_sha256=sha256_file(weights_file),
         dataset_sha256=dataset_sha256,
         train_s=seconds,

@@ -49,6 +49,30 @@ VICTIMS = (
 """
 
 
+GUESS = """
+import torch
+
+from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
+
+
+class Params(AttackParams):
+    init: str = ""
+    mixture: tuple[float, float] = (0.0, 0.0)
+
+
+class Guess(Attack):
+    \"\"\"Guesses.\"\"\"
+
+    name = "guess"
+    summary = "guesses"
+    needs = frozenset({Knowledge.ARCHITECTURE})
+    Params = Params
+
+    def reconstruct(self, view, ctx):
+        return Reconstruction(candidates=torch.zeros(1, *view.architecture.input_shape))
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "mine"
@@ -79,6 +103,24 @@ def test_a_study_is_a_table_and_pictures(bench: Callable[..., object], folder: P
     assert (root / "tiny-starts-dots.png").stat().st_size > 5_000
     assert len(list(root.glob("*.answer.png"))) == 4
     assert not (results / "leaderboard.csv").exists()
+
+
+def test_a_study_tells_that_a_source_changed(bench: Callable[..., object], tmp_path: Path, results: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "study.py").write_text(
+        STUDY.replace('"deco", ', '"guess", ').replace(', "steps": 3', "") + VICTIM + GUESS
+    )
+
+    def told() -> bool:
+        words = ("study", "tiny-starts", "--smoke", "--plugin-dir", folder, "--results-dir", results, "--device", "cpu")
+        done = bench(*words)
+        assert done.status == 0, done.err  # type: ignore[attr-defined]
+        return "guess: its source changed" in " ".join((done.out + done.err).split())  # type: ignore[attr-defined]
+
+    assert not told()
+    (folder / "study.py").write_text((folder / "study.py").read_text().replace("zeros(", "ones("))
+    assert told()
 
 
 def test_studies_are_listed_and_unknown_ones_are_one_line(bench: Callable[..., object]) -> None:

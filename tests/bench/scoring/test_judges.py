@@ -223,6 +223,14 @@ def test_trained_once(colours: Obtain, tmp_path: Path) -> None:
     assert {path.name for path in folder(tmp_path).iterdir()} - {"lock"} == {"card.json", "weights.safetensors"}
 
 
+def test_a_judge_of_another_source_is_told_and_kept(colours: Obtain, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _, _ = colours("colours")
+    monkeypatch.setattr("bench.scoring.judges.obtain.training_sha", lambda: "another")
+    again, reports, notices = colours("colours")
+    assert again.card == first.card and reports == 0
+    assert [notice.split(":")[0] for notice in notices] == ["judge of colours"] and "source" in notices[0]
+
+
 @pytest.mark.parametrize("damage", ["altered weights", "missing weights", "broken card"])
 def test_damaged_files_are_found_named_and_replaced(colours: Obtain, tmp_path: Path, damage: str) -> None:
     first, _, _ = colours("colours")

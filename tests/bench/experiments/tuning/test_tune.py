@@ -108,6 +108,21 @@ def test_what_is_stored_is_not_tried_again(tune: Bench, results: Path) -> None:
     assert "stored" in tune("--trials", 5).out
 
 
+def test_trials_of_another_source_are_told(tune: Bench, folder: Path) -> None:
+    def told() -> bool:
+        done = tune("--trials", "1")
+        return "the attack's source changed since trials of version 1 were made" in " ".join(
+            (done.out + done.err).split()
+        )
+
+    assert not told() and not told()
+    file = folder / "bowl.py"
+    file.write_text(file.read_text() + "# a comment\n")
+    assert not told()
+    file.write_text(file.read_text().replace("abs(p.x - p.shift)", "2 * abs(p.x - p.shift)"))
+    assert told()
+
+
 def test_what_the_user_sets_is_not_searched(tune: Bench, results: Path) -> None:
     tune("--trials", 2, "--set", "x=0.5")
     assert "x" not in trials(results)
