@@ -20,14 +20,9 @@ if TYPE_CHECKING:
 class ReconnParams(ShadowParams):
     """Parameters of `reconn`; the defaults are Table V's for MNIST, but the learning rate is the authors' notebook's.
 
+    `validation` chooses the epoch, too.
+
     Attributes:
-        shadows: number of shadow models, trained on the first images of the shadow pool; None for all images, at most
-            5,000.
-        released: the part of a released model that the attack sees: "parameters", or (black box) its "logits" on
-            `queries` images of the fixed set.
-        layers: the layers whose parameters it sees, from 1; empty for all.
-        queries: number of images for `released="logits"`.
-        validation: share of the shadows that is kept apart to choose the epoch.
         decoder: "dense" for grey images, "convolutional" for colour ones (Table VII).
         hidden: widths of the dense decoder's hidden layers.
         optimizer: "rmsprop" (MNIST) or "adam" with weight decay 1e-4 (CIFAR-10).

@@ -42,6 +42,16 @@ DataDir = Annotated[
     typer.Option(parser=named_folder, metavar="PATH", help="Folder of NAME.npz files; BENCH_DATA_DIR if not given."),
 ]
 Controls = Annotated[ControlSet, typer.Option(help="Null controls: all, or quick ones that attack nothing.")]
+Attacks = Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")]
+Victims = Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Spend = Annotated[str, typer.Option(help="What an attack, or a trial, may spend: 90s, 10m, 1.5h or 500steps.")]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="Runs at a time, each in its own process; 0: in this one."
+    ),
+]
 ResultsDir = Annotated[Path, typer.Option(parser=named_folder, metavar="PATH", help="Where runs and tables go.")]
 
 

@@ -7,7 +7,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from bench.cli.app import MOST_JOBS, Controls, DataDir, PluginDir, ResultsDir, app, complain
+from bench.cli.app import (
+    Attacks,
+    Controls,
+    DataDir,
+    Device,
+    Jobs,
+    PluginDir,
+    ResultsDir,
+    Spend,
+    Victims,
+    app,
+    complain,
+)
 from bench.plan.options import ControlSet
 from bench.terminal.console import printer
 from bench.terminal.interrupts import withheld, work_begins
@@ -19,8 +31,8 @@ DEFAULT_VICTIM = "photos-mlp-100-c10-wd1e-4"
 
 @app.command()
 def run(
-    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
-    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    attack: Attacks = None,
+    victim: Victims = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
     variant: Annotated[str | None, typer.Option(help="Named parameter set of the attack, e.g. paper.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = None,
@@ -31,13 +43,8 @@ def run(
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
     controls: Controls = ControlSet.ALL,
-    budget: Annotated[str, typer.Option(help="What an attack may spend: 90s, 10m, 1.5h or 500steps.")] = "",
-    jobs: Annotated[
-        int,
-        typer.Option(
-            min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="Runs at a time, each in its own process; 0: in this one."
-        ),
-    ] = 1,
+    budget: Spend = "",
+    jobs: Jobs = 1,
     memory: Annotated[
         str, typer.Option(help="What each process may use, e.g. 8g; an equal share of what is free.")
     ] = "",
@@ -114,17 +121,15 @@ def run(
 
 @app.command()
 def score(
-    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
-    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    attack: Attacks = None,
+    victim: Victims = None,
     protocol: Annotated[str | None, typer.Option(help="Score under this protocol, as rows of their own.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
     controls: Controls = ControlSet.ALL,
-    jobs: Annotated[
-        int, typer.Option(min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="Scored at a time: as for run.")
-    ] = 1,
+    jobs: Jobs = 1,
 ) -> None:
     """Score stored reconstructions again without attacking again, and write the tables.
 
@@ -158,8 +163,8 @@ def score(
 
 @app.command()
 def tune(
-    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
-    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    attack: Attacks = None,
+    victim: Victims = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter to hold, key=value; repeat.")] = None,
     variant: Annotated[str, typer.Option(help="Search around this parameter set, in its own ranges.")] = "",
     trials: Annotated[int, typer.Option(min=1, help="Trials of each attack on each victim.")] = 30,
@@ -168,16 +173,14 @@ def tune(
     ),
     oracle: Annotated[bool, typer.Option("--oracle", help="Pick by good images, looking at the training set.")] = False,
     pool: Annotated[int, typer.Option(min=0, help="Score the pooled candidates of so many of the best, too.")] = 0,
-    budget: Annotated[str, typer.Option(help="What a trial may spend: 90s, 10m, 1.5h or 500steps.")] = "",
+    budget: Spend = "",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the search and of every trial.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
     controls: Controls = ControlSet.ALL,
-    jobs: Annotated[
-        int, typer.Option(min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="How the best are run: as for run.")
-    ] = 1,
+    jobs: Jobs = 1,
 ) -> None:
     """Search an attack's parameters by what the attacker sees, and run the best as a row of its own.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bench.cli.app import DataDir, PluginDir, ResultsDir, app, say
+from bench.cli.app import DataDir, Device, PluginDir, ResultsDir, app, say
 from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
 
@@ -16,7 +16,7 @@ from bench.terminal.interrupts import work_begins
 def study(
     name: Annotated[str, typer.Argument(help="The study; without one they are listed.")] = "",
     smoke: Annotated[bool, typer.Option("--smoke", help="Few and cheap cells, to see that it works.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
