@@ -65,19 +65,31 @@ def trained_card(spec: AnySpec, data_dir: Path | None) -> dict[str, Any]:
 
 
 @contextmanager
-def locked_folder(spec: AnySpec, dataset_sha256: str, notice: Callable[[str], None]) -> Iterator[Path]:
-    """Yield a victim's folder while no other process trains it; `notice` is told if one does.
+def locked(folder: Path, owner: str, notice: Callable[[str], None]) -> Iterator[None]:
+    """Make a folder of the cache, and hold it while no other process trains what it is for.
+
+    Args:
+        folder: the folder.
+        owner: what it is for, for the user.
+        notice: told in one line if another process trains it.
 
     Raises:
         UserError: the cache cannot be written.
     """
-    folder = victim_folder(spec, dataset_sha256)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         hint = "name another cache with BENCH_CACHE_DIR"
-        raise UserError(f"cannot write to the folder of trained victims {folder} ({error.strerror}); {hint}") from None
-    with exclusive(folder / "lock", lambda: notice(f"victim {spec.name}: another process trains it; waiting")):
+        raise UserError(f"{owner}: cannot write to its folder {folder} ({error.strerror}); {hint}") from None
+    with exclusive(folder / "lock", lambda: notice(f"{owner}: another process trains it; waiting")):
+        yield
+
+
+@contextmanager
+def locked_folder(spec: AnySpec, dataset_sha256: str, notice: Callable[[str], None]) -> Iterator[Path]:
+    """Yield a victim's folder, made and held as by `locked`."""
+    folder = victim_folder(spec, dataset_sha256)
+    with locked(folder, f"victim {spec.name}", notice):
         yield folder
 
 

@@ -14,10 +14,9 @@ from bench.scoring.judges.judge import Judge, JudgeCard
 from bench.scoring.judges.networks import build, network_for
 from bench.scoring.judges.training import RECIPES, SEED, Report, evaluate, train
 from victims import datasets
-from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, trained_on, whole_card
+from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked, trained_on, whole_card
 from victims.datasets import RawDataset
-from victims.errors import UserError
-from victims.files import atomic, exclusive, sha256_file, sha256_json, write_text
+from victims.files import atomic, sha256_file, sha256_json, write_text
 from victims.source import Sources
 
 JUDGE_VERSION = 1
@@ -61,12 +60,7 @@ def obtain_judge(
         datasets.load(dataset, data_dir)  # downloads it, which gives it a fingerprint
     dataset_sha256 = datasets.fingerprint(dataset, data_dir)
     folder = judge_folder(dataset_sha256)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        hint = "name another cache with BENCH_CACHE_DIR"
-        raise UserError(f"cannot write to the folder of judges {folder} ({error.strerror}); {hint}") from None
-    with exclusive(folder / "lock", lambda: notice(f"judge of {dataset}: another process trains it; waiting")):
+    with locked(folder, f"judge of {dataset}", notice):
         found = _load(dataset, folder, device, notice)
         return found or _train(datasets.load(dataset, data_dir), folder, dataset_sha256, device, report)
 

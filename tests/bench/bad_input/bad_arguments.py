@@ -84,7 +84,7 @@ def results_with_an_empty_table(scene: Scene) -> Words:
     return scene.run()
 
 
-@case("cannot write to the folder of trained victims")
+@case("cannot write to its folder")
 def cache_under_a_file(scene: Scene) -> Words:
     scene.monkeypatch.setenv("BENCH_CACHE_DIR", str(scene.file("file", "") / "cache"))
     return scene.run()
@@ -196,7 +196,7 @@ def results_whose_table_is_a_folder(scene: Scene) -> Words:
     return scene.run()
 
 
-@case("cannot write to the folder of trained victims")
+@case("cannot write to its folder")
 def cache_whose_victims_are_a_file(scene: Scene) -> Words:
     scene.monkeypatch.setenv("BENCH_CACHE_DIR", str(scene.file("cache/victims", "").parent))
     return scene.run()
