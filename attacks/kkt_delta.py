@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
-from attacks.known_start.params import KKTDeltaParams
+from attacks.known_start.params import KKTDeltaParams, ResolvedParams
 from attacks.search_space import Range
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
 
-CANDIDATES_PER_IMAGE = 2.0
-"""Candidates an image, unless a number of them is given."""
 ENERGY = 0.99
 """Share of the difference's squares whose directions are searched where no gap shows the number of images."""
 
@@ -30,14 +28,11 @@ class KKTDelta(Attack[KKTDeltaParams]):
     """
 
     name = "kkt-delta"
+    version = 2
     summary = "stationarity moved to a known start: W1 - c W1(0) = sum c_ti grad Phi(x_i; theta_t), on the way"
     paper = "after Buzaglo et al. 2023 and Loo et al. 2024; new here"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
     Params = KKTDeltaParams
-    variants: ClassVar[dict[str, dict[str, Any]]] = {
-        # A network that moved far has gates that open and close on the way.
-        "far": {"points": (0.1, 0.5, 0.9), "alpha": (1.0, 10.0), "residual_power": 0.6, "second_layer": 0.0},
-    }
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
             "lr": Range(0.02, 1, log=True),
@@ -47,7 +42,6 @@ class KKTDelta(Attack[KKTDeltaParams]):
             "neuron_power": Range(0, 1.5),
             "signal_span": Range(0.01, 10, log=True),
         },
-        "far": {},
     }
 
     @property
@@ -75,28 +69,29 @@ class KKTDelta(Attack[KKTDeltaParams]):
         from attacks.known_start.equation import Equation, known
         from victims.equations.network import Network
 
-        params, shape = self.params, view.architecture.input_shape
+        shape = view.architecture.input_shape
         initial, guessed = self._start(view, ctx)
         if initial is None:
             nothing = torch.zeros(1, *shape)
             return Reconstruction(candidates=nothing, confidence=torch.zeros(1), loss=1.0, flags=guessed)
         start, end = (
-            Network.of(weights, shape, ctx.device, getattr(torch, params.dtype)) for weights in (initial, view.weights)
+            Network.of(weights, shape, ctx.device, getattr(torch, self.params.dtype))
+            for weights in (initial, view.weights)
         )
         found = known(start, end)
         rank, assumed = _images(found)
+        params = self.params.resolved(rank, float(found.singular.norm() / start.weights[0].norm()))
         equation = Equation.of(start, end, found, rank, params.points)
-        m = params.candidates or round(CANDIDATES_PER_IMAGE * rank)
         restarts = Restarts(ctx, params.restarts, params.steps, end.weights[0])
         while restarts.next(1):
-            restarts.end([self._search(equation, m, restarts)])
+            restarts.end([self._search(equation, params, restarts)])
         kept, lost = restarts.kept()
         candidates = torch.cat([one.candidates for one in kept])
         confidence = torch.cat([one.sizes for one in kept])
         return Reconstruction(
             candidates=candidates.reshape(-1, *shape).float(),
             confidence=confidence.float(),
-            resolved={"candidates": m},
+            resolved=params.differing(self.params),
             loss=min(one.loss for one in kept),
             grad_evals=restarts.spent,
             flags=(*guessed, f"start decayed to {found.decay:.4g}, {rank} directions searched", *assumed, *lost),
@@ -125,12 +120,12 @@ class KKTDelta(Attack[KKTDeltaParams]):
         network = seeded(architecture.spec, architecture.input_shape, guess.seed)
         return network.state_dict(), (f"seed {guess.seed} drew the start: {odds}",)
 
-    def _search(self, equation: Equation, m: int, restarts: Restarts) -> Restart:
+    def _search(self, equation: Equation, params: ResolvedParams, restarts: Restarts) -> Restart:
         """Return the end of one restart: its candidates, how sure it is of each, and what it leaves unexplained."""
         from attacks.kkt_family.restarts import Restart
         from attacks.known_start.search import Search
 
-        search = Search(equation, m, self.params, restarts.ctx.generator)
+        search = Search(equation, params, restarts.ctx.generator)
         found = search.run(
             lambda step, residual: restarts.report(step, [residual]),
             restarts.expired,

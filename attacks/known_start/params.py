@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import AttackParams
+
+Shares = Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)]
+
+CANDIDATES_PER_IMAGE = 2.0
+STEPS, STEPS_PER_IMAGE = 600, 3
+FAR = 0.12
+"""||W1 - c W1(0)|| / ||W1(0)|| above which gates have opened and closed on the way. Chosen between the 0.08 of networks
+that were fine-tuned and the 0.17 of networks from scratch."""
 
 
 class KKTDeltaParams(AttackParams):
@@ -18,15 +26,16 @@ class KKTDeltaParams(AttackParams):
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
         candidates: how many candidates a restart has; None for twice the number of images that the weights show.
         restarts: independent searches whose candidates are pooled.
-        steps: optimiser steps a restart.
+        steps: optimiser steps a restart; None for three an image, and at least 600.
         lr: learning rate of the candidates, Adam's, in coordinates that move alike.
         coefficient_lr: learning rate of the coefficients, in the units in which they start at a tenth.
         points: shares of the way from the start to the released weights at which gradients are taken; the coefficients
-            are free at each.
-        alpha: sharpness of the gates at the first step and at the last, interpolated geometrically.
+            are free at each. None for 0.5, or for 0.1, 0.5 and 0.9 where layer 1 moved far.
+        alpha: sharpness of the gates at the first step and at the last, interpolated geometrically; None for 1 and 35,
+            or 1 and 10 where layer 1 moved far.
         pixel_size: root mean square of an input's pixels at the start of the search; 1 for inputs (x - mean) / std.
         coordinate_power: p of x_i = sum_k S_k^p u_ik v_k.
-        residual_power: q: columns of the residual are weighted by S_k^-q.
+        residual_power: q: columns of the residual are weighted by S_k^-q; None for 0.3, or 0.6 where layer 1 moved far.
         neuron_power: s: rows of the residual are weighted by ||w_j||^-s.
         second_layer: weight of the relative residual of W2 - c W2(0) beside that of layer 1.
         signal_span: over sqrt(n), what a candidate pays for back-propagated errors outside the span of the
@@ -37,16 +46,47 @@ class KKTDeltaParams(AttackParams):
     start: Literal["known", "guess"] = "known"
     seeds: PositiveInt = 100_000
     candidates: PositiveInt | None = None
-    restarts: PositiveInt = 2
-    steps: PositiveInt = 300
+    restarts: PositiveInt = 1
+    steps: PositiveInt | None = None
     lr: PositiveFloat = 0.3
     coefficient_lr: PositiveFloat = 0.1
-    points: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)] = (0.5,)
-    alpha: tuple[PositiveFloat, PositiveFloat] = (1.0, 35.0)
+    points: Shares | None = None
+    alpha: tuple[PositiveFloat, PositiveFloat] | None = None
     pixel_size: PositiveFloat = 1.0
     coordinate_power: NonNegativeFloat = 0.5
-    residual_power: NonNegativeFloat = 0.3
+    residual_power: NonNegativeFloat | None = None
     neuron_power: NonNegativeFloat = 1.0
     second_layer: NonNegativeFloat = 1.0
     signal_span: NonNegativeFloat = 0.15
     dtype: Literal["float32", "float64"] = "float32"
+
+    def resolved(self, images: int, moved: float) -> ResolvedParams:
+        """Return the parameters with what is None read off the weights.
+
+        Args:
+            images: how many the weights show.
+            moved: ||W1 - c W1(0)|| / ||W1(0)||.
+        """
+        far = moved > FAR
+        read: dict[str, Any] = {
+            "candidates": round(CANDIDATES_PER_IMAGE * images),
+            "steps": max(STEPS, STEPS_PER_IMAGE * images),
+            "points": (0.1, 0.5, 0.9) if far else (0.5,),
+            "alpha": (1.0, 10.0) if far else (1.0, 35.0),
+            "residual_power": 0.6 if far else 0.3,
+        }
+        return ResolvedParams(**read | self.model_dump(exclude_none=True))
+
+
+class ResolvedParams(KKTDeltaParams):
+    """The same parameters with nothing left to be read off the weights."""
+
+    candidates: PositiveInt
+    steps: PositiveInt
+    points: Shares
+    alpha: tuple[PositiveFloat, PositiveFloat]
+    residual_power: NonNegativeFloat
+
+    def differing(self, given: KKTDeltaParams) -> dict[str, Any]:
+        """Return what was read off the weights, by name."""
+        return {name: value for name, value in self.model_dump().items() if getattr(given, name) is None}

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attacks.kkt_family.one_cycle import OneCycle
 from attacks.known_start.equation import Equation
-from attacks.known_start.params import KKTDeltaParams
+from attacks.known_start.params import ResolvedParams
 from victims.equations.adjoint import neuron_norms
 
 REPORT_STEPS = 20
@@ -51,14 +51,13 @@ class Search:
 
     Args:
         equation: what the candidates have to make up.
-        m: how many there are.
         params: hyperparameters.
         generator: CPU generator of the start.
     """
 
-    def __init__(self, equation: Equation, m: int, params: KKTDeltaParams, generator: torch.Generator) -> None:
+    def __init__(self, equation: Equation, params: ResolvedParams, generator: torch.Generator) -> None:
         self.equation, self.params = equation, params
-        weight, (d, rank) = equation.weight, equation.basis.shape
+        weight, (d, rank), m = equation.weight, equation.basis.shape, params.candidates
         self.relative = equation.singular / equation.singular.square().mean().sqrt()
         scaling = self.relative**params.coordinate_power
         drawn = torch.randn(m, rank, generator=generator).to(weight)

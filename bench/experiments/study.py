@@ -136,6 +136,8 @@ INFORMED = (
     *("null_n_good", "membership_auc", "test_accuracy", "train_s", "wall_s"),
 )
 """Columns of a run of the informed adversary that a study's table holds."""
+TRAINED = ("movement", "start_decay", "directions")
+"""What a study's table holds of the card of a victim whose start was kept."""
 MEASURED = (
     *("n_good", "attack_loss", "mse_mean", "mse_to_training", "mse_to_held_out", "realistic", "no_member_rate"),
     "wall_s",
@@ -149,7 +151,8 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
     `mse_to_held_out` are a candidate's mean squared error to the nearest of those images, averaged over candidates;
     `realistic` is the share of candidates like some real image, `no_member_rate` the share of these that are more like
     a held-out image than like any training image. The counts are the record's, `share_good` and `null_share_good` the
-    same as a share of the training images. Of the informed adversary the record itself says where it ended.
+    same as a share of the training images. What is said of the training is the card's. Of the informed adversary the
+    record itself says where it ended.
     """
     if not isinstance(victim, Victim):
         return {name: getattr(record, name) for name in INFORMED}
@@ -183,7 +186,8 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
         "share_good": None if record.n_good is None else record.n_good / record.n,
         "null_share_good": None if record.null_n_good is None else record.null_n_good / record.n,
         "wall_s": record.wall_s,
-    }
+        "test_accuracy": victim.card.test_accuracy,
+    } | {name: value for name in TRAINED if (value := getattr(victim.card, name)) is not None}
 
 
 def neighbours(candidates: Tensor, training: Tensor, held_out: Tensor, mean: Tensor) -> Neighbours:

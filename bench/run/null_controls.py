@@ -165,7 +165,7 @@ class NullControls:
         """
         if run.victim.training.kind == "released":
             raise NoControlError("its training is not known here, so it has no twin")
-        params = run.params.model_copy(update=resolved)
+        params = type(run.params).model_validate(run.params.model_dump() | resolved)
         attacked = replace(run, params=params, victim=spec.as_twin(kind), seed=TWIN_SEED)
         name = f"{self.session.run_id(attacked)}-{attack_sha(run.attack)}"
         path = cache_dir() / "controls" / f"{name}.safetensors"

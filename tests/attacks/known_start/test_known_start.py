@@ -32,6 +32,8 @@ TINY = VictimSpec(
     training=Ordinary(lr=0.02, batch_size=5, epochs=10, weight_decay=1e-3),
 )
 PARAMS = KKTDeltaParams(
+    candidates=5,
+    points=(0.5,),
     steps=10,
     lr=0.1,
     coefficient_lr=0.1,
@@ -42,7 +44,7 @@ PARAMS = KKTDeltaParams(
     neuron_power=1.0,
     second_layer=1.0,
     signal_span=0.15,
-)
+).resolved(images=10, moved=0.0)
 
 
 def random_network(seed: int) -> Network:
@@ -99,7 +101,7 @@ def test_the_truth_of_one_step_solves_the_equation() -> None:
 def test_the_objectives_gradient_is_a_difference_quotient() -> None:
     start, end = random_network(0), random_network(3)
     equation = Equation.of(start, end, known_anyway(start, end), 4, (0.2, 0.7))
-    search = Search(equation, 5, PARAMS, torch.Generator().manual_seed(0))
+    search = Search(equation, PARAMS, torch.Generator().manual_seed(0))
 
     def value() -> float:
         # the forward pass has the ReLU's kink, its gradient the smooth gate: sharp gates make them one
@@ -131,6 +133,24 @@ def test_points_lie_on_the_way() -> None:
     assert torch.equal(between(start, end, 0.0).weights[0], start.weights[0])
 
 
+def test_what_is_not_given_is_read_off_the_weights() -> None:
+    near, far = (KKTDeltaParams().resolved(images=500, moved=moved) for moved in (0.11, 0.13))
+    assert (near.candidates, near.steps, near.points, near.alpha) == (1000, 1500, (0.5,), (1, 35))
+    assert (far.candidates, far.steps, far.points, far.alpha) == (1000, 1500, (0.1, 0.5, 0.9), (1, 10))
+    assert near.residual_power < far.residual_power
+    assert KKTDeltaParams().resolved(images=10, moved=0).steps == 600
+    given = KKTDeltaParams(candidates=7, steps=8, points=(0.2,), alpha=(3, 4), residual_power=0)
+    assert given.resolved(images=500, moved=1).differing(given) == {}
+    kept = given.resolved(images=500, moved=1)
+    assert kept.model_dump(include={"candidates", "steps", "points", "alpha", "residual_power"}) == {
+        "candidates": 7,
+        "steps": 8,
+        "points": (0.2,),
+        "alpha": (3, 4),
+        "residual_power": 0,
+    }
+
+
 def test_images_of_an_ordinary_network_come_back() -> None:
     victim = victim_of(TINY)
     found = attacked(KKTDelta(KKTDeltaParams(restarts=1, steps=200)), victim)
@@ -140,7 +160,7 @@ def test_images_of_an_ordinary_network_come_back() -> None:
     assert found.confidence is not None
     surest = found.confidence.argsort(descending=True)[:5]
     assert (cosines.amax(1)[surest] > 0.9).all()
-    assert found.resolved == {"candidates": 20}
+    assert found.resolved == {"candidates": 20, "points": (0.5,), "alpha": (1.0, 35.0), "residual_power": 0.3}
 
 
 def test_a_guessed_start_is_the_known_one() -> None:

@@ -1,0 +1,53 @@
+"""The victims of the study `ordinary`: each differs from `cifar-mlp-100-c10-sgd` in one habit of training.
+
+Names are `<dataset>-mlp-<n>-c10-sgd-<habit>`. The digits ones are for `--smoke`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from victims.recipes import Ordinary
+from victims.spec import MLPSpec, VictimSpec
+
+CONSTANT = {"optimiser": "adam", "lr": 3e-4, "weight_decay": 0.0, "epochs": 100, "schedule": "constant"}
+TRAININGS: dict[str, dict[str, Any]] = {
+    "momentum0": {"momentum": 0.0},
+    "batch16": {"batch_size": 16},
+    "fullbatch": {"batch_size": 100},
+    "wd0": {"weight_decay": 0.0},
+    "wd5e-3": {"weight_decay": 5e-3},
+    "lr5e-3": {"lr": 5e-3},
+    "adam": CONSTANT,
+    "constant": {"schedule": "constant"},
+    "step": {"schedule": "step"},
+    "clip1": {"clip": 1.0},
+    "stop1": {"stop_loss": 1.0},
+    "stop01": {"stop_loss": 0.1},
+    "epochs30": {"epochs": 30},
+    "epochs1000": {"epochs": 1000},
+    "epochs3000": {"epochs": 3000},
+}
+"""What differs in the training."""
+NETWORKS: dict[str, dict[str, Any]] = {
+    "bias1": {"biases": "first"},
+    "width300": {"hidden": (300, 300)},
+    "width3000": {"hidden": (3000, 1000)},
+    "depth3": {"hidden": (1000, 1000, 1000)},
+}
+"""What differs in the network; `bias1` has a bias in layer 1 alone, as the papers have it."""
+
+
+def _victim(habit: str, dataset: str = "cifar", n: int = 100) -> VictimSpec:
+    """Return the victim of a habit."""
+    network: dict[str, Any] = {"outputs": 10, "biases": "every", "first_layer_scale": None} | NETWORKS.get(habit, {})
+    return VictimSpec(
+        name=f"{dataset}-mlp-{n}-c10-sgd-{habit}",
+        dataset=dataset,
+        n=n,
+        architecture=MLPSpec(**network),
+        training=Ordinary(**TRAININGS.get(habit, {})),
+    )
+
+
+VICTIMS = (*map(_victim, TRAININGS | NETWORKS), _victim("epochs30", "digits", 20), _victim("bias1", "digits", 20))
