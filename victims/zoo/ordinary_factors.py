@@ -10,23 +10,23 @@ from typing import Any
 from victims.recipes import Ordinary
 from victims.spec import MLPSpec, VictimSpec
 
-CONSTANT = {"optimiser": "adam", "lr": 3e-4, "weight_decay": 0.0, "epochs": 100, "schedule": "constant"}
+ADAM = {"optimiser": "adam", "lr": 3e-4, "weight_decay": 0.0, "epochs": 100, "schedule": "constant"}
 TRAININGS: dict[str, dict[str, Any]] = {
     "momentum0": {"momentum": 0.0},
     "batch16": {"batch_size": 16},
     "fullbatch": {"batch_size": 100},
-    "wd0": {"weight_decay": 0.0},
-    "wd5e-3": {"weight_decay": 5e-3},
     "lr5e-3": {"lr": 5e-3},
-    "adam": CONSTANT,
     "constant": {"schedule": "constant"},
-    "step": {"schedule": "step"},
     "clip1": {"clip": 1.0},
     "stop1": {"stop_loss": 1.0},
-    "stop01": {"stop_loss": 0.1},
+    "adam": ADAM,
+    "wd0": {"weight_decay": 0.0},
     "epochs30": {"epochs": 30},
     "epochs1000": {"epochs": 1000},
     "epochs3000": {"epochs": 3000},
+    "wd5e-3": {"weight_decay": 5e-3},
+    "wd5e-3-epochs1000": {"weight_decay": 5e-3, "epochs": 1000},
+    "wd5e-3-epochs3000": {"weight_decay": 5e-3, "epochs": 3000},
 }
 """What differs in the training."""
 NETWORKS: dict[str, dict[str, Any]] = {
