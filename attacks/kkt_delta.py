@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
@@ -37,6 +38,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         # A network that moved far has gates that open and close on the way.
         "far": {"points": (0.1, 0.5, 0.9), "alpha": (1.0, 10.0), "residual_power": 0.6, "second_layer": 0.0},
+        "snapshots": {"path": "snapshots", "alpha": (1.0, 10.0), "residual_power": 0.6, "second_layer": 0.0},
     }
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
@@ -52,8 +54,9 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """The needs, without the initial weights where they are guessed."""
-        return self.needs - {Knowledge.INITIAL_WEIGHTS} if self.params.start == "guess" else self.needs
+        """The needs, without the initial weights where they are guessed, and with earlier ones where they are used."""
+        needs = self.needs - {Knowledge.INITIAL_WEIGHTS} if self.params.start == "guess" else self.needs
+        return needs | {Knowledge.EARLIER_WEIGHTS} if self.params.path == "snapshots" else needs
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and a fully connected network with a hidden layer."""
@@ -61,6 +64,10 @@ class KKTDelta(Attack[KKTDeltaParams]):
             return "the start of its training is not known; set start=guess to look for its seed"
         if victim.architecture.kind != "mlp" or not victim.architecture.hidden:
             return f"{victim.architecture.label}: for fully connected networks with a hidden layer"
+        if victim.training.kind == "ordinary" and victim.training.last_layers is not None:
+            return "its first layer was not trained and shows no image: use kkt-delta-features"
+        if self.params.path == "snapshots" and not (victim.training.kind == "ordinary" and victim.training.snapshots):
+            return "it released no weights on the way: set path=segment"
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
@@ -73,19 +80,31 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
         from attacks.kkt_family.restarts import Restarts
         from attacks.known_start.equation import Equation, known
+        from attacks.known_start.update import low_rank, stayed_flag
         from victims.equations.network import Network
+        from victims.ordinary.difference import first_moved
 
         params, shape = self.params, view.architecture.input_shape
         initial, guessed = self._start(view, ctx)
         if initial is None:
             nothing = torch.zeros(1, *shape)
             return Reconstruction(candidates=nothing, confidence=torch.zeros(1), loss=1.0, flags=guessed)
+        if stayed := first_moved(initial, view.weights):
+            layers = sum(name.endswith(".weight") for name in initial)
+            nothing = torch.zeros(1, *shape)
+            flag = stayed_flag(stayed, layers)
+            return Reconstruction(candidates=nothing, confidence=torch.zeros(1), loss=1.0, flags=(*guessed, flag))
         start, end = (
             Network.of(weights, shape, ctx.device, getattr(torch, params.dtype)) for weights in (initial, view.weights)
         )
         found = known(start, end)
         rank, assumed = _images(found)
+        if low := low_rank(start, end, found):
+            assumed = (f"every layer moved by rank {low}, as by LoRA: W1 shows {low} directions and no image in them",)
         equation = Equation.of(start, end, found, rank, params.points)
+        if params.path == "snapshots":
+            passed = (Network.of(one, shape, ctx.device, start.weights[0].dtype) for one in view.earlier_weights)
+            equation = replace(equation, networks=tuple(one.on_coordinates(equation.basis) for one in passed))
         m = params.candidates or round(CANDIDATES_PER_IMAGE * rank)
         restarts = Restarts(ctx, params.restarts, params.steps, end.weights[0])
         while restarts.next(1):
