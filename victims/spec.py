@@ -153,11 +153,12 @@ class VictimSpec(FrozenModel):
             raise ValueError(f"no recipe trains {self.architecture.label}; give its weights, see victims.released")
         if self.architecture.kind == "cnn" and self.training.kind != "ordinary":
             raise ValueError("a network with batch normalisation is trained by the recipe `ordinary`")
-        if self.training.kind == "ordinary" and self.architecture.kind != "cnn":
-            if self.architecture.kind != "mlp" or self.architecture.first_layer_scale is not None:
+        if self.training.kind == "ordinary":
+            if self.architecture.kind == "conv" or getattr(self.architecture, "first_layer_scale", None) is not None:
                 raise ValueError("ordinary training starts an mlp as torch does, first_layer_scale=None, or a cnn")
-            if (self.training.last_layers or 0) > len(self.architecture.hidden):
-                raise ValueError(f"last_layers is less than the number of layers, {len(self.architecture.hidden) + 1}")
+            most = len(self.architecture.hidden) + (self.architecture.kind == "cnn")
+            if (self.training.last_layers or 0) > most:
+                raise ValueError(f"last_layers leaves something before them: at most {most}")
         if self.architecture.biases != "first" and self.training.kind == "decayed":
             raise ValueError("decayed descent needs a homogeneous network: a bias in layer 1 alone")
         if self.training.kind == "decayed" and self.training.corners and self.architecture.kind != "mlp":

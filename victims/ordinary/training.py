@@ -107,7 +107,7 @@ def train_ordinary(
     model = blank(architecture, shape).to(dtype)
     model.load_state_dict(start.state_dict())
     if spec.twin == "untrained":
-        return Trained(start, model, dict.fromkeys(training.snapshots, start.state_dict()))
+        return Trained(start, model, {epoch: merged(start, start.state_dict()) for epoch in training.snapshots})
     adapt(model, training, spec.seed)
     descent = Descent(model.to(device), members, spec.loss, training, spec.seed)
     if of_tuning := _part(state, TUNING):

@@ -27,7 +27,9 @@ from victims.spec import CNNSpec, MLPSpec, VictimSpec
 SHARP = 1e8
 SHAPE = (1, 6, 6)
 SMALL_CNN = CNNSpec(channels=(5,), hidden=(12,), outputs=4)
-TUNED = Ordinary(lr=5e-3, batch_size=5, epochs=8, weight_decay=0, schedule="constant", pretraining=Pretraining(epochs=1))
+TUNED = Ordinary(
+    lr=5e-3, batch_size=5, epochs=8, weight_decay=0, schedule="constant", pretraining=Pretraining(epochs=1)
+)
 BEHIND = VictimSpec(
     name="digits-mlp-10-c10-finetuned-last2",
     dataset="digits",
