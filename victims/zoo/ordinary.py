@@ -3,7 +3,8 @@
 Names are `<dataset>-<mlp or cnn>-<n>[-c10]-<training>`: `sgd` is SGD with momentum, decay and a cosine over 300 epochs,
 `sgd3000` over 3,000, `adamw` 100 epochs of AdamW, `finetuned` a few epochs of SGD from a network pre-trained on other
 images of the dataset: all its layers, the `last2` or the `last1`, or a low-rank update (`lora8`). `snapshots` also
-released weights on the way. Without `c10` they are the binary problems of Haim et al. 2022.
+released weights on the way, `deep` has two convolutions instead of one. Without `c10` they are the binary problems of
+Haim et al. 2022.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from victims.spec import CNNSpec, MLPSpec, VictimSpec
 
 SGD = Ordinary()
 FINETUNED = Ordinary(lr=2e-3, batch_size=32, epochs=10, weight_decay=0, schedule="constant", pretraining=Pretraining())
-EVERY_30_EPOCHS = tuple(range(30, 300, 30))
 TRAININGS = {
     "sgd": SGD,
     "adamw": Ordinary(optimiser="adamw", lr=3e-4, weight_decay=1e-2, epochs=100, schedule="constant"),
@@ -24,7 +24,7 @@ PARTS = {
     "finetuned-last1": FINETUNED.model_copy(update={"last_layers": 1, "lr": 0.02, "epochs": 30}),
     "finetuned-last2": FINETUNED.model_copy(update={"last_layers": 2, "epochs": 20}),
     "finetuned-lora8": FINETUNED.model_copy(update={"lora_rank": 8, "lr": 0.02, "epochs": 30}),
-    "sgd-snapshots": SGD.model_copy(update={"snapshots": EVERY_30_EPOCHS}),
+    "sgd-snapshots": SGD.model_copy(update={"snapshots": (1, 3, 10, 30, 100)}),
 }
 ALL = TRAININGS | PARTS
 
@@ -38,6 +38,12 @@ def _mlp(dataset: str, n: int, variant: str, outputs: int = 10, width: int = 100
 def _cnn(dataset: str, n: int, variant: str, channels: tuple[int, ...] = (32,)) -> VictimSpec:
     """Return a victim of convolutions and one hidden layer."""
     return _named(dataset, n, variant, CNNSpec(channels=channels, outputs=10))
+
+
+def _deep(dataset: str, n: int) -> VictimSpec:
+    """Return a fine-tuned victim of two convolutions."""
+    shallow = _cnn(dataset, n, "finetuned", channels=(32, 64))
+    return shallow.model_copy(update={"name": f"{shallow.name}-deep"})
 
 
 def _named(dataset: str, n: int, variant: str, architecture: MLPSpec | CNNSpec) -> VictimSpec:
@@ -55,5 +61,6 @@ VICTIMS = (
     _mlp("photos", 100, "sgd"),
     *(_mlp("digits", 20, variant) for variant in ("sgd", "finetuned", *PARTS)),
     _cnn("cifar", 100, "finetuned"),
+    _deep("cifar", 100),
     _cnn("digits", 20, "finetuned"),
 )

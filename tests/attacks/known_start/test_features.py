@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
@@ -25,6 +28,7 @@ from victims.recipes import Ordinary, Pretraining
 from victims.spec import CNNSpec, MLPSpec, VictimSpec
 
 SHARP = 1e8
+CNN_VICTIM = "digits-cnn-20-c10-finetuned"
 SHAPE = (1, 6, 6)
 SMALL_CNN = CNNSpec(channels=(5,), hidden=(12,), outputs=4)
 TUNED = Ordinary(
@@ -153,6 +157,13 @@ def test_a_killed_search_ends_where_an_undisturbed_one_does(monkeypatch: pytest.
         run()
     memory.most = 10**9
     assert torch.equal(run().candidates, whole.candidates)
+
+
+def test_it_runs_in_a_process_of_its_own(run: Callable[..., Any], results: Path) -> None:
+    ended = run("-a", KKTDeltaFeatures.name, "-v", CNN_VICTIM, "--set", "steps=2", "--jobs", 1, "--controls", "quick")
+    assert ended.status == 0, ended.err
+    (record,) = pd.read_csv(results / "runs.csv").to_dict("records")
+    assert (record["status"], record["knowledge"]) == ("ok", "architecture+initial weights+weights")
 
 
 def test_it_says_what_it_cannot_take() -> None:
