@@ -159,7 +159,7 @@ class Attack(ABC, Generic[ParamsT]):
 
 def declined_unless_layered(victim: VictimSpec) -> str | None:
     """Return why an attack on a ReLU network's layers declines a victim, or None if its layers are known."""
-    if victim.architecture.kind == "module":
+    if victim.architecture.kind in ("module", "cnn"):
         return f"{victim.architecture.label} is no plain sequence of linear layers and ReLUs"
     return None
 

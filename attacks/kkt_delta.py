@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
 from attacks.known_start.params import KKTDeltaParams, ResolvedParams
@@ -33,6 +34,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
     paper = "after Buzaglo et al. 2023 and Loo et al. 2024; new here"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
     Params = KKTDeltaParams
+    variants: ClassVar[dict[str, dict[str, Any]]] = {"snapshots": {"path": "snapshots"}}
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
             "lr": Range(0.02, 1, log=True),
@@ -46,8 +48,9 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """The needs, without the initial weights where they are guessed."""
-        return self.needs - {Knowledge.INITIAL_WEIGHTS} if self.params.start == "guess" else self.needs
+        """The needs, without the initial weights where they are guessed, and with earlier ones where they are used."""
+        needs = self.needs - {Knowledge.INITIAL_WEIGHTS} if self.params.start == "guess" else self.needs
+        return needs | {Knowledge.EARLIER_WEIGHTS} if self.params.path == "snapshots" else needs
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and a fully connected network with a hidden layer."""
@@ -55,6 +58,10 @@ class KKTDelta(Attack[KKTDeltaParams]):
             return "the start of its training is not known; set start=guess to look for its seed"
         if victim.architecture.kind != "mlp" or not victim.architecture.hidden:
             return f"{victim.architecture.label}: for fully connected networks with a hidden layer"
+        if victim.training.kind == "ordinary" and victim.training.last_layers is not None:
+            return "its first layer was not trained and shows no image: use kkt-delta-features"
+        if self.params.path == "snapshots" and not (victim.training.kind == "ordinary" and victim.training.snapshots):
+            return "it released no weights on the way: set path=segment"
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
@@ -67,21 +74,33 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
         from attacks.kkt_family.restarts import Restarts
         from attacks.known_start.equation import Equation, known
+        from attacks.known_start.update import low_rank, stayed_flag
         from victims.equations.network import Network
+        from victims.ordinary.difference import first_moved
 
         shape = view.architecture.input_shape
         initial, guessed = self._start(view, ctx)
         if initial is None:
             nothing = torch.zeros(1, *shape)
             return Reconstruction(candidates=nothing, confidence=torch.zeros(1), loss=1.0, flags=guessed)
+        if stayed := first_moved(initial, view.weights):
+            layers = sum(name.endswith(".weight") for name in initial)
+            nothing = torch.zeros(1, *shape)
+            flag = stayed_flag(stayed, layers)
+            return Reconstruction(candidates=nothing, confidence=torch.zeros(1), loss=1.0, flags=(*guessed, flag))
         start, end = (
             Network.of(weights, shape, ctx.device, getattr(torch, self.params.dtype))
             for weights in (initial, view.weights)
         )
         found = known(start, end)
         rank, assumed = _images(found)
+        if low := low_rank(start, end, found):
+            assumed = (f"every layer moved by rank {low}, as by LoRA: W1 shows {low} directions and no image in them",)
         params = self.params.resolved(rank, float(found.singular.norm() / start.weights[0].norm()))
         equation = Equation.of(start, end, found, rank, params.points)
+        if params.path == "snapshots":
+            passed = (Network.of(one, shape, ctx.device, start.weights[0].dtype) for one in view.earlier_weights)
+            equation = replace(equation, networks=tuple(one.on_coordinates(equation.basis) for one in passed))
         restarts = Restarts(ctx, params.restarts, params.steps, end.weights[0])
         while restarts.next(1):
             restarts.end([self._search(equation, params, restarts)])

@@ -30,6 +30,7 @@ class Knowledge(StrEnum):
     KNOWN_POINTS = "known points"
     TRAINING = "training algorithm"
     INITIAL_WEIGHTS = "initial weights"
+    EARLIER_WEIGHTS = "earlier weights"
     TRAINING_IMAGES = "oracle: training images"
 
 
@@ -157,6 +158,12 @@ class VictimView:
         """
         start: dict[str, Tensor] | None = self._read(Knowledge.INITIAL_WEIGHTS)
         return None if start is None else {name: value.clone() for name, value in start.items()}
+
+    @property
+    def earlier_weights(self) -> tuple[dict[str, Tensor], ...]:
+        """The weights that were released in the course of the training, the first first; empty where none were."""
+        earlier: tuple[dict[str, Tensor], ...] = self._read(Knowledge.EARLIER_WEIGHTS)
+        return tuple({name: value.clone() for name, value in weights.items()} for weights in earlier)
 
     @property
     def training_images(self) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from victims import obtain
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec
 from victims.recipes import Ordinary
-from victims.spec import MLPSpec, NormalizedDescent, Regularised, VictimSpec
+from victims.spec import CNNSpec, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 CPU = torch.device("cpu")
 BIASES = VictimSpec(
@@ -33,7 +33,10 @@ ORDINARY = VictimSpec(
     architecture=MLPSpec(hidden=(24, 20), outputs=10, biases="every", first_layer_scale=None),
     training=Ordinary(epochs=20, batch_size=5),
 )
-"""Victims of the dataset setting: with biases, with a weight decay, and one whose start is kept."""
+BATCH_NORM = ORDINARY.model_copy(
+    update={"name": "digits-cnn-10-c10-ordinary", "architecture": CNNSpec(channels=(4,), hidden=(20,), outputs=10)}
+)
+"""Victims of the dataset setting: with biases, with a weight decay, and two whose start is kept."""
 
 
 def digits_network(n: int, targets: int, epochs: int, hidden: int = 4) -> InformedSpec:

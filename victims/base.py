@@ -22,6 +22,7 @@ class Victim:
         split: its training and test data.
         scale: (C, 1, 1), what one unit of an input is in pixels of [0, 1].
         start: the weights that its training started from by parameter name, None where they were not kept.
+        earlier: the weights that were released on the way, the first first.
     """
 
     card: VictimCard
@@ -29,6 +30,7 @@ class Victim:
     split: Split
     scale: np.ndarray = field(default_factory=lambda: np.ones((1, 1, 1), np.float32))
     start: dict[str, Tensor] | None = None
+    earlier: tuple[dict[str, Tensor], ...] = ()
 
     @property
     def spec(self) -> VictimSpec:

@@ -25,7 +25,7 @@ class VictimCard(StoredCard):
     images. Margins are y Phi(x), or Phi_y - max Phi_j, on the training set: smallest, quartiles and largest.
     `stationarity_residual` has a relative residual for each layer (`victims.equations.optimality`).
     Where the start was kept, `movement` is ||theta - theta(0)|| / ||theta(0)||, and `start_decay` and `directions` are
-    c and the rank of W1 - c W1(0), see `victims.ordinary.difference`.
+    c and the rank of W - c W(0) for the first fully connected layer that moved, see `victims.ordinary.difference`.
     `relative_gradient` is ||gradient|| / (weight_decay ||theta||), for victims trained to a minimum alone.
     `version` is that of the recipe, `training_sha` the hash of the syntax trees of all that trained it, empty for
     released weights and where it was not recorded.
@@ -44,6 +44,7 @@ class VictimCard(StoredCard):
     stationarity_residual: list[float]
     relative_gradient: float | None = None
     start_sha256: str | None = None
+    snapshots_sha256: str | None = None
     movement: float | None = None
     start_decay: float | None = None
     directions: int | None = None

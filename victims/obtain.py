@@ -15,7 +15,7 @@ from victims.base import Victim
 from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, training_sha, victim_folder, whole_card
 from victims.card import VictimCard, describe, require_finite
 from victims.datasets import Split
-from victims.equations.architectures import build
+from victims.equations.architectures import blank
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
 from victims.ordinary import obtain as ordinary
@@ -90,7 +90,7 @@ def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], 
     if card is None:
         return None
     assert spec.architecture.kind != "module"
-    model = build(spec.architecture, split.inputs.shape[1:], torch.Generator(), torch.float32)
+    model = blank(spec.architecture, split.inputs.shape[1:])
     model.load_state_dict(load_file(folder / WEIGHTS))
     return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, split)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from victims.frozen_model import FrozenModel, Recipe
 
@@ -197,7 +197,14 @@ class Ordinary(Recipe):
         stop_loss: training ends after an epoch whose mean loss is below it; None for no early stop.
         pretraining: where the start comes from; None for torch's default initialisation after
             `torch.manual_seed(seed)`.
+        last_layers: train so many of the last layers alone; None for all of them.
+        lora_rank: train B_l A_l of this rank r beside each frozen W_l (Hu et al. 2022, LoRA); what is released is
+            W_l + B_l A_l. A_l (r, h_{l-1}) starts as torch starts a layer, B_l (h_l, r) at zero, and the biases stay.
+            None to train the weights themselves.
+        snapshots: epochs, rising, after which weights are released besides those at the end.
     """
+
+    young: ClassVar[frozenset[str]] = frozenset({"last_layers", "lora_rank", "snapshots"})
 
     kind: Literal["ordinary"] = "ordinary"
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
@@ -210,7 +217,18 @@ class Ordinary(Recipe):
     clip: PositiveFloat | None = None
     stop_loss: PositiveFloat | None = None
     pretraining: Pretraining | None = None
+    last_layers: PositiveInt | None = None
+    lora_rank: PositiveInt | None = None
+    snapshots: tuple[PositiveInt, ...] = ()
     dtype: Literal["float32", "float64"] = "float32"
+
+    @model_validator(mode="after")
+    def _is_one_training(self) -> Ordinary:
+        if self.last_layers is not None and self.lora_rank is not None:
+            raise ValueError("low-rank updates are of all layers: set last_layers or lora_rank, not both")
+        if list(self.snapshots) != sorted({*self.snapshots} & {*range(1, self.epochs)}):
+            raise ValueError(f"snapshots are epochs that rise and lie before the last, {self.epochs}")
+        return self
 
     @property
     def label(self) -> str:
@@ -218,4 +236,7 @@ class Ordinary(Recipe):
         name = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[self.optimiser]
         decay = f", decay {self.weight_decay:g}" if self.weight_decay else ""
         tuned = ", from a checkpoint" if self.pretraining else ""
-        return f"{name} lr {self.lr:g}, {self.epochs} epochs, batch {self.batch_size}{decay}{tuned}"
+        part = f", last {self.last_layers} layers" if self.last_layers else ""
+        part += f", LoRA of rank {self.lora_rank}" if self.lora_rank else ""
+        kept = f", {len(self.snapshots)} snapshots" if self.snapshots else ""
+        return f"{name} lr {self.lr:g}, {self.epochs} epochs, batch {self.batch_size}{decay}{tuned}{part}{kept}"

@@ -66,6 +66,28 @@ class ConvSpec(FrozenModel):
         return f"conv({self.kernel}, {self.channels})-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
 
 
+class CNNSpec(FrozenModel):
+    """Convolutions, each with batch normalisation and a ReLU, then fully connected layers, as people build them.
+
+    Attributes:
+        channels: of each convolution's output; kernel 3, padding 1, stride 2, so that each halves the sides.
+        hidden: widths of the fully connected hidden layers.
+        outputs: C; one output is a binary classifier.
+        biases: "every" layer has one.
+    """
+
+    kind: Literal["cnn"] = "cnn"
+    channels: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (32,)
+    hidden: tuple[PositiveInt, ...] = (500,)
+    outputs: PositiveInt = 1
+    biases: Literal["every"] = "every"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `cnn bn(32)-500-10`."""
+        return f"cnn bn({', '.join(map(str, self.channels))})-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
+
+
 class ModuleSpec(FrozenModel):
     """Any other torch module, for released weights: attacks see its outputs and gradients, and no layers.
 
@@ -86,7 +108,7 @@ class ModuleSpec(FrozenModel):
         return self.name
 
 
-NetworkSpec = MLPSpec | ConvSpec | ModuleSpec
+NetworkSpec = MLPSpec | ConvSpec | CNNSpec | ModuleSpec
 
 
 class VictimSpec(FrozenModel):
@@ -129,10 +151,14 @@ class VictimSpec(FrozenModel):
             return self
         if self.architecture.kind != "mlp" and self.architecture.biases == "all":
             raise ValueError(f"no recipe trains {self.architecture.label}; give its weights, see victims.released")
-        if self.training.kind == "ordinary" and (
-            self.architecture.kind != "mlp" or self.architecture.first_layer_scale is not None
-        ):
-            raise ValueError("ordinary training starts fully connected networks as torch does: first_layer_scale=None")
+        if self.architecture.kind == "cnn" and self.training.kind != "ordinary":
+            raise ValueError("a network with batch normalisation is trained by the recipe `ordinary`")
+        if self.training.kind == "ordinary":
+            if self.architecture.kind == "conv" or getattr(self.architecture, "first_layer_scale", None) is not None:
+                raise ValueError("ordinary training starts an mlp as torch does, first_layer_scale=None, or a cnn")
+            most = len(self.architecture.hidden) + (self.architecture.kind == "cnn")
+            if (self.training.last_layers or 0) > most:
+                raise ValueError(f"last_layers leaves something before them: at most {most}")
         if self.architecture.biases != "first" and self.training.kind == "decayed":
             raise ValueError("decayed descent needs a homogeneous network: a bias in layer 1 alone")
         if self.training.kind == "decayed" and self.training.corners and self.architecture.kind != "mlp":
@@ -176,9 +202,8 @@ class VictimSpec(FrozenModel):
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine the weights, for the cache key."""
-        return self.model_dump(
-            exclude={"name": True, "reported_test_accuracy": True, "training": {"weights", "initial"}}
-        )
+        silent = {"weights", "initial"} | self.training.at_default()
+        return self.model_dump(exclude={"name": True, "reported_test_accuracy": True, "training": silent})
 
     def as_twin(self, kind: Literal["untrained", "disjoint"]) -> VictimSpec:
         """Return the victim's twin of that kind."""

@@ -29,6 +29,8 @@ class KKTDeltaParams(AttackParams):
         steps: optimiser steps a restart; None for three an image, and at least 600.
         lr: learning rate of the candidates, Adam's, in coordinates that move alike.
         coefficient_lr: learning rate of the coefficients, in the units in which they start at a tenth.
+        path: "segment" takes gradients at `points` of the straight way from start to end; "snapshots" where the network
+            was, at the weights that were released in the course of the training.
         points: shares of the way from the start to the released weights at which gradients are taken; the coefficients
             are free at each. None for 0.5, or for 0.1, 0.5 and 0.9 where layer 1 moved far.
         alpha: sharpness of the gates at the first step and at the last, interpolated geometrically; None for 1 and 35,
@@ -50,6 +52,7 @@ class KKTDeltaParams(AttackParams):
     steps: PositiveInt | None = None
     lr: PositiveFloat = 0.3
     coefficient_lr: PositiveFloat = 0.1
+    path: Literal["segment", "snapshots"] = "segment"
     points: Shares | None = None
     alpha: tuple[PositiveFloat, PositiveFloat] | None = None
     pixel_size: PositiveFloat = 1.0
@@ -90,3 +93,45 @@ class ResolvedParams(KKTDeltaParams):
     def differing(self, given: KKTDeltaParams) -> dict[str, Any]:
         """Return what was read off the weights, by name."""
         return {name: value for name, value in self.model_dump().items() if getattr(given, name) is None}
+
+
+class FeatureParams(AttackParams):
+    """Parameters of `kkt-delta-features`.
+
+    Attributes:
+        candidates: how many candidates a restart has; None for twice the number of directions.
+        directions: of the difference, in which features are searched; None for n, or where no gap shows n for those
+            that hold all but 1e-5 of its squares.
+        restarts: independent searches whose candidates are pooled.
+        steps: optimiser steps a restart.
+        lr: learning rate of the candidates, Adam's, on cosines.
+        coefficient_lr: learning rate of the coefficients, in the units in which they start at a tenth.
+        point: share of the way from the start to the released weights at which features and gradients are taken.
+        alpha: sharpness of the gates at the first step and at the last, interpolated geometrically.
+        amplitude_power: p: a cosine's amplitude is (1 / (1 + frequency))^p.
+        residual_power: q: columns of the residual are weighted by S_k^-q.
+        neuron_power: s: rows of the residual are weighted by ||w_j||^-s.
+        second_layer: weight of the relative residual of the layer after that one.
+        feature_span: over sqrt(directions), what a candidate pays for features outside the span of the difference's
+            rows.
+        signal_span: over sqrt(directions), what it pays for back-propagated errors outside that of the columns.
+        prior: over sqrt(directions), what it pays for the mean square of its coordinates.
+        dtype: precision of the search.
+    """
+
+    candidates: PositiveInt | None = None
+    directions: PositiveInt | None = None
+    restarts: PositiveInt = 1
+    steps: PositiveInt = 300
+    lr: PositiveFloat = 0.2
+    coefficient_lr: PositiveFloat = 0.3
+    point: Annotated[float, Field(ge=0, le=1)] = 0.25
+    alpha: tuple[PositiveFloat, PositiveFloat] = (1.0, 35.0)
+    amplitude_power: NonNegativeFloat = 1.0
+    residual_power: NonNegativeFloat = 0.1
+    neuron_power: NonNegativeFloat = 1.0
+    second_layer: NonNegativeFloat = 1.0
+    feature_span: NonNegativeFloat = 0.3
+    signal_span: NonNegativeFloat = 0.15
+    prior: NonNegativeFloat = 0.01
+    dtype: Literal["float32", "float64"] = "float32"

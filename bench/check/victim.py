@@ -22,7 +22,8 @@ from victims.informed import cache as informed_cache
 from victims.informed.data import split_of as informed_split_of
 from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
 from victims.obtain import obtain, split_of
-from victims.ordinary.training import Examples, train_ordinary
+from victims.ordinary.descent import Examples
+from victims.ordinary.training import train_ordinary
 from victims.spec import VictimSpec
 from victims.training.loop import train
 
@@ -98,8 +99,7 @@ def _weights(spec: VictimSpec, split: Split) -> dict[str, Tensor]:
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
     if spec.keeps_start:
         examples = Examples(inputs, labels)
-        _, model = train_ordinary(short, examples, examples, CPU, lambda progress: None)
-        return model.state_dict()
+        return train_ordinary(short, examples, examples, CPU, lambda progress: None).model.state_dict()
     with tempfile.TemporaryDirectory() as folder:
         weights: dict[str, Tensor] = train(
             short, inputs, labels, CPU, Path(folder) / "none", lambda progress: None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attacks.base import Architecture, Knowledge, UndeclaredKnowledgeError, VictimView
 from victims.base import Victim
-from victims.equations.architectures import build
+from victims.equations.architectures import blank
 from victims.informed.data import Records
 from victims.informed.victim import AnyVictim, InformedVictim, logits
 from victims.released import answering
@@ -125,7 +125,7 @@ def network_from(
     if own is not None:
         return answering(own().eval(), shape).float()
     assert architecture.kind != "module"
-    return build(architecture, shape, torch.Generator(), torch.float32)
+    return blank(architecture, shape)
 
 
 def _blank(network: Callable[[], nn.Module], device: torch.device) -> Callable[[], nn.Module]:
@@ -153,6 +153,7 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.SHADOW_POOL: (pool - pool.mean(0), torch.from_numpy(split.test_labels)),
         Knowledge.LOGITS: None,
         Knowledge.INITIAL_WEIGHTS: victim.start,
+        Knowledge.EARLIER_WEIGHTS: victim.earlier,
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
     }
 
@@ -184,6 +185,6 @@ def _copied(value: Any, device: torch.device) -> Any:
         return value.detach().to(device, copy=True, memory_format=torch.contiguous_format)
     if isinstance(value, dict):
         return {name: _copied(part, device) for name, part in value.items()}
-    if isinstance(value, tuple) and any(isinstance(part, Tensor) for part in value):
+    if isinstance(value, tuple) and any(isinstance(part, Tensor | dict) for part in value):
         return tuple(_copied(part, device) for part in value)
     return value

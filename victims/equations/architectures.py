@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from victims.errors import UserError
-from victims.spec import ConvSpec, MLPSpec
+from victims.spec import CNNSpec, ConvSpec, MLPSpec
 
 
 class ReLUNetwork(nn.Module):
@@ -71,6 +71,38 @@ class ConvNet(ReLUNetwork):
         self.layers = nn.ModuleList([convolution, *(nn.Linear(a, b, bias=False) for a, b in pairs)])
 
 
+class BatchNormCNN(nn.Module):
+    """Convolutions with batch normalisation and ReLU, then fully connected layers with ReLUs between them.
+
+    Parameters and running statistics of the front are `front.*`, those of the fully connected layers `layers.{l}.*`.
+
+    Args:
+        shape: (C_in, H, W) of an input.
+        channels: of each convolution's output; kernel 3, padding 1, stride 2.
+        widths: (h_1, ..., C) of the fully connected layers.
+    """
+
+    def __init__(self, shape: Sequence[int], channels: Sequence[int], widths: Sequence[int]) -> None:
+        super().__init__()
+        blocks: list[nn.Module] = []
+        sides = tuple(shape[1:])
+        for before, after in zip((shape[0], *channels[:-1]), channels, strict=True):
+            blocks += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
+            sides = tuple((side + 1) // 2 for side in sides)
+        self.front = nn.Sequential(*blocks, nn.Flatten())
+        features = channels[-1] * math.prod(sides)
+        pairs = zip((features, *widths[:-1]), widths, strict=True)
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return Phi(theta; x) for inputs (n, C, H, W): (n,) for a network with one output, else (n, C)."""
+        hidden = self.front(inputs)
+        for layer in self.layers[:-1]:
+            hidden = torch.relu(layer(hidden))
+        outputs: Tensor = self.layers[-1](hidden)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+
 def build(
     spec: MLPSpec | ConvSpec, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
 ) -> ReLUNetwork:
@@ -100,11 +132,22 @@ def build(
     return model.to(dtype)
 
 
-def seeded(spec: MLPSpec | ConvSpec, shape: Sequence[int], seed: int) -> ReLUNetwork:
+def seeded(spec: MLPSpec | ConvSpec | CNNSpec, shape: Sequence[int], seed: int) -> nn.Module:
     """Return the network that `torch.manual_seed(seed)` and torch's default layers make, float32 on the CPU."""
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
-        return _empty(spec, shape)
+        return blank(spec, shape)
+
+
+def blank(spec: MLPSpec | ConvSpec | CNNSpec, shape: Sequence[int]) -> nn.Module:
+    """Return a network with arbitrary weights, float32 on the CPU, in evaluation mode.
+
+    Raises:
+        UserError: the kernel is larger than the image.
+    """
+    if isinstance(spec, CNNSpec):
+        return BatchNormCNN(shape, spec.channels, (*spec.hidden, spec.outputs)).eval()
+    return _empty(spec, shape).eval()
 
 
 def _empty(spec: MLPSpec | ConvSpec, shape: Sequence[int]) -> ReLUNetwork:

@@ -8,6 +8,7 @@ entries of a gradient each by its own factor, as Adam does, break the sum, and t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -76,6 +77,18 @@ def difference(end: Tensor, start: Tensor) -> Difference:
     cosine = float((outside * rest).sum() / (outside.norm() * rest.norm()).clamp_min(TINY))
     _, singular, directions = torch.linalg.svd(last - decay * first, full_matrices=False)
     return Difference(decay, singular, directions, *last_gap(singular, rounding), cosine)
+
+
+def first_moved(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> int | None:
+    """Return the first fully connected layer, from 0, whose weights a training moved; None if none did.
+
+    Args:
+        start: the initial weights, `layers.{l}.weight` among them.
+        end: the released ones.
+    """
+    names = (name for name in start if name.startswith("layers.") and name.endswith(".weight"))
+    moved = [int(name.split(".")[1]) for name in names if not torch.equal(start[name], end[name])]
+    return min(moved, default=None)
 
 
 def _row_span(matrix: Tensor, rounding: float) -> Tensor:

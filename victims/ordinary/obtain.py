@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,18 +18,21 @@ from victims.base import Victim
 from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, training_sha, whole_card
 from victims.card import VictimCard, describe, require_finite
 from victims.datasets import RawDataset, Split
-from victims.equations.architectures import build
+from victims.equations.architectures import blank
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
-from victims.ordinary.difference import difference
-from victims.ordinary.training import Examples, train_ordinary
+from victims.ordinary.descent import Examples
+from victims.ordinary.difference import difference, first_moved
+from victims.ordinary.training import train_ordinary
 from victims.recipes import Ordinary
 from victims.spec import VictimSpec
 from victims.training.loop import TrainProgress
 
-START = "start.safetensors"
-"""The file, beside those of every victim, of the weights that its training started from."""
+START, SNAPSHOTS = "start.safetensors", "snapshots.safetensors"
+"""The files, beside those of every victim, of the weights that its training started from, and of those on the way."""
 TEST_IMAGES = 500
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+"""Ends of the names of what batch normalisation keeps, which is released and no weight."""
 FLAT = 1e-6
 """A channel of smaller deviation is left as it is."""
 
@@ -128,16 +132,16 @@ def _load(spec: VictimSpec, folder: Path, data: Data, notice: Callable[[str], No
     card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
     if card is None:
         return None
-    kept = folder / START
-    if not kept.exists() or sha256_file(kept) != card.start_sha256:
-        notice(f"victim {spec.name}: {kept} is missing or not what its card says; training again")
-        return None
-    start, weights = load_file(kept), load_file(folder / WEIGHTS)
-    assert spec.architecture.kind == "mlp"
-    model = build(spec.architecture, data.split.inputs.shape[1:], torch.Generator(), torch.float32)
-    model.load_state_dict(weights)
+    for kept, sha256 in ((folder / START, card.start_sha256), (folder / SNAPSHOTS, card.snapshots_sha256)):
+        if sha256 and (not kept.exists() or sha256_file(kept) != sha256):
+            notice(f"victim {spec.name}: {kept} is missing or not what its card says; training again")
+            return None
+    assert spec.architecture.kind != "module"
+    model = blank(spec.architecture, data.split.inputs.shape[1:])
+    model.load_state_dict(load_file(folder / WEIGHTS))
     card = card.model_copy(update={"name": spec.name, "spec": spec})
-    return Victim(card, model, data.split, data.scale, start)
+    earlier = _unpacked(load_file(folder / SNAPSHOTS)) if card.snapshots_sha256 else ()
+    return Victim(card, model, data.split, data.scale, load_file(folder / START), earlier)
 
 
 def _train(
@@ -149,12 +153,20 @@ def _train(
     report: Callable[[TrainProgress], None],
 ) -> Victim:
     begun, source = time.monotonic(), training_sha(spec.setting)
-    start, model = (one.float() for one in train_ordinary(spec, data.members, data.others, device, report))
+    checkpoint = folder / f"checkpoint-{source}.safetensors"  # other code begins anew
+    trained = train_ordinary(spec, data.members, data.others, device, report, checkpoint)
+    start, model = trained.start.float(), trained.model.float()
     seconds = time.monotonic() - begun
     require_finite(spec, model)
-    for name, network in ((START, start), (WEIGHTS, model)):
+    files = {START: start.state_dict(), WEIGHTS: model.state_dict()}
+    if trained.snapshots:
+        files[SNAPSHOTS] = _packed(trained.snapshots)
+    for name, state in files.items():
         with atomic(folder / name) as path:
-            save_file({key: value.contiguous() for key, value in network.state_dict().items()}, path)
+            save_file({key: value.contiguous() for key, value in state.items()}, path)
+    kept: dict[str, Any] = {"start_sha256": sha256_file(folder / START)}
+    if trained.snapshots:
+        kept["snapshots_sha256"] = sha256_file(folder / SNAPSHOTS)
     card = describe(
         spec,
         model,
@@ -164,23 +176,44 @@ def _train(
         device=device,
         train_s=seconds,
         training_sha=source,
-    ).model_copy(update={"start_sha256": sha256_file(folder / START)} | way(start.state_dict(), model.state_dict()))
+    ).model_copy(update=kept | way(start.state_dict(), model.state_dict()))
     write_text(folder / CARD, card.model_dump_json(indent=1))
-    return Victim(card, model, data.split, data.scale, start.state_dict())
+    for left in folder.glob("checkpoint-*.safetensors"):
+        left.unlink(missing_ok=True)
+    earlier = _unpacked(files[SNAPSHOTS]) if trained.snapshots else ()
+    return Victim(card, model, data.split, data.scale, start.state_dict(), earlier)
+
+
+def _packed(snapshots: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the weights after some epochs as one state, float32, with the epoch before each name."""
+    return {
+        f"{epoch}.{name}": value.float() if value.is_floating_point() else value
+        for epoch, state in snapshots.items()
+        for name, value in state.items()
+    }
+
+
+def _unpacked(packed: dict[str, Tensor]) -> tuple[dict[str, Tensor], ...]:
+    """Return the weights after each epoch, the first epoch first."""
+    states: dict[int, dict[str, Tensor]] = {}
+    for key, value in packed.items():
+        epoch, _, name = key.partition(".")
+        states.setdefault(int(epoch), {})[name] = value
+    return tuple(states[epoch] for epoch in sorted(states))
 
 
 def way(start: dict[str, Tensor], end: dict[str, Tensor]) -> dict[str, float | int]:
     """Return what the card says of the way from the start to the end of a training: movement, start_decay, directions.
 
     Args:
-        start: the initial weights of a fully connected network by parameter name.
-        end: its released weights.
+        start: the initial state of a network, whose fully connected layers are `layers.{l}`.
+        end: its released state.
     """
-    begun, ended = (torch.cat([value.flatten() for value in weights.values()]) for weights in (start, end))
+    learnt = [name for name in start if not name.endswith(STATISTICS)]
+    begun, ended = (torch.cat([weights[name].flatten() for name in learnt]) for weights in (start, end))
     movement = float((ended - begun).norm() / begun.norm())
-    found = difference(end["layers.0.weight"], start["layers.0.weight"])
-    return {
-        "movement": movement,
-        "start_decay": found.decay,
-        "directions": found.rank if movement else 0,
-    }
+    moved = first_moved(start, end)
+    if moved is None:
+        return {"movement": movement, "start_decay": 1.0, "directions": 0}
+    found = difference(end[f"layers.{moved}.weight"], start[f"layers.{moved}.weight"])
+    return {"movement": movement, "start_decay": found.decay, "directions": found.rank}

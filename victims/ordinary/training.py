@@ -1,36 +1,87 @@
-"""Training as people write it: a loop over torch.optim, from a start that is kept."""
+"""Training as people write it: a start that is kept, a loop over torch.optim, and weights released on the way."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
-from torch import Tensor
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
-from victims.equations.architectures import ReLUNetwork, build, seeded
-from victims.equations.losses import margins, sample_losses
+from victims.equations.architectures import blank, seeded
+from victims.files import atomic
+from victims.ordinary.adaptation import adapt, merged
+from victims.ordinary.descent import Descent, Examples, Report
 from victims.recipes import Ordinary
-from victims.spec import Loss, VictimSpec
-from victims.training.loop import REPORT_SECONDS, TrainProgress
+from victims.spec import VictimSpec
+from victims.training import loop
 
-Report = Callable[[TrainProgress], None]
+START, TUNING = "start.", "tuning."
+"""Prefixes of a checkpoint's tensors: of the start once it is there, and of the state of the training from it."""
+PRETRAINING = "pretraining."
+SNAPSHOT = "snapshot."
 
 
 @dataclass(frozen=True)
-class Examples:
-    """Inputs (n, C, H, W) of a network and their classes (n,)."""
+class Trained:
+    """What a training leaves, on the CPU, in the recipe's dtype.
 
-    inputs: Tensor
-    labels: Tensor
+    Attributes:
+        start: the network that it started from.
+        model: the network at its end.
+        snapshots: by epoch, the state of the network after it.
+    """
+
+    start: nn.Module
+    model: nn.Module
+    snapshots: dict[int, dict[str, Tensor]]
+
+
+@dataclass
+class _Checkpoint:
+    """The file of a training's state, written about every `CHECKPOINT_SECONDS`.
+
+    Attributes:
+        path: None for no checkpoints.
+        kept: what is in it for good, such as the start.
+    """
+
+    path: Path | None
+    kept: dict[str, Tensor] = field(default_factory=dict)
+    _saved: float = field(default_factory=time.monotonic)
+
+    def load(self) -> dict[str, Tensor]:
+        """Return the last state, empty if there is none; a torn file is removed."""
+        if self.path is None or not self.path.exists():
+            return {}
+        try:
+            return load_file(self.path)
+        except SafetensorError:
+            self.path.unlink()
+            return {}
+
+    def offer(self, prefix: str, descent: Descent) -> None:
+        """Keep the state of a training, if the last checkpoint is old enough."""
+        if self.path is None or time.monotonic() - self._saved <= loop.CHECKPOINT_SECONDS:
+            return
+        named = self.kept | {f"{prefix}{name}": value for name, value in descent.state().items()}
+        with atomic(self.path) as path:
+            save_file({name: value.detach().cpu().contiguous() for name, value in named.items()}, path)
+        self._saved = time.monotonic()
 
 
 def train_ordinary(
-    spec: VictimSpec, members: Examples, others: Examples, device: torch.device, report: Report
-) -> tuple[ReLUNetwork, ReLUNetwork]:
-    """Return the start and the trained network, on the CPU, in the recipe's dtype; an untrained twin is its start.
+    spec: VictimSpec,
+    members: Examples,
+    others: Examples,
+    device: torch.device,
+    report: Report,
+    checkpoint: Path | None = None,
+) -> Trained:
+    """Return the start and the trained network; an untrained twin is its start.
 
     Args:
         spec: a victim that is trained by `Ordinary`.
@@ -38,71 +89,68 @@ def train_ordinary(
         others: what a start that is pre-trained has learnt.
         device: where to train.
         report: called about twice a second.
+        checkpoint: file of the state of an unfinished training, from which it goes on; the caller removes it once the
+            result is stored.
     """
-    training = spec.training
+    training, architecture = spec.training, spec.architecture
     assert isinstance(training, Ordinary)
-    assert spec.architecture.kind == "mlp"
-    dtype = getattr(torch, training.dtype)
-    shape = members.inputs.shape[1:]
-    start = seeded(spec.architecture, shape, spec.seed).to(dtype)
-    if training.pretraining is not None:
-        before = Ordinary(
-            lr=training.pretraining.lr,
-            batch_size=training.pretraining.batch_size,
-            epochs=training.pretraining.epochs,
-            weight_decay=0.0,
-            schedule="constant",
-        )
-        descend(start.to(device), others, spec.loss, before, spec.seed, report)
-    model = build(spec.architecture, shape, torch.Generator(), dtype)
+    assert architecture.kind != "module"
+    dtype, shape = getattr(torch, training.dtype), members.inputs.shape[1:]
+    file = _Checkpoint(checkpoint)
+    state = file.load()
+    start = seeded(architecture, shape, spec.seed).to(dtype)
+    if _part(state, START):
+        start.load_state_dict(_part(state, START))
+    elif training.pretraining is not None:
+        _pretrain(start.to(device), others, spec, training, report, file, _part(state, PRETRAINING))
+    start = start.cpu()
+    model = blank(architecture, shape).to(dtype)
     model.load_state_dict(start.state_dict())
-    if spec.twin != "untrained":
-        descend(model.to(device), members, spec.loss, training, spec.seed, report)
-    return start.cpu(), model.cpu()
+    if spec.twin == "untrained":
+        return Trained(start, model, {epoch: merged(start, start.state_dict()) for epoch in training.snapshots})
+    adapt(model, training, spec.seed)
+    descent = Descent(model.to(device), members, spec.loss, training, spec.seed)
+    if of_tuning := _part(state, TUNING):
+        descent.restore(of_tuning)
+    file.kept = {f"{START}{name}": value for name, value in start.state_dict().items()}
+    file.kept |= {name: value for name, value in state.items() if name.startswith(SNAPSHOT)}
+
+    def keep(epoch: int) -> None:
+        if epoch in training.snapshots:
+            now = merged(model, start.state_dict())
+            file.kept |= {f"{SNAPSHOT}{epoch}.{name}": value for name, value in now.items()}
+
+    descent.run(report, lambda: file.offer(TUNING, descent), keep)
+    snapshots = {epoch: _part(file.kept, f"{SNAPSHOT}{epoch}.") for epoch in training.snapshots}
+    end = blank(architecture, shape).to(dtype)
+    end.load_state_dict(merged(model, start.state_dict()))
+    return Trained(start, end, {epoch: found for epoch, found in snapshots.items() if found})
 
 
-def descend(model: ReLUNetwork, examples: Examples, loss: Loss, training: Ordinary, seed: int, report: Report) -> None:
-    """Train a network where it is; `seed` shuffles the batches."""
-    example = next(model.parameters())
-    inputs, labels = examples.inputs.to(example), examples.labels.to(example.device)
-    shuffle = torch.Generator().manual_seed(seed)
-    optimiser = _optimiser(model, training)
-    steps = training.epochs * math.ceil(len(labels) / training.batch_size)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(training, step, steps))
-    reported, step = time.monotonic(), 0
-    for _ in range(training.epochs):
-        total = 0.0
-        for batch in torch.randperm(len(labels), generator=shuffle).to(labels.device).split(training.batch_size):
-            optimiser.zero_grad()
-            outputs = model(inputs[batch])
-            mean = sample_losses(loss, outputs, labels[batch]).mean()
-            torch.autograd.backward(mean)
-            if training.clip is not None:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip)
-            optimiser.step()
-            schedule.step()
-            step += 1
-            total += float(mean.detach()) * len(batch)
-            if time.monotonic() - reported > REPORT_SECONDS or step == steps:
-                reported, own = time.monotonic(), margins(outputs.detach(), labels[batch])
-                accuracy = float((own > 0).float().mean())
-                report(TrainProgress(step, steps, float(mean.detach()), accuracy, float(own.min())))
-        if training.stop_loss is not None and total / len(labels) < training.stop_loss:
-            return
+def _pretrain(
+    start: nn.Module,
+    others: Examples,
+    spec: VictimSpec,
+    training: Ordinary,
+    report: Report,
+    file: _Checkpoint,
+    state: dict[str, Tensor],
+) -> None:
+    """Train a network on the images of no member, where it is, from a state if there is one."""
+    assert training.pretraining is not None
+    before = Ordinary(
+        lr=training.pretraining.lr,
+        batch_size=training.pretraining.batch_size,
+        epochs=training.pretraining.epochs,
+        weight_decay=0.0,
+        schedule="constant",
+    )
+    descent = Descent(start, others, spec.loss, before, spec.seed)
+    if state:
+        descent.restore(state)
+    descent.run(report, lambda: file.offer(PRETRAINING, descent), lambda epoch: None)
 
 
-def _optimiser(model: ReLUNetwork, training: Ordinary) -> torch.optim.Optimizer:
-    lr, decay = training.lr, training.weight_decay
-    if training.optimiser == "sgd":
-        return torch.optim.SGD(model.parameters(), lr, momentum=training.momentum, weight_decay=decay)
-    kind = torch.optim.AdamW if training.optimiser == "adamw" else torch.optim.Adam
-    return kind(model.parameters(), lr, weight_decay=decay)
-
-
-def _rate(training: Ordinary, step: int, steps: int) -> float:
-    """Return the learning rate after so many steps, relative to the first."""
-    if training.schedule == "cosine":
-        return (1 + math.cos(math.pi * step / steps)) / 2
-    if training.schedule == "step":
-        return 0.1 ** (int(step >= steps / 2) + int(step >= steps * 3 / 4))
-    return 1.0
+def _part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

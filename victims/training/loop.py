@@ -16,7 +16,15 @@ from torch import Tensor
 from victims.equations.architectures import MLP, ReLUNetwork, build
 from victims.equations.losses import signs
 from victims.files import atomic
-from victims.spec import DecayedDescent, GradientDescent, NormalizedDescent, Regularised, VictimSpec
+from victims.spec import (
+    ConvSpec,
+    DecayedDescent,
+    GradientDescent,
+    MLPSpec,
+    NormalizedDescent,
+    Regularised,
+    VictimSpec,
+)
 from victims.training.decayed_descent import DecayedDescentAlgorithm
 from victims.training.gradient_descent import GradientDescentAlgorithm
 from victims.training.normalized_descent import NormalizedDescentAlgorithm
@@ -71,9 +79,8 @@ def train(
     Returns:
         The trained network, on pixels, on the CPU, in the recipe's dtype.
     """
-    assert spec.architecture.kind != "module"  # the spec's validator sees to it
+    assert isinstance(spec.architecture, MLPSpec | ConvSpec)  # the spec's validator sees to it
     dtype = getattr(torch, spec.training.dtype)
-    assert spec.architecture.kind != "module"
     initial = build(spec.architecture, inputs.shape[1:], torch.Generator().manual_seed(spec.seed), dtype)
     if spec.twin == "untrained":
         return initial

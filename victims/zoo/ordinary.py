@@ -1,39 +1,66 @@
 """Victims trained as people train: torch's own start, biases everywhere, shuffled batches of torch.optim; start kept.
 
-Names are `<dataset>-mlp-<n>[-c10]-<training>`: `sgd` is SGD with momentum, decay and a cosine over 300 epochs,
+Names are `<dataset>-<mlp or cnn>-<n>[-c10]-<training>`: `sgd` is SGD with momentum, decay and a cosine over 300 epochs,
 `sgd3000` over 3,000, `adamw` 100 epochs of AdamW, `finetuned` a few epochs of SGD from a network pre-trained on other
-images of the dataset. Without `c10` they are the binary problems of Haim et al. 2022.
+images of the dataset: all its layers, the `last2` or the `last1`, or a low-rank update (`lora8`). `snapshots` also
+released weights on the way, `deep` has two convolutions instead of one. Without `c10` they are the binary problems of
+Haim et al. 2022.
 """
 
 from __future__ import annotations
 
 from victims.recipes import Ordinary, Pretraining
-from victims.spec import MLPSpec, VictimSpec
+from victims.spec import CNNSpec, MLPSpec, VictimSpec
 
 SGD = Ordinary()
-SGD_3000 = Ordinary(epochs=3000)
-ADAMW = Ordinary(optimiser="adamw", lr=3e-4, weight_decay=1e-2, epochs=100, schedule="constant")
 FINETUNED = Ordinary(lr=2e-3, batch_size=32, epochs=10, weight_decay=0, schedule="constant", pretraining=Pretraining())
-TRAININGS = {"sgd": SGD, "adamw": ADAMW, "sgd3000": SGD_3000, "finetuned": FINETUNED}
+TRAININGS = {
+    "sgd": SGD,
+    "adamw": Ordinary(optimiser="adamw", lr=3e-4, weight_decay=1e-2, epochs=100, schedule="constant"),
+    "sgd3000": Ordinary(epochs=3000),
+    "finetuned": FINETUNED,
+}
+PARTS = {
+    "finetuned-last1": FINETUNED.model_copy(update={"last_layers": 1, "lr": 0.02, "epochs": 30}),
+    "finetuned-last2": FINETUNED.model_copy(update={"last_layers": 2, "epochs": 20}),
+    "finetuned-lora8": FINETUNED.model_copy(update={"lora_rank": 8, "lr": 0.02, "epochs": 30}),
+    "sgd-snapshots": SGD.model_copy(update={"snapshots": (1, 3, 10, 30, 100)}),
+}
+ALL = TRAININGS | PARTS
 
 
-def _ordinary(dataset: str, n: int, variant: str, outputs: int = 10, width: int = 1000) -> VictimSpec:
+def _mlp(dataset: str, n: int, variant: str, outputs: int = 10, width: int = 1000) -> VictimSpec:
     """Return a victim of two hidden layers."""
-    classes = f"-c{outputs}" if outputs > 1 else ""
-    return VictimSpec(
-        name=f"{dataset}-mlp-{n}{classes}-{variant}",
-        dataset=dataset,
-        n=n,
-        architecture=MLPSpec(hidden=(width, width), outputs=outputs, biases="every", first_layer_scale=None),
-        training=TRAININGS[variant],
-    )
+    architecture = MLPSpec(hidden=(width, width), outputs=outputs, biases="every", first_layer_scale=None)
+    return _named(dataset, n, variant, architecture)
+
+
+def _cnn(dataset: str, n: int, variant: str, channels: tuple[int, ...] = (32,)) -> VictimSpec:
+    """Return a victim of convolutions and one hidden layer."""
+    return _named(dataset, n, variant, CNNSpec(channels=channels, outputs=10))
+
+
+def _deep(dataset: str, n: int) -> VictimSpec:
+    """Return a fine-tuned victim of two convolutions."""
+    shallow = _cnn(dataset, n, "finetuned", channels=(32, 64))
+    return shallow.model_copy(update={"name": f"{shallow.name}-deep"})
+
+
+def _named(dataset: str, n: int, variant: str, architecture: MLPSpec | CNNSpec) -> VictimSpec:
+    classes = f"-c{architecture.outputs}" if architecture.outputs > 1 else ""
+    name = f"{dataset}-{architecture.kind}-{n}{classes}-{variant}"
+    return VictimSpec(name=name, dataset=dataset, n=n, architecture=architecture, training=ALL[variant])
 
 
 VICTIMS = (
-    *(_ordinary("cifar", n, variant) for n in (50, 100, 300, 500) for variant in TRAININGS),
-    *(_ordinary("mnist", n, variant) for n in (100, 300, 500) for variant in ("sgd", "finetuned")),
-    _ordinary("cifar", 100, "sgd", outputs=1),
-    _ordinary("faces", 50, "sgd", outputs=1),
-    _ordinary("digits", 20, "sgd"),
-    _ordinary("digits", 20, "finetuned"),
+    *(_mlp("cifar", n, variant) for n in (50, 100, 300, 500) for variant in TRAININGS),
+    *(_mlp("mnist", n, variant) for n in (100, 300, 500) for variant in ("sgd", "finetuned")),
+    *(_mlp("cifar", 100, variant) for variant in PARTS),
+    _mlp("cifar", 100, "sgd", outputs=1),
+    _mlp("faces", 50, "sgd", outputs=1),
+    _mlp("photos", 100, "sgd"),
+    *(_mlp("digits", 20, variant) for variant in ("sgd", "finetuned", *PARTS)),
+    _cnn("cifar", 100, "finetuned"),
+    _deep("cifar", 100),
+    _cnn("digits", 20, "finetuned"),
 )

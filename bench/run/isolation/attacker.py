@@ -97,10 +97,10 @@ def _network(attempt: Attempt, plugin_dir: Path | None) -> Callable[[], nn.Modul
     from attacks.base import Architecture, Knowledge
     from bench.plan import registry
     from bench.run.disclosure import network_from
-    from victims.spec import ConvSpec, MLPSpec, ModuleSpec, Released
+    from victims.spec import NetworkSpec, Released
 
     told = attempt.facts.get(Knowledge.ARCHITECTURE)
-    if not isinstance(told, Architecture) or not isinstance(told.spec, MLPSpec | ConvSpec | ModuleSpec):
+    if not isinstance(told, Architecture) or not isinstance(told.spec, NetworkSpec):
         return None
     architecture, own = told.spec, None
     if attempt.own:

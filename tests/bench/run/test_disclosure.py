@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from attacking import BIASES, CPU, DECAYED, victim_of
+from attacking import BATCH_NORM, BIASES, CPU, DECAYED, victim_of
 
 from attacks.base import Knowledge, UndeclaredKnowledgeError
-from bench.run.disclosure import view_of
+from bench.run.disclosure import network_from, view_of
 
 READ: dict[Knowledge, Callable[[Any], Any]] = {
     Knowledge.ARCHITECTURE: lambda view: view.architecture,
@@ -60,3 +60,12 @@ def test_the_view_tells_the_truth() -> None:
     torch.testing.assert_close(pool.mean(0), torch.zeros(1, 8, 8))
     assert np.array_equal(classes.numpy(), victim.split.test_labels)
     assert all(torch.equal(value, view.weights[name]) for name, value in victim.model.state_dict().items())
+
+
+def test_a_network_with_running_statistics_is_built_as_it_answers() -> None:
+    victim = victim_of(BATCH_NORM)
+    network = network_from(victim.spec.architecture, victim.input_shape, None)
+    network.load_state_dict(victim.model.state_dict())
+    inputs = torch.from_numpy(victim.split.inputs)
+    assert torch.equal(network(inputs), victim.model(inputs))
+    assert torch.allclose(network(inputs[:1]), victim.model(inputs)[:1], atol=1e-5)

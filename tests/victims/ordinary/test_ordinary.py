@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from victims.cache import training_sha, victim_folder
 from victims.datasets import fingerprint
+from victims.ordinary.descent import Examples
 from victims.ordinary.difference import difference
 from victims.ordinary.obtain import START, obtain
-from victims.ordinary.training import Examples, train_ordinary
+from victims.ordinary.training import train_ordinary
 from victims.recipes import Ordinary, Pretraining
 from victims.spec import MLPSpec, VictimSpec
 
@@ -37,8 +38,8 @@ def ends(victim: VictimSpec) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(MEMBERS, 1, 6, 6, generator=generator, dtype=torch.float64)
     members = Examples(inputs, torch.arange(MEMBERS))
-    start, model = train_ordinary(victim, members, members, CPU, lambda progress: None)
-    first, last = (next(network.parameters()).detach() for network in (start, model))
+    trained = train_ordinary(victim, members, members, CPU, lambda progress: None)
+    first, last = (next(network.parameters()).detach() for network in (trained.start, trained.model))
     return first, last, inputs.flatten(1)
 
 

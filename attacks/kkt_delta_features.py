@@ -1,0 +1,114 @@
+"""Reconstruction from a fine-tuned network whose first layers are convolutions, or layers that were not tuned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.known_start.params import FeatureParams
+from attacks.search_space import Range
+
+if TYPE_CHECKING:
+    from victims.ordinary.difference import Difference
+    from victims.spec import VictimSpec
+
+MISSED = 1e-5
+"""Share of the difference's squares outside the directions that are searched where no gap shows their number."""
+
+
+class KKTDeltaFeatures(Attack[FeatureParams]):
+    """Images x_i with W - c W(0) = sum_i D_i phi(x_i)', for the first fully connected layer W that the training moved.
+
+    phi is all that stands before that layer, with batch normalisation by the running statistics on the way. Images are
+    searched on cosines, and a candidate pays for features outside the span that the difference shows.
+    """
+
+    name = "kkt-delta-features"
+    summary = "kkt-delta behind convolutions, or behind layers that were not tuned: W - c W(0) = sum D_i phi(x_i)'"
+    paper = "after Buzaglo et al. 2023; span check after Petrov et al. 2024 (DAGER); new here"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
+    Params = FeatureParams
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
+        "": {
+            "lr": Range(0.02, 1, log=True),
+            "coefficient_lr": Range(0.01, 1, log=True),
+            "amplitude_power": Range(0, 2),
+            "residual_power": Range(0, 1),
+            "feature_span": Range(0.1, 10, log=True),
+            "signal_span": Range(0.01, 10, log=True),
+            "prior": Range(1e-4, 0.1, log=True),
+        },
+    }
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Return why not: it needs a start that was kept, and something before the first layer that moved."""
+        if not victim.keeps_start:
+            return "the start of its training is not known"
+        architecture = victim.architecture
+        tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
+        if architecture.kind == "mlp" and (tuned or len(architecture.hidden) + 1) > len(architecture.hidden):
+            return "its first layer was trained and sees the images: use kkt-delta"
+        if architecture.kind not in ("mlp", "cnn"):
+            return f"{architecture.label}: for fully connected layers, behind convolutions with batch normalisation"
+        if tuned == 1 or (architecture.kind == "cnn" and not architecture.hidden):
+            return "only the last layer moved: its difference is one sum of features a class, not one an image"
+        return None
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Read the span of the features off the weights, search from `restarts` random starts, pool the candidates.
+
+        Raises:
+            ValueError: the victim has no one start, or its start is of another shape or a wrong one.
+        """
+        import torch
+
+        from attacks.kkt_family.restarts import Restart, Restarts
+        from attacks.known_start.equation import Equation, known
+        from attacks.known_start.feature_search import FeatureSearch
+        from attacks.known_start.front import Front, head
+        from victims.ordinary.difference import first_moved
+
+        params, architecture = self.params, view.architecture
+        if (initial := view.initial_weights) is None:
+            raise ValueError("the victim has no one start")
+        start, end = initial, view.weights
+        stayed = first_moved(start, end) or 0
+        dtype = getattr(torch, params.dtype)
+        first, last = (
+            head({name: value.to(ctx.device, dtype) for name, value in state.items()}, stayed) for state in (start, end)
+        )
+        found = known(first, last)
+        rank, assumed = self._directions(found)
+        equation = Equation.of(first, last, found, rank, (params.point,))
+        front = Front.of(lambda: architecture.build().to(dtype), start, end, params.point, stayed)
+        m = params.candidates or 2 * rank
+        restarts = Restarts(ctx, params.restarts, params.steps, equation.weight)
+        while restarts.next(1):
+            search = FeatureSearch(equation, front, architecture.input_shape, m, params, ctx.generator)
+            ended = search.run(
+                lambda step, residual: restarts.report(step, [residual]),
+                restarts.expired,
+                restarts.checkpoint,
+                restarts.unfinished,
+            )
+            restarts.end([Restart(ended.candidates, ended.inside, ended.residual)])
+        kept, lost = restarts.kept()
+        behind = f"behind {stayed} layers that stayed, " if stayed else ""
+        return Reconstruction(
+            candidates=torch.cat([one.candidates for one in kept]).reshape(-1, *architecture.input_shape).float(),
+            confidence=torch.cat([one.sizes for one in kept]).float(),
+            resolved={"candidates": m},
+            loss=min(one.loss for one in kept),
+            grad_evals=restarts.spent,
+            flags=(f"{behind}start decayed to {found.decay:.4g}, {rank} directions searched", *assumed, *lost),
+        )
+
+    def _directions(self, found: Difference) -> tuple[int, tuple[str, ...]]:
+        """Return how many directions are searched, and what was assumed where they show no number of images."""
+        if self.params.directions is not None:
+            return min(self.params.directions, len(found.singular)), ()
+        if found.shows_images:
+            return found.rank, ()
+        shares = found.singular.square().cumsum(0) / found.singular.square().sum()
+        rank = int((shares < 1 - MISSED).sum()) + 1
+        return rank, (f"n is not shown: searched the {rank} directions with all but {MISSED:g} of the squares",)

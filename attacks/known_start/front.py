@@ -1,0 +1,100 @@
+"""What stands before the first fully connected layer that a training moved: convolutions, or layers that stayed.
+
+That layer sees features phi(x; theta_t), not images, and its difference is a sum over them:
+
+    W - c W(0) = sum_i D_i phi(x_i; theta_t)'.
+
+Its rows show the span of the training images' features. The features of any other image leave it, because the front
+maps no combination of images to the combination of their features (span checks after Petrov et al. 2024, DAGER).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.fft import idct
+from torch import Tensor, nn
+
+from victims.equations.network import Network
+from victims.equations.row_space import image_space
+
+
+@dataclass(frozen=True)
+class Front:
+    """The part of a network before its first fully connected layer that moved, at one point of the way.
+
+    Attributes:
+        network: the whole network there, in evaluation mode; its fully connected layers are `layers`.
+        stayed: how many of them belong to the front.
+    """
+
+    network: nn.Module
+    stayed: int
+
+    @classmethod
+    def of(
+        cls,
+        build: Callable[[], nn.Module],
+        start: Mapping[str, Tensor],
+        end: Mapping[str, Tensor],
+        share: float,
+        stayed: int,
+    ) -> Front:
+        """Return the front at a share in [0, 1] of the straight way, its running statistics too.
+
+        Args:
+            build: returns the network with arbitrary weights.
+            start: its state at the beginning.
+            end: its state as released.
+            share: of the way.
+            stayed: fully connected layers that did not move, before the first that did.
+        """
+        network = build()
+        network.load_state_dict(
+            {
+                name: torch.lerp(value, end[name], share) if value.is_floating_point() else end[name]
+                for name, value in start.items()
+            }
+        )
+        return cls(network.eval().requires_grad_(False), stayed)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the features (m, f) of images (m, C, H, W), with the gradient by them."""
+        before = getattr(self.network, "front", None)
+        hidden: Tensor = images.flatten(1) if before is None else before(images)
+        layers = self.network.layers
+        assert isinstance(layers, nn.ModuleList)
+        for layer in layers[: self.stayed]:
+            hidden = torch.relu(layer(hidden))
+        return hidden
+
+
+def head(state: Mapping[str, Tensor], stayed: int) -> Network:
+    """Return the fully connected network on the features: all layers but the first `stayed`."""
+    whole = Network.of({name: value for name, value in state.items() if name.startswith("layers.")})
+    return Network(whole.weights[stayed:], whole.biases[stayed:])
+
+
+class Cosines:
+    """Images on cosines, scaled as natural images are distributed: amplitudes (1 / (1 + frequency))^p.
+
+    Args:
+        shape: (C, H, W).
+        power: p; 0 moves all frequencies alike.
+        like: a tensor of the precision and on the device to use.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], power: float, like: Tensor) -> None:
+        amplitudes = image_space(shape, like).singular ** power
+        self.amplitudes = (amplitudes / amplitudes.square().mean().sqrt()).view(shape)
+        self.rows = [torch.from_numpy(idct(np.eye(size), axis=1, norm="ortho")).to(like) for size in shape]
+
+    def images(self, coordinates: Tensor) -> Tensor:
+        """Return images (m, C, H, W) for coordinates (m, C, H, W); of unit size a pixel for standard normal ones."""
+        scaled = coordinates * self.amplitudes
+        channels, heights, widths = self.rows
+        mixed: Tensor = torch.einsum("mcij,ck->mkij", scaled, channels)
+        return heights.T @ mixed @ widths

@@ -1,0 +1,84 @@
+"""What kkt-delta makes of snapshots, of low-rank updates, and of layers that did not move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from attacking import attacked, victim_of
+
+from attacks.base import Knowledge
+from attacks.kkt_delta import KKTDelta
+from attacks.known_start import search
+from attacks.known_start.equation import Equation, known
+from attacks.known_start.params import KKTDeltaParams
+from attacks.known_start.update import low_rank
+from victims.equations.network import Network
+from victims.recipes import Ordinary
+from victims.spec import MLPSpec, VictimSpec
+
+QUICK = {"steps": 3, "restarts": 1}
+
+
+def spec(**training: Any) -> VictimSpec:
+    recipe = {"epochs": 10, "batch_size": 5, "weight_decay": 0, "schedule": "constant", "lr": 0.02} | training
+    return VictimSpec(
+        name="digits-mlp-20-c10-update",
+        dataset="digits",
+        n=20,
+        architecture=MLPSpec(hidden=(60, 50), outputs=10, biases="every", first_layer_scale=None),
+        training=Ordinary.model_validate(recipe),
+    )
+
+
+def test_snapshots_are_where_the_gradients_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    victim, seen = victim_of(spec(snapshots=(2, 5))), list[Equation]()
+    plain = search.Search.__init__
+
+    def watched(self: Any, equation: Equation, *rest: Any) -> None:
+        seen.append(equation)
+        plain(self, equation, *rest)
+
+    monkeypatch.setattr(search.Search, "__init__", watched)
+    attack = KKTDelta(KKTDeltaParams(**QUICK, path="snapshots"))
+    assert attack.knowledge == KKTDelta.needs | {Knowledge.EARLIER_WEIGHTS}
+    attacked(attack, victim)
+    (equation,) = seen
+    for network, earlier in zip(equation.networks, victim.earlier, strict=True):
+        assert torch.allclose(network.weights[0], earlier["layers.0.weight"] @ equation.basis, atol=1e-6)
+        assert torch.equal(network.weights[1], earlier["layers.1.weight"])
+
+
+def test_without_snapshots_it_declines() -> None:
+    attack = KKTDelta(KKTDeltaParams(path="snapshots"))
+    assert "no weights on the way" in str(attack.supports(spec()))
+    assert attack.supports(spec(snapshots=(2,))) is None
+
+
+def networks(victim: Any) -> tuple[Network, Network]:
+    return Network.of(victim.start), Network.of(victim.model.state_dict())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_low_rank_update_is_told_from_a_training_of_all_weights(seed: int) -> None:
+    for training, rank in (({"lora_rank": 4}, 4), ({}, None)):
+        ends = networks(victim_of(spec(**training).model_copy(update={"seed": seed})))
+        assert low_rank(*ends, known(*ends)) == rank
+
+
+def test_a_low_rank_update_is_one_line_of_the_row() -> None:
+    found = attacked(KKTDelta(KKTDeltaParams(**QUICK)), victim_of(spec(lora_rank=4)))
+    assert any("every layer moved by rank 4, as by LoRA" in flag for flag in found.flags)
+    assert not any("LoRA" in flag for flag in attacked(KKTDelta(KKTDeltaParams(**QUICK)), victim_of(spec())).flags)
+
+
+@pytest.mark.parametrize(
+    ("last", "line"), [(2, "the first 1 of 3 layers did not move"), (1, "only the last layer moved")]
+)
+def test_layers_that_did_not_move_are_one_line_and_no_search(last: int, line: str) -> None:
+    attack, victim = KKTDelta(KKTDeltaParams(**QUICK)), victim_of(spec(last_layers=last))
+    assert "use kkt-delta-features" in str(attack.supports(victim.spec))
+    found = attacked(attack, victim)
+    assert line in found.flags[0]
+    assert found.candidates.abs().sum() == 0

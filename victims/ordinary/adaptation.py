@@ -1,0 +1,69 @@
+"""Which weights a fine-tuning moves: all, those of the last layers, or low-rank updates beside all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from victims.recipes import Ordinary
+
+
+class LowRank(nn.Module):
+    """W + B A for a frozen W (h, d), with A (r, d) and B (h, r) that are trained (Hu et al. 2022, LoRA, eq. 3).
+
+    A starts as torch starts a layer, U(-1/sqrt(d), 1/sqrt(d)), and B at zero.
+
+    Args:
+        weight: W, of any shape (h, ...).
+        rank: r.
+        generator: CPU generator of A.
+    """
+
+    def __init__(self, weight: Tensor, rank: int, generator: torch.Generator) -> None:
+        super().__init__()
+        h, d = weight.flatten(1).shape
+        drawn = torch.rand(rank, d, generator=generator, dtype=torch.float64)
+        self.down = nn.Parameter((2 * drawn - 1).div(math.sqrt(d)).to(weight))
+        self.up = nn.Parameter(torch.zeros(h, rank).to(weight))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """Return W + B A."""
+        return weight + (self.up @ self.down).view_as(weight)
+
+
+def adapt(model: nn.Module, training: Ordinary, seed: int) -> None:
+    """Freeze what a recipe does not train, and put low-rank updates beside the layers where it asks for them.
+
+    Args:
+        model: a network of this suite, fully connected or `BatchNormCNN`; changed where it is.
+        training: the recipe.
+        seed: of the updates' start.
+    """
+    layers: list[nn.Module] = list(model.layers)  # type: ignore[arg-type]
+    if training.last_layers is not None:
+        model.requires_grad_(False)
+        for layer in layers[-training.last_layers :]:
+            layer.requires_grad_(True)
+    if training.lora_rank is not None:
+        model.requires_grad_(False)
+        generator = torch.Generator().manual_seed(seed)
+        for layer in [*_convolutions(model), *layers]:
+            update = LowRank(layer.weight, training.lora_rank, generator)  # type: ignore[arg-type]
+            parametrize.register_parametrization(layer, "weight", update)
+
+
+def merged(model: nn.Module, names: Iterable[str]) -> dict[str, Tensor]:
+    """Return copies of a network's parameters and statistics of these names, with the low-rank updates added."""
+    places = ((name, *name.rpartition(".")) for name in names)
+    return {
+        name: getattr(model.get_submodule(path), own).detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, path, _, own in places
+    }
+
+
+def _convolutions(model: nn.Module) -> list[nn.Module]:
+    return [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]

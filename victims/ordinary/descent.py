@@ -1,0 +1,142 @@
+"""The loop over torch.optim: it can be stopped after any step, and goes on to the same weights bit by bit."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from victims.equations.losses import margins, sample_losses
+from victims.recipes import Ordinary
+from victims.spec import Loss
+from victims.training.loop import REPORT_SECONDS, TrainProgress
+
+Report = Callable[[TrainProgress], None]
+MODEL, OPTIMISER = "model.", "optimiser."
+"""Prefixes of the names of a state's tensors."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs (n, C, H, W) of a network and their classes (n,)."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
+class Descent:
+    """A training of a network where it is.
+
+    Args:
+        model: the network; parameters that ask for no gradient stay.
+        examples: what it learns.
+        loss: of a sample.
+        training: the recipe.
+        seed: of the generator that shuffles the batches.
+
+    Attributes:
+        step: steps done.
+    """
+
+    def __init__(self, model: nn.Module, examples: Examples, loss: Loss, training: Ordinary, seed: int) -> None:
+        example = next(model.parameters())
+        self.model, self.loss, self.training = model, loss, training
+        self.inputs, self.labels = examples.inputs.to(example), examples.labels.to(example.device)
+        self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.optimiser = _optimiser(self.trained, training)
+        self.shuffle = torch.Generator().manual_seed(seed)
+        self.batches = math.ceil(len(self.labels) / training.batch_size)
+        self.steps = training.epochs * self.batches
+        self.step, self._total = 0, 0.0
+        self._begun = self.shuffle.get_state()
+
+    def run(self, report: Report, after_step: Callable[[], None], after_epoch: Callable[[int], None]) -> None:
+        """Train to the end, from where the state is.
+
+        Args:
+            report: called about twice a second.
+            after_step: called after every step; it may keep `state()`.
+            after_epoch: called after every epoch with the number of epochs done, before `after_step`.
+        """
+        reported = time.monotonic()
+        self.model.train()
+        while self.step < self.steps:
+            self._begun = self.shuffle.get_state()
+            order = torch.randperm(len(self.labels), generator=self.shuffle).to(self.labels.device)
+            for batch in order.split(self.training.batch_size)[self.step % self.batches :]:
+                outputs, mean = self._descend(batch)
+                if time.monotonic() - reported > REPORT_SECONDS or self.step == self.steps:
+                    reported, own = time.monotonic(), margins(outputs, self.labels[batch])
+                    accuracy = float((own > 0).float().mean())
+                    report(TrainProgress(self.step, self.steps, mean, accuracy, float(own.min())))
+                if self.step % self.batches:
+                    after_step()
+            mean_loss, self._total = self._total / len(self.labels), 0.0
+            self._begun = self.shuffle.get_state()
+            after_epoch(self.step // self.batches)
+            if self.training.stop_loss is not None and mean_loss < self.training.stop_loss:
+                self.step = self.steps
+            after_step()
+        self.model.eval()
+
+    def _descend(self, batch: Tensor) -> tuple[Tensor, float]:
+        """Take a step on a batch of indices; return the outputs and the mean loss before it."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.training.lr * _rate(self.training, self.step, self.steps)
+        self.optimiser.zero_grad()
+        outputs = self.model(self.inputs[batch])
+        mean = sample_losses(self.loss, outputs, self.labels[batch]).mean()
+        torch.autograd.backward(mean)
+        if self.training.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.trained, self.training.clip)
+        self.optimiser.step()
+        self.step += 1
+        value = float(mean.detach())
+        self._total += value * len(batch)
+        return outputs.detach(), value
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that `restore` needs; the tensors are those that the next step changes."""
+        named = {f"{MODEL}{name}": value for name, value in self.model.state_dict().items()}
+        for index, parameter in enumerate(self.trained):
+            moments = self.optimiser.state.get(parameter, {})
+            named |= {f"{OPTIMISER}{name}.{index}": value for name, value in moments.items() if value is not None}
+        return named | {
+            "step": torch.tensor(self.step),
+            "total": torch.tensor(self._total, dtype=torch.float64),
+            "shuffle": self._begun,
+        }
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Go on from what `state` returned, of a training of the same kind."""
+        own = {name.removeprefix(MODEL): value for name, value in state.items() if name.startswith(MODEL)}
+        self.model.load_state_dict(own)
+        for name, value in state.items():
+            if name.startswith(OPTIMISER):
+                moment, _, index = name.removeprefix(OPTIMISER).rpartition(".")
+                parameter = self.trained[int(index)]
+                # Adam counts its steps on the host, in its own precision
+                self.optimiser.state[parameter][moment] = value if moment == "step" else value.to(parameter)
+        self.step, self._total = int(state["step"]), float(state["total"])
+        self.shuffle.set_state(state["shuffle"])
+
+
+def _optimiser(trained: list[nn.Parameter], training: Ordinary) -> torch.optim.Optimizer:
+    lr, decay = training.lr, training.weight_decay
+    if training.optimiser == "sgd":
+        return torch.optim.SGD(trained, lr, momentum=training.momentum, weight_decay=decay)
+    kind = torch.optim.AdamW if training.optimiser == "adamw" else torch.optim.Adam
+    return kind(trained, lr, weight_decay=decay)
+
+
+def _rate(training: Ordinary, step: int, steps: int) -> float:
+    """Return the learning rate after so many steps, relative to the first."""
+    if training.schedule == "cosine":
+        return (1 + math.cos(math.pi * step / steps)) / 2
+    if training.schedule == "step":
+        return 0.1 ** (int(step >= steps / 2) + int(step >= steps * 3 / 4))
+    return 1.0
