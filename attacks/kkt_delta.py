@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView
 from attacks.known_start.params import KKTDeltaParams
 from attacks.search_space import Range
 
@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
     from attacks.kkt_family.restarts import Restart, Restarts
     from attacks.known_start.equation import Equation
+    from victims.exposure import Exposure
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
 
+FAR: dict[str, Any] = {"points": (0.1, 0.5, 0.9), "alpha": (1.0, 10.0), "residual_power": 0.6, "second_layer": 0.0}
+"""A network that moved far has gates that open and close on the way."""
 CANDIDATES_PER_IMAGE = 2.0
 """Candidates an image, unless a number of them is given."""
 ENERGY = 0.99
@@ -35,9 +38,10 @@ class KKTDelta(Attack[KKTDeltaParams]):
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
     Params = KKTDeltaParams
     variants: ClassVar[dict[str, dict[str, Any]]] = {
-        # A network that moved far has gates that open and close on the way.
-        "far": {"points": (0.1, 0.5, 0.9), "alpha": (1.0, 10.0), "residual_power": 0.6, "second_layer": 0.0},
+        "far": FAR,
+        "seed": {**FAR, "start": "guess"},
     }
+    audits = ("", "far", "seed")
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
             "lr": Range(0.02, 1, log=True),
@@ -54,6 +58,19 @@ class KKTDelta(Attack[KKTDeltaParams]):
     def knowledge(self) -> frozenset[Knowledge]:
         """The needs, without the initial weights where they are guessed."""
         return self.needs - {Knowledge.INITIAL_WEIGHTS} if self.params.start == "guess" else self.needs
+
+    @property
+    def threat(self) -> Threat:
+        """Who can mount it: a start that is guessed need not be known."""
+        return Threat.SEED if self.params.start == "guess" else Threat.START
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Doubt a start whose seed is not found, or that is not where the training began."""
+        if self.params.start == "guess" and not (exposure.seed is not None and exposure.seed.found):
+            return f"no seed below {self.params.seeds} drew the first layer"
+        if exposure.start is not None and exposure.start.wrong:
+            return f"the start is not where the training began: outside the span their cosine is {exposure.start.cosine:.2g}"
+        return None
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and a fully connected network with a hidden layer."""
@@ -112,7 +129,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
             if view.initial_weights is None:
                 raise ValueError("the victim has no one start")
             return view.initial_weights, ()
-        from attacks.known_start.seeds import TORCH, guess_seed
+        from victims.ordinary.seeds import TORCH, guess_seed
         from victims.equations.architectures import seeded
 
         architecture, seeds = view.architecture, self.params.seeds
