@@ -176,7 +176,8 @@ class Attack(ABC, Generic[ParamsT]):
 def declined_unless_layered(victim: VictimSpec) -> str | None:
     """Return why an attack on a ReLU network's layers declines a victim, or None if its layers are known."""
     if victim.architecture.kind == "module":
-        return f"{victim.architecture.label} is no plain sequence of linear layers and ReLUs"
+        why = f": {victim.architecture.uncovered}" if victim.architecture.uncovered else ""
+        return f"{victim.architecture.label} is no plain sequence of linear layers and ReLUs{why}"
     return None
 
 

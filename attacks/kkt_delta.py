@@ -69,7 +69,9 @@ class KKTDelta(Attack[KKTDeltaParams]):
         if self.params.start == "guess" and not (exposure.seed is not None and exposure.seed.found):
             return f"no seed below {self.params.seeds} drew the first layer"
         if exposure.start is not None and exposure.start.wrong:
-            return f"the start is not where the training began: outside the span their cosine is {exposure.start.cosine:.2g}"
+            return (
+                f"the training did not begin at this start: outside the span the cosine is {exposure.start.cosine:.2g}"
+            )
         return None
 
     def supports(self, victim: VictimSpec) -> str | None:
@@ -129,8 +131,8 @@ class KKTDelta(Attack[KKTDeltaParams]):
             if view.initial_weights is None:
                 raise ValueError("the victim has no one start")
             return view.initial_weights, ()
-        from victims.ordinary.seeds import TORCH, guess_seed
         from victims.equations.architectures import seeded
+        from victims.ordinary.seeds import TORCH, guess_seed
 
         architecture, seeds = view.architecture, self.params.seeds
         assert architecture.spec.kind == "mlp"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import torch
@@ -83,19 +84,21 @@ class Exposure(FrozenModel):
     inputs: Count = Field(description="d, the numbers that an input has.")
     images: Count = Field(description="n, the number of training images, as its owner tells it.")
     imbalance: list[Share] = Field(
-        description="Of each hidden layer, sum_j |a_j - b_j| / sum_j (a_j + b_j) over its neurons' squared incoming and "
-        "outgoing weights: 0 at a stationary point (Du, Hu and Lee 2018)."
+        description="Of each hidden layer, sum_j |a_j - b_j| / sum_j (a_j + b_j) over the squared weights into and out "
+        "of its neurons: 0 at a stationary point (Du, Hu and Lee 2018)."
     )
     spectrum: Spectrum | None = Field(description="Of the first fully connected layer.")
     start: Start | None = Field(description="What the start shows; null where it is neither given nor guessed.")
     seed: Seed | None = Field(description="The guess of the seed; null where the first layer is not fully connected.")
-    residual: list[float | None] = Field(description="Relative stationarity residual at the images given, a layer each.")
+    residual: list[float | None] = Field(
+        description="Relative stationarity residual at the images given, a layer each."
+    )
     margins: list[float] = Field(description="Margins at the images given: smallest, quartiles, largest.")
     train_accuracy: float = Field(description="Accuracy on the images given, in [0, 1].")
 
     @property
     def equations_per_unknown(self) -> float:
-        """p / (n d): the equations of a stationary point over the pixels to be found."""
+        """The ratio p / (n d): the equations of a stationary point over the pixels to be found."""
         return self.parameters / (self.images * self.inputs)
 
     @property
@@ -136,9 +139,7 @@ class _Read:
     seed: Seed | None
 
 
-def exposure(
-    victim: Victim, seeds: int = SEEDS, progress: Callable[[str], None] = lambda what: None
-) -> Exposure:
+def exposure(victim: Victim, seeds: int = SEEDS, progress: Callable[[str], None] = lambda what: None) -> Exposure:
     """Return the exposure card of a trained network.
 
     Args:
@@ -168,9 +169,7 @@ def exposure(
     )
 
 
-def _read(
-    spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progress: Callable[[str], None]
-) -> _Read:
+def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progress: Callable[[str], None]) -> _Read:
     network = Network.of(model.state_dict(), victim.input_shape)
     progress("spectrum")
     imbalance = balance(network)
@@ -198,16 +197,16 @@ def _read(
 
 
 def balance(network: Network) -> list[float]:
-    """Return for each hidden layer sum_j |a_j - b_j| / sum_j (a_j + b_j), in [0, 1]; 0 at a stationary point.
+    """Return sum_j |a_j - b_j| / sum_j (a_j + b_j) of each hidden layer, in [0, 1]; 0 at a stationary point.
 
-    a_j is the squared length of the weights into neuron j, with its bias, b_j that of the weights out of it. The ReLU is
-    positively homogeneous, so c times the one and 1 / c times the other leave the network as it is: a loss has no slope
-    along c, weight decay pulls a_j and b_j together (Du, Hu and Lee 2018, Theorem 2.1), and at a KKT point of the margin
-    problem they are equal (Lyu and Li 2020). Of a convolution a neuron is a channel.
+    a_j is the squared length of the weights into neuron j, with its bias, b_j that of the weights out of it. The ReLU
+    is positively homogeneous, so c times the one and 1 / c times the other leave the network as it is: a loss has no
+    slope along c, weight decay pulls a_j and b_j together (Du, Hu and Lee 2018, Theorem 2.1), and at a KKT point of the
+    margin problem they are equal (Lyu and Li 2020). Of a convolution a neuron is a channel.
     """
     found = []
     layers = list(zip(network.weights, network.biases, strict=True))
-    for (weight, bias), (after, _) in zip(layers[:-1], layers[1:], strict=True):
+    for (weight, bias), (after, _) in pairwise(layers):
         into = weight.double().flatten(1).square().sum(1)
         if bias is not None:
             into = into + bias.double().square()

@@ -53,9 +53,8 @@ def show(
         if spec.setting == "dataset" and trained_card(spec, data):
             from bench.plan.exposed import exposed
 
-            card, found = exposed(spec, data, attacks)
             console.print()
-            console.print(tables.exposure_card(card, found))
+            console.print(tables.exposure_card(*exposed(spec, data, attacks)))
     elif (folder := Store(results_dir).resolve(name)) is not None:
         console.print(tables.run_card(folder))
     elif (card := tables.scoring_card(name)) is not None:

@@ -45,7 +45,10 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
     yield "positively homogeneous", f"{'yes' if card.homogeneous else 'no'}: {biases}"
     if card.imbalance:
         sizes = ", ".join(f"{value:.2g}" for value in card.imbalance)
-        yield "imbalance of the neurons", f"{sizes}: 0 at a stationary point, where what comes in is as long as what goes out"
+        yield (
+            "imbalance of the neurons",
+            f"{sizes}: 0 at a stationary point, where what comes in is as long as what goes out",
+        )
     if card.spectrum is not None:
         shown = card.spectrum
         yield "directions above the start's edge", f"{shown.above} above {shown.edge:.3g}"

@@ -68,7 +68,10 @@ def prospects(
                 continue
             outlook, reason = Outlook.OPEN, ""
             if kind.setting != victim.setting:
-                outlook, reason = Outlook.DECLINED, "it needs the training itself, to repeat it, and is for informed victims"
+                outlook, reason = (
+                    Outlook.DECLINED,
+                    "it needs the training itself, to repeat it, and is for informed victims",
+                )
             elif (declined := attack.supports(victim)) is not None:
                 outlook, reason = Outlook.DECLINED, declined
             elif exposure is not None and (doubted := attack.doubt(exposure)) is not None:
