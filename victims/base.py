@@ -47,6 +47,18 @@ class Victim:
         return channels, height, width
 
     @property
+    def unlearnt(self) -> str:
+        """What is wrong if it does not classify its training images better than the most frequent class, else empty."""
+        if self.spec.loss != "cross-entropy":
+            return ""
+        largest = float(np.bincount(self.split.labels).max()) / len(self.split.labels)
+        accuracy = self.card.train_accuracy
+        if accuracy > largest or (accuracy == largest == 1):
+            return ""
+        hint = "are mean and std those of its training, and the labels its classes?"
+        return f"its accuracy on them is {accuracy:.3f}, where the most frequent class has {largest:.3f}; {hint}"
+
+    @property
     def flags(self) -> list[str]:
         """Reasons to read its rows with care."""
         flags = []

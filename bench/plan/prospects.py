@@ -46,7 +46,12 @@ class Prospect:
     @property
     def name(self) -> str:
         """The attack and its parameter set."""
-        return f"{self.attack.name}:{self.variant}" if self.variant else self.attack.name
+        return named(self.attack.name, self.variant)
+
+
+def named(attack: str, variant: str) -> str:
+    """Return an attack and its parameter set as one name."""
+    return f"{attack}:{variant}" if variant else attack
 
 
 def prospects(
