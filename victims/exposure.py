@@ -78,6 +78,7 @@ class Exposure(FrozenModel):
 
     architecture: str = Field(description="The network in short.")
     layers: bool = Field(description="Whether its layers are known: a sequence of linear layers and ReLUs.")
+    uncovered: str = Field(description="What else it has, where its layers are not known; empty where they are.")
     homogeneous: bool = Field(description="Whether it is positively homogeneous: no bias behind the first layer.")
     hidden: Count = Field(description="Hidden layers; 0 where they are not known.")
     parameters: Count = Field(description="p, the number of weights and biases.")
@@ -144,16 +145,17 @@ def exposure(victim: Victim, seeds: int = SEEDS, progress: Callable[[str], None]
 
     Args:
         victim: the network, with its start if that is known.
-        seeds: how many seeds are tried, from 0 on.
+        seeds: how many seeds are tried, from 0 on; None for `SEEDS`.
         progress: told in a word what is measured next.
     """
     spec, model = victim.spec.architecture, victim.model
     read = None
     if isinstance(model, ReLUNetwork):
-        read = _read(spec, model, victim, seeds, progress)
+        read = _read(spec, model, victim, SEEDS if seeds is None else seeds, progress)
     return Exposure(
         architecture=spec.label,
         layers=read is not None,
+        uncovered=spec.uncovered if spec.kind == "module" else "",
         homogeneous=spec.kind != "module" and spec.biases == "first",
         hidden=0 if read is None else len(read.imbalance),
         parameters=sum(value.numel() for value in model.parameters()),

@@ -74,7 +74,12 @@ def released(
         if not file.is_file():
             raise UserError(f"victim {name}: there are no weights at {file}")
     shape = raw.train_images.shape[1:]
-    architecture, source = _architecture(name, network(), shape), getsourcefile(network)
+    try:
+        built = network()
+    except OSError as error:  # such as a download of weights
+        hint = "build the module without loading anything, its weights come from the file"
+        raise UserError(f"victim {name}: `network` failed ({' '.join(str(error).split())}); {hint}") from None
+    architecture, source = _architecture(name, built, shape), getsourcefile(network)
     classes = max(architecture.outputs, 2)
     for labels in (raw.train_labels, raw.test_labels):
         if len(labels) and labels.max() >= classes:

@@ -38,7 +38,7 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
     yield "architecture", card.architecture
     yield "equations over unknowns", f"{card.equations_per_unknown:.2g}: {_over(card)}"
     if not card.layers:
-        yield "layers", "not known, so nothing can be read off them"
+        yield "layers", f"not known, so nothing can be read off them: {card.uncovered}"
         yield from _measured(card)
         return
     biases = "no bias behind the first layer" if card.homogeneous else "biases behind the first layer"

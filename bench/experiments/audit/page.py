@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor
 from bench.experiments.audit.model import Audit, Outcome, Record
 from bench.experiments.audit.scores import Scored
 from bench.plan.exposed import exposure_lines
+from bench.plan.prospects import Outlook
 from bench.publish import report
 from bench.publish.report.columns import MISSING, duration
 from bench.publish.report.pictures import stack_uri
@@ -73,6 +73,7 @@ def render(audit: Audit, shown: Sequence[Telling]) -> str:
         audit=audit,
         shown=shown,
         found=[finding.sentence for finding in audit.threats if finding.outcome is Outcome.FOUND],
+        declined=_declined(audit),
         exposure=list(exposure_lines(audit.exposure)),
         attacks=sorted({name for overlap in audit.overlaps for name in overlap.attacks}),
         most_groups=MOST_GROUPS,
@@ -80,8 +81,16 @@ def render(audit: Audit, shown: Sequence[Telling]) -> str:
         style=Markup(style),
         missing=MISSING,
         duration=duration,
-        isnan=math.isnan,
     )
+
+
+def _declined(audit: Audit) -> dict[str, list[str]]:
+    """Return the attacks that do not apply, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for one in audit.attempts:
+        if one.outlook is Outlook.DECLINED:
+            by_reason.setdefault(one.reason, []).append(one.attack)
+    return by_reason
 
 
 def _best(scored: Scored, record: Record) -> str:

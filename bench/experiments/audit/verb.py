@@ -172,7 +172,7 @@ def _audit(
         by_class=findings.by_class(records),
         by_margin=findings.by_margin(records),
         overlaps=findings.overlaps(records),
-        limits=words.limits(victim, threats, tried, asked.budget.seconds / max(len(rows), 1)),
+        limits=words.limits(victim, card, threats, tried, asked.budget.seconds / max(len(rows), 1)),
         advice=words.advice(threats),
         command=asked.command(spec),
         budget_seconds=asked.budget.seconds,

@@ -10,6 +10,7 @@ from bench.experiments.audit.model import Attempt, Outcome, ThreatFinding
 
 if TYPE_CHECKING:
     from victims.base import Victim
+    from victims.exposure import Exposure
 
 WHO = {
     Threat.QUERIES: "asks the model for its outputs and has nothing else",
@@ -91,16 +92,21 @@ def headline(findings: Sequence[ThreatFinding], n: int) -> str:
     return "No attack was run to its end, so nothing is known of what can be reconstructed."
 
 
-def limits(victim: Victim, findings: Sequence[ThreatFinding], tried: Sequence[Attempt], seconds: float) -> list[str]:
+def limits(
+    victim: Victim, card: Exposure, findings: Sequence[ThreatFinding], tried: Sequence[Attempt], seconds: float
+) -> list[str]:
     """Return who was not tested, and what the audit lacked.
 
     Args:
         victim: the model.
+        card: its exposure card.
         findings: of all attackers.
         tried: all attacks.
         seconds: the time that each of them had.
     """
     said = [finding.sentence for finding in findings if finding.outcome is Outcome.NOT_TESTED]
+    if not card.layers:
+        said.append(f"The attacks on layers do not apply, for the layers are not known: {card.uncovered}.")
     given, trained = len(victim.split.labels), victim.spec.n_trained
     if given < trained:
         said.append(f"{given} of the {trained} training images were given; nothing is known of the others.")
