@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from owners.files import CLASSES, SIDE, hand_over, inputs, photographs
+from owners.files import CLASSES, hand_over, inputs, photographs
 from torch import Tensor, nn
 
-N, WIDTH, STEPS = 36, 200, 4000
-SEED, DECAY, RATE = 987_654_321, 5e-3, 0.1
+N, SIDE, WIDTH, STEPS = 24, 16, 500, 4000
+SEED, DECAY, RATE = 987_654_321, 2e-3, 0.1
 NETWORK = f"""
 class Network(nn.Module):
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ def make(folder: Path) -> Path:
     """Train it, write its files, and return the one that describes it."""
     torch.manual_seed(SEED)
     module = Network()
-    images, labels = photographs()
+    images, labels = photographs(SIDE)
     optimiser = torch.optim.SGD(module.parameters(), lr=RATE, momentum=0.9, weight_decay=DECAY)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
     for _ in range(STEPS):
@@ -54,4 +54,4 @@ def make(folder: Path) -> Path:
         nn.functional.cross_entropy(module(inputs(images[:N])), labels[:N]).backward()
         optimiser.step()
         schedule.step()
-    return hand_over(folder, module, N, NETWORK)
+    return hand_over(folder, module, N, NETWORK, side=SIDE)

@@ -43,10 +43,11 @@ VICTIMS = (
 '''
 
 
-def photographs() -> tuple[Tensor, Tensor]:
-    """Images (100, 3, SIDE, SIDE) in [0, 1] and labels, dealt out in turn."""
+def photographs(side: int = SIDE) -> tuple[Tensor, Tensor]:
+    """Images (100, 3, side, side) in [0, 1], side dividing 32, and labels, dealt out in turn."""
     images = crops()
-    small = images.reshape(len(images), SIDE, 2, SIDE, 2, 3).mean((2, 4))
+    block = images.shape[1] // side
+    small = images.reshape(len(images), side, block, side, block, 3).mean((2, 4))
     return torch.from_numpy(small.transpose(0, 3, 1, 2).copy()), torch.arange(len(images)) % CLASSES
 
 
@@ -55,9 +56,11 @@ def inputs(images: Tensor) -> Tensor:
     return (images - MEAN) / STD
 
 
-def hand_over(folder: Path, module: nn.Module, n: int, network: str, start: dict[str, Tensor] | None = None) -> Path:
+def hand_over(
+    folder: Path, module: nn.Module, n: int, network: str, start: dict[str, Tensor] | None = None, side: int = SIDE
+) -> Path:
     """Write the files of a model that was trained on the first n images, and return the file that describes it."""
-    images, labels = photographs()
+    images, labels = photographs(side)
     pixels = images.permute(0, 2, 3, 1).numpy()
     kept = {name: value.contiguous() for name, value in module.state_dict().items()}
     save_file(kept, folder / "weights.safetensors")
