@@ -19,7 +19,7 @@ from attacks.search_space import Range
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from victims.exposure import Exposure
+    from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
 __all__ = [

@@ -23,7 +23,7 @@ from attacks.kkt_family.initialisation import InitialisedAttack, InitialisedPara
 
 if TYPE_CHECKING:
     from attacks.implicit.hypergradient import Hypergradient
-    from victims.exposure import Exposure
+    from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
 MOST_HIDDEN = 1

@@ -22,7 +22,7 @@ from attacks.base import (
 from attacks.kkt_family.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
-    from victims.exposure import Exposure
+    from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
 

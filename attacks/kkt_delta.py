@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from attacks.kkt_family.restarts import Restart, Restarts
     from attacks.known_start.equation import Equation
-    from victims.exposure import Exposure
+    from victims.exposure.card import Exposure
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
 

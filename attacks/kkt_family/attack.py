@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attacks.kkt_family.problem import Problem
     from attacks.kkt_family.restarts import Restart, Restarts
     from victims.equations.network import Network
-    from victims.exposure import Exposure
+    from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
 Begin = tuple["Tensor | None", "Coefficients"]

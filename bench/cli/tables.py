@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bench.check.claims import Claim
     from bench.plan.prospects import Prospect
     from bench.publish.compare import Comparison
-    from victims.exposure import Exposure
+    from victims.exposure.card import Exposure
 
 
 def escape(text: str) -> str:

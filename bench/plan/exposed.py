@@ -11,7 +11,7 @@ from bench.plan.prospects import Prospect, prospects
 if TYPE_CHECKING:
     from attacks.base import Attack
     from bench.plan.registry import Registry
-    from victims.exposure import Exposure
+    from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
 
@@ -25,7 +25,7 @@ def exposed(
     """
     import torch
 
-    from victims.exposure import exposure
+    from victims.exposure.reading import exposure
     from victims.obtain import obtain
 
     victim = obtain(spec, data_dir, torch.device("cpu"), lambda progress: None, lambda notice: None)

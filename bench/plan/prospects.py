@@ -11,7 +11,7 @@ from attacks.base import Attack, AttackParams, Threat
 from bench.plan.options import attack_params
 
 if TYPE_CHECKING:
-    from victims.exposure import Exposure
+    from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
 

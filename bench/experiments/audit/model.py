@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from attacks.base import Threat
 from bench.plan.prospects import Outlook
 from bench.store.records import Status
-from victims.exposure import Exposure
+from victims.exposure.card import Exposure
 
 Count = Annotated[int, Field(ge=0)]
 

@@ -35,7 +35,8 @@ from bench.terminal.progress import TerminalReporter
 from bench.terminal.text import lines
 from victims.base import Victim
 from victims.errors import UserError
-from victims.exposure import Exposure, exposure
+from victims.exposure.card import Exposure
+from victims.exposure.reading import exposure
 from victims.files import write_text
 from victims.spec import VictimSpec
 from victims.training.hardware import cpu_name, gpu_name

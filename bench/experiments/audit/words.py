@@ -10,7 +10,7 @@ from bench.experiments.audit.model import Attempt, Outcome, ThreatFinding
 
 if TYPE_CHECKING:
     from victims.base import Victim
-    from victims.exposure import Exposure
+    from victims.exposure.card import Exposure
 
 WHO = {
     Threat.QUERIES: "asks the model for its outputs and has nothing else",

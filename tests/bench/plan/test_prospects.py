@@ -10,7 +10,7 @@ from attacks.base import Threat
 from attacks.knowledge import Knowledge, threat_of
 from bench.plan import registry
 from bench.plan.prospects import Outlook, prospects
-from victims.exposure import Exposure, Seed, Spectrum, Start
+from victims.exposure.card import Exposure, Seed, Spectrum, Start
 from victims.recipes import Released
 from victims.spec import MLPSpec, ModuleSpec, VictimSpec
 

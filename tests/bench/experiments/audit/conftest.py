@@ -95,7 +95,7 @@ def alone() -> Callable[[pytest.MonkeyPatch], None]:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         for attack in registry.attacks().items.values():
             monkeypatch.setattr(attack, "supports", lambda self, victim: "too slow for a test")
-        monkeypatch.setattr("victims.exposure.SEEDS", 200)
+        monkeypatch.setattr("victims.exposure.reading.SEEDS", 200)
 
     return patch
 

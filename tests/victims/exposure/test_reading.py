@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from victims.base import Victim
 from victims.equations.network import Network
-from victims.exposure import Exposure, balance, exposure, spectrum
+from victims.exposure.card import Exposure
+from victims.exposure.reading import balance, exposure, spectrum
 from victims.obtain import obtain
 from victims.released import released
 
