@@ -107,6 +107,11 @@ def limits(
     said = [finding.sentence for finding in findings if finding.outcome is Outcome.NOT_TESTED]
     if not card.layers:
         said.append(f"The attacks on layers do not apply, for the layers are not known: {card.uncovered}.")
+    if card.layers and not card.hidden:
+        said.append(
+            "Of a linear model the last record follows from all others in closed form (Balle et al. 2022, Theorem 1); "
+            "an audit does not run that attack."
+        )
     given, trained = len(victim.split.labels), victim.spec.n_trained
     if given < trained:
         said.append(f"{given} of the {trained} training images were given; nothing is known of the others.")
