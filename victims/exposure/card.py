@@ -11,7 +11,7 @@ from victims.frozen_model import FrozenModel
 MOST_LEFT = 0.1
 """Share of its squares that a layer may keep of its initialisation and still count as stationary.
 
-Networks that a search for stationary points reconstructs have below 1e-3; ordinarily trained ones above 0.5."""
+Six networks at a stationary point have at most 1e-8, thirteen that were trained as people train at least 0.56."""
 LEAST_COSINE = 0.2
 """The cosine of W1 and its start outside of the images' span is larger for the true start."""
 
