@@ -26,10 +26,9 @@ def runs_of(found: Sequence[Prospect], victim: VictimSpec, budget: Budget) -> li
         budget: what all runs together may spend, in seconds.
 
     Raises:
-        UserError: the budget is none in seconds, or too small to be shared.
+        UserError: the budget is too small to be shared.
     """
-    if budget.seconds is None:
-        raise UserError(f"--budget {budget or 'none'}: an audit takes a time, such as 20m")
+    assert budget.seconds is not None
     tried = [prospect for prospect in found if prospect.outlook is Outlook.OPEN]
     share = round(budget.seconds / max(len(tried), 1), 1)
     if tried and share < LEAST_SECONDS:

@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from scipy.stats import fisher_exact
+from scipy.stats import binomtest
+from torch import Tensor
 
 from attacks.base import Threat
 from bench.experiments.audit.model import Attempt, Group, Outcome, Overlap, Record, ThreatFinding
@@ -16,7 +17,7 @@ from bench.experiments.audit.scores import PROTOCOL, Scored
 from bench.experiments.audit.words import sentence
 from bench.experiments.verdict import counts
 from bench.plan.prospects import Outlook, Prospect
-from bench.store.records import RunRecord, Status
+from bench.store.records import RunRecord
 
 SIGNIFICANCE = 0.01
 """Probability that an audit of a model that gives away nothing says that it does."""
@@ -24,26 +25,28 @@ QUARTERS = ("smallest quarter", "second quarter", "third quarter", "largest quar
 TWO_RELEASES = "two releases"
 
 
-def attempts(found: Sequence[Prospect], rows: Mapping[str, RunRecord]) -> list[Attempt]:
+def attempts(found: Sequence[Prospect], rows: Mapping[str, RunRecord], scored: Scored) -> list[Attempt]:
     """Return all attacks with what came of them.
 
     Args:
         found: the attacks, and what was said of them before.
         rows: the rows of those that were run, by their name.
+        scored: what those that ended well reached on every record.
     """
-    return [_attempt(prospect, rows.get(prospect.name), max(len(rows), 1)) for prospect in found]
+    return [_attempt(prospect, rows.get(prospect.name), scored, max(len(rows), 1)) for prospect in found]
 
 
-def _attempt(prospect: Prospect, row: RunRecord | None, runs: int) -> Attempt:
+def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: int) -> Attempt:
     known: dict[str, Any] = {"attack": prospect.name, "threat": prospect.threat, "outlook": prospect.outlook}
     if row is None:
         return _blank(known, prospect.reason)
-    good, null = counts(row) if row.status is Status.OK and row.n_good is not None else (None, None)
+    good, null = counts(row) if prospect.name in scored.attacks else (None, None)
     if good is None or null is None:
         return _blank(known, row.trouble or row.reason or "it has no null control").model_copy(
             update={"status": row.status, "run_id": row.run_id, "found": good}
         )
-    chance = p_value(good, null, row.n)
+    hits = scored.attacks[prospect.name]
+    chance = p_value(hits.good, hits.null > PROTOCOL.threshold)
     return Attempt(
         **known,
         reason="",
@@ -69,9 +72,17 @@ def _blank(known: dict[str, Any], reason: str) -> Attempt:
     )
 
 
-def p_value(found: int, null: int, n: int) -> float:
-    """Return the one-sided p-value that `found` of n is no more than what gave `null` of n (Fisher's exact test)."""
-    return float(fisher_exact([[found, n - found], [null, n - null]], alternative="greater").pvalue)
+def p_value(good: Tensor, by_chance: Tensor) -> float:
+    """Return the one-sided p-value that an attack gets no more records than chance (the exact test of McNemar 1947).
+
+    The records that both or neither get say nothing. Of the others half would be the attack's, were it chance itself.
+
+    Args:
+        good: (n,) bool, the records that the attack gets.
+        by_chance: (n,) bool, those that any of its null controls gets.
+    """
+    own, others = int((good & ~by_chance).sum()), int((by_chance & ~good).sum())
+    return float(binomtest(own, own + others, 0.5, alternative="greater").pvalue) if own + others else 1.0
 
 
 def threats(tried: Sequence[Attempt], n: int, start_given: bool) -> list[ThreatFinding]:

@@ -44,7 +44,9 @@ class Attempt(Part):
     null: Count | None = Field(description="The most that a null control gets by the same count.")
     null_control: str = Field(description="The null control that gets most under the row's own protocol.")
     chance: float | None = Field(
-        description="One-sided p-value of Fisher's exact test that `found` is no more than `null`.", ge=0, le=1
+        description="One-sided p-value of McNemar's exact test that it gets no more records than its null controls.",
+        ge=0,
+        le=1,
     )
     beyond_chance: bool = Field(description="Whether that p-value is below 0.01 over the number of attacks run.")
     seconds: float | None = Field(description="Wall time of the attack.")

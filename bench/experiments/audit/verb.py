@@ -89,8 +89,11 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
         asked: what the user asked for.
 
     Raises:
-        UserError: the model does not classify the images given, or nothing can be written.
+        UserError: the budget is no time or too short, the model does not classify the images given, or nothing can be
+            written.
     """
+    if asked.budget.seconds is None:
+        raise UserError(f"--budget {asked.budget}: an audit takes a time, such as 20m")
     console, store = Console(), Store(setup.results_dir)
     store.require_writable()
     with TerminalReporter(console) as reporter:
@@ -148,7 +151,7 @@ def _audit(
     setup: Setup,
 ) -> tuple[Audit, list[Record]]:
     """Return the audit and its records."""
-    tried = findings.attempts(found, rows)
+    tried = findings.attempts(found, rows, reached)
     beyond = [one.attack for one in tried if one.beyond_chance]
     records = findings.records(reached, beyond)
     n, spec = len(records), victim.spec

@@ -117,7 +117,6 @@ BAD = {
     "no model": (lambda text: text[: text.index("VICTIMS")], (), "describes no model of your own"),
     "no Python": (lambda text: "this is no Python", (), "does not import: SyntaxError"),
     "another model": (lambda text: text, ("-v", "yours"), "has no model 'yours'; there are: mine"),
-    "too short a time": (lambda text: text, ("--budget", "9s"), "give at least"),
     "no time": (lambda text: text, ("--budget", "500steps"), "takes a time, such as 20m"),
     "a download": (
         lambda text: text.replace(

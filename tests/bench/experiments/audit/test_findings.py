@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import comb
 
 import pytest
 import torch
@@ -75,17 +77,31 @@ def prospect(name: str, outlook: Outlook = Outlook.OPEN, variant: str = "") -> P
     return Prospect(kind, variant, kind.Params(), Threat.WEIGHTS, outlook, "" if outlook is Outlook.OPEN else "why not")
 
 
-def test_an_attempt_is_what_its_row_says(record: Callable[..., RunRecord]) -> None:
-    """The level is shared between the attacks that were run."""
-    row = record(attack="kkt", n=40, n_good=13, n_good_unique=12, null_n_good=4, null_n_good_unique=3, flags="budget;x")
+@pytest.mark.parametrize(("both", "own", "others"), [(0, 8, 0), (3, 5, 1), (2, 0, 4), (8, 0, 0), (0, 3, 3)], ids=str)
+def test_chance_is_a_coin_for_each_record_that_one_of_them_gets(both: int, own: int, others: int) -> None:
+    """Summed by hand: at least `own` heads in as many throws as there are records that one of them gets alone."""
+    good, by_chance = torch.zeros(20, dtype=torch.bool), torch.zeros(20, dtype=torch.bool)
+    good[: both + own] = True
+    by_chance[:both] = True
+    by_chance[both + own : both + own + others] = True
+    throws = own + others
+    expected = sum(comb(throws, heads) for heads in range(own, throws + 1)) / 2**throws
+    assert findings.p_value(good, by_chance) == pytest.approx(expected)
+
+
+def test_an_attempt_is_what_its_row_says(record: Callable[..., RunRecord], scored: Scored) -> None:
+    """The level is shared between the attacks that were run: eight records, that no control gets, are 2^-8."""
+    all_good = replace(scored, attacks={"kkt": hits(list(range(N)))})
+    row = record(attack="kkt", n=N, n_good=7, n_good_unique=N, null_n_good=2, null_n_good_unique=1, flags="budget;x")
     failed = record(attack="inversion", status=Status.OOM, reason="no memory", n_good=None)
     found = [prospect("kkt"), prospect("inversion"), prospect("kkt-span", Outlook.DOUBTED)]
-    kkt, inversion, span = findings.attempts(found, {"kkt": row, "inversion": failed})
+    kkt, inversion, span = findings.attempts(found, {"kkt": row, "inversion": failed, "third": failed}, all_good)
 
-    assert (kkt.found, kkt.null, kkt.budget_spent, kkt.run_id) == (12, 3, True, row.run_id)
-    assert findings.SIGNIFICANCE / 2 < findings.p_value(12, 3, 40) < findings.SIGNIFICANCE
+    assert (kkt.found, kkt.null, kkt.budget_spent, kkt.run_id) == (N, 1, True, row.run_id)
+    assert kkt.chance == pytest.approx(2**-N)
+    assert findings.SIGNIFICANCE / 3 < 2**-N < findings.SIGNIFICANCE / 2
     assert not kkt.beyond_chance
-    assert findings.attempts(found[:1], {"kkt": row})[0].beyond_chance
+    assert findings.attempts(found[:1], {"kkt": row, "inversion": failed}, all_good)[0].beyond_chance
     assert (inversion.status, inversion.found, inversion.reason) == (Status.OOM, None, "oom: no memory")
     assert (span.status, span.reason, span.outlook) == (None, "why not", Outlook.DOUBTED)
 

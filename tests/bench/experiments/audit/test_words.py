@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from math import comb
 from typing import Any
-
-import pytest
 
 from attacks.base import Threat
 from bench.experiments.audit import findings, words
-from bench.experiments.audit.findings import p_value, threats
+from bench.experiments.audit.findings import threats
 from bench.experiments.audit.model import Attempt, Outcome, ThreatFinding
 from bench.plan.prospects import Outlook
 from bench.store.records import Status
@@ -29,7 +26,7 @@ def attempt(name: str = "one", threat: Threat = Threat.WEIGHTS, **fields: Any) -
 
 def ran(name: str, found: int, null: int, threat: Threat = Threat.WEIGHTS, **fields: Any) -> Attempt:
     """An attack that was run alone to its end."""
-    chance = p_value(found, null, N)
+    chance = 2.0 ** (null - found) if found > null else 1.0  # all that chance gets, the attack gets too
     told = {"outlook": Outlook.OPEN, "reason": "", "status": Status.OK, "run_id": name, "seconds": 2.0}
     counts = {"found": found, "null": null, "chance": chance, "beyond_chance": chance < findings.SIGNIFICANCE}
     return attempt(name, threat, **(told | counts | fields))
@@ -120,14 +117,6 @@ def test_the_headline_is_the_count_with_the_largest_lead_and_its_own_null() -> N
     assert words.headline(nothing, N) == (
         "None of 40 training images was reconstructed beyond chance, by the attacks that were tried."
     )
-
-
-@pytest.mark.parametrize(("found", "null", "n"), [(6, 0, 6), (9, 7, 40), (0, 5, 40), (40, 40, 40)])
-def test_chance_is_counted_over_all_ways_to_deal_the_hits(found: int, null: int, n: int) -> None:
-    """Of the hits of both, at least `found` fall to the attack: the hypergeometric tail, summed by hand."""
-    hits = found + null
-    ways = sum(comb(n, k) * comb(n, hits - k) for k in range(found, min(n, hits) + 1))
-    assert p_value(found, null, n) == pytest.approx(ways / comb(2 * n, hits))
 
 
 def test_habits_that_concern_what_was_found_come_first() -> None:
