@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 from attacks.context import AttackContext
-from attacks.knowledge import ORACLE, Architecture, Knowledge, UndeclaredKnowledgeError, VictimView
+from attacks.knowledge import ORACLE, Architecture, Knowledge, Threat, UndeclaredKnowledgeError, VictimView, threat_of
 from attacks.search_space import Range
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "DivergedError",
     "Knowledge",
     "Reconstruction",
+    "Threat",
     "UndeclaredKnowledgeError",
     "VictimView",
     "declined_unless_binary",
@@ -124,6 +126,7 @@ class Attack(ABC, Generic[ParamsT]):
         setting: the victims that it is for: "dataset", all of whose records are to be reconstructed, or "informed",
             where one record is, and all others are known (Balle et al. 2022).
         protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; "balle2022" if informed.
+        audits: the variants that an audit runs, "" for the defaults: those that may each find what the others do not.
         version: raised when the attack finds other candidates than before: stored runs of a lower version are then run
             again, and their rows leave the boards. A subclass has its parent's unless it states its own.
     """
@@ -138,6 +141,7 @@ class Attack(ABC, Generic[ParamsT]):
     control: ClassVar[bool] = False
     setting: ClassVar[Literal["dataset", "informed"]] = "dataset"
     protocol: ClassVar[str] = "buzaglo2023"
+    audits: ClassVar[tuple[str, ...]] = ("",)
     version: ClassVar[int] = 1
 
     def __init__(self, params: ParamsT) -> None:
@@ -148,8 +152,20 @@ class Attack(ABC, Generic[ParamsT]):
         """The knowledge that the attack gets with its own parameters: `needs`, unless they ask for more or less."""
         return self.needs
 
+    @property
+    def threat(self) -> Threat | None:
+        """Who can mount it with these parameters; None for what looks at no released model."""
+        return None if self.control else threat_of(self.knowledge)
+
     def supports(self, victim: Any) -> str | None:
         """Return None if the attack can run on this victim of its setting, otherwise the reason why not."""
+        return None
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Return why it cannot work on a victim that it supports, None if the exposure card does not speak against it.
+
+        It runs there all the same if it is asked to; an audit leaves it out and says why.
+        """
         return None
 
     @abstractmethod
@@ -159,8 +175,10 @@ class Attack(ABC, Generic[ParamsT]):
 
 def declined_unless_layered(victim: VictimSpec) -> str | None:
     """Return why an attack on a ReLU network's layers declines a victim, or None if its layers are known."""
-    if victim.architecture.kind in ("module", "cnn"):
-        return f"{victim.architecture.label} is no plain sequence of linear layers and ReLUs"
+    architecture = victim.architecture
+    if architecture.kind in ("module", "cnn"):
+        why = f": {architecture.uncovered}" if architecture.kind == "module" and architecture.uncovered else ""
+        return f"{architecture.label} is no plain sequence of linear layers and ReLUs{why}"
     return None
 
 

@@ -23,6 +23,7 @@ from attacks.kkt_family.initialisation import InitialisedAttack, InitialisedPara
 
 if TYPE_CHECKING:
     from attacks.implicit.hypergradient import Hypergradient
+    from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
 MOST_HIDDEN = 1
@@ -79,6 +80,10 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         if victim.architecture.kind == "mlp" and len(victim.architecture.hidden) > MOST_HIDDEN:
             return "solves the training problem at every step: for affine and one-hidden-layer victims"
         return None
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Doubt a network that is at no minimum of its training problem."""
+        return exposure.start_remains if exposure.hidden else None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Minimise the distance over the images from one start."""

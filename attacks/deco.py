@@ -22,6 +22,7 @@ from attacks.base import (
 from attacks.kkt_family.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
+    from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
 
@@ -70,6 +71,10 @@ class Deco(InitialisedAttack[DecoParams]):
         if not victim.weight_decay:
             return "without weight decay any confidently classified images have no gradient; kkt's form is for these"
         return None
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Doubt a network that is at no minimum of its training problem."""
+        return exposure.start_remains if exposure.hidden else None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Minimise the residual from one start."""

@@ -90,6 +90,7 @@ class Inversion(Attack[InversionParams]):
         },
         "black-box": {"access": "logits", "candidates": 100},
     }
+    audits = ("", "black-box")
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView
 from attacks.known_start.params import KKTDeltaParams, ResolvedParams
 from attacks.search_space import Range
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from attacks.kkt_family.restarts import Restart, Restarts
     from attacks.known_start.equation import Equation
+    from victims.exposure.card import Exposure
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
 
@@ -34,7 +35,8 @@ class KKTDelta(Attack[KKTDeltaParams]):
     paper = "after Buzaglo et al. 2023 and Loo et al. 2024; new here"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
     Params = KKTDeltaParams
-    variants: ClassVar[dict[str, dict[str, Any]]] = {"snapshots": {"path": "snapshots"}}
+    variants: ClassVar[dict[str, dict[str, Any]]] = {"seed": {"start": "guess"}, "snapshots": {"path": "snapshots"}}
+    audits = ("", "seed")
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
             "lr": Range(0.02, 1, log=True),
@@ -51,6 +53,21 @@ class KKTDelta(Attack[KKTDeltaParams]):
         """The needs, without the initial weights where they are guessed, and with earlier ones where they are used."""
         needs = self.needs - {Knowledge.INITIAL_WEIGHTS} if self.params.start == "guess" else self.needs
         return needs | {Knowledge.EARLIER_WEIGHTS} if self.params.path == "snapshots" else needs
+
+    @property
+    def threat(self) -> Threat:
+        """Who can mount it: a start that is guessed need not be known."""
+        return Threat.SEED if self.params.start == "guess" else Threat.START
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Doubt a start whose seed is not found, or that is not where the training began."""
+        if self.params.start == "guess" and not (exposure.seed is not None and exposure.seed.found):
+            return f"no seed below {self.params.seeds} drew the first layer"
+        if exposure.start is not None and exposure.start.wrong:
+            return (
+                f"the training did not begin at this start: outside the span the cosine is {exposure.start.cosine:.2g}"
+            )
+        return None
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and a fully connected network with a hidden layer."""
@@ -126,8 +143,8 @@ class KKTDelta(Attack[KKTDeltaParams]):
             if view.initial_weights is None:
                 raise ValueError("the victim has no one start")
             return view.initial_weights, ()
-        from attacks.known_start.seeds import TORCH, guess_seed
         from victims.equations.architectures import seeded
+        from victims.ordinary.seeds import TORCH, guess_seed
 
         architecture, seeds = view.architecture, self.params.seeds
         assert architecture.spec.kind == "mlp"

@@ -34,6 +34,29 @@ class Knowledge(StrEnum):
     TRAINING_IMAGES = "oracle: training images"
 
 
+class Threat(StrEnum):
+    """Who attacks: what an audit sets beside each other, the one with least at hand first."""
+
+    QUERIES = "query access"
+    WEIGHTS = "the weights alone"
+    SEED = "the weights and a guessable seed"
+    START = "the weights and the start of the training"
+    RECORDS = "the weights and all records but one"
+
+
+def threat_of(knowledge: frozenset[Knowledge]) -> Threat | None:
+    """Return who has this knowledge, None where it tells nothing of the released model, or an oracle is asked."""
+    if any(item.startswith(ORACLE) for item in knowledge):
+        return None
+    if Knowledge.KNOWN_POINTS in knowledge:
+        return Threat.RECORDS
+    if Knowledge.INITIAL_WEIGHTS in knowledge:
+        return Threat.START
+    if Knowledge.WEIGHTS in knowledge:
+        return Threat.WEIGHTS
+    return Threat.QUERIES if Knowledge.LOGITS in knowledge else None
+
+
 ORACLE = "oracle"
 """Prefix of the names of items that no attacker has. They serve experiments, and rows that use them are not ranked."""
 

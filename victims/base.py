@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.stats import binomtest
 from torch import Tensor, nn
 
 from victims.card import VictimCard
 from victims.datasets import Split
 from victims.spec import VictimSpec
+
+UNLEARNT = 0.01
+"""An accuracy that chance reaches more often than this is none."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,22 @@ class Victim:
         """(C, H, W) of an image."""
         channels, height, width = self.split.inputs.shape[1:]
         return channels, height, width
+
+    @property
+    def unlearnt(self) -> str:
+        """What is wrong if it does not classify its training images better than chance, else empty.
+
+        Chance is the most frequent class for all of them, and a binomial test says whether the accuracy is above it.
+        """
+        labels, accuracy = self.split.labels, self.card.train_accuracy
+        largest = float(np.bincount(labels).max()) / len(labels)
+        right = round(accuracy * len(labels))
+        if self.spec.loss != "cross-entropy" or accuracy == 1:
+            return ""
+        if accuracy > largest and binomtest(right, len(labels), largest, alternative="greater").pvalue < UNLEARNT:
+            return ""
+        hint = "are mean and std those of its training, and the labels its classes?"
+        return f"its accuracy on them is {accuracy:.3f}, where the most frequent class has {largest:.3f}; {hint}"
 
     @property
     def flags(self) -> list[str]:

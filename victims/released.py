@@ -21,7 +21,7 @@ from victims.base import Victim
 from victims.card import describe
 from victims.datasets import RawDataset, Split
 from victims.datasets.sources import load_own
-from victims.equations.recognition import architecture_of, relu_network_of
+from victims.equations.recognition import NotCoveredError, architecture_of, relu_network_of
 from victims.errors import UserError
 from victims.files import sha256_file
 from victims.source import tree_sha256
@@ -48,9 +48,9 @@ def released(
     Args:
         name: its name on the command line.
         network: builds the module that takes inputs (n, C, H, W) and returns (n,), (n, 1) or (n, C) outputs, no
-            softmax. An nn.Sequential of Linear and ReLU, with or without a convolution in front, is open to the
-            attacks on layers (`victims.equations.recognition`), any other module to the attacks that need its outputs
-            and gradients alone.
+            softmax. Linear layers and ReLUs, with or without a convolution in front, in any module whose forward
+            torch.fx can follow, are open to the attacks on layers (`victims.equations.recognition`), any other module
+            to the attacks that need its outputs and gradients alone.
         weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone.
         images: an .npz with train_images (n, H, W) or (n, H, W, 3), uint8 or floats in [0, 1], and train_labels (n,),
             classes from 0: all images that it was trained on, or some of them. test_images and test_labels, if given,
@@ -74,7 +74,12 @@ def released(
         if not file.is_file():
             raise UserError(f"victim {name}: there are no weights at {file}")
     shape = raw.train_images.shape[1:]
-    architecture, source = _architecture(name, network(), shape), getsourcefile(network)
+    try:
+        built = network()
+    except OSError as error:  # such as a download of weights
+        hint = "build the module without loading anything, its weights come from the file"
+        raise UserError(f"victim {name}: `network` failed ({' '.join(str(error).split())}); {hint}") from None
+    architecture, source = _architecture(name, built, shape), getsourcefile(network)
     classes = max(architecture.outputs, 2)
     for labels in (raw.train_labels, raw.test_labels):
         if len(labels) and labels.max() >= classes:
@@ -184,18 +189,20 @@ def _architecture(name: str, module: object, shape: Shape) -> NetworkSpec:
     if not isinstance(outputs, Tensor) or outputs.ndim > 2 or len(outputs) != 2:
         found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise UserError(f"victim {name}: the network answers 2 inputs with {found}; expected (2,), (2, 1) or (2, C)")
-    network = relu_network_of(module, shape)
-    if network is not None:
-        return architecture_of(network)
-    return ModuleSpec(name=type(module).__name__, outputs=1 if outputs.ndim == 1 else outputs.shape[1])
+    try:
+        return architecture_of(relu_network_of(module, shape))
+    except NotCoveredError as error:
+        classes = 1 if outputs.ndim == 1 else outputs.shape[1]
+        return ModuleSpec(name=type(module).__name__, outputs=classes, uncovered=str(error))
 
 
 def answering(module: nn.Module, shape: Shape) -> nn.Module:
     """Return the plain network that the module is, or the module itself, answering (n,) where it has one output."""
-    network = relu_network_of(module, shape)
-    if network is None:
+    try:
+        return relu_network_of(module, shape)
+    except NotCoveredError:
         module.register_forward_hook(_one_output)
-    return network or module
+        return module
 
 
 def _one_output(module: nn.Module, inputs: object, outputs: object) -> object:

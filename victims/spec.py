@@ -95,12 +95,14 @@ class ModuleSpec(FrozenModel):
         name: its class.
         outputs: C; one output is a binary classifier or a regression.
         biases: "all": it is not taken for homogeneous.
+        uncovered: what it has that a sequence of linear layers and ReLUs has not.
     """
 
     kind: Literal["module"] = "module"
     name: str
     outputs: PositiveInt = 1
     biases: Literal["all"] = "all"
+    uncovered: str = Field(default="", exclude=True)
 
     @property
     def label(self) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from attacks.kkt_family.problem import Problem
     from attacks.kkt_family.restarts import Restart, Restarts
     from victims.equations.network import Network
+    from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
 Begin = tuple["Tensor | None", "Coefficients"]
@@ -43,6 +44,10 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         if victim.architecture.kind == "conv" and self.params.method == "row-space" and self.params.sparsity:
             return "sparsity prices the lengths of images, and W2 is made of their features: set sparsity=0"
         return declined_unless_layered(victim)
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Doubt a network that is at no stationary point."""
+        return exposure.start_remains
 
     @abstractmethod
     def labels(self, view: VictimView, m: int) -> Tensor | None:

@@ -15,7 +15,6 @@ from bench.check.claims import Claim
 from bench.check.tiny import CPU
 from bench.plan.options import attack_params
 from bench.terminal.text import describe
-from victims.base import Victim
 from victims.datasets import Split
 from victims.errors import UserError
 from victims.informed import cache as informed_cache
@@ -114,14 +113,4 @@ def _released(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
         victim, trouble = None, str(error)
     yield Claim(spec.name, "its weights fit its network", trouble)
     if victim is not None:
-        yield Claim(spec.name, "classifies the images that it has learnt", _unlearnt(victim))
-
-
-def _unlearnt(victim: Victim) -> str:
-    labels = victim.split.labels
-    largest = max(float((labels == label).mean()) for label in set(labels.tolist()))
-    accuracy = victim.card.train_accuracy
-    if victim.spec.loss != "cross-entropy" or accuracy > largest:
-        return ""
-    hint = "are mean and std those of its training, and the labels its classes?"
-    return f"its accuracy on them is {accuracy:.3f}, where the most frequent class has {largest:.3f}; {hint}"
+        yield Claim(spec.name, "classifies the images that it has learnt", victim.unlearnt)

@@ -1,4 +1,4 @@
-"""Verbs for one's own work: study, check, new."""
+"""Verbs for one's own work: audit, study, check, new."""
 
 from __future__ import annotations
 
@@ -7,9 +7,45 @@ from typing import Annotated, Literal
 
 import typer
 
-from bench.cli.app import DataDir, Device, PluginDir, ResultsDir, app, say
+from bench.cli.app import MOST_JOBS, DataDir, Device, PluginDir, ResultsDir, app, say
 from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
+
+
+@app.command()
+def audit(
+    file: Annotated[Path, typer.Argument(help="A .py file with VICTIMS that describes a model of your own.")],
+    victim: Annotated[str, typer.Option("-v", "--victim", help="Which of its models, if it has several.")] = "",
+    budget: Annotated[str, typer.Option(help="What all attacks together may spend: 90s, 20m, 1.5h.")] = "20m",
+    fail_above: Annotated[
+        int | None, typer.Option(min=0, help="Exit status 1 if more records fall; for a release pipeline.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    results_dir: ResultsDir = Path("results"),
+    jobs: Annotated[
+        int, typer.Option(min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="Runs at a time: as for run.")
+    ] = 1,
+) -> None:
+    """Measure what a model gives away: exposure, every attack that can work, its null controls, in one page.
+
+    Writes audit.html, audit.json and records.csv to RESULTS/audits/NAME. Killed, it goes on where it was. Exit status 0
+    whatever is found.
+    """
+    from bench.plan import registry
+    from bench.plan.options import choose_device, parse_budget
+
+    attacks, victims = registry.attacks(file), registry.victims(file)
+    spec = registry.released_model(victims, file, victim)
+    limit, chosen = parse_budget(budget), choose_device(device)
+
+    from bench.experiments.audit.verb import Asked
+    from bench.experiments.audit.verb import audit as run_audit
+    from bench.run.setup import Setup
+
+    root = results_dir / "audits" / spec.name
+    setup = Setup(root, None, file, str(chosen), twins=False, jobs=jobs, environment=Setup.variables())
+    work_begins()
+    raise typer.Exit(run_audit(spec, attacks, setup, Asked(file, limit, fail_above)))
 
 
 @app.command()

@@ -10,6 +10,7 @@ import typer
 from bench.cli.app import DataDir, PluginDir, ResultsDir, app, named_folder, say
 from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
+from victims.cache import trained_card
 from victims.errors import UserError
 
 
@@ -47,7 +48,13 @@ def show(
     if name in attacks.items:
         console.print(tables.attack_card(attacks.items[name], attacks.origins[name]))
     elif name in victims.items:
-        console.print(tables.victim_card(victims.items[name], victims.origins[name], choose_data_dir(data_dir)))
+        spec, data = victims.items[name], choose_data_dir(data_dir)
+        console.print(tables.victim_card(spec, victims.origins[name], data))
+        if spec.setting == "dataset" and trained_card(spec, data):
+            from bench.plan.exposed import exposed
+
+            console.print()
+            console.print(tables.exposure_card(*exposed(spec, data, attacks)))
     elif (folder := Store(results_dir).resolve(name)) is not None:
         console.print(tables.run_card(folder))
     elif (card := tables.scoring_card(name)) is not None:

@@ -23,7 +23,9 @@ from victims.informed.spec import AnySpec
 
 if TYPE_CHECKING:
     from bench.check.claims import Claim
+    from bench.plan.prospects import Prospect
     from bench.publish.compare import Comparison
+    from victims.exposure.card import Exposure
 
 
 def escape(text: str) -> str:
@@ -97,6 +99,18 @@ def victim_card(spec: AnySpec, origin: str, data_dir: Path | None) -> Table:
     for name, value in trained_card(spec, data_dir).items():
         if name not in ("spec", "name"):
             table.add_row(name, escape(str(value)))
+    return table
+
+
+def exposure_card(card: Exposure, found: Iterable[Prospect]) -> Table:
+    """Return what a network gives away at a look, and which attacks can work on it."""
+    from bench.plan.exposed import exposure_lines
+
+    table = _table("exposure", "")
+    for name, value in exposure_lines(card):
+        table.add_row(name, escape(value))
+    for prospect in found:
+        table.add_row(escape(prospect.name), escape(f"{prospect.outlook}{prospect.reason and ': '}{prospect.reason}"))
     return table
 
 

@@ -34,7 +34,24 @@ if TYPE_CHECKING:
 
 
 def run_plan(plan: Sequence[Run], setup: Setup) -> int:
-    """Execute a plan and return the exit status: 0 if all runs ended well, 1 if one failed.
+    """Execute a plan, tell how it ended, and return the exit status: 0 if all runs ended well, 1 if one failed.
+
+    Raises:
+        UserError: no run of the plan can be made, for want of data.
+    """
+    console, store = Console(), Store(setup.results_dir)
+    rows, failures = execute_plan(plan, setup)
+    for sentence in verdict(rows, _picture(store, rows)):
+        console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
+    if setup.only_cached and len(rows) < len(plan):
+        console.print(f"{plural(len(plan) - len(rows), 'run')} of {len(plan)} not stored")
+    if failures:
+        console.print(f"{plural(failures, 'run')} of {len(plan)} failed", style="red")
+    return 1 if failures else 0
+
+
+def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], int]:
+    """Execute a plan, and return its rows and how many runs failed; a line tells of each.
 
     Tables are written after every run, so an interrupt or a kill loses the runs in progress alone.
 
@@ -70,13 +87,7 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
                 reporter.notice(f"{record.title}: {trouble}")
             _paths(console, store, record)
             rows.append(record)
-    for sentence in verdict(rows, _picture(store, rows)):
-        console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
-    if setup.only_cached and left:
-        console.print(f"{plural(len(left), 'run')} of {len(plan)} not stored")
-    if failures:
-        console.print(f"{plural(failures, 'run')} of {len(plan)} failed", style="red")
-    return 1 if failures else 0
+    return rows, failures
 
 
 def _settled(outcomes: Iterable[Outcome], store: Store, reporter: TerminalReporter) -> Iterator[Outcome]:

@@ -28,6 +28,7 @@ from bench.plan.rehearsal import not_importable
 from bench.terminal.text import describe
 from victims.errors import UserError
 from victims.informed.spec import AnySpec
+from victims.spec import VictimSpec
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
@@ -126,6 +127,31 @@ def victims(plugin_dir: Path | None = None) -> Registry[AnySpec]:
 
     _scan(registry, "victims.zoo", collect, plugin_dir)
     return registry
+
+
+def released_model(victims: Registry[AnySpec], file: Path, name: str) -> VictimSpec:
+    """Return the released model that a file describes.
+
+    Args:
+        victims: all that are known, those of the file among them.
+        file: the file.
+        name: which of its models; empty if it has one.
+
+    Raises:
+        UserError: it does not import, or describes none, or several, or none of that name.
+    """
+    for entry in victims.broken:
+        if entry.origin == str(file):
+            raise UserError(f"{file} does not import: {entry.reason}")
+    own = [victims.items[known] for known, origin in victims.origins.items() if origin == str(file)]
+    models = {spec.name: spec for spec in own if isinstance(spec, VictimSpec) and spec.training.kind == "released"}
+    if not models:
+        raise UserError(f"{file} describes no model of your own; `bench new model NAME` writes a file that does")
+    if name and name not in models:
+        raise UserError(f"{file} has no model {name!r}; there are: {', '.join(models)}")
+    if not name and len(models) > 1:
+        raise UserError(f"{file} describes {', '.join(models)}; name one with -v")
+    return models[name] if name else next(iter(models.values()))
 
 
 def studies(plugin_dir: Path | None = None) -> Registry[Study]:

@@ -109,7 +109,7 @@ class NullControls:
                 if name == "null_mean_image":
                     by_control[name] = mean_image_counts(protocol, reference.truth)
                 else:
-                    null = self._candidates(name, run, found, victim)
+                    null = self.candidates(name, run, found, victim)
                     by_control[name] = counts(protocol, null, reference)
             except NoControlError as error:
                 missing[f"{ABSENT}{name}"] = str(error)
@@ -118,7 +118,7 @@ class NullControls:
                 missing[f"{RAISED if raised else LOST}{name}"] = describe(error)
         return NullCounts(by_control, missing)
 
-    def _candidates(self, name: str, run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:
+    def candidates(self, name: str, run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:
         """Return a control's candidates.
 
         Raises:

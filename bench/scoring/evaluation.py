@@ -110,13 +110,15 @@ def counts(protocol: Protocol, candidates: Tensor, reference: Reference) -> dict
 
 def mean_image_counts(protocol: Protocol, truth: Truth) -> dict[str, int]:
     """Return what `counts` would be if the mean image stood in the place of every reconstruction."""
+    return {column: mean_image_scores(named, truth).n_good for column, named in _protocols(protocol).items()}
+
+
+def mean_image_scores(protocol: Protocol, truth: Truth) -> Scores:
+    """Return the scores of the mean image in the place of every reconstruction."""
     n = len(truth.images)
     mean = (truth.images.mean(0) - truth.mean) / truth.scale  # zero, where the victim subtracts the training mean
     served, candidate = mean.expand_as(truth.images), torch.zeros(n, dtype=torch.long)
-    return {
-        column: judge(named, served, candidate, torch.ones(n, dtype=torch.long), truth).n_good
-        for column, named in _protocols(protocol).items()
-    }
+    return judge(protocol, served, candidate, torch.ones(n, dtype=torch.long), truth)
 
 
 @dataclass(frozen=True)

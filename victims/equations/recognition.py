@@ -1,34 +1,50 @@
-"""Recognition of a ReLU network in a user's torch module, which opens it to the attacks on layers."""
+"""Recognition of a ReLU network in a user's torch module, which opens it to the attacks on layers.
+
+torch.fx follows an input through the module's forward. What it meets must be linear layers with ReLUs between them;
+what computes nothing in evaluation mode is passed over, and a batch normalisation is folded into the layer before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from victims.equations.architectures import MLP, ReLUNetwork
 from victims.spec import ConvSpec, MLPSpec
 
-INERT = (nn.Flatten, nn.Identity, nn.Dropout)
-"""Modules that compute nothing in evaluation mode."""
+INERT = (nn.Flatten, nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
+"""Modules that compute nothing in evaluation mode, or change the shape alone."""
+RESHAPING = {"flatten", "view", "reshape", "squeeze", "contiguous", "float", "size", "dim"}
+"""Methods of a tensor, and functions of torch, that change the shape alone."""
+NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
-def relu_network_of(module: nn.Module, shape: tuple[int, int, int]) -> ReLUNetwork | None:
-    """Return the ReLU network that computes the same, with the module's own parameters, or None if there is none.
+class NotCoveredError(ValueError):
+    """A module is no sequence of linear layers and ReLUs; the message says in a few words what it has instead."""
 
-    There is one for an nn.Sequential of nn.Linear with nn.ReLU between them. The first layer may be an nn.Conv2d with a
-    square kernel, stride 1 and no padding.
+
+def relu_network_of(module: nn.Module, shape: tuple[int, int, int]) -> ReLUNetwork:
+    """Return the ReLU network that computes the same, with the module's own parameters where nothing is folded.
+
+    There is one for nn.Linear layers with ReLUs between them, in whatever way the module's forward calls them. The
+    first layer may be an nn.Conv2d with a square kernel, stride 1 and no padding.
 
     Args:
         module: the module, in evaluation mode.
         shape: (C, H, W) of an input.
+
+    Raises:
+        NotCoveredError: there is none.
     """
     if isinstance(module, ReLUNetwork):
         return module
     layers = _layers(module)
-    if layers is None:
-        return None
     if isinstance(layers[0], nn.Conv2d):
         network = ReLUNetwork()
     else:
@@ -36,50 +52,136 @@ def relu_network_of(module: nn.Module, shape: tuple[int, int, int]) -> ReLUNetwo
         widths = (linears[0].in_features, *(layer.out_features for layer in linears))
         network = MLP(widths, [layer.bias is not None for layer in linears])
     network.layers = nn.ModuleList(layers)
-    return network.eval() if _agree(module, network, shape) else None
+    if not _agree(module, network, shape):
+        raise NotCoveredError("its layers in a row do not compute what it computes")
+    return network.eval()
 
 
 def architecture_of(network: ReLUNetwork) -> MLPSpec | ConvSpec:
     """Return the description of a ReLU network."""
     first, *others = network.layers
-    biases: str = "all" if any(layer.bias is not None for layer in others) else "first"
+    has_bias = [layer.bias is not None for layer in network.layers]
+    biases = "all" if any(has_bias[1:]) else "first"
     widths = [int(layer.weight.shape[0]) for layer in network.layers]  # type: ignore[index]
-    common = {"outputs": widths[-1], "biases": biases, "first_layer_scale": None}
+    common = {"outputs": widths[-1], "first_layer_scale": None}
     if isinstance(first, nn.Conv2d):
         kernel = first.kernel_size[0]
-        return ConvSpec.model_validate({"kernel": kernel, "channels": widths[0], "hidden": widths[1:-1], **common})
-    return MLPSpec.model_validate({"hidden": widths[:-1], **common})
+        conv = {"kernel": kernel, "channels": widths[0], "hidden": widths[1:-1], "biases": biases}
+        return ConvSpec.model_validate(conv | common)
+    if others and all(has_bias):
+        biases = "every"
+    return MLPSpec.model_validate({"hidden": widths[:-1], "biases": biases, **common})
 
 
-def _layers(module: nn.Module) -> list[nn.Module] | None:
-    """Return the linear layers of a sequence in which ReLUs alternate with them, else None."""
-    if not isinstance(module, nn.Sequential):
+def _layers(module: nn.Module) -> list[nn.Module]:
+    """Return the linear layers of a module in which ReLUs alternate with them.
+
+    Raises:
+        NotCoveredError: there are none, or something else is between them.
+    """
+    layers: list[nn.Module] = []
+    linear_next = True
+    for step in _steps(module):
+        if isinstance(step, nn.ReLU):
+            if linear_next:
+                raise NotCoveredError("a ReLU follows no linear layer")
+            linear_next = True
+        elif isinstance(step, NORMALISATIONS):
+            if linear_next:
+                raise NotCoveredError(f"{type(step).__name__} does not follow a linear layer, so it is not folded")
+            layers[-1] = _folded(layers[-1], step)
+        elif not linear_next:
+            raise NotCoveredError(f"{type(step).__name__} follows a linear layer with no ReLU between")
+        elif isinstance(step, nn.Linear) or (isinstance(step, nn.Conv2d) and not layers):
+            layers.append(step)
+            linear_next = False
+        else:
+            raise NotCoveredError(f"{type(step).__name__} behind the first layer is not covered")
+    if linear_next or not layers:
+        raise NotCoveredError("its last layer is not linear")
+    if isinstance(layers[0], nn.Conv2d) and (len(layers) == 1 or not _simple(layers[0])):
+        raise NotCoveredError(
+            "a convolution is covered with a square kernel, stride 1 and no padding, first of several"
+        )
+    return layers
+
+
+def _steps(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the layers, normalisations and ReLUs that an input passes, one after the other.
+
+    Raises:
+        NotCoveredError: the forward cannot be followed, branches, or does something else.
+    """
+    try:
+        graph = fx.symbolic_trace(module).graph
+    except Exception as error:  # whatever the module's own code raises on a symbol
+        raise NotCoveredError(f"torch.fx cannot follow its forward ({' '.join(str(error).split())[:80]})") from None
+    modules, current = dict(module.named_modules()), None
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            if current is not None:
+                raise NotCoveredError("it takes more than one input")
+            current = node
+        elif node.op != "output" and not _is_shape(node):
+            step = _step(node, modules)
+            if current is None or not node.args or node.args[0] is not current:
+                raise NotCoveredError(f"{_name(node, modules)} does not take the output of the step before")
+            current = node
+            if step is not None:
+                yield step
+
+
+def _step(node: fx.Node, modules: dict[str, nn.Module]) -> nn.Module | None:
+    """Return what a node does to its input, None for nothing.
+
+    Raises:
+        NotCoveredError: it is nothing that a ReLU network does.
+    """
+    name = _name(node, modules)
+    if node.op == "call_module":
+        found = modules[str(node.target)]
+        if isinstance(found, INERT):
+            return None
+        if isinstance(found, (nn.Linear, nn.Conv2d, nn.ReLU, *NORMALISATIONS)):
+            return found
+    elif node.target in (torch.relu, F.relu, "relu", torch.relu_):
+        return nn.ReLU()
+    elif node.target is F.dropout:
+        if not node.kwargs.get("training", len(node.args) > 2 and node.args[2]):
+            return None
+    elif name in RESHAPING:
         return None
-    steps = [step for step in _steps(module) if not isinstance(step, INERT)]
-    layers, between = steps[::2], steps[1::2]
-    if len(steps) % 2 == 0 or not all(isinstance(step, nn.ReLU) for step in between):
-        return None
-    first, others = layers[0], layers[1:]
-    if not all(isinstance(layer, nn.Linear) for layer in others):
-        return None
-    return layers if isinstance(first, nn.Linear) or (others and _simple(first)) else None
+    raise NotCoveredError(f"{name} is not covered")
 
 
-def _simple(layer: nn.Module) -> bool:
-    """Say whether a layer is a convolution with a square kernel, stride 1 and no padding."""
-    if not isinstance(layer, nn.Conv2d) or isinstance(layer.padding, str):
+def _is_shape(node: fx.Node) -> bool:
+    """Say whether a node is part of a shape, such as x.size(0), x.shape[0] or len(x)."""
+    return node.target in (getattr, operator.getitem, len, "size", "dim")
+
+
+def _name(node: fx.Node, modules: dict[str, nn.Module]) -> str:
+    if node.op == "call_module":
+        return type(modules[str(node.target)]).__name__
+    target: str | Callable[..., Any] = node.target
+    return target if isinstance(target, str) else str(getattr(target, "__name__", target))
+
+
+def _folded(layer: nn.Module, after: nn.Module) -> nn.Module:
+    """Return a linear layer that computes what it and the batch normalisation after it compute in evaluation mode."""
+    if getattr(after, "running_mean", None) is None:
+        raise NotCoveredError(f"{type(after).__name__} keeps no running statistics, so it is not folded")
+    if isinstance(layer, nn.Conv2d):
+        return fuse_conv_bn_eval(layer.eval(), after.eval())  # type: ignore[arg-type]
+    assert isinstance(layer, nn.Linear)
+    return fuse_linear_bn_eval(layer.eval(), after.eval())  # type: ignore[arg-type]
+
+
+def _simple(layer: nn.Conv2d) -> bool:
+    """Say whether a convolution has a square kernel, stride 1 and no padding."""
+    if isinstance(layer.padding, str):
         return False
     ones = (*layer.stride, *layer.dilation, layer.groups)
     return set(ones) == {1} and set(layer.padding) == {0} and len(set(layer.kernel_size)) == 1
-
-
-def _steps(module: nn.Sequential) -> Iterator[nn.Module]:
-    """Yield the modules of a sequence, and those of the sequences in it, in order."""
-    for step in module:
-        if isinstance(step, nn.Sequential):
-            yield from _steps(step)
-        else:
-            yield step
 
 
 @torch.no_grad()

@@ -54,7 +54,7 @@ def pictures(examples: Examples, most: int) -> Pictures:
     """Return the stacks of a run, at most so many of each group."""
     chosen = {name: np.flatnonzero(examples.group == place)[:most] for place, name in enumerate(GROUPS)}
     groups = {
-        name: [Stack(_uri(examples.stacks[i]), float(examples.ssim[i]), int(examples.image[i])) for i in places]
+        name: [Stack(stack_uri(examples.stacks[i]), float(examples.ssim[i]), int(examples.image[i])) for i in places]
         for name, places in chosen.items()
         if len(places)
     }
@@ -63,7 +63,7 @@ def pictures(examples: Examples, most: int) -> Pictures:
     return Pictures(LAYERS[:layers], groups, width * scale, (height + _SEAM) * scale)
 
 
-def _uri(stack: NDArray[np.uint8]) -> str:
+def stack_uri(stack: NDArray[np.uint8]) -> str:
     """Return images (S, H, W, 3), one above the other, as a lossless WebP in a data URI."""
     count, height, width, _ = stack.shape
     canvas = np.zeros((count * (height + _SEAM) - _SEAM, width, 4), dtype=np.uint8)

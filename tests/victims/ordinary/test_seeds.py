@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from attacks.known_start.seeds import FALSE_ALARM, guess_seed, numpy_uniform, torch_uniform, words_of
+from victims.ordinary.seeds import FALSE_ALARM, guess_seed, numpy_uniform, torch_uniform, words_of
 
 SEEDS = np.array([0, 1, 42, 123_456, 2**31, 2**32 - 1])
 

@@ -1,0 +1,188 @@
+"""From the rows of an audit to what each attacker gets, and who was hit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from scipy.stats import binomtest
+from torch import Tensor
+
+from attacks.base import Threat
+from bench.experiments.audit.model import Attempt, Group, Outcome, Overlap, Record, ThreatFinding
+from bench.experiments.audit.scores import PROTOCOL, Scored
+from bench.experiments.audit.words import sentence
+from bench.experiments.verdict import counts
+from bench.plan.prospects import Outlook, Prospect
+from bench.store.records import RunRecord
+
+SIGNIFICANCE = 0.01
+"""Probability that an audit of a model that gives away nothing says that it does."""
+QUARTERS = ("smallest quarter", "second quarter", "third quarter", "largest quarter")
+TWO_RELEASES = "two releases"
+
+
+def attempts(found: Sequence[Prospect], rows: Mapping[str, RunRecord], scored: Scored) -> list[Attempt]:
+    """Return all attacks with what came of them.
+
+    Args:
+        found: the attacks, and what was said of them before.
+        rows: the rows of those that were run, by their name.
+        scored: what those that ended well reached on every record.
+    """
+    return [_attempt(prospect, rows.get(prospect.name), scored, max(len(rows), 1)) for prospect in found]
+
+
+def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: int) -> Attempt:
+    known: dict[str, Any] = {"attack": prospect.name, "threat": prospect.threat, "outlook": prospect.outlook}
+    if row is None:
+        return _blank(known, prospect.reason)
+    good, null = counts(row) if prospect.name in scored.attacks else (None, None)
+    if good is None or null is None:
+        return _blank(known, row.trouble or row.reason or "it has no null control").model_copy(
+            update={"status": row.status, "run_id": row.run_id, "found": good}
+        )
+    hits = scored.attacks[prospect.name]
+    chance = p_value(hits.good, hits.null > PROTOCOL.threshold)
+    return Attempt(
+        **known,
+        reason="",
+        status=row.status,
+        run_id=row.run_id,
+        found=good,
+        null=null,
+        null_control=row.null_control,
+        chance=chance,
+        beyond_chance=chance < SIGNIFICANCE / runs,
+        seconds=row.wall_s,
+        budget_spent="budget" in row.flags.split(";"),
+    )
+
+
+def _blank(known: dict[str, Any], reason: str) -> Attempt:
+    return Attempt.model_validate(
+        {
+            **known,
+            **{"reason": reason, "status": None, "run_id": "", "found": None, "null": None, "null_control": ""},
+            **{"chance": None, "beyond_chance": False, "seconds": None, "budget_spent": False},
+        }
+    )
+
+
+def p_value(good: Tensor, by_chance: Tensor) -> float:
+    """Return the one-sided p-value that an attack gets no more records than chance (the exact test of McNemar 1947).
+
+    The records that both or neither get say nothing. Of the others half would be the attack's, were it chance itself.
+
+    Args:
+        good: (n,) bool, the records that the attack gets.
+        by_chance: (n,) bool, those that any of its null controls gets.
+    """
+    own, others = int((good & ~by_chance).sum()), int((by_chance & ~good).sum())
+    return float(binomtest(own, own + others, 0.5, alternative="greater").pvalue) if own + others else 1.0
+
+
+def threats(tried: Sequence[Attempt], n: int, start_given: bool) -> list[ThreatFinding]:
+    """Return what each attacker gets, in the order of `Threat`, and two releases last.
+
+    Args:
+        tried: all attacks.
+        n: the number of training images given.
+        start_given: whether the start of the training, or an earlier release, was given.
+    """
+    findings = [_finding(threat, [one for one in tried if one.threat == threat], n) for threat in Threat]
+    why = (
+        "Two releases: somebody who has the start has them, if what was given as `initial` is the earlier one."
+        if start_given
+        else "Two releases: give the earlier one as `initial`."
+    )
+    return [
+        *findings,
+        ThreatFinding(
+            threat=TWO_RELEASES, outcome=Outcome.NOT_TESTED, found=None, null=None, attack="", tried=[], ruled_out={},
+            seconds=0.0, sentence=why,
+        ),
+    ]  # fmt: skip
+
+
+def _finding(threat: Threat, own: Sequence[Attempt], n: int) -> ThreatFinding:
+    ended = [one for one in own if one.found is not None and one.null is not None]
+    failed = [one for one in own if one.status is not None and one not in ended]
+    ruled_out = {one.attack: one.reason for one in own if one.outlook is Outlook.DOUBTED}
+    best = max(ended, key=lambda one: (one.beyond_chance, (one.found or 0) - (one.null or 0)), default=None)
+    if best is not None:
+        outcome = Outcome.FOUND if best.beyond_chance else Outcome.NOTHING
+    elif failed:
+        outcome = Outcome.FAILED
+    else:
+        outcome = Outcome.RULED_OUT if ruled_out else Outcome.NOT_TESTED
+    finding = ThreatFinding(
+        threat=threat,
+        outcome=outcome,
+        found=None if best is None else best.found,
+        null=None if best is None else best.null,
+        attack="" if best is None else best.attack,
+        tried=[one.attack for one in ended],
+        ruled_out=ruled_out,
+        seconds=sum(one.seconds or 0 for one in own),
+        sentence="",
+    )
+    reasons = [one.reason for one in (failed or own) if one.reason]
+    return finding.model_copy(update={"sentence": sentence(finding, n, reasons)})
+
+
+def records(scored: Scored, beyond: Sequence[str]) -> list[Record]:
+    """Return each training record with the attacks that got it.
+
+    Args:
+        scored: the scores of all records.
+        beyond: names of the attacks that are beyond chance; no other hits a record.
+    """
+    found, null = [], scored.null(scored.attacks)
+    for index in range(len(scored.labels)):
+        reached = {name: float(hits.ssim[index]) for name, hits in scored.attacks.items()}
+        best = max(reached, key=lambda name: reached[name], default="")
+        found.append(
+            Record(
+                index=index,
+                label=int(scored.labels[index]),
+                margin=float(scored.margins[index]),
+                attacks=[name for name in beyond if bool(scored.attacks[name].good[index])],
+                best_attack=best,
+                best_ssim=reached.get(best, 0.0),
+                null_ssim=float(null[index]),
+            )
+        )
+    return found
+
+
+def hit_by_chance(scored: Scored, beyond: Sequence[str]) -> int:
+    """Return how many records any null control of the attacks beyond chance gets."""
+    return int((scored.null(beyond) > PROTOCOL.threshold).sum())
+
+
+def by_class(found: Sequence[Record]) -> list[Group]:
+    """Return who was hit, by class."""
+    labels = sorted({record.label for record in found})
+    return [_group(f"class {label}", [one for one in found if one.label == label]) for label in labels]
+
+
+def by_margin(found: Sequence[Record]) -> list[Group]:
+    """Return who was hit, by quarters of the margin, the smallest first; fewer where there are few records."""
+    ordered = sorted(found, key=lambda record: record.margin)
+    places = torch.linspace(0, len(ordered), len(QUARTERS) + 1).round().long().tolist()
+    parts = (ordered[low:high] for low, high in pairwise(places))
+    return [_group(name, part) for name, part in zip(QUARTERS, parts, strict=True) if part]
+
+
+def overlaps(found: Sequence[Record]) -> list[Overlap]:
+    """Return who was hit, by the set of attacks that hit, the largest group first."""
+    sets = Counter(tuple(record.attacks) for record in found if record.attacks)
+    return [Overlap(attacks=list(attacks), records=number) for attacks, number in sets.most_common()]
+
+
+def _group(name: str, part: Sequence[Record]) -> Group:
+    return Group(name=name, records=len(part), hit=sum(bool(record.attacks) for record in part))

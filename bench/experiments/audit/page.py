@@ -1,0 +1,108 @@
+"""The page of an audit: one file that loads nothing, and prints on a few sheets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from torch import Tensor
+
+from bench.experiments.audit.model import Audit, Outcome, Record
+from bench.experiments.audit.scores import Scored
+from bench.plan.exposed import exposure_lines
+from bench.plan.prospects import Outlook
+from bench.publish import report
+from bench.publish.report.columns import MISSING, duration
+from bench.publish.report.pictures import stack_uri
+
+HERE = Path(__file__).parent
+TELLING = 3
+"""Reconstructions on the page."""
+MOST_GROUPS, MOST_OVERLAPS = 20, 8
+"""Rows of the tables of classes and of overlaps; the rest are counted."""
+
+
+@dataclass(frozen=True)
+class Telling:
+    """A reconstruction beside its training image and the held-out image nearest to that.
+
+    Attributes:
+        uri: the picture, one image above the other.
+        record: the training record.
+        layers: what it shows, from top to bottom.
+    """
+
+    uri: str
+    record: Record
+    layers: tuple[str, ...]
+
+
+def telling(found: Sequence[Record], scored: Scored) -> list[Telling]:
+    """Return the reconstructions that say most: those furthest above what chance reaches on the same record.
+
+    Args:
+        found: all records.
+        scored: the pictures.
+    """
+    hit = [(record, _best(scored, record)) for record in found if record.attacks]
+    hit.sort(key=lambda pair: _ssim(scored, pair[1], pair[0]) - pair[0].null_ssim, reverse=True)
+    shown = []
+    for record, attack in hit[:TELLING]:
+        images = [scored.attacks[attack].reconstruction[record.index], scored.images[record.index]]
+        layers = ["reconstruction", "training image"]
+        if scored.nearest is not None:
+            images.append(scored.nearest[record.index])
+            layers.append("nearest held-out image")
+        told = record.model_copy(update={"best_attack": attack, "best_ssim": _ssim(scored, attack, record)})
+        shown.append(Telling(stack_uri(_bytes(images)), told, tuple(layers)))
+    return shown
+
+
+def render(audit: Audit, shown: Sequence[Telling]) -> str:
+    """Return the page."""
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    style = (Path(report.__file__).parent / "report.css").read_text() + (HERE / "audit.css").read_text()
+    return environment.get_template("audit.html.j2").render(
+        audit=audit,
+        shown=shown,
+        found=[finding.sentence for finding in audit.threats if finding.outcome is Outcome.FOUND],
+        declined=_declined(audit),
+        exposure=list(exposure_lines(audit.exposure)),
+        attacks=sorted({name for overlap in audit.overlaps for name in overlap.attacks}),
+        most_groups=MOST_GROUPS,
+        most_overlaps=MOST_OVERLAPS,
+        style=Markup(style),
+        missing=MISSING,
+        duration=duration,
+    )
+
+
+def _declined(audit: Audit) -> dict[str, list[str]]:
+    """Return the attacks that do not apply, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for one in audit.attempts:
+        if one.outlook is Outlook.DECLINED:
+            by_reason.setdefault(one.reason, []).append(one.attack)
+    return by_reason
+
+
+def _best(scored: Scored, record: Record) -> str:
+    """Return the attack beyond chance that came nearest to a record."""
+    return max(record.attacks, key=lambda name: _ssim(scored, name, record))
+
+
+def _ssim(scored: Scored, attack: str, record: Record) -> float:
+    return float(scored.attacks[attack].ssim[record.index])
+
+
+def _bytes(images: Sequence[Tensor]) -> np.ndarray:
+    """Return images (C, H, W) in [0, 1] as (S, H, W, 3) uint8, grey ones repeated."""
+    stacked = torch.stack(list(images)).clamp(0, 1).mul(255).round().byte().permute(0, 2, 3, 1)
+    return stacked.expand(*stacked.shape[:3], 3).numpy()

@@ -1,0 +1,134 @@
+"""What an audit says in words: each sentence says what was tried and what came of it, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from attacks.base import Threat
+from bench.experiments.audit.model import Attempt, Outcome, ThreatFinding
+
+if TYPE_CHECKING:
+    from victims.base import Victim
+    from victims.exposure.card import Exposure
+
+WHO = {
+    Threat.QUERIES: "asks the model for its outputs and has nothing else",
+    Threat.WEIGHTS: "has the weights alone",
+    Threat.SEED: "has the weights and guesses the seed of the start",
+    Threat.START: "has the weights and the start of the training",
+    Threat.RECORDS: "has the weights and all records but one",
+}
+WAY_OUT = {
+    Threat.START: "the start was not given; `initial` names its file",
+    Threat.RECORDS: "those attacks train the model again, which an audit cannot",
+}
+"""Why an attacker is not tested, and what the owner can do about it."""
+HABITS = (
+    "Release no weights where outputs are enough; limit the number of queries.",
+    "Keep the start private: fine-tune from a checkpoint that is not public, or do not say which it was.",
+    "Draw the seed from the system's randomness, not from a small number, and do not publish it.",
+    "Stop early and train on more records: few records learnt to the last stay in the weights best.",
+    "Train with differential privacy if single records matter: it alone bounds every attack, known or not.",
+    "Audit again before every release, with the weights that are released.",
+)
+"""What helps or may help; none of it is measured by an audit."""
+
+
+def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str]) -> str:
+    """Return what is known of one attacker.
+
+    Args:
+        finding: the same as fields, without its sentence.
+        n: the number of training images given.
+        reasons: why attacks failed, or were left out.
+    """
+    threat = Threat(finding.threat)
+    who, ruled_out = WHO[threat], _ruled_out(finding)
+    got = f"{finding.attack} got {finding.found} of {n} training images and chance {finding.null}"
+    if finding.outcome is Outcome.FOUND:
+        best = f"{finding.found} of {n} training images by {finding.attack}; chance gets {finding.null}"
+        return f"Somebody who {who} can reconstruct {best}."
+    if finding.outcome is Outcome.NOTHING:
+        others = [name for name in finding.tried if name != finding.attack]
+        less = f"; {', '.join(others)} got no more" if others else ""
+        return f"Somebody who {who} got nothing beyond chance: {got}{less}.{ruled_out}"
+    if finding.outcome is Outcome.RULED_OUT:
+        return f"Somebody who {who} has no attack here that can work, so none was run.{ruled_out}"
+    if finding.outcome is Outcome.FAILED:
+        return f"What somebody who {who} gets is not known, for the attacks failed: {reasons[0]}."
+    return f"Somebody who {who}: {WAY_OUT.get(threat) or (reasons[0] if reasons else 'there is no such attack here')}."
+
+
+def verdict(findings: Sequence[ThreatFinding]) -> list[str]:
+    """Return the sentences on all attackers: what was found, what was not, and in one sentence who was not tested."""
+    order = [Outcome.FOUND, Outcome.NOTHING, Outcome.FAILED, Outcome.RULED_OUT]
+    tested = [finding.sentence for outcome in order for finding in findings if finding.outcome is outcome]
+    left = [finding.threat for finding in findings if finding.outcome is Outcome.NOT_TESTED]
+    return [*tested, *([f"Not tested: {'; '.join(left)}."] if left else [])]
+
+
+def _ruled_out(finding: ThreatFinding) -> str:
+    """Return why attacks cannot work, each reason once."""
+    by_reason: dict[str, list[str]] = {}
+    for attack, reason in finding.ruled_out.items():
+        by_reason.setdefault(reason, []).append(attack)
+    return "".join(f" {', '.join(names)} cannot work: {reason}." for reason, names in by_reason.items())
+
+
+def headline(findings: Sequence[ThreatFinding], n: int) -> str:
+    """Return the verdict in one sentence.
+
+    Args:
+        findings: of all attackers.
+        n: the number of training images given.
+    """
+    found = [one for one in findings if one.outcome is Outcome.FOUND]
+    if found:
+        best = max(found, key=lambda one: (one.found or 0) - (one.null or 0))
+        return f"{best.found} of {n} training images can be reconstructed, where chance gets {best.null}."
+    if any(finding.outcome is Outcome.NOTHING for finding in findings):
+        return f"None of {n} training images was reconstructed beyond chance, by the attacks that were tried."
+    return "No attack was run to its end, so nothing is known of what can be reconstructed."
+
+
+def limits(
+    victim: Victim, card: Exposure, findings: Sequence[ThreatFinding], tried: Sequence[Attempt], seconds: float
+) -> list[str]:
+    """Return who was not tested, and what the audit lacked.
+
+    Args:
+        victim: the model.
+        card: its exposure card.
+        findings: of all attackers.
+        tried: all attacks.
+        seconds: the time that each of them had.
+    """
+    said = [finding.sentence for finding in findings if finding.outcome is Outcome.NOT_TESTED]
+    if not card.layers:
+        said.append(f"The attacks on layers do not apply, for the layers are not known: {card.uncovered}.")
+    if card.layers and not card.hidden:
+        said.append(
+            "Of a linear model the last record follows from all others in closed form (Balle et al. 2022, Theorem 1); "
+            "an audit does not run that attack."
+        )
+    given, trained = len(victim.split.labels), victim.spec.n_trained
+    if given < trained:
+        said.append(f"{given} of the {trained} training images were given; nothing is known of the others.")
+    if not len(victim.split.test_labels):
+        said.append("No held-out images were given: chance is measured by random candidates and the mean image alone.")
+    said.append("No control repeats the training on other records: the audit cannot train the model again.")
+    if spent := [one.attack for one in tried if one.budget_spent]:
+        told = f"{', '.join(spent)} spent the {seconds:g} s that each attack had; more time may find more."
+        said.append(told)
+    said += [f"{one.attack} failed: {one.reason}." for one in tried if one.status is not None and one.found is None]
+    said.append("An attack that is not in this program may find what these do not; an audit is no proof of safety.")
+    return said
+
+
+def advice(findings: Sequence[ThreatFinding]) -> list[str]:
+    """Return the habits that help, those that concern what was found first."""
+    found = [finding.threat for finding in findings if finding.outcome is Outcome.FOUND]
+    first = {Threat.WEIGHTS: HABITS[0], Threat.START: HABITS[1], Threat.SEED: HABITS[2]}
+    ordered = [habit for threat, habit in first.items() if threat in found]
+    return list(dict.fromkeys([*ordered, *HABITS]))

@@ -1,0 +1,84 @@
+"""The exposure card in words, and of a victim that is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.plan.prospects import Prospect, prospects
+
+if TYPE_CHECKING:
+    from attacks.base import Attack
+    from bench.plan.registry import Registry
+    from victims.exposure.card import Exposure
+    from victims.spec import VictimSpec
+
+
+def exposed(
+    spec: VictimSpec, data_dir: Path | None, attacks: Registry[type[Attack[Any]]]
+) -> tuple[Exposure, list[Prospect]]:
+    """Return the exposure card of a victim that is in the cache, or released, and which attacks can work on it.
+
+    Raises:
+        UserError: its data or weights cannot be read.
+    """
+    import torch
+
+    from victims.exposure.reading import exposure
+    from victims.obtain import obtain
+
+    victim = obtain(spec, data_dir, torch.device("cpu"), lambda progress: None, lambda notice: None)
+    card = exposure(victim)
+    return card, list(prospects(attacks.items.values(), spec, card))
+
+
+def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
+    """Yield what is measured and what was found, in words that an owner of a model understands."""
+    yield "architecture", card.architecture
+    yield "equations over unknowns", f"{card.equations_per_unknown:.2g}: {_over(card)}"
+    if not card.layers:
+        yield "layers", f"not known, so nothing can be read off them: {card.uncovered}"
+        yield from _measured(card)
+        return
+    biases = "no bias behind the first layer" if card.homogeneous else "biases behind the first layer"
+    yield "positively homogeneous", f"{'yes' if card.homogeneous else 'no'}: {biases}"
+    if card.imbalance:
+        sizes = ", ".join(f"{value:.2g}" for value in card.imbalance)
+        yield (
+            "imbalance of the neurons",
+            f"{sizes}: 0 at a stationary point, where what comes in is as long as what goes out",
+        )
+    if card.spectrum is not None:
+        shown = card.spectrum
+        yield "directions above the start's edge", f"{shown.above} above {shown.edge:.3g}"
+        gap = f"after {shown.rank} directions; {shown.left:.2g} of the squares lie behind it" if shown.gap else "none"
+        yield "gap in the spectrum", gap
+    if card.seed is not None:
+        found = f"{card.seed.seed} drew the first layer" if card.seed.found else f"none below {card.seed.tried}"
+        odds = f"correlation {card.seed.correlation:.3f}, chance {card.seed.threshold:.3f}"
+        yield "seed", f"{found} ({odds})"
+    if card.start is not None:
+        start = card.start
+        how = "as given" if start.known_by == "given" else "drawn from the seed"
+        yield "start", f"{how}; {start.decay:.4g} of it left, moved by {start.movement:.3g} of its length"
+    else:
+        yield "start", "not known"
+    told = "not shown by the weights" if card.images_shown is None else f"{card.images_shown}, as the weights show it"
+    yield "number of training images", told
+    yield from _measured(card)
+
+
+def _over(card: Exposure) -> str:
+    return f"{card.parameters} weights for {card.images} images of {card.inputs} numbers"
+
+
+def _measured(card: Exposure) -> Iterator[tuple[str, str]]:
+    """Yield what the images given show."""
+    if card.residual:
+        values = ", ".join("not measured" if value is None else f"{value:.2g}" for value in card.residual)
+        yield "stationarity residual", f"{values}: 0 at a stationary point, 1 where the images explain nothing"
+    if card.margins:
+        low, _, middle, _, high = card.margins
+        yield "margins", f"{low:.3g} to {high:.3g}, median {middle:.3g}"
+    yield "accuracy on the images given", f"{card.train_accuracy:.3f}"

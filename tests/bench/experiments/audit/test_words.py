@@ -1,0 +1,125 @@
+"""Each sentence of a verdict says what was tried and what came of it, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attacks.base import Threat
+from bench.experiments.audit import findings, words
+from bench.experiments.audit.findings import threats
+from bench.experiments.audit.model import Attempt, Outcome, ThreatFinding
+from bench.plan.prospects import Outlook
+from bench.store.records import Status
+
+N = 40
+
+
+def attempt(name: str = "one", threat: Threat = Threat.WEIGHTS, **fields: Any) -> Attempt:
+    """An attack that was left out because it does not apply, but for what is named."""
+    known = {
+        **{"attack": name, "threat": threat, "outlook": Outlook.DECLINED, "reason": "it takes other models"},
+        **{"status": None, "run_id": "", "found": None, "null": None, "null_control": "", "chance": None},
+        **{"beyond_chance": False, "seconds": None, "budget_spent": False},
+    }
+    return Attempt.model_validate(known | fields)
+
+
+def ran(name: str, found: int, null: int, threat: Threat = Threat.WEIGHTS, **fields: Any) -> Attempt:
+    """An attack that was run alone to its end."""
+    chance = 2.0 ** (null - found) if found > null else 1.0  # all that chance gets, the attack gets too
+    told = {"outlook": Outlook.OPEN, "reason": "", "status": Status.OK, "run_id": name, "seconds": 2.0}
+    counts = {"found": found, "null": null, "chance": chance, "beyond_chance": chance < findings.SIGNIFICANCE}
+    return attempt(name, threat, **(told | counts | fields))
+
+
+def doubted(name: str, reason: str, threat: Threat = Threat.WEIGHTS) -> Attempt:
+    return attempt(name, threat, outlook=Outlook.DOUBTED, reason=reason)
+
+
+def of(threat: Threat, *tried: Attempt) -> ThreatFinding:
+    return next(finding for finding in threats(tried, N, start_given=False) if finding.threat == threat)
+
+
+def test_what_was_found_stands_beside_chance() -> None:
+    finding = of(Threat.START, ran("weak", 5, 4, Threat.START), ran("strong", 30, 3, Threat.START))
+    assert finding.outcome is Outcome.FOUND
+    assert finding.sentence == (
+        "Somebody who has the weights and the start of the training can reconstruct 30 of 40 training images by "
+        "strong; chance gets 3."
+    )
+
+
+def test_a_count_that_chance_reaches_is_nothing() -> None:
+    finding = of(Threat.QUERIES, ran("asks", 9, 7, Threat.QUERIES))
+    assert finding.outcome is Outcome.NOTHING
+    assert finding.sentence == (
+        "Somebody who asks the model for its outputs and has nothing else got nothing beyond chance: "
+        "asks got 9 of 40 training images and chance 7."
+    )
+
+
+def test_all_attacks_that_were_tried_are_named_and_those_that_cannot_work_with_their_reason() -> None:
+    finding = of(
+        Threat.WEIGHTS,
+        ran("first", 3, 3),
+        ran("second", 2, 4),
+        doubted("a", "no gap"),
+        doubted("b", "no gap"),
+        attempt(),
+    )
+    assert finding.sentence == (
+        "Somebody who has the weights alone got nothing beyond chance: first got 3 of 40 training images and chance 3; "
+        "second got no more. a, b cannot work: no gap."
+    )
+    assert finding.tried == ["first", "second"]
+
+
+def test_nothing_is_said_to_be_safe_where_no_attack_was_run() -> None:
+    finding = of(Threat.SEED, doubted("guess", "no seed drew it", Threat.SEED))
+    assert finding.outcome is Outcome.RULED_OUT
+    assert finding.sentence == (
+        "Somebody who has the weights and guesses the seed of the start has no attack here that can work, "
+        "so none was run. guess cannot work: no seed drew it."
+    )
+
+
+def test_an_attack_that_failed_says_nothing_about_the_model() -> None:
+    failed = attempt("broken", outlook=Outlook.OPEN, reason="error: 1 / 0", status=Status.ERROR, run_id="broken")
+    finding = of(Threat.WEIGHTS, failed)
+    assert finding.outcome is Outcome.FAILED
+    assert "is not known, for the attacks failed: error: 1 / 0" in finding.sentence
+    assert of(Threat.WEIGHTS, failed, ran("other", 0, 1)).outcome is Outcome.NOTHING
+
+
+def test_who_was_not_tested_is_told_with_the_way_out() -> None:
+    every = threats([attempt("starts", Threat.START)], N, start_given=False)
+    assert {finding.outcome for finding in every} == {Outcome.NOT_TESTED}
+    told = words.verdict(every)
+    assert told == [f"Not tested: {'; '.join(str(finding.threat) for finding in every)}."]
+    assert next(one for one in every if one.threat == Threat.START).sentence.endswith("`initial` names its file.")
+    assert every[-1].sentence == "Two releases: give the earlier one as `initial`."
+    assert words.headline(every, N) == "No attack was run to its end, so nothing is known of what can be reconstructed."
+
+
+def test_the_verdict_begins_with_what_was_found() -> None:
+    every = threats([ran("asks", 0, 1, Threat.QUERIES), ran("strong", 30, 3), doubted("x", "y", Threat.SEED)], N, True)
+    told = words.verdict(every)
+    assert [sentence.split(" ")[0] for sentence in told] == ["Somebody"] * 3 + ["Not"]
+    assert "can reconstruct 30" in told[0]
+    assert "nothing beyond chance" in told[1]
+    assert "no attack here that can work" in told[2]
+
+
+def test_the_headline_is_the_count_with_the_largest_lead_and_its_own_null() -> None:
+    every = threats([ran("a", 30, 12), ran("b", 25, 2, Threat.START)], N, True)
+    assert words.headline(every, N) == "25 of 40 training images can be reconstructed, where chance gets 2."
+    nothing = threats([ran("a", 3, 2)], N, True)
+    assert words.headline(nothing, N) == (
+        "None of 40 training images was reconstructed beyond chance, by the attacks that were tried."
+    )
+
+
+def test_habits_that_concern_what_was_found_come_first() -> None:
+    every = threats([ran("b", 25, 2, Threat.START)], N, True)
+    assert words.advice(every)[0].startswith("Keep the start private")
+    assert sorted(words.advice(every)) == sorted(words.HABITS)

@@ -1,0 +1,61 @@
+"""A scikit-learn estimator becomes the torch network that computes the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression, Perceptron
+from sklearn.neural_network import MLPClassifier
+
+from victims.errors import UserError
+from victims.ordinary.estimators import network_of, weights_of
+
+IMAGES, LABELS = load_digits(return_X_y=True)
+ESTIMATORS = {
+    "two classes": LogisticRegression(max_iter=50),
+    "ten classes": LogisticRegression(max_iter=20),
+    "no intercept": LogisticRegression(max_iter=20, fit_intercept=False),
+    "network": MLPClassifier((12, 7), max_iter=3, random_state=0),
+    "network of two classes": MLPClassifier((12,), max_iter=3, random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_it_computes_the_same(name: str, tmp_path: Path) -> None:
+    classes = 2 if "two" in name else 10
+    chosen = classes > LABELS
+    estimator = ESTIMATORS[name].fit(IMAGES[chosen] / 16, LABELS[chosen])
+    inputs = torch.from_numpy(IMAGES[chosen][:20] / 16).float().reshape(-1, 1, 8, 8)
+    with torch.no_grad():
+        outputs = network_of(estimator)(inputs).double()
+    expected = estimator.predict_proba(IMAGES[chosen][:20] / 16)
+    found = torch.sigmoid(outputs) if classes == 2 else outputs.softmax(1)
+
+    np.testing.assert_allclose(found, expected[:, 1:] if classes == 2 else expected, rtol=1e-4, atol=1e-6)
+    path = weights_of(estimator, tmp_path / "weights.safetensors")
+    before = path.stat().st_mtime_ns
+    assert weights_of(estimator, path).stat().st_mtime_ns == before
+    network = network_of(estimator)
+    assert {*network.state_dict()} == {key for key, _ in network.named_parameters()}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("estimator", "told"),
+    [
+        (LogisticRegression(), "LogisticRegression is not fitted"),
+        (Perceptron().fit(IMAGES, LABELS), "Perceptron is not covered"),
+        (MLPClassifier((3,), activation="tanh", max_iter=1).fit(IMAGES, LABELS), "activation tanh is not covered"),
+        (LogisticRegression(max_iter=5).fit(IMAGES, LABELS + 1), "fit it on labels 0, 1, 2"),
+    ],
+    ids=["not fitted", "another estimator", "another activation", "other labels"],
+)
+def test_what_is_not_covered_is_named(estimator: Any, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        network_of(estimator)

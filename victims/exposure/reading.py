@@ -1,0 +1,147 @@
+"""Reads the exposure card of a trained network: its neurons' balance, its spectrum, its start and its seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from victims.base import Victim
+from victims.equations.architectures import ReLUNetwork, seeded
+from victims.equations.network import Network
+from victims.equations.row_space import EDGE_SLACK, data_rank
+from victims.exposure.card import Exposure, Seed, Spectrum, Start
+from victims.ordinary.difference import Difference, difference
+from victims.ordinary.seeds import TORCH, guess_seed
+from victims.spec import NetworkSpec
+
+SEEDS = 100_000
+"""Seeds that are tried, from 0 on."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What the layers show."""
+
+    imbalance: list[float]
+    spectrum: Spectrum
+    start: Start | None
+    seed: Seed | None
+
+
+def exposure(victim: Victim, seeds: int = SEEDS, progress: Callable[[str], None] = lambda what: None) -> Exposure:
+    """Return the exposure card of a trained network.
+
+    Args:
+        victim: the network, with its start if that is known.
+        seeds: how many seeds are tried, from 0 on; None for `SEEDS`.
+        progress: told in a word what is measured next.
+    """
+    spec, model = victim.spec.architecture, victim.model
+    read = None
+    if isinstance(model, ReLUNetwork):
+        read = _read(spec, model, victim, SEEDS if seeds is None else seeds, progress)
+    return Exposure(
+        architecture=spec.label,
+        layers=read is not None,
+        uncovered=spec.uncovered if spec.kind == "module" else "",
+        homogeneous=spec.kind != "module" and spec.biases == "first",
+        hidden=0 if read is None else len(read.imbalance),
+        parameters=sum(value.numel() for value in model.parameters()),
+        inputs=math.prod(victim.input_shape),
+        images=victim.spec.n_trained,
+        imbalance=[] if read is None else read.imbalance,
+        spectrum=None if read is None else read.spectrum,
+        start=None if read is None else read.start,
+        seed=None if read is None else read.seed,
+        residual=[value if math.isfinite(value) else None for value in victim.card.stationarity_residual],
+        margins=victim.card.margins,
+        train_accuracy=victim.card.train_accuracy,
+    )
+
+
+def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progress: Callable[[str], None]) -> _Read:
+    network = Network.of(model.state_dict(), victim.input_shape)
+    progress("spectrum")
+    imbalance = balance(network)
+    scale = spec.first_layer_scale if spec.kind == "mlp" else None
+    shown = spectrum(network.weights[1 if network.convolutional else 0], scale)
+    if spec.kind != "mlp":
+        return _Read(imbalance, shown, None, None)
+    progress("seed")
+    first = network.weights[0]
+    guess = guess_seed(first.numpy(), range(seeds), [TORCH])
+    seed = Seed(
+        found=guess.found,
+        seed=guess.seed,
+        correlation=guess.correlation,
+        threshold=guess.threshold,
+        tried=seeds,
+    )
+    progress("start")
+    if victim.start is not None:
+        return _Read(imbalance, shown, _start("given", victim.start, model.state_dict()), seed)
+    if not guess.found:
+        return _Read(imbalance, shown, None, seed)
+    drawn = seeded(spec, victim.input_shape, guess.seed).state_dict()
+    return _Read(imbalance, shown, _start("seed", drawn, model.state_dict()), seed)
+
+
+def balance(network: Network) -> list[float]:
+    """Return sum_j |a_j - b_j| / sum_j (a_j + b_j) of each hidden layer, in [0, 1]; 0 at a stationary point.
+
+    a_j is the squared length of the weights into neuron j, with its bias, b_j that of the weights out of it. The ReLU
+    is positively homogeneous, so c times the one and 1 / c times the other leave the network as it is: a loss has no
+    slope along c, weight decay pulls a_j and b_j together (Du, Hu and Lee 2018, Theorem 2.1), and at a KKT point of the
+    margin problem they are equal (Lyu and Li 2020). Of a convolution a neuron is a channel.
+    """
+    found = []
+    layers = list(zip(network.weights, network.biases, strict=True))
+    for (weight, bias), (after, _) in pairwise(layers):
+        into = weight.double().flatten(1).square().sum(1)
+        if bias is not None:
+            into = into + bias.double().square()
+        out = after.double().reshape(len(after), len(weight), -1).square().sum((0, 2))
+        found.append(float((into - out).abs().sum() / (into + out).sum().clamp_min(torch.finfo(into.dtype).tiny)))
+    return found
+
+
+def spectrum(weight: Tensor, scale: float | None = None) -> Spectrum:
+    """Return what the singular values of a layer (h, d) show.
+
+    Args:
+        weight: of the first fully connected layer.
+        scale: standard deviation of its initial weights; None for torch's U(-1/sqrt(d), 1/sqrt(d)).
+    """
+    h, d = weight.shape
+    singular = torch.linalg.svdvals(weight.double())
+    edge = (1 / math.sqrt(3 * d) if scale is None else scale) * (math.sqrt(d) + math.sqrt(h))
+    rank = data_rank(singular, h, d)
+    gap = 0 < rank < len(singular)
+    squares = singular.square()
+    return Spectrum(
+        edge=edge,
+        above=int((singular > EDGE_SLACK * edge).sum()),
+        gap=gap,
+        rank=rank if gap else len(singular),
+        left=float(squares[rank:].sum() / squares.sum()) if gap else 0.0,
+    )
+
+
+def _start(known_by: Literal["given", "seed"], start: dict[str, Tensor], end: dict[str, Tensor]) -> Start:
+    """Return what a start shows; both are parameters of a fully connected network by name."""
+    shared = [name for name in end if name in start]
+    begun, ended = (torch.cat([weights[name].flatten() for name in shared]) for weights in (start, end))
+    found: Difference = difference(end["layers.0.weight"], start["layers.0.weight"])
+    return Start(
+        known_by=known_by,
+        decay=found.decay,
+        movement=float((ended - begun).norm() / begun.norm()),
+        cosine=min(1.0, max(-1.0, found.cosine)),
+        images=found.rank if found.shows_images else None,
+    )
