@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
+from victims.defences.spec import Defences, RandomSeed, released
 from victims.frozen_model import FrozenModel
 from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent, Ordinary, Regularised, Released
 
@@ -100,6 +101,7 @@ class VictimSpec(FrozenModel):
         seed: seed of the initialisation and of the mini-batches.
         twin: "untrained" is the network before training, "disjoint" the same recipe on the n images after the first n;
             a null control attacks them in the victim's place.
+        defences: what it was defended by; the recipe holds those of the training, see `victims.defences.stacking`.
         reported_test_accuracy: the paper's figure for this victim, in [0, 1], shown beside the measured one.
     """
 
@@ -117,6 +119,7 @@ class VictimSpec(FrozenModel):
     ] = NormalizedDescent()
     seed: int = 1
     twin: Literal["", "untrained", "disjoint"] = ""
+    defences: Defences = ()
     reported_test_accuracy: float | None = None
 
     @model_validator(mode="after")
@@ -165,9 +168,14 @@ class VictimSpec(FrozenModel):
 
     @property
     def keeps_start(self) -> bool:
-        """Whether the weights that the training started from are kept, for the knowledge item `initial weights`."""
+        """Whether the weights that the training started from are kept."""
         released = isinstance(self.training, Released) and self.training.initial is not None
         return released or isinstance(self.training, Ordinary)
+
+    @property
+    def tells_start(self) -> bool:
+        """Whether an attacker can be told that start: it was kept, and no secret seed drew it."""
+        return self.keeps_start and not any(isinstance(defence, RandomSeed) for defence in self.defences)
 
     @property
     def n_trained(self) -> int:
@@ -175,10 +183,11 @@ class VictimSpec(FrozenModel):
         return self.training.n_trained if isinstance(self.training, Released) else self.n
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that determine the weights, for the cache key."""
-        return self.model_dump(
-            exclude={"name": True, "reported_test_accuracy": True, "training": {"weights", "initial"}}
+        """Return the fields that determine what is released, for the cache key."""
+        fields = self.model_dump(
+            exclude={"name": True, "reported_test_accuracy": True, "defences": True, "training": {"weights", "initial"}}
         )
+        return fields | released(self.defences)
 
     def as_twin(self, kind: Literal["untrained", "disjoint"]) -> VictimSpec:
         """Return the victim's twin of that kind."""

@@ -10,6 +10,7 @@ import typer
 from bench.cli.app import DataDir, PluginDir, ResultsDir, app, named_folder, say
 from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
+from victims.defences.spec import JOINT
 from victims.errors import UserError
 
 
@@ -46,8 +47,9 @@ def show(
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     if name in attacks.items:
         console.print(tables.attack_card(attacks.items[name], attacks.origins[name]))
-    elif name in victims.items:
-        console.print(tables.victim_card(victims.items[name], victims.origins[name], choose_data_dir(data_dir)))
+    elif (spec := victims.find(name)) is not None:
+        origin = victims.origins[name.partition(JOINT)[0]]
+        console.print(tables.victim_card(spec, origin, choose_data_dir(data_dir)))
     elif (folder := Store(results_dir).resolve(name)) is not None:
         console.print(tables.run_card(folder))
     elif (card := tables.scoring_card(name)) is not None:

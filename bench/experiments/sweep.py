@@ -29,8 +29,7 @@ from victims.errors import UserError
 
 if TYPE_CHECKING:
     from attacks.base import Attack
-    from bench.plan.registry import Registry
-    from victims.informed.spec import AnySpec
+    from bench.plan.registry import Registry, Victims
 
 
 def run_plan(plan: Sequence[Run], setup: Setup) -> int:
@@ -126,7 +125,7 @@ def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, Step, str
 def score_stored(
     records: Sequence[RunRecord],
     attacks: Registry[type[Attack[Any]]],
-    victims: Registry[AnySpec],
+    victims: Victims,
     setup: Setup,
     protocol: str,
 ) -> int:
