@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from victims.frozen_model import FrozenModel, Recipe
 
@@ -223,6 +223,7 @@ class Ordinary(Recipe):
             quarters.
         clip: largest norm of a batch's gradient; None for no clipping.
         stop_loss: training ends after an epoch whose mean loss is below it; None for no early stop.
+        privacy: every record's gradient is clipped, and the sum noised, all records being in one batch; None for none.
         pretraining: where the start comes from; None for torch's default initialisation after
             `torch.manual_seed(seed)`.
     """
@@ -237,8 +238,15 @@ class Ordinary(Recipe):
     schedule: Literal["constant", "cosine", "step"] = "cosine"
     clip: PositiveFloat | None = None
     stop_loss: PositiveFloat | None = None
+    privacy: Annotated[Privacy | None, Field(exclude_if=lambda privacy: privacy is None)] = None
     pretraining: Pretraining | None = None
     dtype: Literal["float32", "float64"] = "float32"
+
+    @model_validator(mode="after")
+    def _is_private_at_every_step(self) -> Ordinary:
+        if self.privacy is not None and self.stop_loss is not None:
+            raise ValueError("a private training does not look at its loss to stop there")
+        return self
 
     @property
     def label(self) -> str:
@@ -246,4 +254,5 @@ class Ordinary(Recipe):
         name = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[self.optimiser]
         decay = f", decay {self.weight_decay:g}" if self.weight_decay else ""
         tuned = ", from a checkpoint" if self.pretraining else ""
-        return f"{name} lr {self.lr:g}, {self.epochs} epochs, batch {self.batch_size}{decay}{tuned}"
+        private = f", epsilon {self.privacy.epsilon:g}" if self.privacy else ""
+        return f"{name} lr {self.lr:g}, {self.epochs} epochs, batch {self.batch_size}{decay}{private}{tuned}"

@@ -136,6 +136,11 @@ class VictimSpec(FrozenModel):
             self.architecture.kind != "mlp" or self.architecture.first_layer_scale is not None
         ):
             raise ValueError("ordinary training starts fully connected networks as torch does: first_layer_scale=None")
+        if isinstance(self.training, Ordinary) and self.training.privacy is not None:
+            if self.architecture.outputs == 1 or self.architecture.biases != "every":
+                raise ValueError("private training is that of a softmax of several outputs with biases in every layer")
+            if self.training.batch_size < self.n:
+                raise ValueError("private training takes all records in every batch")
         if self.architecture.biases != "first" and self.training.kind == "decayed":
             raise ValueError("decayed descent needs a homogeneous network: a bias in layer 1 alone")
         if self.training.kind == "decayed" and self.training.corners and self.architecture.kind != "mlp":

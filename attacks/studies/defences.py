@@ -56,7 +56,7 @@ STUDIES: tuple[Study, ...] = (
         summary="the same for a network that was fine-tuned from a checkpoint which the attacker has",
         paper="new here",
         cells=cells("kkt-delta", FINETUNED, ORDINARY),
-        smoke=cells("kkt-delta", "digits-mlp-20-finetuned", SMOKE),
+        smoke=cells("kkt-delta", "digits-mlp-20-c10-finetuned", SMOKE),
         plots=TRADEOFF,
     ),
     Study(

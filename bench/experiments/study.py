@@ -128,7 +128,16 @@ INFORMED = (
 )
 """Columns of a run of the informed adversary that a study's table holds."""
 MEASURED = (
-    *("n_good", "test_accuracy", "attack_loss", "mse_mean", "mse_to_training", "mse_to_held_out", "realistic", "no_member_rate"),
+    *(
+        "n_good",
+        "test_accuracy",
+        "attack_loss",
+        "mse_mean",
+        "mse_to_training",
+        "mse_to_held_out",
+        "realistic",
+        "no_member_rate",
+    ),
     "wall_s",
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any, TypeVar, cast
@@ -27,7 +28,7 @@ SpecT = TypeVar("SpecT", bound=AnySpec)
 NEEDS = {
     "early-stop": "ends before its loss is near its minimum, which only gradient descent on a loss can",
     "decay": "has a weight decay to set; see the victims whose name has -wd",
-    "dp": "has a private form: gradient descent of the informed adversary's networks, or a regularised optimum",
+    "dp": "has a private form: a loop over torch.optim, the informed adversary's descent, or a regularised optimum",
     "forget-start": "is gradient descent with weight decay, epoch by epoch; put decay=5e-4 before it",
     "random-seed": "draws its start from a seed: no checkpoint, no optimum that depends on none",
 }
@@ -52,19 +53,17 @@ def undefended(spec: SpecT) -> SpecT:
 def _with(spec: AnySpec, defence: AnyDefence) -> AnySpec:
     if any(one.kind == defence.kind for one in spec.defences):
         raise UserError(f"victim {spec.name}: the defence {defence.kind} is given twice")
-    changed = {} if defence.on_release else _changed(spec, defence)
-    if changed is None:
-        if spec.training.kind == "released":
-            reason = "its training is over, so that only what is done on release remains: noise, round, clip-outputs"
-        else:
-            reason = f"it takes a victim whose training {NEEDS[defence.kind]}; this one has {spec.training.label}"
-        raise UserError(f"victim {spec.name} cannot have the defence {defence.text}: {reason}")
     named = {"name": f"{spec.name}{JOINT}{defence.text}", "defences": (*spec.defences, defence)}
     try:
-        return type(spec)(**(dict(spec) | changed | named))
+        changed = {} if defence.on_release else _changed(spec, defence)
+        if changed is not None:
+            return type(spec)(**(dict(spec) | changed | named))
+        reason = f"it takes a victim whose training {NEEDS[defence.kind]}; this one has {spec.training.label}"
     except ValidationError as error:
         reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-        raise UserError(f"victim {spec.name} cannot have the defence {defence.text}: {reason}") from None
+    if spec.training.kind == "released":
+        reason = "its training is over, so that only what is done on release remains: noise, round, clip-outputs"
+    raise UserError(f"victim {spec.name} cannot have the defence {defence.text}: {reason}")
 
 
 def _changed(spec: AnySpec, defence: AnyDefence) -> dict[str, Any] | None:
@@ -81,6 +80,9 @@ def _changed(spec: AnySpec, defence: AnyDefence) -> dict[str, Any] | None:
             knobs = {"epochs": training.epochs * defence.strength}
         case DifferentialPrivacy(), Descent():
             knobs = {"privacy": _private(training.privacy or Privacy(), defence)}
+        case DifferentialPrivacy(), Ordinary():
+            steps = training.epochs * math.ceil(spec.n / training.batch_size)
+            knobs = {"privacy": _private(training.privacy or Privacy(), defence), "batch_size": spec.n, "epochs": steps}
         case DifferentialPrivacy(), Newton():
             knobs = {"privacy": _private(training.privacy or OutputPrivacy(), defence)}
         case RandomSeed(), _:

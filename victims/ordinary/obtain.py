@@ -176,7 +176,7 @@ def way(start: dict[str, Tensor], end: dict[str, Tensor]) -> dict[str, float | i
         start: the initial weights of a fully connected network by parameter name.
         end: its released weights.
     """
-    begun, ended = (torch.cat([value.flatten() for value in weights.values()]) for weights in (start, end))
+    begun, ended = (torch.cat([weights[name].flatten() for name in end]) for weights in (start, end))
     movement = float((ended - begun).norm() / begun.norm())
     found = difference(end["layers.0.weight"], start["layers.0.weight"])
     return {

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from victims.equations.architectures import ReLUNetwork, build, seeded
+from victims.equations.architectures import MLP, ReLUNetwork, build, seeded
 from victims.equations.losses import margins, sample_losses
+from victims.ordinary.private import PrivateGradients
 from victims.recipes import Ordinary
 from victims.spec import Loss, VictimSpec
 from victims.training.loop import REPORT_SECONDS, TrainProgress
@@ -62,12 +63,16 @@ def train_ordinary(
 
 
 def descend(model: ReLUNetwork, examples: Examples, loss: Loss, training: Ordinary, seed: int, report: Report) -> None:
-    """Train a network where it is; `seed` shuffles the batches."""
+    """Train a network where it is; `seed` shuffles the batches and draws the noise of a private training."""
     example = next(model.parameters())
     inputs, labels = examples.inputs.to(example), examples.labels.to(example.device)
     shuffle = torch.Generator().manual_seed(seed)
     optimiser = _optimiser(model, training)
     steps = training.epochs * math.ceil(len(labels) / training.batch_size)
+    private = None
+    if training.privacy is not None:
+        assert isinstance(model, MLP)
+        private = PrivateGradients(model, training.privacy, steps, seed)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(training, step, steps))
     reported, step = time.monotonic(), 0
     for _ in range(training.epochs):
@@ -76,7 +81,10 @@ def descend(model: ReLUNetwork, examples: Examples, loss: Loss, training: Ordina
             optimiser.zero_grad()
             outputs = model(inputs[batch])
             mean = sample_losses(loss, outputs, labels[batch]).mean()
-            torch.autograd.backward(mean)
+            if private is None:
+                torch.autograd.backward(mean)
+            else:
+                private.fill(inputs[batch], labels[batch])
             if training.clip is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip)
             optimiser.step()
