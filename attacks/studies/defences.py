@@ -15,16 +15,16 @@ STATIONARY = {
     "noise": NOISE,
     "round": ROUNDING,
     "early-stop": ("early-stop=0.01", "early-stop=0.1", "early-stop=0.3", "early-stop=1"),
-    "decay": ("decay=1e-3", "decay=3e-3", "decay=1e-2", "decay=2e-2"),
+    "decay": ("decay=0.001", "decay=0.003", "decay=0.01", "decay=0.02"),
 }
 """For networks trained to a stationary point with weight decay."""
 ORDINARY = {
-    "noise": ("noise=1e-5", "noise=1e-4", "noise=1e-3", "noise=0.01", "noise=0.1"),
+    "noise": ("noise=0.0001", "noise=0.001", "noise=0.01", "noise=0.1"),
     "round": ROUNDING,
     "early-stop": ("early-stop=0.5", "early-stop=1", "early-stop=1.5"),
-    "decay": ("decay=5e-4", "decay=1e-2", "decay=0.1", "decay=1"),
-    "forget-start": tuple(f"decay=0.01+forget-start={times}" for times in (3, 10, 30)),
-    "dp": ("dp=1e6", "dp=1e5", "dp=1e4", "dp=1e3", "dp=100", "dp=10"),
+    "decay": ("decay=0.01", "decay=0.1", "decay=1"),
+    "forget-start": tuple(f"decay=0.01+forget-start={times}" for times in (10, 30)),
+    "dp": ("dp=100000", "dp=1000", "dp=10"),
 }
 """For a network fine-tuned by SGD from a public checkpoint."""
 TRADEOFF = (Plot("tradeoff", "test_accuracy", "defence", ("n_good_unique", "null_n_good_unique")),)

@@ -183,6 +183,7 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
         "null_n_good_unique": record.null_n_good_unique,
         "share_good": None if record.n_good is None else record.n_good / record.n,
         "null_share_good": None if record.null_n_good is None else record.null_n_good / record.n,
+        "train_accuracy": victim.card.train_accuracy,
         "test_accuracy": record.test_accuracy,
         "wall_s": record.wall_s,
     }
