@@ -17,7 +17,10 @@ from attacks.kkt_delta import KKTDelta
 from attacks.known_start.equation import Equation, back_propagated, between, known
 from attacks.known_start.params import KKTDeltaParams
 from attacks.known_start.search import Search
+from attacks.known_start.seeds import TORCH, guess_seed
 from bench.run.disclosure import view_of
+from victims.defences.spec import parse
+from victims.defences.stacking import defended
 from victims.equations.gates import smooth_gate
 from victims.equations.network import Network
 from victims.recipes import Ordinary
@@ -158,6 +161,16 @@ def test_no_seed_in_the_range_is_a_clear_negative() -> None:
     found = attacked(KKTDelta(KKTDeltaParams(start="guess", seeds=7)), victim)
     assert found.flags[0].startswith("no seed below 7 drew the start")
     assert found.candidates.abs().sum() == 0
+
+
+def test_a_random_seed_is_none_that_is_tried_and_is_there_for_who_tries_all() -> None:
+    hidden = defended(TINY, [parse("random-seed")])
+    assert isinstance(hidden, VictimSpec)
+    found = attacked(KKTDelta(KKTDeltaParams(start="guess", seeds=2000)), victim_of(hidden))
+    assert found.flags[0].startswith("no seed below 2000 drew the start")
+    first = next(victim_of(hidden).model.parameters()).detach().numpy()
+    assert guess_seed(first, range(hidden.seed - 50, hidden.seed + 50), [TORCH]).seed == hidden.seed < 2**32
+    assert "set start=guess" in str(KKTDelta(KKTDeltaParams()).supports(hidden))
 
 
 def test_a_killed_search_ends_where_an_undisturbed_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
