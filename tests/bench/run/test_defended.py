@@ -6,11 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
 
 from attacks.studies.base import Plot
 from bench.experiments.study_picture import draw
+from bench.plan import registry
+from victims.cache import WEIGHTS, victim_folder
+from victims.datasets import fingerprint
 
 Bench = Callable[..., Any]
 VICTIM = "faces-mlp-4-tiny"
@@ -63,6 +70,46 @@ def test_a_defence_that_does_not_fit_is_told_before_anything_is_done(bench: Benc
         assert "faces-mlp-20 cannot have the defence dp=3" in ended.err
         assert ended.err.count("\n") == 1
     assert not results.exists()
+
+
+OWN = """
+from torch import nn
+from victims.released import released
+
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.BatchNorm1d(9), nn.GELU(), nn.Linear(9, 2))
+
+    def forward(self, inputs):
+        return self.body(inputs)
+
+
+VICTIMS = (released("mine", network=Own, weights={weights!r}, images={images!r}),)
+"""
+
+
+def test_a_model_of_ones_own_is_defended_and_its_buffers_stay(bench: Bench, results: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.BatchNorm1d(9), nn.GELU(), nn.Linear(9, 2))
+    weights, images = tmp_path / "weights.pt", tmp_path / "images.npz"
+    torch.save({f"body.{name}": value for name, value in body.state_dict().items()}, weights)
+    shown = np.random.default_rng(0).integers(0, 256, (8, 8, 8), dtype=np.uint8)
+    np.savez(images, train_images=shown, train_labels=np.arange(8) % 2, test_images=shown, test_labels=np.arange(8) % 2)
+    (tmp_path / "mine.py").write_text(OWN.format(weights=str(weights), images=str(images)))
+    small = ("--set", "candidates=4", "--set", "steps=3", "--controls", "quick", "--results-dir", results)
+    stacked = ("--defence", "noise=0.5", "--defence", "round=int8", "--defence", "clip-outputs=0.01")
+    ended = bench("run", "-a", "inversion", "-v", "mine", "--plugin-dir", tmp_path / "mine.py", *small, *stacked)
+    assert ended.status == 0, ended.err
+    (name,) = rows(results).index
+    assert name == "mine+noise=0.5+round=int8+clip-outputs=0.01"
+    spec = registry.victims(tmp_path / "mine.py").find(name)
+    assert spec is not None
+    released = load_file(victim_folder(spec, fingerprint(spec.dataset, None)) / WEIGHTS)
+    for entry, value in body.state_dict().items():
+        same = torch.equal(released[f"body.{entry}"], value)
+        assert same == ("running" in entry or "num" in entry or not value.any())  # noise on zeros is none
 
 
 @pytest.mark.parametrize("missing", [False, True])
