@@ -46,8 +46,10 @@ def defended(spec: AnySpec, defences: Sequence[AnyDefence]) -> AnySpec:
 
 def undefended(spec: SpecT) -> SpecT:
     """Return the victim that is trained before anything is done to it on release; it shares its training's cache."""
-    kept = tuple(one for one in spec.defences if not one.on_release)
-    return cast(SpecT, spec.model_copy(update={"defences": kept}))
+    name, kept = spec.name, tuple(one for one in spec.defences if not one.on_release)
+    for defence in spec.defences:
+        name = name.replace(f"{JOINT}{defence.text}", "") if defence.on_release else name  # a twin's name goes on
+    return cast(SpecT, spec.model_copy(update={"name": name, "defences": kept}))
 
 
 def _with(spec: AnySpec, defence: AnyDefence) -> AnySpec:
@@ -109,4 +111,5 @@ def _unguessable(spec: AnySpec) -> dict[str, Any] | None:
     if isinstance(spec.training, Ordinary) and spec.training.pretraining is not None:
         return None
     assert isinstance(spec, VictimSpec)
-    return {"seed": int.from_bytes(hashlib.sha256(f"{spec.name} {spec.seed}".encode()).digest()[:4])}
+    plain = spec.name.partition(JOINT)[0]
+    return {"seed": int.from_bytes(hashlib.sha256(f"{plain} {spec.seed}".encode()).digest()[:4])}

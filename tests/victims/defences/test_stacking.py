@@ -50,7 +50,9 @@ def test_what_is_done_on_release_is_in_the_identity_in_its_order_and_the_trainin
     stacks = ("noise=0.1", "noise=0.2", "noise=0.1+round=int8", "round=int8+noise=0.1", "clip-outputs=1")
     specs = [plain, *(named(f"faces-mlp-20+{stack}") for stack in stacks)]
     assert len({str(spec.identity()) for spec in specs}) == len(specs)
-    assert all(undefended(spec).identity() == plain.identity() for spec in specs)
+    assert all(undefended(spec) == plain for spec in specs)
+    twin = specs[3].as_twin("disjoint")  # type: ignore[union-attr]
+    assert undefended(twin) == plain.as_twin("disjoint")  # type: ignore[union-attr]
 
 
 def test_what_is_done_in_training_is_in_the_recipe_alone() -> None:
@@ -143,6 +145,7 @@ def test_a_random_seed_is_another_one_and_its_start_is_not_told() -> None:
     assert len({plain.seed, hidden.seed, other.seed}) == 3
     assert 0 <= hidden.seed < 2**32
     assert plain.tells_start and not hidden.tells_start and hidden.keeps_start
+    assert undefended(named("cifar-mlp-50-c10-sgd+noise=1+random-seed")).identity() == hidden.identity()
     assert named("mnist-elu10-1000+random-seed").initialisation == "random"  # type: ignore[union-attr]
 
 
