@@ -71,7 +71,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and a fully connected network with a hidden layer."""
-        if self.params.start == "known" and not victim.keeps_start:
+        if self.params.start == "known" and not victim.tells_start:
             return "the start of its training is not known; set start=guess to look for its seed"
         if victim.architecture.kind != "mlp" or not victim.architecture.hidden:
             return f"{victim.architecture.label}: for fully connected networks with a hidden layer"

@@ -15,12 +15,14 @@ from victims.base import Victim
 from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, training_sha, victim_folder, whole_card
 from victims.card import VictimCard, describe, require_finite
 from victims.datasets import Split
+from victims.defences import victim as defences
+from victims.defences.stacking import undefended
 from victims.equations.architectures import blank
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
 from victims.ordinary import obtain as ordinary
 from victims.ordinary.obtain import way
-from victims.recipes import Released
+from victims.recipes import Ordinary, Released
 from victims.spec import VictimSpec
 from victims.training import loop
 
@@ -34,6 +36,8 @@ def obtain(
 ) -> Victim:
     """Return a victim: from the cache if it is there and whole, else trained and cached.
 
+    What is defended on release is made of the victim without that, which is trained once for all such defences.
+
     Args:
         spec: the victim.
         data_dir: the data folder, None for the default.
@@ -44,9 +48,12 @@ def obtain(
     Raises:
         UserError: the data are missing or malformed, the training diverged, or the cache cannot be written.
     """
+    trained = undefended(spec)
+    if trained != spec:
+        return defences.released(spec, obtain(trained, data_dir, device, report, notice), device, notice)
     if spec.training.kind == "released":
         return _released(spec, data_dir)
-    if spec.keeps_start:
+    if isinstance(spec.training, Ordinary):
         return ordinary.obtain(spec, data_dir, device, report, notice)
     split = split_of(spec, data_dir)
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)

@@ -10,6 +10,28 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from victims.frozen_model import FrozenModel, Recipe
 
+StopLoss = Annotated[PositiveFloat | None, Field(exclude_if=lambda loss: loss is None)]
+"""A mean loss at which training ends; not described where there is none, so that keys without it stay what they are."""
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Privacy(FrozenModel):
+    """Differentially private full-batch gradient descent: each record's gradient is clipped, the sum is noised.
+
+    Noise N(0, (noise * clip)^2) is added to the sum of clipped gradients. Two data sets are neighbours when one holds a
+    record more than the other (add or remove one, the number of records that the sum is divided by being public): the
+    sum's sensitivity is `clip`. Where one record replaces another it is twice that, and so is the noise that is needed.
+
+    Attributes:
+        clip: largest Euclidean norm C of a record's gradient; the paper's is 1 on MNIST and 10 on CIFAR-10.
+        epsilon: epsilon of the (epsilon, delta) to which the noise is calibrated, over all steps.
+        delta: likewise, in (0, 1).
+    """
+
+    clip: PositiveFloat = 1.0
+    epsilon: PositiveFloat = 10.0
+    delta: Share = 1e-5
+
 
 class GradientDescent(Recipe):
     """The papers' recipe to the letter: plain (mini-batch) gradient descent on the mean loss.
@@ -19,6 +41,7 @@ class GradientDescent(Recipe):
         epochs: passes over the training set.
         batch_size: None for full-batch descent.
         weight_decay: wd of the objective mean loss + (wd / 2) ||theta||^2, biases included, as torch's SGD has it.
+        stop_loss: training ends after a step before which the loss of its batch was below it.
     """
 
     kind: Literal["gd"] = "gd"
@@ -26,6 +49,7 @@ class GradientDescent(Recipe):
     epochs: PositiveInt = 1_000_000
     batch_size: PositiveInt | None = None
     weight_decay: NonNegativeFloat = 0.0
+    stop_loss: StopLoss = None
     dtype: Literal["float32", "float64"] = "float64"
 
     @property
@@ -51,6 +75,7 @@ class NormalizedDescent(Recipe):
         margin: smallest margin held by rescaling; 10 gives a logistic loss of about 4e-6 at n = 500 on CIFAR, the
             value of Haim et al.'s Table 1.
         momentum: weight of the old direction in the running average.
+        stop_loss: training ends after a step before which the mean loss was below it.
     """
 
     kind: Literal["normalized"] = "normalized"
@@ -58,6 +83,7 @@ class NormalizedDescent(Recipe):
     rate: tuple[PositiveFloat, PositiveFloat] = (1e-2, 1e-4)
     margin: PositiveFloat = 10.0
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    stop_loss: StopLoss = None
     dtype: Literal["float32", "float64"] = "float32"
 
     @property
@@ -81,6 +107,7 @@ class DecayedDescent(Recipe):
             which L-BFGS then goes on, to a stationary point on the kinks; none to end with the descent. For fully
             connected networks.
         iterations: largest number of L-BFGS iterations for each width.
+        stop_loss: training ends after a step before which the mean loss was below it.
     """
 
     kind: Literal["decayed"] = "decayed"
@@ -90,6 +117,7 @@ class DecayedDescent(Recipe):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     corners: tuple[PositiveFloat, ...] = ()
     iterations: PositiveInt = 600
+    stop_loss: StopLoss = None
     dtype: Literal["float32", "float64"] = "float32"
 
     @property
@@ -195,6 +223,7 @@ class Ordinary(Recipe):
             quarters.
         clip: largest norm of a batch's gradient; None for no clipping.
         stop_loss: training ends after an epoch whose mean loss is below it; None for no early stop.
+        privacy: every record's gradient is clipped, and the sum noised, all records being in one batch; None for none.
         pretraining: where the start comes from; None for torch's default initialisation after
             `torch.manual_seed(seed)`.
         last_layers: train so many of the last layers alone; None for all of them.
@@ -216,6 +245,7 @@ class Ordinary(Recipe):
     schedule: Literal["constant", "cosine", "step"] = "cosine"
     clip: PositiveFloat | None = None
     stop_loss: PositiveFloat | None = None
+    privacy: Annotated[Privacy | None, Field(exclude_if=lambda privacy: privacy is None)] = None
     pretraining: Pretraining | None = None
     last_layers: PositiveInt | None = None
     lora_rank: PositiveInt | None = None
@@ -228,6 +258,10 @@ class Ordinary(Recipe):
             raise ValueError("low-rank updates are of all layers: set last_layers or lora_rank, not both")
         if list(self.snapshots) != sorted({*self.snapshots} & {*range(1, self.epochs)}):
             raise ValueError(f"snapshots are epochs that rise and lie before the last, {self.epochs}")
+        if self.privacy is not None and self.stop_loss is not None:
+            raise ValueError("a private training does not look at its loss to stop there")
+        if self.privacy is not None and (self.last_layers is not None or self.lora_rank is not None):
+            raise ValueError("private training is that of all layers: set neither last_layers nor lora_rank")
         return self
 
     @property
@@ -238,5 +272,8 @@ class Ordinary(Recipe):
         tuned = ", from a checkpoint" if self.pretraining else ""
         part = f", last {self.last_layers} layers" if self.last_layers else ""
         part += f", LoRA of rank {self.lora_rank}" if self.lora_rank else ""
+        private = f", epsilon {self.privacy.epsilon:g}" if self.privacy else ""
         kept = f", {len(self.snapshots)} snapshots" if self.snapshots else ""
-        return f"{name} lr {self.lr:g}, {self.epochs} epochs, batch {self.batch_size}{decay}{tuned}{part}{kept}"
+        return (
+            f"{name} lr {self.lr:g}, {self.epochs} epochs, batch {self.batch_size}{decay}{private}{tuned}{part}{kept}"
+        )

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
+from victims.defences.spec import Defences, RandomSeed, released
 from victims.frozen_model import FrozenModel
 from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent, Ordinary, Regularised, Released
 
@@ -124,6 +125,7 @@ class VictimSpec(FrozenModel):
         seed: seed of the initialisation and of the mini-batches.
         twin: "untrained" is the network before training, "disjoint" the same recipe on the n images after the first n;
             a null control attacks them in the victim's place.
+        defences: what it was defended by; the recipe holds those of the training, see `victims.defences.stacking`.
         reported_test_accuracy: the paper's figure for this victim, in [0, 1], shown beside the measured one.
     """
 
@@ -141,6 +143,7 @@ class VictimSpec(FrozenModel):
     ] = NormalizedDescent()
     seed: int = 1
     twin: Literal["", "untrained", "disjoint"] = ""
+    defences: Defences = ()
     reported_test_accuracy: float | None = None
 
     @model_validator(mode="after")
@@ -155,12 +158,8 @@ class VictimSpec(FrozenModel):
             raise ValueError(f"no recipe trains {self.architecture.label}; give its weights, see victims.released")
         if self.architecture.kind == "cnn" and self.training.kind != "ordinary":
             raise ValueError("a network with batch normalisation is trained by the recipe `ordinary`")
-        if self.training.kind == "ordinary":
-            if self.architecture.kind == "conv" or getattr(self.architecture, "first_layer_scale", None) is not None:
-                raise ValueError("ordinary training starts an mlp as torch does, first_layer_scale=None, or a cnn")
-            most = len(self.architecture.hidden) + (self.architecture.kind == "cnn")
-            if (self.training.last_layers or 0) > most:
-                raise ValueError(f"last_layers leaves something before them: at most {most}")
+        if isinstance(self.training, Ordinary):
+            self._require_ordinary(self.training)
         if self.architecture.biases != "first" and self.training.kind == "decayed":
             raise ValueError("decayed descent needs a homogeneous network: a bias in layer 1 alone")
         if self.training.kind == "decayed" and self.training.corners and self.architecture.kind != "mlp":
@@ -169,6 +168,21 @@ class VictimSpec(FrozenModel):
         if self.training.kind == "regularised" and not plain:
             raise ValueError("the regularised minimum is that of a binary classifier without convolution")
         return self
+
+    def _require_ordinary(self, training: Ordinary) -> None:
+        """Raise a ValueError where a loop over torch.optim does not train this network so."""
+        network = self.architecture
+        if network.kind not in ("mlp", "cnn") or (network.kind == "mlp" and network.first_layer_scale is not None):
+            raise ValueError("ordinary training starts an mlp as torch does, first_layer_scale=None, or a cnn")
+        most = len(network.hidden) + (network.kind == "cnn")
+        if (training.last_layers or 0) > most:
+            raise ValueError(f"last_layers leaves something before them: at most {most}")
+        if training.privacy is None:
+            return
+        if network.kind != "mlp" or network.outputs == 1 or network.biases != "every":
+            raise ValueError("private training is that of a softmax of several outputs with biases in every layer")
+        if training.batch_size < self.n:
+            raise ValueError("private training takes all records in every batch")
 
     @property
     def n_classes(self) -> int:
@@ -193,9 +207,14 @@ class VictimSpec(FrozenModel):
 
     @property
     def keeps_start(self) -> bool:
-        """Whether the weights that the training started from are kept, for the knowledge item `initial weights`."""
+        """Whether the weights that the training started from are kept."""
         released = isinstance(self.training, Released) and self.training.initial is not None
         return released or isinstance(self.training, Ordinary)
+
+    @property
+    def tells_start(self) -> bool:
+        """Whether an attacker can be told that start: it was kept, and no secret seed drew it."""
+        return self.keeps_start and not any(isinstance(defence, RandomSeed) for defence in self.defences)
 
     @property
     def n_trained(self) -> int:
@@ -203,9 +222,10 @@ class VictimSpec(FrozenModel):
         return self.training.n_trained if isinstance(self.training, Released) else self.n
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that determine the weights, for the cache key."""
+        """Return the fields that determine what is released, for the cache key."""
         silent = {"weights", "initial"} | self.training.at_default()
-        return self.model_dump(exclude={"name": True, "reported_test_accuracy": True, "training": silent})
+        left_out: dict[str, Any] = {"name": True, "reported_test_accuracy": True, "defences": True, "training": silent}
+        return self.model_dump(exclude=left_out) | released(self.defences)
 
     def as_twin(self, kind: Literal["untrained", "disjoint"]) -> VictimSpec:
         """Return the victim's twin of that kind."""

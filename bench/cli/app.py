@@ -41,6 +41,10 @@ DataDir = Annotated[
     Path | None,
     typer.Option(parser=named_folder, metavar="PATH", help="Folder of NAME.npz files; BENCH_DATA_DIR if not given."),
 ]
+Defence = Annotated[
+    list[str] | None,
+    typer.Option("--defence", help="What each victim is defended by, e.g. noise=1e-3; repeat, in their order."),
+]
 Controls = Annotated[ControlSet, typer.Option(help="Null controls: all, or quick ones that attack nothing.")]
 Attacks = Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")]
 Victims = Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")]

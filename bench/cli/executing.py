@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,6 +11,7 @@ from bench.cli.app import (
     Attacks,
     Controls,
     DataDir,
+    Defence,
     Device,
     Jobs,
     PluginDir,
@@ -33,6 +34,7 @@ DEFAULT_VICTIM = "photos-mlp-100-c10-wd1e-4"
 def run(
     attack: Attacks = None,
     victim: Victims = None,
+    defence: Defence = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
     variant: Annotated[str | None, typer.Option(help="Named parameter set of the attack, e.g. paper.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = None,
@@ -79,7 +81,8 @@ def run(
         asked = read_plan(config, smoke)
     elif smoke:
         raise UserError("--smoke shrinks the plan of a file; name one with --config")
-    given = {"attack": attack, "victim": victim, "set": parse_settings(set_ or []), "variant": variant, "seeds": seeds}
+    given: dict[str, Any] = {"attack": attack, "victim": victim, "defence": defence, "variant": variant, "seeds": seeds}
+    given["set"] = parse_settings(set_ or [])
     sections = (section.changed(given) for section in asked.plan)
     plan = planned(sections, attacks, victims, parse_budget(budget))
     for broken in registry.broken(attacks, victims):
@@ -165,6 +168,7 @@ def score(
 def tune(
     attack: Attacks = None,
     victim: Victims = None,
+    defence: Defence = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter to hold, key=value; repeat.")] = None,
     variant: Annotated[str, typer.Option(help="Search around this parameter set, in its own ranges.")] = "",
     trials: Annotated[int, typer.Option(min=1, help="Trials of each attack on each victim.")] = 30,
@@ -191,7 +195,10 @@ def tune(
     from bench.store.folders import Store
 
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
-    chosen, attacked = attacks.match(attack or [DEFAULT_ATTACK]), victims.match(victim or [DEFAULT_VICTIM])
+    chosen, attacked = (
+        attacks.match(attack or [DEFAULT_ATTACK]),
+        victims.match(victim or [DEFAULT_VICTIM], defence or []),
+    )
     settings = parse_settings(set_ or [])
     params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}
     data = choose_data_dir(data_dir)

@@ -11,6 +11,7 @@ from bench.cli.app import DataDir, PluginDir, ResultsDir, app, named_folder, say
 from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
 from victims.cache import trained_card
+from victims.defences.spec import JOINT
 from victims.errors import UserError
 
 
@@ -47,9 +48,9 @@ def show(
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     if name in attacks.items:
         console.print(tables.attack_card(attacks.items[name], attacks.origins[name]))
-    elif name in victims.items:
-        spec, data = victims.items[name], choose_data_dir(data_dir)
-        console.print(tables.victim_card(spec, victims.origins[name], data))
+    elif (spec := victims.find(name)) is not None:
+        data = choose_data_dir(data_dir)
+        console.print(tables.victim_card(spec, victims.origins[name.partition(JOINT)[0]], data))
         if spec.setting == "dataset" and trained_card(spec, data):
             from bench.plan.exposed import exposed
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
 from bench.experiments import rero
-from bench.plan.registry import Registry
+from bench.plan.registry import Victims
 from bench.store.cells import to_csv
 from bench.store.folders import Store
 from bench.store.records import RunRecord
@@ -21,7 +21,7 @@ from victims.errors import UserError
 from victims.files import atomic, write_text
 from victims.informed.data import split_of
 from victims.informed.privacy import gaussian_privacy
-from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
+from victims.informed.spec import GLMSpec, InformedSpec
 
 NAME = "privacy"
 CURVE = ["dataset", "attack", "variant", "params_hash"]
@@ -31,7 +31,7 @@ ACROSS = 2
 
 
 def privacy_table(
-    records: Sequence[RunRecord], store: Store, victims: Registry[AnySpec], data_dir: Path | None, threshold: float
+    records: Sequence[RunRecord], store: Store, victims: Victims, data_dir: Path | None, threshold: float
 ) -> pd.DataFrame:
     """Return one row a run of a private victim: its privacy, its accuracy, the attack's success and the bounds.
 
@@ -51,7 +51,7 @@ def privacy_table(
     rows = []
     newest = {_cell(record): record for record in sorted(records, key=_order)}
     for record in newest.values():
-        spec = victims.items.get(record.victim)
+        spec = victims.find(record.victim)
         if isinstance(spec, InformedSpec | GLMSpec) and spec.training.privacy is not None:
             rows.append(_row(record, store, spec, data_dir, threshold))
     if not rows:

@@ -15,7 +15,7 @@ from torch import Tensor
 from attacks.studies.base import Cell, Study
 from bench.experiments.study_picture import draw, strips
 from bench.plan.options import attack_params
-from bench.plan.registry import Registry
+from bench.plan.registry import Registry, Victims
 from bench.plan.run import Run
 from bench.run.executors import Task
 from bench.run.executors.choice import executor_for
@@ -35,7 +35,6 @@ from victims.files import write_text
 
 if TYPE_CHECKING:
     from attacks.base import Attack
-    from victims.informed.spec import AnySpec
     from victims.informed.victim import AnyVictim
 
 REALISTIC = 0.4
@@ -76,7 +75,7 @@ def run_study(
     study: Study,
     cells: Sequence[Cell],
     attacks: Registry[type[Attack[Any]]],
-    victims: Registry[AnySpec],
+    victims: Victims,
     setup: Setup,
 ) -> int:
     """Run the cells, write NAME.csv after each and pictures in the end, and return the exit status.
@@ -125,7 +124,7 @@ def run_study(
     return int(failed)
 
 
-def _run(cell: Cell, attacks: Registry[type[Attack[Any]]], victims: Registry[AnySpec]) -> Run:
+def _run(cell: Cell, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Run:
     """Return the run of a cell."""
     attack = attacks.match([cell.attack])[0]
     return Run(attack, attack_params(attack, "", cell.params), "", "study", victims.match([cell.victim])[0], seed=0)
@@ -139,7 +138,16 @@ INFORMED = (
 TRAINED = ("movement", "start_decay", "directions")
 """What a study's table holds of the card of a victim whose start was kept."""
 MEASURED = (
-    *("n_good", "attack_loss", "mse_mean", "mse_to_training", "mse_to_held_out", "realistic", "no_member_rate"),
+    *(
+        "n_good",
+        "test_accuracy",
+        "attack_loss",
+        "mse_mean",
+        "mse_to_training",
+        "mse_to_held_out",
+        "realistic",
+        "no_member_rate",
+    ),
     "wall_s",
 )
 
@@ -183,10 +191,12 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
         "n_good": record.n_good,
         "n_good_unique": record.n_good_unique,
         "null_n_good": record.null_n_good,
+        "null_n_good_unique": record.null_n_good_unique,
         "share_good": None if record.n_good is None else record.n_good / record.n,
         "null_share_good": None if record.null_n_good is None else record.null_n_good / record.n,
+        "train_accuracy": victim.card.train_accuracy,
+        "test_accuracy": record.test_accuracy,
         "wall_s": record.wall_s,
-        "test_accuracy": victim.card.test_accuracy,
     } | {name: value for name in TRAINED if (value := getattr(victim.card, name)) is not None}
 
 

@@ -41,6 +41,8 @@ def draw(root: Path, name: str, plot: Plot, table: pd.DataFrame) -> None:
             _save(_heat_map(part, plot), root / f"{name}-{attack}.png")
     elif plot.kind == "curve":
         _save(_curves(table, plot), root / f"{name}-curve.png")
+    elif plot.kind == "tradeoff":
+        _save(_tradeoff(table, plot), root / f"{name}-tradeoff.png")
     elif plot.kind == "dots":
         _save(_dots(table, plot), root / f"{name}-dots.png")
     else:
@@ -89,6 +91,31 @@ def _curves(table: pd.DataFrame, plot: Plot) -> Figure:
         axes.set_xscale("symlog", linthresh=smallest)  # a label may be 0, as the weight decay of a victim without any
     axes.set_ylim(bottom=0)
     axes.set_xlabel(plot.x)
+    axes.legend(fontsize=7)
+    return figure
+
+
+def _tradeoff(table: pd.DataFrame, plot: Plot) -> Figure:
+    """Return a figure of a value over a column, a line from the first cell for each label, nulls as crosses."""
+    figure = _figure(7.2, 5)
+    axes = figure.subplots()
+    value, *nulls = plot.values
+    if value in table:
+        plain, rest = table.iloc[:1], table.iloc[1:]
+        for name, part in rest.groupby(plot.y, sort=False):
+            line = pd.concat([plain, part])
+            (drawn,) = axes.plot(line[plot.x], line[value], "-o", markersize=4, alpha=0.8, label=str(name))
+            for null in nulls:
+                axes.plot(part[plot.x], part[null], "x", markersize=4, color=drawn.get_color(), alpha=0.6)
+            for _, cell in part.iterrows():
+                place = (cell[plot.x], cell[value])
+                axes.annotate(str(cell["strength"]), place, (3, 3), textcoords="offset points", fontsize=6)
+        axes.plot(plain[plot.x], plain[value], "k*", markersize=12, label="undefended")
+        axes.plot([], [], "kx", markersize=4, label=", ".join(nulls))
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(plot.x)
+    axes.set_ylabel(value)
+    axes.grid(alpha=0.3)
     axes.legend(fontsize=7)
     return figure
 

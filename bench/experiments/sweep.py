@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -29,8 +30,7 @@ from victims.errors import UserError
 
 if TYPE_CHECKING:
     from attacks.base import Attack
-    from bench.plan.registry import Registry
-    from victims.informed.spec import AnySpec
+    from bench.plan.registry import Registry, Victims
 
 
 def run_plan(plan: Sequence[Run], setup: Setup) -> int:
@@ -137,7 +137,7 @@ def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, Step, str
 def score_stored(
     records: Sequence[RunRecord],
     attacks: Registry[type[Attack[Any]]],
-    victims: Registry[AnySpec],
+    victims: Victims,
     setup: Setup,
     protocol: str,
 ) -> int:
@@ -188,6 +188,8 @@ def _line(record: RunRecord, cached: bool = False) -> str:
         ]
     elif record.oracle_mse is not None:
         parts.append(f"mean MSE {record.mse_mean:.3g} (nearest known image: {record.oracle_mse:.3g})")
+    if record.test_accuracy is not None and not math.isnan(record.test_accuracy):
+        parts.append(f"test accuracy {record.test_accuracy:.3g}")
     parts.append(f"attack {record.wall_s:.0f} s, training {record.train_s:.0f} s")
     stored = " (stored; --force runs it again)" if cached else ""
     return f"{record.title}: of {record.n} images, {'; '.join(parts)}{stored}"

@@ -11,13 +11,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from attacks.context import Budget
 from bench.plan.options import attack_params, parse_seeds
-from bench.plan.registry import Registry
+from bench.plan.registry import Registry, Victims
 from bench.plan.run import Run
 from victims.errors import UserError
 
 if TYPE_CHECKING:
     from attacks.base import Attack
-    from victims.informed.spec import AnySpec
 
 
 class Section(BaseModel):
@@ -26,6 +25,7 @@ class Section(BaseModel):
     Attributes:
         attack: names or globs.
         victim: names or globs.
+        defence: what each of the victims is defended by, in this order.
         variant: a named parameter set that all of the attacks have.
         set: parameters by name.
         seeds: as `--seeds` takes them.
@@ -36,6 +36,7 @@ class Section(BaseModel):
 
     attack: tuple[str, ...]
     victim: tuple[str, ...]
+    defence: tuple[str, ...] = ()
     variant: str = ""
     set: dict[str, Any] = {}
     seeds: str = "0"
@@ -90,17 +91,17 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
 def planned(
     sections: Iterable[Section],
     attacks: Registry[type[Attack[Any]]],
-    victims: Registry[AnySpec],
+    victims: Victims,
     budget: Budget,
 ) -> list[Run]:
     """Return the runs of some sections, victim by victim in each, none of them twice, each with the same budget.
 
     Raises:
-        UserError: there is no such attack, victim, variant, parameter or seed.
+        UserError: there is no such attack, victim, defence, variant, parameter or seed.
     """
     runs: dict[Any, Run] = {}
     for section in sections:
-        chosen, attacked = attacks.match(section.attack), victims.match(section.victim)
+        chosen, attacked = attacks.match(section.attack), victims.match(section.victim, section.defence)
         params = {kind.name: attack_params(kind, section.variant, section.set) for kind in chosen}
         tuned_by = "user" if section.set else section.variant or "default"
         seeds = parse_seeds(section.seeds)

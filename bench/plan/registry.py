@@ -26,6 +26,8 @@ from attacks.base import Attack
 from attacks.studies.base import Study
 from bench.plan.rehearsal import not_importable
 from bench.terminal.text import describe
+from victims.defences.spec import JOINT, parse
+from victims.defences.stacking import defended
 from victims.errors import UserError
 from victims.informed.spec import AnySpec
 from victims.spec import VictimSpec
@@ -95,6 +97,38 @@ class Registry(Generic[T]):
         return f"no {self.kind} is called {name!r}; {hint}"
 
 
+class Victims(Registry[AnySpec]):
+    """The victims, each under any defences: `NAME+noise=0.001+round=int8` names one as `NAME` does."""
+
+    def match(self, patterns: Iterable[str], defences: Iterable[str] = ()) -> list[AnySpec]:
+        """Return the victims that names or globs select, under the defences that these end with, then under others.
+
+        Args:
+            patterns: names or globs, with or without defences.
+            defences: more of them, such as `noise=1e-3`.
+
+        Raises:
+            UserError: a pattern selects nothing, there is no such defence, or a victim cannot have it.
+        """
+        more = [parse(text) for text in defences]
+        chosen: dict[str, AnySpec] = {}
+        for pattern in patterns:
+            name, *own = pattern.split(JOINT)
+            specs = super().match([name])
+            stack = [*map(parse, own), *more]
+            chosen |= {spec.name: spec for spec in (defended(spec, stack) for spec in specs)}
+        return list(chosen.values())
+
+    def find(self, name: str) -> AnySpec | None:
+        """Return the victim of exactly that name, None if there is none.
+
+        Raises:
+            UserError: there is one, but no such defence of it.
+        """
+        plain, *own = name.split(JOINT)
+        return defended(self.items[plain], [*map(parse, own)]) if plain in self.items else None
+
+
 def attacks(plugin_dir: Path | None = None) -> Registry[type[Attack[Any]]]:
     """Return all attacks: those of `attacks/`, of installed packages, and of `plugin_dir`."""
     registry: Registry[type[Attack[Any]]] = Registry("attack")
@@ -115,9 +149,9 @@ def random_control(attacks: Registry[type[Attack[Any]]]) -> type[Attack[Any]] | 
     return next((kind for kind in attacks.items.values() if kind.control), None)
 
 
-def victims(plugin_dir: Path | None = None) -> Registry[AnySpec]:
+def victims(plugin_dir: Path | None = None) -> Victims:
     """Return all victims: the `VICTIMS` of the files of `victims/zoo/`, of installed packages, and of `plugin_dir`."""
-    registry: Registry[AnySpec] = Registry("victim")
+    registry = Victims("victim")
 
     def collect(module: ModuleType, origin: str) -> None:
         for spec in vars(module).get("VICTIMS", ()):

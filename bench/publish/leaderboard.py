@@ -228,7 +228,7 @@ def _shown(rows: pd.DataFrame) -> pd.DataFrame:
         shown[name] = [_number("{:.4g} ", count) + _number("({:.4g})", null) for count, null in counts]
     ends = rows[["n_good_low", "n_good_high"]].to_numpy()
     shown["n_good"] += [_number(" [{:.4g}, {:.4g}]", *span) for span in ends]
-    for name in ("ssim_top10", "beats_oracle", "wall_s"):
+    for name in ("ssim_top10", "beats_oracle", "test_accuracy", "wall_s"):
         shown[name] = [_number("{:.3g}", value) for value in rows[name]]
     return shown
 

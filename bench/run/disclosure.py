@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from attacks.base import Architecture, Knowledge, UndeclaredKnowledgeError, VictimView
 from victims.base import Victim
+from victims.defences.release import answered
 from victims.equations.architectures import blank
 from victims.informed.data import Records
 from victims.informed.victim import AnyVictim, InformedVictim, logits
@@ -84,7 +85,7 @@ def answer_of(victim: AnyVictim, needs: frozenset[Knowledge], device: torch.devi
         return _refuse
     if not isinstance(victim, Victim):
         weights = {name: value.to(device, copy=True) for name, value in victim.weights.items()}
-        return lambda queries: logits(victim.spec, weights, queries.to(device))
+        return lambda queries: answered(logits(victim.spec, weights, queries.to(device)), victim.spec.defences)
     network = network_of(victim)
     assert network is not None
     model = network()
@@ -93,8 +94,7 @@ def answer_of(victim: AnyVictim, needs: frozenset[Knowledge], device: torch.devi
 
     @torch.no_grad()
     def answer(queries: Tensor) -> Tensor:
-        answered: Tensor = model(queries.to(device))
-        return answered
+        return answered(model(queries.to(device)), victim.spec.defences)
 
     return answer
 
@@ -152,7 +152,7 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.WEIGHT_DECAY: victim.spec.weight_decay,
         Knowledge.SHADOW_POOL: (pool - pool.mean(0), torch.from_numpy(split.test_labels)),
         Knowledge.LOGITS: None,
-        Knowledge.INITIAL_WEIGHTS: victim.start,
+        Knowledge.INITIAL_WEIGHTS: victim.start if victim.spec.tells_start else None,
         Knowledge.EARLIER_WEIGHTS: victim.earlier,
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
     }

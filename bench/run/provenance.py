@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from bench import __version__
 from bench.plan.options import parse_budget
-from bench.plan.registry import ROOT, Registry
+from bench.plan.registry import ROOT, Registry, Victims
 from bench.plan.run import Run, attack_sha
 from bench.store.records import RunRecord, Status
 from victims.errors import UserError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import torch
 
     from attacks.base import Attack, Knowledge
-    from victims.informed.spec import AnySpec
 
 
 def peak_memory(device: torch.device) -> float:
@@ -91,22 +90,22 @@ def blank_record(run: Run, run_id: str, device: torch.device) -> RunRecord:
     )
 
 
-def run_of(record: RunRecord, attacks: Registry[type[Attack[Any]]], victims: Registry[AnySpec]) -> Run:
+def run_of(record: RunRecord, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Run:
     """Return the run that a record is of.
 
     Raises:
         UserError: its attack or victim is not known here, or its parameters are none of that attack.
     """
-    for registry, name in ((attacks, record.attack), (victims, record.victim)):
-        if name not in registry.items:
-            raise UserError(f"{record.run_id}: no {registry.kind} is called {name!r} here; give its --plugin-dir")
-    attack = attacks.items[record.attack]
+    attack, victim = attacks.items.get(record.attack), victims.find(record.victim)
+    for kind, name, found in (("attack", record.attack, attack), ("victim", record.victim, victim)):
+        if found is None:
+            raise UserError(f"{record.run_id}: no {kind} is called {name!r} here; give its --plugin-dir")
+    assert attack is not None and victim is not None
     try:
         params = attack.Params.model_validate(json.loads(record.params_json))
     except (ValueError, ValidationError, RecursionError):
         raise UserError(f"{record.run_id}: {record.attack} has other parameters now; run it again") from None
-    victim, budget = victims.items[record.victim], parse_budget(record.budget)
-    return Run(attack, params, record.variant, record.tuned_by, victim, record.seed, budget)
+    return Run(attack, params, record.variant, record.tuned_by, victim, record.seed, parse_budget(record.budget))
 
 
 def _knowledge(run: Run) -> frozenset[Knowledge]:

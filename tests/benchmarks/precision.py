@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from attacks.known_start.seeds import TORCH, guess_seed
 from torch import Tensor
 
 from attacks.base import AttackContext
 from attacks.kkt_delta import KKTDelta
 from attacks.known_start.params import KKTDeltaParams
-from attacks.known_start.seeds import TORCH, guess_seed
 from bench.plan import registry
 from bench.run.disclosure import view_of
 from bench.scoring import PROTOCOLS

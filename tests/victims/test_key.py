@@ -8,7 +8,9 @@ from typing import Any, get_args
 import pytest
 from attacking import digits_network
 
+from bench.plan import registry
 from victims import cache
+from victims.files import sha256_json
 from victims.frozen_model import Recipe
 from victims.informed.spec import AnySpec, GLMSpec
 from victims.source import Sources
@@ -19,6 +21,17 @@ SPECS: dict[str, AnySpec] = {
     "network": digits_network(n=30, targets=2, epochs=2),
     "glm": GLMSpec(name="digits-logistic", dataset="digits", n=60),
 }
+IDENTITIES = {
+    "cifar-mlp-500": "b6addb7655b214e1",
+    "cifar-mlp-500-c10-gd1e6": "01280060fd85868a",
+    "photos-mlp-100-c10-wd1e-4": "b91b6d6703ef685f",
+    "cifar-mlp-100-affine-wd": "e9fe2fa792ae10fc",
+    "cifar-mlp-100-c10-finetuned": "e11a9fab4db61768",
+    "mnist-elu10-1000": "39fb34eac3a9c16a",
+    "cancer-logistic": "1ef67e3132453f51",
+}
+"""Hashes of what determines some victims, a victim of each recipe: another one trains all of its kind again."""
+
 every_kind = pytest.mark.parametrize("kind", SPECS)
 
 
@@ -60,3 +73,10 @@ def test_all_that_decides_weights_is_in_the_hash_of_the_training(setting: str) -
     decisive = {"victims/datasets/raw.py", "victims/datasets/selection.py"}
     decisive |= {"victims/training/newton.py"} if setting == "dataset" else {"victims/informed/stacked.py"}
     assert decisive <= files
+
+
+@pytest.mark.parametrize(("name", "identity"), IDENTITIES.items(), ids=IDENTITIES)
+def test_a_field_that_is_added_leaves_the_victims_that_there_are(name: str, identity: str) -> None:
+    spec = registry.victims().find(name)
+    assert spec is not None
+    assert sha256_json(spec.identity())[:16] == identity

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bench.plan import registry
+from victims.defences.spec import Noise
 from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 VICTIMS = {name: spec for name, spec in registry.victims().items.items() if isinstance(spec, VictimSpec)}
@@ -40,6 +41,7 @@ IDENTITY: dict[str, dict[str, Any]] = {
     "n": {"n": 6},
     "seed": {"seed": 2},
     "twin": {"twin": "disjoint"},
+    "defences": {"defences": (Noise(strength=0.1),)},
     "architecture.hidden": {"architecture": MLPSpec(hidden=(16,))},
     "architecture.biases": {"architecture": MLPSpec(biases="all")},
     "architecture.outputs": {"architecture": MLPSpec(outputs=2)},
@@ -53,6 +55,9 @@ IDENTITY: dict[str, dict[str, Any]] = {
     "training.margin": {"training": NormalizedDescent(margin=5)},
     "training.momentum": {"training": NormalizedDescent(momentum=0)},
     "training.dtype": {"training": NormalizedDescent(dtype="float64")},
+    "training.stop_loss": {"training": NormalizedDescent(stop_loss=0.1)},
+    "training.stop_loss (gd)": {"training": GradientDescent(stop_loss=0.1)},
+    "training.stop_loss (decayed)": {"training": DecayedDescent(stop_loss=0.1)},
     "training.kind": {"training": GradientDescent()},
     "training.lr": {"training": GradientDescent(lr=0.1)},
     "training.epochs": {"training": GradientDescent(epochs=7)},

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, trained_on, training_sha, whole_card
 from victims.datasets import fingerprint
+from victims.defences.release import degraded, noise_seed, require_released
+from victims.defences.stacking import undefended
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
 from victims.informed.data import InformedSplit, Records, split_of
@@ -47,10 +49,16 @@ def obtain(
         UserError: the data are missing, too few or overlap, a model diverged or has no optimum, or the cache cannot be
             written.
     """
-    split = split_of(spec, data_dir)
+    split, trained = split_of(spec, data_dir), None
     dataset_sha256 = fingerprint(spec.dataset, data_dir)
+    if undefended(spec) != spec:
+        trained = obtain(undefended(spec), data_dir, device, report, notice)
     with locked_folder(spec, dataset_sha256, notice) as folder:
-        return _load(spec, folder, split, notice) or _train(spec, folder, split, dataset_sha256, device, report)
+        if (kept := _load(spec, folder, split, notice)) is not None:
+            return kept
+        if trained is not None:
+            return _released(spec, folder, trained)
+        return _train(spec, folder, split, dataset_sha256, device, report)
 
 
 def start_of(spec: InformedSpec | GLMSpec, split: InformedSplit) -> Parameters | None:
@@ -105,22 +113,14 @@ def _train(
         if bool(diverged.any()):
             raise UserError(f"{spec.name}: {int(diverged.sum())} of {spec.targets} models diverged; lower its lr")
     seconds = time.monotonic() - began
-    weights_file = folder / WEIGHTS
-    with atomic(weights_file) as path:
-        save_file({name: value.contiguous() for name, value in weights.items()}, path)
-    train_loss, train_accuracy = _scores(spec, weights, split.fixed)
-    test_loss, test_accuracy = _scores(spec, weights, split.test)
     card = InformedCard(
         name=spec.name,
         spec=spec,
         version=spec.training.version,
         training_sha=training_sha(spec.setting),
-        weights_sha256=sha256_file(weights_file),
+        weights_sha256=_stored(folder, weights),
         dataset_sha256=dataset_sha256,
-        train_loss=train_loss,
-        train_accuracy=train_accuracy,
-        test_loss=test_loss,
-        test_accuracy=test_accuracy,
+        **_measured(spec, weights, split),
         optimality=optimality,
         gaussian_privacy=gaussian_privacy(spec),
         train_s=seconds,
@@ -128,6 +128,39 @@ def _train(
     )
     write_text(folder / CARD, card.model_dump_json(indent=1))
     return InformedVictim(card, start, weights, split)
+
+
+def _released(spec: InformedSpec | GLMSpec, folder: Path, trained: InformedVictim) -> InformedVictim:
+    """Return the models of a trained victim under the victim's defences on release, each with noise of its own."""
+    generator = torch.Generator().manual_seed(noise_seed(trained.card.weights_sha256))
+    weights = {
+        name: torch.stack([degraded(tensor, spec.defences, generator) for tensor in value])
+        for name, value in trained.weights.items()
+    }
+    require_released(spec.name, weights)
+    changed = {"name": spec.name, "spec": spec, "weights_sha256": _stored(folder, weights)}
+    card = trained.card.model_copy(update=changed | _measured(spec, weights, trained.split))
+    write_text(folder / CARD, card.model_dump_json(indent=1))
+    return InformedVictim(card, trained.start, weights, trained.split)
+
+
+def _stored(folder: Path, weights: Parameters) -> str:
+    """Store weights in a folder of the cache and return their hex SHA-256."""
+    with atomic(folder / WEIGHTS) as path:
+        save_file({name: value.contiguous() for name, value in weights.items()}, path)
+    return sha256_file(folder / WEIGHTS)
+
+
+def _measured(spec: InformedSpec | GLMSpec, weights: Parameters, split: InformedSplit) -> dict[str, float | None]:
+    """Return the losses and accuracies of a card."""
+    train_loss, train_accuracy = _scores(spec, weights, split.fixed)
+    test_loss, test_accuracy = _scores(spec, weights, split.test)
+    return {
+        "train_loss": train_loss,
+        "train_accuracy": train_accuracy,
+        "test_loss": test_loss,
+        "test_accuracy": test_accuracy,
+    }
 
 
 def _fit_many(spec: GLMSpec, split: InformedSplit, report: Report) -> tuple[Parameters, float]:

@@ -21,9 +21,9 @@ from victims.informed.spec import (
     InformedSpec,
     Newton,
     OutputPrivacy,
-    Privacy,
     SmallCNNSpec,
 )
+from victims.recipes import Privacy
 
 Points = tuple[Tensor, Tensor]
 EXAMPLES = 100

@@ -6,14 +6,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
+from victims.defences.spec import Defences, released
 from victims.frozen_model import FrozenModel, Recipe
+from victims.recipes import Privacy, Share
 from victims.spec import VictimSpec
 
 Activation = Literal["elu", "relu", "gelu", "sigmoid", "tanh", "softplus"]
 Family = Literal["linear", "logistic", "poisson", "multinomial"]
 Intercept = Literal["none", "penalised", "unpenalised"]
 Convention = Literal["lambda", "half-lambda", "inverse-c", "mean-loss"]
-Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class DenseSpec(FrozenModel):
@@ -54,24 +55,6 @@ class SmallCNNSpec(FrozenModel):
     def label(self) -> str:
         """Short text for tables."""
         return f"cnn {self.activation} 16-32"
-
-
-class Privacy(FrozenModel):
-    """Differentially private full-batch gradient descent: each record's gradient is clipped, the sum is noised.
-
-    Noise N(0, (noise * clip)^2) is added to the sum of clipped gradients. Two data sets are neighbours when one holds a
-    record more than the other (add or remove one, the number of records that the sum is divided by being public): the
-    sum's sensitivity is `clip`. Where one record replaces another it is twice that, and so is the noise that is needed.
-
-    Attributes:
-        clip: largest Euclidean norm C of a record's gradient; the paper's is 1 on MNIST and 10 on CIFAR-10.
-        epsilon: epsilon of the (epsilon, delta) to which the noise is calibrated, over all steps.
-        delta: likewise, in (0, 1).
-    """
-
-    clip: PositiveFloat = 1.0
-    epsilon: PositiveFloat = 10.0
-    delta: Share = 1e-5
 
 
 class OutputPrivacy(FrozenModel):
@@ -149,6 +132,7 @@ class InformedSpec(FrozenModel):
             was trained first, by A, on the last n images of the shadow pool; "random" one of each model's own.
         shadow_dataset: the shadow pool is this dataset's training images instead: out-of-distribution shadows.
         seed: secret; all that models draw for themselves comes from it, and so does the known initialisation.
+        defences: as for `VictimSpec`.
     """
 
     setting: ClassVar[Literal["informed"]] = "informed"
@@ -164,6 +148,7 @@ class InformedSpec(FrozenModel):
     initialisation: Literal["known", "pretrained", "random"] = "known"
     shadow_dataset: str = ""
     seed: int = 1
+    defences: Defences = ()
 
     @property
     def n_targets(self) -> int:
@@ -176,8 +161,8 @@ class InformedSpec(FrozenModel):
         return self.architecture.outputs
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that determine the weights and what the adversary is told, for the cache key."""
-        return self.model_dump(exclude={"name"})
+        """Return the fields that determine what is released and what the adversary is told, for the cache key."""
+        return self.model_dump(exclude={"name", "defences"}) | released(self.defences)
 
 
 class GLMArchitecture(FrozenModel):
@@ -259,6 +244,7 @@ class GLMSpec(FrozenModel):
         architecture: family and intercept.
         training: the objective.
         seed: seed of the noise on the released parameters.
+        defences: as for `VictimSpec`.
     """
 
     setting: ClassVar[Literal["informed"]] = "informed"
@@ -273,6 +259,7 @@ class GLMSpec(FrozenModel):
     training: Newton = Newton()
     shadow_dataset: ClassVar[str] = ""
     seed: int = 1
+    defences: Defences = ()
 
     @model_validator(mode="after")
     def _has_a_bounded_sensitivity(self) -> GLMSpec:
@@ -292,8 +279,8 @@ class GLMSpec(FrozenModel):
         return 2 if self.architecture.family == "logistic" else self.architecture.outputs
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that determine the parameters, for the cache key."""
-        return self.model_dump(exclude={"name"})
+        """Return the fields that determine what is released, for the cache key."""
+        return self.model_dump(exclude={"name", "defences"}) | released(self.defences)
 
 
 AnySpec = VictimSpec | InformedSpec | GLMSpec

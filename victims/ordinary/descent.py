@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from victims.equations.architectures import MLP
 from victims.equations.losses import margins, sample_losses
+from victims.ordinary.private import PrivateGradients
 from victims.recipes import Ordinary
 from victims.spec import Loss
 from victims.training.loop import REPORT_SECONDS, TrainProgress
@@ -36,7 +38,7 @@ class Descent:
         examples: what it learns.
         loss: of a sample.
         training: the recipe.
-        seed: of the generator that shuffles the batches.
+        seed: of the generator that shuffles the batches, and of the one that draws the noise of a private training.
 
     Attributes:
         step: steps done.
@@ -51,6 +53,10 @@ class Descent:
         self.shuffle = torch.Generator().manual_seed(seed)
         self.batches = math.ceil(len(self.labels) / training.batch_size)
         self.steps = training.epochs * self.batches
+        self.private = None
+        if training.privacy is not None:
+            assert isinstance(model, MLP)
+            self.private = PrivateGradients(model, training.privacy, self.steps, seed)
         self.step, self._total = 0, 0.0
         self._begun = self.shuffle.get_state()
 
@@ -90,7 +96,10 @@ class Descent:
         self.optimiser.zero_grad()
         outputs = self.model(self.inputs[batch])
         mean = sample_losses(self.loss, outputs, self.labels[batch]).mean()
-        torch.autograd.backward(mean)
+        if self.private is None:
+            torch.autograd.backward(mean)
+        else:
+            self.private.fill(self.inputs[batch], self.labels[batch])
         if self.training.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.trained, self.training.clip)
         self.optimiser.step()
@@ -105,6 +114,8 @@ class Descent:
         for index, parameter in enumerate(self.trained):
             moments = self.optimiser.state.get(parameter, {})
             named |= {f"{OPTIMISER}{name}.{index}": value for name, value in moments.items() if value is not None}
+        if self.private is not None:
+            named["noise"] = self.private.generator.get_state()
         return named | {
             "step": torch.tensor(self.step),
             "total": torch.tensor(self._total, dtype=torch.float64),
@@ -123,6 +134,8 @@ class Descent:
                 self.optimiser.state[parameter][moment] = value if moment == "step" else value.to(parameter)
         self.step, self._total = int(state["step"]), float(state["total"])
         self.shuffle.set_state(state["shuffle"])
+        if self.private is not None:
+            self.private.generator.set_state(state["noise"])
 
 
 def _optimiser(trained: list[nn.Parameter], training: Ordinary) -> torch.optim.Optimizer:

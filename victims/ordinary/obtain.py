@@ -209,7 +209,7 @@ def way(start: dict[str, Tensor], end: dict[str, Tensor]) -> dict[str, float | i
         start: the initial state of a network, whose fully connected layers are `layers.{l}`.
         end: its released state.
     """
-    learnt = [name for name in start if not name.endswith(STATISTICS)]
+    learnt = [name for name in end if not name.endswith(STATISTICS)]
     begun, ended = (torch.cat([weights[name].flatten() for name in learnt]) for weights in (start, end))
     movement = float((ended - begun).norm() / begun.norm())
     moved = first_moved(start, end)

@@ -106,14 +106,17 @@ def train(
 
     data, labels = data.to(device, dtype), labels.to(device)
     reported = saved = time.monotonic()
-    while state.step < method.steps:
+    assert isinstance(spec.training, GradientDescent | NormalizedDescent | DecayedDescent)
+    stopped, stop_loss = False, spec.training.stop_loss
+    while state.step < method.steps and not stopped:
         figures = method.step(state, data, labels)
         state.step += 1
+        stopped = stop_loss is not None and float(figures.loss) < stop_loss
         now = time.monotonic()
-        if now - reported > REPORT_SECONDS or state.step == method.steps:
+        if now - reported > REPORT_SECONDS or state.step == method.steps or stopped:
             reported = now
             report(_progress(state.step, method.steps, figures))
-        if now - saved > CHECKPOINT_SECONDS:
+        if now - saved > CHECKPOINT_SECONDS and not stopped:
             saved = now
             with atomic(checkpoint) as path:
                 save_file({name: value.detach().cpu().contiguous() for name, value in state.tensors().items()}, path)

@@ -15,8 +15,8 @@ from victims.informed.spec import (
     InformedSpec,
     Newton,
     OutputPrivacy,
-    Privacy,
 )
+from victims.recipes import Privacy
 
 NOTEBOOK = Descent(lr=0.1, momentum=0.9, epochs=100)
 TABLE_V = Descent(lr=0.2, momentum=0.9, epochs=100)

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
+from attacks.known_start.seeds import TORCH, guess_seed
 
 from attacks import context as contexts
 from attacks.base import AttackContext
@@ -18,6 +19,8 @@ from attacks.known_start.equation import Equation, back_propagated, between, kno
 from attacks.known_start.params import KKTDeltaParams
 from attacks.known_start.search import Search
 from bench.run.disclosure import view_of
+from victims.defences.spec import parse
+from victims.defences.stacking import defended
 from victims.equations.gates import smooth_gate
 from victims.equations.network import Network
 from victims.recipes import Ordinary
@@ -178,6 +181,16 @@ def test_no_seed_in_the_range_is_a_clear_negative() -> None:
     found = attacked(KKTDelta(KKTDeltaParams(start="guess", seeds=7)), victim)
     assert found.flags[0].startswith("no seed below 7 drew the start")
     assert found.candidates.abs().sum() == 0
+
+
+def test_a_random_seed_is_none_that_is_tried_and_is_there_for_who_tries_all() -> None:
+    hidden = defended(TINY, [parse("random-seed")])
+    assert isinstance(hidden, VictimSpec)
+    found = attacked(KKTDelta(KKTDeltaParams(start="guess", seeds=2000)), victim_of(hidden))
+    assert found.flags[0].startswith("no seed below 2000 drew the start")
+    first = next(victim_of(hidden).model.parameters()).detach().numpy()
+    assert guess_seed(first, range(hidden.seed - 50, hidden.seed + 50), [TORCH]).seed == hidden.seed < 2**32
+    assert "set start=guess" in str(KKTDelta(KKTDeltaParams()).supports(hidden))
 
 
 def test_a_killed_search_ends_where_an_undisturbed_one_does(monkeypatch: pytest.MonkeyPatch) -> None:

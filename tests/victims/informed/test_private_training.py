@@ -26,10 +26,10 @@ from victims.informed.spec import (
     InformedSpec,
     Newton,
     OutputPrivacy,
-    Privacy,
     SmallCNNSpec,
 )
 from victims.informed.training import train_many
+from victims.recipes import Privacy
 
 CPU = torch.device("cpu")
 DENSE = DenseSpec(hidden=(6, 5), outputs=3)

@@ -1,0 +1,61 @@
+"""A victim as it is released: made of the trained one that the cache holds, measured anew and kept beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from victims.base import Victim
+from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, whole_card
+from victims.card import VictimCard, describe
+from victims.defences.release import degraded, noise_seed, require_released
+from victims.files import atomic, sha256_file, write_text
+from victims.ordinary.obtain import way
+from victims.spec import VictimSpec
+
+
+def released(spec: VictimSpec, trained: Victim, device: torch.device, notice: Callable[[str], None]) -> Victim:
+    """Return a victim under its defences on release: from the cache if it is there and whole, else made and cached.
+
+    Its parameters are changed in place; buffers, such as running means, stay as they are.
+
+    Args:
+        spec: the victim.
+        trained: the same without these defences; not to be used any more.
+        device: where it was trained.
+        notice: told in one line what the user should know.
+
+    Raises:
+        UserError: a weight is too large for the format that it is rounded to, or the cache cannot be written.
+    """
+    model, dataset_sha256 = trained.model, trained.card.dataset_sha256
+    with locked_folder(spec, dataset_sha256, notice) as folder:
+        card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
+        if card is not None:
+            model.load_state_dict(load_file(folder / WEIGHTS))
+            return replace(trained, card=card.model_copy(update={"name": spec.name, "spec": spec}))
+        generator = torch.Generator().manual_seed(noise_seed(trained.card.weights_sha256))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(degraded(parameter, spec.defences, generator))
+        require_released(spec.name, model.state_dict())
+        with atomic(folder / WEIGHTS) as path:
+            save_file({name: value.clone().contiguous() for name, value in model.state_dict().items()}, path)
+        card = describe(
+            spec,
+            model,
+            trained.split,
+            weights_sha256=sha256_file(folder / WEIGHTS),
+            dataset_sha256=dataset_sha256,
+            device=device,
+            train_s=trained.card.train_s,
+            training_sha=trained.card.training_sha,
+        )
+        if trained.start is not None and spec.architecture.kind == "mlp":
+            moved = {"start_sha256": trained.card.start_sha256, **way(trained.start, model.state_dict())}
+            card = card.model_copy(update=moved)
+        write_text(folder / CARD, card.model_dump_json(indent=1))
+        return replace(trained, card=card)
