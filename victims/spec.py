@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from victims.frozen_model import FrozenModel
+from victims.frozen_model import FrozenModel, Retrainable
 from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent, Ordinary, Regularised, Released
 
 Loss = Literal["cross-entropy", "l2", "l2.5", "huber"]
@@ -89,7 +89,7 @@ class ModuleSpec(FrozenModel):
 NetworkSpec = MLPSpec | ConvSpec | ModuleSpec
 
 
-class VictimSpec(FrozenModel):
+class VictimSpec(Retrainable):
     """Everything that determines a victim's weights, and what its paper reports of it.
 
     Attributes:
@@ -106,7 +106,6 @@ class VictimSpec(FrozenModel):
     setting: ClassVar[Literal["dataset"]] = "dataset"
     """All records are to be reconstructed; of a victim of the setting "informed" only one is not known."""
 
-    name: str
     dataset: str
     n: PositiveInt
     architecture: Annotated[NetworkSpec, Field(discriminator="kind")] = MLPSpec()
@@ -115,7 +114,6 @@ class VictimSpec(FrozenModel):
         GradientDescent | NormalizedDescent | DecayedDescent | Regularised | Ordinary | Released,
         Field(discriminator="kind"),
     ] = NormalizedDescent()
-    seed: int = 1
     twin: Literal["", "untrained", "disjoint"] = ""
     reported_test_accuracy: float | None = None
 

@@ -24,6 +24,10 @@ def run(
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
     variant: Annotated[str | None, typer.Option(help="Named parameter set of the attack, e.g. paper.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = None,
+    victim_seeds: Annotated[
+        str | None,
+        typer.Option(help="Retrainings of the victim: 0 as described, others on other images; 0-4."),
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with a plan; other options change it.")] = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="The plan's own small version, to see that it works.")] = False,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
@@ -72,7 +76,8 @@ def run(
         asked = read_plan(config, smoke)
     elif smoke:
         raise UserError("--smoke shrinks the plan of a file; name one with --config")
-    given = {"attack": attack, "victim": victim, "set": parse_settings(set_ or []), "variant": variant, "seeds": seeds}
+    given = {"attack": attack, "victim": victim, "set": parse_settings(set_ or []), "variant": variant}
+    given |= {"seeds": seeds, "victim_seeds": victim_seeds}
     sections = (section.changed(given) for section in asked.plan)
     plan = planned(sections, attacks, victims, parse_budget(budget))
     for broken in registry.broken(attacks, victims):

@@ -28,7 +28,7 @@ class Section(BaseModel):
         victim: names or globs.
         variant: a named parameter set that all of the attacks have.
         set: parameters by name.
-        seeds: as `--seeds` takes them.
+        seeds: as `--seeds` takes them; `victim_seeds` as `--victim-seeds` does.
         smoke: what `--smoke` changes, to see in a minute that it works.
     """
 
@@ -39,6 +39,7 @@ class Section(BaseModel):
     variant: str = ""
     set: dict[str, Any] = {}
     seeds: str = "0"
+    victim_seeds: str = "0"
     smoke: dict[str, Any] = {}
 
     def changed(self, given: dict[str, Any]) -> Section:
@@ -87,6 +88,17 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
     return plan
 
 
+def retraining_of(spec: AnySpec, retraining: int) -> AnySpec:
+    """Return a retraining of a victim.
+
+    Raises:
+        UserError: it cannot be trained again, since its training is not known here.
+    """
+    if retraining and spec.training.kind == "released":
+        raise UserError(f"--victim-seeds {retraining}: {spec.name} has released weights, and is not trained here")
+    return spec.retrained(retraining)
+
+
 def planned(
     sections: Iterable[Section],
     attacks: Registry[type[Attack[Any]]],
@@ -103,8 +115,8 @@ def planned(
         chosen, attacked = attacks.match(section.attack), victims.match(section.victim)
         params = {kind.name: attack_params(kind, section.variant, section.set) for kind in chosen}
         tuned_by = "user" if section.set else section.variant or "default"
-        seeds = parse_seeds(section.seeds)
-        for spec in attacked:
+        seeds, retrainings = parse_seeds(section.seeds), parse_seeds(section.victim_seeds, "--victim-seeds")
+        for spec in (retraining_of(spec, retraining) for spec in attacked for retraining in retrainings):
             for kind in chosen:
                 for seed in seeds:
                     run = Run(kind, params[kind.name], section.variant, tuned_by, spec, seed, budget)

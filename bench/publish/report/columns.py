@@ -9,38 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bench.publish.numbers import MISSING, count, duration, fraction, number, signed, small
 from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
-
-MISSING = "–"
-ARROWS = {"higher": "↑", "lower": "↓"}
-
-
-def count(value: float) -> str:
-    """Return an average of counts: at most one decimal."""
-    return f"{value:.1f}".removesuffix(".0")
-
-
-def signed(value: float) -> str:
-    """Return a difference of counts with its sign."""
-    return f"{'+' if value > 0 else '−' if value < 0 else ''}{count(abs(value))}"
-
-
-def fraction(value: float) -> str:
-    """Return a score with three decimals."""
-    return f"{value:.3f}".replace("-", "−")
-
-
-def small(value: float) -> str:
-    """Return an error with two digits."""
-    return f"{value:.2g}".replace("-", "−")
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as people say them."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 @dataclass(frozen=True)
@@ -89,12 +59,6 @@ class Column:
     def _written(self, row: Mapping[Any, Any], name: str) -> str:
         value = number(row, name)
         return MISSING if math.isnan(value) else self.write(value)
-
-
-def number(row: Mapping[Any, Any], name: str) -> float:
-    """Return a cell as a number, NaN for what is empty or not there."""
-    value = row.get(name)
-    return math.nan if value is None else float(value)
 
 
 SHOWN: tuple[Column, ...] = (
