@@ -89,6 +89,24 @@ def compare(
 
 
 @app.command()
+def merge(
+    folders: Annotated[list[Path], typer.Argument(help="Two or more results folders.")],
+    output: Annotated[
+        Path, typer.Option(parser=named_folder, metavar="PATH", help="The new results folder that holds all of them.")
+    ],
+) -> None:
+    """Join results folders into a new one; they stay as they are.
+
+    What two of them hold differently is refused: a run, a row, a study, or a victim's weights under one definition.
+    """
+    from bench.publish.merge import merge as merge_folders
+
+    work_begins()
+    rows, files = merge_folders(folders, output)
+    say(f"{output}: {rows} rows of {len(folders)} folders, {files} files")
+
+
+@app.command()
 def report(
     format_: Annotated[
         Literal["html", "markdown", "latex", "csv"],
