@@ -34,10 +34,13 @@ def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
 def readable(attack: str, variant: str, params_json: str) -> str:
     """Return the parameters of a row that differ from its attack's defaults or its variant's, `restarts=12 steps=300`.
 
-    Of an attack that the registry does not know they are all parameters there are.
+    Of an attack that the registry does not know they are all parameters there are. One that the attack has no more is
+    not named where it was not set.
     """
+    usual = _usual(attack, variant)
     changed = settings(attack, variant, params_json)
-    return " ".join(f"{key}={value_text(value)}" for key, value in changed.items())
+    known = {key: value for key, value in changed.items() if usual is None or key in usual or value is not None}
+    return " ".join(f"{key}={value_text(value)}" for key, value in known.items())
 
 
 def summary(row: Mapping[Hashable, Any], changed: Mapping[str, Any]) -> str:
