@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bench.cli.app import MOST_JOBS, Controls, DataDir, PluginDir, ResultsDir, app, complain
+from bench.cli.app import MOST_JOBS, Controls, DataDir, PluginDir, ResultsDir, app, complain, say
 from bench.plan.options import ControlSet
 from bench.terminal.console import printer
 from bench.terminal.interrupts import withheld, work_begins
@@ -29,6 +29,7 @@ def run(
         typer.Option(help="Retrainings of the victim: 0 as described, others on other images; 0-4."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with a plan; other options change it.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Section of the plan's file; repeat.")] = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="The plan's own small version, to see that it works.")] = False,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     data_dir: DataDir = None,
@@ -74,12 +75,14 @@ def run(
     asked = PlanFile(plan=(Section(attack=("*",) if audit else (DEFAULT_ATTACK,), victim=(DEFAULT_VICTIM,)),))
     if config is not None:
         asked = read_plan(config, smoke)
-    elif smoke:
-        raise UserError("--smoke shrinks the plan of a file; name one with --config")
+    elif smoke or only:
+        raise UserError(f"{'--smoke' if smoke else '--only'} is of the plan of a file; name one with --config")
+    asked = asked.only(only) if only else asked
     given = {"attack": attack, "victim": victim, "set": parse_settings(set_ or []), "variant": variant}
     given |= {"seeds": seeds, "victim_seeds": victim_seeds}
-    sections = (section.changed(given) for section in asked.plan)
-    plan = planned(sections, attacks, victims, parse_budget(budget))
+    asked = asked.model_copy(update={"plan": tuple(section.changed(given) for section in asked.plan)})
+    limit = parse_budget(budget)
+    plan = planned(asked.plan, attacks, victims, limit)
     for broken in registry.broken(attacks, victims):
         complain(f"does not import: {broken.origin}: {broken.reason}")
     data, share = choose_data_dir(data_dir), parse_memory(memory) if memory else None
@@ -91,6 +94,7 @@ def run(
     chosen_device = choose_device(asked.device if device is None else device)
 
     from bench.experiments.sweep import preview_plan, run_plan
+    from bench.experiments.whole import Known, announced, run_rest
     from bench.run.setup import Setup
     from bench.run.steps import Again
 
@@ -108,13 +112,17 @@ def run(
         ray=ray_address if executor == "ray" else None,
         environment=Setup.variables(),
     )
+    known = Known(attacks, victims, registry.studies(plugin_dir))
+    for line in announced(asked, known, setup, limit) if config is not None else ():
+        say(line)
     if dry_run:
         from bench.cli.tables import todo_table
 
         printer().print(todo_table(preview_plan(plan, setup)))
         return
     work_begins()
-    raise typer.Exit(run_plan(plan, setup))
+    failed = run_plan(plan, setup) if plan else 0
+    raise typer.Exit(run_rest(asked, known, setup) or failed)
 
 
 @app.command()
