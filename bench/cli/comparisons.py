@@ -16,8 +16,8 @@ from bench.terminal.progress import plural
 
 LISTS = {
     "got worse": "regressions",
-    "only in the old table": "only_old",
     "only in the new table": "only_new",
+    "only in the old table": "only_old",
 }
 """What is listed below the table: the title, and the attribute of the comparison."""
 

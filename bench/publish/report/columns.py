@@ -77,7 +77,10 @@ SHOWN: tuple[Column, ...] = (
 """What boards show, of all that leaderboard.csv holds."""
 
 LEGEND = {
-    "rank": "attacks share one where they cannot be told apart; with one seed it speaks of that run alone",
+    "rank": (
+        "place by the gain one to one; attacks share one where they cannot be told apart; none for controls, or where "
+        "the gain may be 0; with one seed it speaks of that run alone"
+    ),
     "good": (
         "training images that are reconstructed well enough under the board's protocol, averaged over seeds; in square "
         "brackets the 95% interval, in round ones the most that a null control gets"
