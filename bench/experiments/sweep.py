@@ -13,6 +13,7 @@ from rich.console import Console
 from bench.experiments.verdict import leading, verdict
 from bench.plan.run import Run
 from bench.publish.leaderboard import refresh_tables
+from bench.publish.ranking import conflicts
 from bench.run.executors import Task
 from bench.run.executors.choice import executor_for
 from bench.run.provenance import run_of
@@ -43,7 +44,7 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
     """
     console, store = Console(), Store(setup.results_dir)
     store.sweep()
-    refresh_tables(store)  # a table of another schema, or a full disk, is refused before any work is done
+    board = refresh_tables(store)  # a table of another schema, or a full disk, is refused before any work is done
     failures, rows = 0, list[RunRecord]()
     with TerminalReporter(console) as reporter:
         session = Session.of(setup, reporter)
@@ -62,7 +63,7 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
             failures += bool(outcome.trouble or record.trouble)
             if not outcome.cached:
                 try:
-                    refresh_tables(store)
+                    board = refresh_tables(store)
                 except UserError as error:
                     reporter.notice(str(error))
             console.print(lines(_line(record, outcome.cached)), highlight=False, markup=False, soft_wrap=True)
@@ -72,6 +73,10 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
             rows.append(record)
     for sentence in verdict(rows, _picture(store, rows)):
         console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
+    attacked = {run.victim.described.name for run in plan}
+    for victim, conflict in conflicts(board).items():
+        if victim in attacked:
+            console.print(lines(f"{victim}: {conflict}"), style="red", highlight=False, markup=False, soft_wrap=True)
     if setup.only_cached and left:
         console.print(f"{plural(len(left), 'run')} of {len(plan)} not stored")
     if failures:

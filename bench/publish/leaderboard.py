@@ -37,15 +37,15 @@ BOARD_COLUMNS = (*DESCRIPTION, "protocol", "metric_suite", *COUNTED, *SCORES[1:]
 WEIGHTS_DIGITS = 12
 
 
-def refresh_tables(store: Store) -> None:
-    """Write the tables from what is stored now; other processes may do the same.
+def refresh_tables(store: Store) -> pd.DataFrame:
+    """Write the tables from what is stored now, and return the leaderboard; other processes may do the same.
 
     Raises:
         UserError: they cannot be written, or those that are there cannot be read.
     """
     try:
         with store.tables():
-            write_tables(store.root, store.records())
+            return write_tables(store.root, store.records())
     except OSError as error:
         hint = "make room, or choose another folder with --results-dir"
         raise UserError(f"the tables of {store.root} cannot be written ({error.strerror}); {hint}") from None

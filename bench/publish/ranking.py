@@ -208,6 +208,15 @@ def weights_conflict(weights: pd.Series[str]) -> str:
     return ""
 
 
+def conflicts(leaderboard: pd.DataFrame) -> dict[str, str]:
+    """Return the victims on whose boards nobody is ranked because weights differ, and what differs."""
+    found = {}
+    for _, rows in leaderboard.groupby(list(BOARD), sort=False):
+        if conflict := weights_conflict(rows["weights"]):
+            found[str(rows["victim"].iloc[0])] = conflict
+    return found
+
+
 def _items(knowledge: str) -> frozenset[str]:
     return frozenset(filter(None, knowledge.split("+")))
 

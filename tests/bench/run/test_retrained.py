@@ -64,3 +64,15 @@ def test_a_row_tells_which_images_are_good_one_to_one_and_in_its_null(run: Bench
     (cell,) = pd.read_csv(results / "leaderboard.csv").to_dict("records")
     assert cell["gain"] == int(row[ONE_TO_ONE]) - int(row[f"null_{ONE_TO_ONE}"])
     assert cell["gain_low"] < cell["gain"] < cell["gain_high"]
+
+
+def test_other_weights_under_one_definition_are_told(run: Bench, results: Path) -> None:
+    """As when a row was made by other software: the victim's hash in a stored row is another one."""
+    run("-a", "first-layer", "--controls", "quick")
+    (path,) = results.glob("runs/*/run.json")
+    weights = stored(results)["victim_sha"][0]
+    path.write_text(path.read_text().replace(weights, "f" * 64))
+    ended = run("-a", "random", "--controls", "quick")
+
+    assert "faces-mlp-4-tiny: attacks met different weights under one definition" in ended.out
+    assert set(pd.read_csv(results / "leaderboard.csv", keep_default_na=False)["rank"]) == {""}
