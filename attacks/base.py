@@ -121,8 +121,9 @@ class Attack(ABC, Generic[ParamsT]):
         Params: its parameters, with defaults that work.
         variants: named parameter sets, for `--variant`.
         search_spaces: by variant, "" for the defaults: the parameters that `tune` searches, and their ranges.
-        control: whether it is a null control, which looks at no image and optimises nothing. The harness draws as many
-            candidates from it as an attack returned, of the same contrast; its Params are `ControlParams`.
+        control: whether it is a control, which reads nothing of single images out of the victim: it has no rank. From
+            one whose Params are `ControlParams` the harness draws as many candidates as an attack returned, of the same
+            contrast: that is the null control of random candidates.
         setting: the victims that it is for: "dataset", all of whose records are to be reconstructed, or "informed",
             where one record is, and all others are known (Balle et al. 2022).
         protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; "balle2022" if informed.

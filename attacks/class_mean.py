@@ -25,6 +25,7 @@ class ClassMean(Attack[ClassMeanParams]):
     paper = "Shokri et al. 2017, Section IX, on what model inversion shows"
     needs = frozenset({Knowledge.SHADOW_POOL})
     Params = ClassMeanParams
+    control = True
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline released victims without images other than their training set."""

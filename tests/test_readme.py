@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from bench.cli import executing, making, reading  # noqa: F401 where the verbs join
+from bench.cli import executing, making, reading, verifying  # noqa: F401 where the verbs join
 from bench.cli.app import app
 from bench.plan import registry
 

@@ -46,7 +46,7 @@ def attack(
 ) -> RunRecord:
     monkeypatch.setenv("BENCH_CACHE_DIR", str(tmp_path / "cache"))
     attacks = registry.attacks().items
-    control = next(kind for kind in attacks.values() if kind.control)
+    control = registry.random_control(registry.attacks())
     chosen = attacks[name]
     store = Store(tmp_path / "results")
     store.require_writable()

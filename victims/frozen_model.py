@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, SerializerFunctionWrapHandler, model_serializer
 
 
 class FrozenModel(BaseModel):
@@ -29,3 +29,40 @@ class Recipe(FrozenModel):
     def at_default(self) -> set[str]:
         """Return the young fields that have their defaults."""
         return {name for name in self.young if getattr(self, name) == type(self).model_fields[name].default}
+
+
+class Retrainable(FrozenModel):
+    """The base of every description of a victim: it can be trained again, on other images and from another seed.
+
+    Attributes:
+        name: on the command line; that of a retraining is `NAME@RETRAINING`.
+        seed: of the training.
+        retraining: 0 is the victim as it is described; k is its recipe with the seed k higher, on images taken in an
+            order drawn from k. It is no part of the description where it is 0.
+    """
+
+    name: str
+    seed: int = 1
+    retraining: NonNegativeInt = 0
+
+    @model_serializer(mode="wrap")
+    def _without_no_retraining(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = handler(self)
+        if not self.retraining:
+            values.pop("retraining", None)
+        return values
+
+    def retrained(self, retraining: int) -> Self:
+        """Return a retraining of the victim as it is described, which is the retraining 0."""
+        if not retraining:
+            return self
+        changes = {"name": f"{self.name}@{retraining}", "seed": self.seed + retraining, "retraining": retraining}
+        return self.model_copy(update=changes)
+
+    @property
+    def described(self) -> Self:
+        """The victim as it is described, of which this is a retraining."""
+        if not self.retraining:
+            return self
+        changes = {"name": self.name.rpartition("@")[0], "seed": self.seed - self.retraining, "retraining": 0}
+        return self.model_copy(update=changes)

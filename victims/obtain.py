@@ -69,7 +69,7 @@ def split_of(spec: VictimSpec, data_dir: Path | None) -> Split:
     Raises:
         UserError: the data are missing or malformed, or the images that it learns are all the same.
     """
-    raw = datasets.load(spec.dataset, data_dir)
+    raw = datasets.load(spec.dataset, data_dir).in_order_of(spec.retraining)
     split = datasets.select(raw, spec.n, spec.groups, skip_first=spec.twin == "disjoint")
     if len(split.inputs) > 1 and (split.inputs == split.inputs[0]).all():
         raise UserError(f"victim {spec.name}: the {spec.n} images of {spec.dataset} that it learns are all the same")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from victims.defences.spec import Defences, RandomSeed, released
-from victims.frozen_model import FrozenModel
+from victims.frozen_model import FrozenModel, Retrainable
 from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent, Ordinary, Regularised, Released
 
 Loss = Literal["cross-entropy", "l2", "l2.5", "huber"]
@@ -114,7 +114,7 @@ class ModuleSpec(FrozenModel):
 NetworkSpec = MLPSpec | ConvSpec | CNNSpec | ModuleSpec
 
 
-class VictimSpec(FrozenModel):
+class VictimSpec(Retrainable):
     """Everything that determines a victim's weights, and what its paper reports of it.
 
     Attributes:
@@ -132,7 +132,6 @@ class VictimSpec(FrozenModel):
     setting: ClassVar[Literal["dataset"]] = "dataset"
     """All records are to be reconstructed; of a victim of the setting "informed" only one is not known."""
 
-    name: str
     dataset: str
     n: PositiveInt
     architecture: Annotated[NetworkSpec, Field(discriminator="kind")] = MLPSpec()
@@ -141,7 +140,6 @@ class VictimSpec(FrozenModel):
         GradientDescent | NormalizedDescent | DecayedDescent | Regularised | Ordinary | Released,
         Field(discriminator="kind"),
     ] = NormalizedDescent()
-    seed: int = 1
     twin: Literal["", "untrained", "disjoint"] = ""
     defences: Defences = ()
     reported_test_accuracy: float | None = None

@@ -27,6 +27,8 @@ def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> I
     Raises:
         UserError: there is no such file, it holds no attack and no victim, or its attacks have no such parameter.
     """
+    if not path.exists():
+        raise UserError(f"{path} does not exist; name the file that defines an attack or VICTIMS")
     if path.suffix != ".py" or not path.is_file():
         raise UserError(f"{path} is no .py file; name the file that defines an attack or VICTIMS")
     shipped = path.resolve().is_relative_to(ROOT)

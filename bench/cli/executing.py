@@ -20,6 +20,7 @@ from bench.cli.app import (
     Victims,
     app,
     complain,
+    say,
 )
 from bench.plan.options import ControlSet
 from bench.terminal.console import printer
@@ -38,7 +39,12 @@ def run(
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
     variant: Annotated[str | None, typer.Option(help="Named parameter set of the attack, e.g. paper.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds of the attack: 3, 0,2,5 or 0-4.")] = None,
+    victim_seeds: Annotated[
+        str | None,
+        typer.Option(help="Retrainings of the victim: 0 as described, others on other images; 0-4."),
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with a plan; other options change it.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Section of the plan's file; repeat.")] = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="The plan's own small version, to see that it works.")] = False,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     data_dir: DataDir = None,
@@ -79,12 +85,14 @@ def run(
     asked = PlanFile(plan=(Section(attack=("*",) if audit else (DEFAULT_ATTACK,), victim=(DEFAULT_VICTIM,)),))
     if config is not None:
         asked = read_plan(config, smoke)
-    elif smoke:
-        raise UserError("--smoke shrinks the plan of a file; name one with --config")
+    elif smoke or only:
+        raise UserError(f"{'--smoke' if smoke else '--only'} is of the plan of a file; name one with --config")
+    asked = asked.only(only) if only else asked
     given: dict[str, Any] = {"attack": attack, "victim": victim, "defence": defence, "variant": variant, "seeds": seeds}
-    given["set"] = parse_settings(set_ or [])
-    sections = (section.changed(given) for section in asked.plan)
-    plan = planned(sections, attacks, victims, parse_budget(budget))
+    given |= {"set": parse_settings(set_ or []), "victim_seeds": victim_seeds}
+    asked = asked.model_copy(update={"plan": tuple(section.changed(given) for section in asked.plan)})
+    limit = parse_budget(budget)
+    plan = planned(asked.plan, attacks, victims, limit)
     for broken in registry.broken(attacks, victims):
         complain(f"does not import: {broken.origin}: {broken.reason}")
     data, share = choose_data_dir(data_dir), parse_memory(memory) if memory else None
@@ -96,6 +104,7 @@ def run(
     chosen_device = choose_device(asked.device if device is None else device)
 
     from bench.experiments.sweep import preview_plan, run_plan
+    from bench.experiments.whole import Known, announced, run_rest
     from bench.run.setup import Setup
     from bench.run.steps import Again
 
@@ -113,13 +122,17 @@ def run(
         ray=ray_address if executor == "ray" else None,
         environment=Setup.variables(),
     )
+    known = Known(attacks, victims, registry.studies(plugin_dir))
+    for line in announced(asked, known, setup, limit) if config is not None else ():
+        say(line)
     if dry_run:
         from bench.cli.tables import todo_table
 
         printer().print(todo_table(preview_plan(plan, setup)))
         return
     work_begins()
-    raise typer.Exit(run_plan(plan, setup))
+    failed = run_plan(plan, setup) if plan else 0
+    raise typer.Exit(run_rest(asked, known, setup) or failed)
 
 
 @app.command()

@@ -25,7 +25,7 @@ def _status() -> int:
     """Run the verb that the command line names and return its exit status."""
     import typer
 
-    from bench.cli import executing, making, reading  # noqa: F401 where the verbs join, in this order of the help
+    from bench.cli import executing, making, reading, verifying  # noqa: F401 where the verbs join, in this order of the help
     from bench.cli.app import app, complain
     from victims.errors import UserError
 

@@ -69,34 +69,49 @@ def show(
 
 @app.command()
 def compare(
-    old: Annotated[Path, typer.Argument(help="The runs.csv to compare against.")],
-    new: Annotated[Path, typer.Argument(help="The runs.csv to compare.")],
+    old: Annotated[Path, typer.Argument(help="A leaderboard.csv, runs.csv or results folder.")],
+    new: Annotated[Path, typer.Argument(help="What to compare, likewise.")],
+    format_: Annotated[
+        Literal["text", "markdown", "csv"], typer.Option("--format", help="For a terminal, a pull request, a program.")
+    ] = "text",
     fail_on_regression: Annotated[
         bool, typer.Option("--fail-on-regression", help="Exit status 1 if a cell got worse; for CI.")
     ] = False,
 ) -> None:
-    """Print what changed between two runs.csv, cell by cell, averaged over seeds, how surely and why.
+    """Print what changed between two tables, cell by cell, averaged over seeds, how surely and why.
+
+    Leaderboards, tables of runs and results folders of any schema are compared with each other. What only one holds is
+    listed, and how its gain stands beside the old table's attacks on the same victim.
 
     A cell got worse if the 95% interval of the change of n_good lies below 0 (without an interval: if n_good fell), or
     if every run of it fails now. A change under other metrics is no regression.
     """
-    from bench.cli import tables
-    from bench.publish.compare import compare as compare_files
-    from bench.terminal.progress import plural
+    from bench.cli import comparisons
+    from bench.publish.compare import compare as compare_tables
 
-    console = printer()
-    comparison = compare_files(old, new)
-    if len(comparison.changed):
-        console.print(tables.comparison_table(comparison))
-    console.print(f"{plural(comparison.same, 'cell')} unchanged.")
-    for title, names in (
-        ("got worse", comparison.regressions),
-        ("only in the old file", comparison.only_old),
-        ("only in the new file", comparison.only_new),
-    ):
-        for cell in names:
-            say(f"{title}: {cell}")
+    comparison = compare_tables(old, new)
+    if format_ == "text" and len(comparison.changed):
+        printer().print(comparisons.table(comparison))
+    say({"text": comparisons.text, "markdown": comparisons.markdown, "csv": comparisons.csv}[format_](comparison))
     raise typer.Exit(1 if fail_on_regression and comparison.regressions else 0)
+
+
+@app.command()
+def merge(
+    folders: Annotated[list[Path], typer.Argument(help="Two or more results folders.")],
+    output: Annotated[
+        Path, typer.Option(parser=named_folder, metavar="PATH", help="The new results folder that holds all of them.")
+    ],
+) -> None:
+    """Join results folders into a new one; they stay as they are.
+
+    What two of them hold differently is refused: a run, a row, a study, or a victim's weights under one definition.
+    """
+    from bench.publish.merge import merge as merge_folders
+
+    work_begins()
+    rows, files = merge_folders(folders, output)
+    say(f"{output}: {rows} rows of {len(folders)} folders, {files} files")
 
 
 @app.command()

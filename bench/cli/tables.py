@@ -1,11 +1,10 @@
-"""What `list`, `show` and `compare` print."""
+"""What `list`, `show` and `check` print."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import json
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ from victims.informed.spec import AnySpec
 if TYPE_CHECKING:
     from bench.check.claims import Claim
     from bench.plan.prospects import Prospect
-    from bench.publish.compare import Comparison
     from victims.exposure.card import Exposure
 
 
@@ -35,7 +33,7 @@ def escape(text: str) -> str:
 
 def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
     """Return the table of attacks: name, summary, what each needs to know, paper."""
-    table = _table("attack", "what it does", "needs to know", "variants", "paper")
+    table = new_table("attack", "what it does", "needs to know", "variants", "paper")
     for name, attack in sorted(attacks.items.items()):
         table.add_row(
             name,
@@ -63,7 +61,7 @@ def victim_table(victims: Registry[AnySpec], data_dir: Path | None) -> str:
 
 def todo_table(rows: Iterable[tuple[str, str, str]]) -> Table:
     """Return the runs of a plan, what is to be done for each, and why."""
-    table = _table("run", "to do", "why")
+    table = new_table("run", "to do", "why")
     for row in rows:
         table.add_row(*map(escape, row))
     return table
@@ -71,7 +69,7 @@ def todo_table(rows: Iterable[tuple[str, str, str]]) -> Table:
 
 def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
     """Return all that is declared of one attack, with its parameters' defaults."""
-    table = _table("item", "value")
+    table = new_table("item", "value")
     table.add_row("attack", attack.name)
     table.add_row("version", str(attack.version))
     table.add_row("file", escape(origin))
@@ -91,7 +89,7 @@ def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
 
 def victim_card(spec: AnySpec, origin: str, data_dir: Path | None) -> Table:
     """Return a victim's spec and, if it is trained, its card."""
-    table = _table("item", "value")
+    table = new_table("item", "value")
     table.add_row("file", escape(origin))
     for name, value in spec.model_dump().items():
         table.add_row(name, escape(str(value)))
@@ -106,7 +104,7 @@ def exposure_card(card: Exposure, found: Iterable[Prospect]) -> Table:
     """Return what a network gives away at a look, and which attacks can work on it."""
     from bench.plan.exposed import exposure_lines
 
-    table = _table("exposure", "")
+    table = new_table("exposure", "")
     for name, value in exposure_lines(card):
         table.add_row(name, escape(value))
     for prospect in found:
@@ -120,7 +118,7 @@ def run_card(folder: Path) -> Table:
     Raises:
         UserError: the record is damaged.
     """
-    table = _table("column", "value")
+    table = new_table("column", "value")
     path = folder / "run.json"
     try:
         record = json.loads(path.read_text())
@@ -144,7 +142,7 @@ def scoring_card(name: str) -> Table | None:
     found = METRICS.get(name) or PROTOCOLS.get(name)
     if found is None:
         return None
-    table = _table("item", "value")
+    table = new_table("item", "value")
     for field in dataclasses.fields(found):
         value = getattr(found, field.name)
         table.add_row(field.name, escape((inspect.getdoc(value) or "") if callable(value) else str(value)))
@@ -154,29 +152,10 @@ def scoring_card(name: str) -> Table | None:
 
 def claims_table(claims: Sequence[Claim]) -> Table:
     """Return what `check` found: a tick or a cross, the claim, and what to change."""
-    table = _table("of", "", "claim", "what to change")
+    table = new_table("of", "", "claim", "what to change")
     for claim in claims:
         table.add_row(escape(claim.subject), "✓" if claim.holds else "✗", escape(claim.text), escape(claim.trouble))
     return table
-
-
-def comparison_table(comparison: Comparison) -> Table:
-    """Return the scores that changed: old, new, their difference with its 95% interval, and the cause, once a cell."""
-    table = _table("cell", "score", "old", "new", "change", "95% interval", "cause")
-    last = ""
-    for row in comparison.changed.to_dict("records"):
-        name, cause = ("", "") if row["cell"] == last else (row["cell"], row["cause"])
-        old, new = (_figure("{:.6g}", row[side]) for side in ("old", "new"))
-        change = _figure("{:+.4g}", row["new"] - row["old"])
-        interval = _figure("[{:+.4g}, {:+.4g}]", row["low"], row["high"])
-        table.add_row(escape(name), row["score"], old, new, change, escape(interval), escape(cause))
-        last = row["cell"]
-    return table
-
-
-def _figure(form: str, *values: float) -> str:
-    """Return numbers as text, empty if they are unknown."""
-    return "" if any(math.isnan(value) for value in values) else form.format(*values)
 
 
 def _trained(spec: AnySpec, data_dir: Path | None) -> str:
@@ -186,7 +165,8 @@ def _trained(spec: AnySpec, data_dir: Path | None) -> str:
         return "no"
 
 
-def _table(*columns: str) -> Table:
+def new_table(*columns: str) -> Table:
+    """Return a table without rows whose cells fold."""
     table = Table(show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")

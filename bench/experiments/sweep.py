@@ -14,6 +14,7 @@ from rich.console import Console
 from bench.experiments.verdict import leading, verdict
 from bench.plan.run import Run
 from bench.publish.leaderboard import refresh_tables
+from bench.publish.ranking import conflicts
 from bench.run.executors import Task
 from bench.run.executors.choice import executor_for
 from bench.run.provenance import run_of
@@ -60,7 +61,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], in
     """
     console, store = Console(), Store(setup.results_dir)
     store.sweep()
-    refresh_tables(store)  # a table of another schema, or a full disk, is refused before any work is done
+    board = refresh_tables(store)  # a table of another schema, or a full disk, is refused before any work is done
     failures, rows = 0, list[RunRecord]()
     with TerminalReporter(console) as reporter:
         session = Session.of(setup, reporter)
@@ -79,7 +80,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], in
             failures += bool(outcome.trouble or record.trouble)
             if not outcome.cached:
                 try:
-                    refresh_tables(store)
+                    board = refresh_tables(store)
                 except UserError as error:
                     reporter.notice(str(error))
             console.print(lines(_line(record, outcome.cached)), highlight=False, markup=False, soft_wrap=True)
@@ -87,6 +88,10 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], in
                 reporter.notice(f"{record.title}: {trouble}")
             _paths(console, store, record)
             rows.append(record)
+    attacked = {run.victim.described.name for run in plan}
+    for victim, conflict in conflicts(board).items():
+        if victim in attacked:
+            console.print(lines(f"{victim}: {conflict}"), style="red", highlight=False, markup=False, soft_wrap=True)
     return rows, failures
 
 

@@ -3,43 +3,48 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from attacks.context import Budget
 from bench.plan.options import attack_params, parse_seeds
 from bench.plan.registry import Registry, Victims
 from bench.plan.run import Run
+from bench.terminal.text import short
 from victims.errors import UserError
 
 if TYPE_CHECKING:
     from attacks.base import Attack
+    from victims.informed.spec import AnySpec
 
 
 class Section(BaseModel):
     """Attacks that each run on each victim with each seed; the fields are the options of `run`.
 
     Attributes:
+        section: the name that `--only` selects it by; several tables may share one.
         attack: names or globs.
         victim: names or globs.
         defence: what each of the victims is defended by, in this order.
         variant: a named parameter set that all of the attacks have.
         set: parameters by name.
-        seeds: as `--seeds` takes them.
+        seeds: as `--seeds` takes them; `victim_seeds` as `--victim-seeds` does.
         smoke: what `--smoke` changes, to see in a minute that it works.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    section: str = ""
     attack: tuple[str, ...]
     victim: tuple[str, ...]
     defence: tuple[str, ...] = ()
     variant: str = ""
     set: dict[str, Any] = {}
     seeds: str = "0"
+    victim_seeds: str = "0"
     smoke: dict[str, Any] = {}
 
     def changed(self, given: dict[str, Any]) -> Section:
@@ -52,18 +57,80 @@ class Section(BaseModel):
         return Section.model_validate(values | {"set": self.set | given.get("set", {})})
 
 
+class StudySection(BaseModel):
+    """Studies, which the verb of that name runs.
+
+    Attributes:
+        section: as of `Section`.
+        study: their names.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    section: str = ""
+    study: tuple[str, ...]
+
+
+class TuneSection(BaseModel):
+    """Searches for parameters; the fields are the options of `tune`.
+
+    Attributes:
+        section: as of `Section`.
+        attack: names or globs; `victim` likewise.
+        variant: a named parameter set.
+        set: parameters to hold.
+        trials: of each attack on each victim.
+        oracle: whether the pick by good images is made, too.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    section: str = ""
+    attack: tuple[str, ...]
+    victim: tuple[str, ...]
+    variant: str = ""
+    set: dict[str, Any] = {}
+    trials: PositiveInt = 30
+    oracle: bool = False
+
+
 class PlanFile(BaseModel):
-    """A TOML file with a table `[[plan]]` for each section.
+    """A TOML file with a table `[[plan]]`, `[[study]]` or `[[tune]]` for each section.
 
     Attributes:
         device: as `--device` takes it.
-        plan: the sections.
+        plan: the runs.
+        study: the studies, after the runs.
+        tune: the searches, after the studies.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     device: str = "auto"
-    plan: tuple[Section, ...]
+    plan: tuple[Section, ...] = ()
+    study: tuple[StudySection, ...] = ()
+    tune: tuple[TuneSection, ...] = ()
+
+    @property
+    def sections(self) -> list[str]:
+        """The names of the sections, in the order of the file's tables."""
+        names = [table.section for table in self.plan] + [table.section for table in self.study]
+        return list(dict.fromkeys(names + [table.section for table in self.tune]))
+
+    def only(self, names: Sequence[str]) -> PlanFile:
+        """Return the plan of some sections.
+
+        Raises:
+            UserError: there is no section of that name.
+        """
+        if unknown := [name for name in names if name not in self.sections or not name]:
+            known = ", ".join(filter(None, self.sections)) or "none, for no table names its `section`"
+            raise UserError(f"--only {short(unknown[0])}: the plan has no such section; there are: {known}")
+        kept = {
+            kind: tuple(table for table in getattr(self, kind) if table.section in names)
+            for kind in ("plan", "study", "tune")
+        }
+        return self.model_copy(update=kept)
 
 
 def read_plan(path: Path, smoke: bool) -> PlanFile:
@@ -88,6 +155,17 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
     return plan
 
 
+def retraining_of(spec: AnySpec, retraining: int) -> AnySpec:
+    """Return a retraining of a victim.
+
+    Raises:
+        UserError: it cannot be trained again, since its training is not known here.
+    """
+    if retraining and spec.training.kind == "released":
+        raise UserError(f"--victim-seeds {retraining}: {spec.name} has released weights, and is not trained here")
+    return spec.retrained(retraining)
+
+
 def planned(
     sections: Iterable[Section],
     attacks: Registry[type[Attack[Any]]],
@@ -104,8 +182,8 @@ def planned(
         chosen, attacked = attacks.match(section.attack), victims.match(section.victim, section.defence)
         params = {kind.name: attack_params(kind, section.variant, section.set) for kind in chosen}
         tuned_by = "user" if section.set else section.variant or "default"
-        seeds = parse_seeds(section.seeds)
-        for spec in attacked:
+        seeds, retrainings = parse_seeds(section.seeds), parse_seeds(section.victim_seeds, "--victim-seeds")
+        for spec in (retraining_of(spec, retraining) for spec in attacked for retraining in retrainings):
             for kind in chosen:
                 for seed in seeds:
                     run = Run(kind, params[kind.name], section.variant, tuned_by, spec, seed, budget)

@@ -41,8 +41,8 @@ MOST_MEMORY = 2**60
 DEVICE = re.compile(r"cuda(?::([0-9]{1,4}))?")
 
 
-def parse_seeds(text: str) -> list[int]:
-    """Return the seeds of `3`, `0,2,5` or `0-4`.
+def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
+    """Return the seeds of `3`, `0,2,5` or `0-4`, which an option was given.
 
     Raises:
         UserError: it is none of these.
@@ -58,7 +58,7 @@ def parse_seeds(text: str) -> list[int]:
     except ValueError:
         seeds = []
     if not seeds:
-        raise UserError(f"--seeds {short(text)} is no list of seeds; write 3, 0,2,5 or 0-4")
+        raise UserError(f"{option} {short(text)} is no list of seeds; write 3, 0,2,5 or 0-4")
     return list(dict.fromkeys(seeds))
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from attacks.base import Attack
+from attacks.base import Attack, ControlParams
 from attacks.studies.base import Study
 from bench.plan.rehearsal import not_importable
 from bench.terminal.text import describe
@@ -146,7 +146,8 @@ def attacks(plugin_dir: Path | None = None) -> Registry[type[Attack[Any]]]:
 
 def random_control(attacks: Registry[type[Attack[Any]]]) -> type[Attack[Any]] | None:
     """Return the attack that is the null control of random candidates, None if there is none."""
-    return next((kind for kind in attacks.items.values() if kind.control), None)
+    controls = (kind for kind in attacks.items.values() if kind.control and issubclass(kind.Params, ControlParams))
+    return next(controls, None)
 
 
 def victims(plugin_dir: Path | None = None) -> Victims:

@@ -1,69 +1,26 @@
-"""Intervals of the count of good images, and ranks; attacks that cannot be told apart share one.
-
-The statistics are those of the paired bootstrap over training images and seeds: images are drawn anew, the same for
-every attack, and so are each attack's seeds. A count is a sum over images, therefore the variance over infinitely many
-such draws has a closed form. Nothing is drawn, and no published rank depends on a random number. Two corrections make
-the intervals hold what they promise (`tests/bench/test_ranking.py` measures them):
-
-* Drawing both seeds and images counts the luck of a single image in a single run three times (Owen 2007, "The
-  pigeonhole bootstrap"). It is counted once here: only what the seeds' counts vary by beyond it is added for them.
-  With one seed nothing is known of that, and an interval speaks of that run alone; with two or three, where seeds
-  matter more than images, a 95% interval holds the truth in about 85% of cases.
-* Where few images are good or all are, the bootstrap is too sure of itself; a few images are added for the variance,
-  as Agresti & Coull 1998 do for one count and Bonett & Price 2012 for the difference of two.
-"""
+"""Boards: who competes with whom, on which weights, and who is better, by the gain over the strictest null control."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
+from bench.publish.runs_table import MASKS
+from bench.publish.statistics import Floats, Sample, Seeds, ranks
 from bench.store.good_images import decode
-from bench.store.records import CELL, ScoreState, Status
+from bench.store.records import CELL, ONE_TO_ONE, ScoreState, Status
 
-Floats = NDArray[np.float64]
+Cell = tuple[str, ...]
 
-CONFIDENCE = 0.95
-BOARD = ("victim", "n", "protocol", "metric_suite")
+BOARD = ("victim", "victim_key", "n", "protocol", "metric_suite")
 """What the rows of one board have in common, knowledge aside."""
 VERSIONS = {"attack": "attack_version", "victim": "victim_version", "protocol": "protocol_version"}
 """What has a version, by the column of its name: the column of its version."""
-COUNT_EXTRA = np.array([1.0, 1.0, 0.0, 0.0])
-"""Images added to a single count: two good ones and two others (Agresti & Coull 1998)."""
-DIFFERENCE_EXTRA = 2.0
-"""Variance added to a difference: that of two images of which each attack alone has one (Bonett & Price 2012)."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The runs of one cell, for statistics.
-
-    Attributes:
-        share: (n,) share of the runs in which each training image is good, in [0, 1].
-        seeds: number of runs.
-        seed_variance: variance of the mean count that comes from the seeds, beyond that of images which are good or
-            not independently of each other; 0 for one run, of which it cannot be known.
-    """
-
-    share: Floats
-    seeds: int
-    seed_variance: float
-
-    @classmethod
-    def of(cls, good: NDArray[np.bool_] | Floats) -> Sample:
-        """Return the sample of runs (seeds, n), good images being 1 and others 0."""
-        good = np.asarray(good, dtype=float)
-        share, seeds = good.mean(axis=0), len(good)
-        if seeds == 1:
-            return cls(share, 1, 0.0)
-        counts = good.sum(axis=1).var(ddof=1) / seeds
-        independent = good.var(axis=0, ddof=1).sum() / seeds
-        return cls(share, seeds, max(0.0, float(counts - independent)))
 
 
 @dataclass(frozen=True)
@@ -71,18 +28,21 @@ class Board:
     """The attacks that compete on one victim with one state of knowledge.
 
     Attributes:
-        victim: its name, likewise `protocol` and `metric_suite`.
+        victim: its name, likewise `victim_key` of its definition, `protocol` and `metric_suite`.
         n: number of training images.
         knowledge: what the attacks may know at most, joined by "+"; empty on a board across all knowledge.
+        conflict: why nobody has a rank here: attacks met different weights of one training; empty if they did not.
         rows: the rows of the leaderboard that compete, in its order, their `rank` being that on this board, and
-            `rank_low` and `rank_high`, its ends, NaN where it is unknown.
+            `rank_low` and `rank_high`, its ends, NaN where there is none.
     """
 
     victim: str
+    victim_key: str
     n: int
     protocol: str
     metric_suite: str
     knowledge: str
+    conflict: str
     rows: pd.DataFrame
 
 
@@ -96,11 +56,38 @@ def current(runs: pd.DataFrame) -> pd.DataFrame:
         versions = runs[column].fillna(1)
         ended = versions.where(runs["status"] != Status.SKIPPED)
         kept &= ~(versions < ended.groupby(runs[name]).transform("max"))
-    return runs[kept]
+    return defined(runs[kept])
 
 
-def samples(runs: pd.DataFrame) -> dict[tuple[str, ...], Sample]:
-    """Return the sample of each cell of a runs.csv of which it is known which images are good, by its current runs.
+def defined(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return runs with the key of their victim's definition also where a row does not tell it.
+
+    A row of the same weights as one that does is of the same victim. A run that never saw weights is one of the victim
+    of its name, if there is but one of that name.
+    """
+    told = runs[runs["victim_key"] != ""]
+    of_weights = told[told["victim_sha"] != ""].groupby("victim_sha")["victim_key"].first()
+    names = told.groupby("victim")["victim_key"].agg(["first", "nunique"])
+    of_name = names.loc[names["nunique"] == 1, "first"]
+    guess = runs["victim_sha"].map(of_weights).where(runs["victim_sha"] != "", runs["victim"].map(of_name))
+    return runs.assign(victim_key=runs["victim_key"].where(runs["victim_key"] != "", guess.where(guess.notna(), "")))
+
+
+class _Run(NamedTuple):
+    """What the statistics take from a run: its failure, its counts one to one, and which images are good."""
+
+    failed: bool
+    n: int
+    lost: float
+    found: float
+    null: float
+    good_images: str
+    one_to_one_images: str
+    null_images: str
+
+
+def samples(runs: pd.DataFrame) -> dict[Cell, Sample]:
+    """Return the good images of each cell of a runs.csv of which it is known which they are, by its current runs.
 
     A run that failed, or is not scored, has no list of good images. It counts as its null control, or 0 where none was
     computed, spread evenly over the images, since nothing says which they would be.
@@ -108,17 +95,46 @@ def samples(runs: pd.DataFrame) -> dict[tuple[str, ...], Sample]:
     Raises:
         ValueError: a list of good images does not fit its row.
     """
-    found = {}
-    told = ["status", "scores", "n_good", "n", "null_n_good", "good_images"]
+    return {
+        cell: Sample({seed: Seeds.of(np.stack([_good(run) for run in found])) for seed, found in trainings.items()})
+        for cell, trainings in _cells(runs).items()
+        if all(run.failed or run.good_images for found in trainings.values() for run in found)
+    }
+
+
+def gains(runs: pd.DataFrame) -> dict[Cell, Sample]:
+    """Return the gain over the strictest null control, one to one, of each cell that has null controls.
+
+    A run that failed, or is not scored, gains nothing. Where a row does not tell which images are good, the counts
+    alone speak.
+
+    Raises:
+        ValueError: a list of good images does not fit its row.
+    """
+    return {
+        cell: Sample({seed: _gains(found) for seed, found in trainings.items()})
+        for cell, trainings in _cells(runs).items()
+        if not any(np.isnan(run.found - run.null) for found in trainings.values() for run in found)
+    }
+
+
+def _cells(runs: pd.DataFrame) -> dict[Cell, dict[int, list[_Run]]]:
+    """Return the current runs of each cell that all have as many images, by the seed of the victim's training.
+
+    What was skipped is in none.
+    """
     runs = current(runs)
-    ended = runs.loc[runs["status"] != Status.SKIPPED, [*CELL, *told]]
-    for cell, rows in ended.groupby(list(CELL), sort=False):
-        columns = (rows[name] for name in ("n", "null_n_good", "good_images"))
-        good = [_good_images(*row) for row in zip(unsuccessful(rows), *columns, strict=True)]
-        known = [mask for mask in good if mask is not None]
-        if len(known) == len(good) and rows["n"].nunique() == 1:
-            found[tuple(map(str, cell))] = Sample.of(np.stack(known))
-    return found
+    runs = runs[runs["status"] != Status.SKIPPED]
+    failed = unsuccessful(runs)
+    counts = [one_to_one(runs, prefix).where(~failed, 0.0) for prefix in ("", "null_")]
+    columns = [failed, runs["n"], runs["null_n_good"].fillna(0), *counts, *(runs[name] for name in MASKS)]
+    found: dict[Cell, dict[int, list[_Run]]] = {}
+    keys = [runs[name].astype(str) for name in CELL]
+    cells = zip(*keys, strict=True)
+    for cell, seed, *values in zip(cells, runs["victim_seed"], *columns, strict=True):
+        found.setdefault(cell, {}).setdefault(int(seed), []).append(_Run(*values))
+    alike = {cell: {run.n for rows in trainings.values() for run in rows} for cell, trainings in found.items()}
+    return {cell: trainings for cell, trainings in found.items() if len(alike[cell]) == 1}
 
 
 def unsuccessful(runs: pd.DataFrame) -> pd.Series[bool]:
@@ -126,51 +142,41 @@ def unsuccessful(runs: pd.DataFrame) -> pd.Series[bool]:
     return (runs["status"] != Status.OK) | ((runs["scores"] == ScoreState.FAILED) & runs["n_good"].isna())
 
 
-def _good_images(failed: bool, n: int, null: float, text: str) -> Floats | None:
-    if failed:
-        return np.full(n, 0.0 if np.isnan(null) else null / n)
-    return decode(text, n).astype(float) if text else None
+def one_to_one(runs: pd.DataFrame, prefix: str) -> pd.Series[float]:
+    """Return the counts one to one, or with the prefix those of the strictest null control."""
+    return runs[f"{prefix}{ONE_TO_ONE}"].where(runs[ONE_TO_ONE].notna(), runs[f"{prefix}n_good"])
 
 
-def count_interval(sample: Sample, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the interval of the mean count of good images, within [0, n]."""
-    n = len(sample.share)
-    shares = np.concatenate([sample.share, COUNT_EXTRA])
-    centre, images = n * float(shares.mean()), n**2 * shares.var() / len(shares)
-    seeds, wobble = _seed_terms([sample])[:, 0]
-    width = float(_half_width(images, seeds, wobble, n, confidence))
-    return max(0.0, centre - width), min(float(n), centre + width)
+def _good(run: _Run) -> Floats:
+    if run.failed:
+        return np.full(int(run.n), run.lost / run.n)
+    return decode(run.good_images, int(run.n)).astype(float)
 
 
-def difference_interval(old: Sample, new: Sample, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the interval of how many more images are good in `new` than in `old`, of the same n images."""
-    difference, width = (float(table[1, 0]) for table in _differences([old, new], confidence))
-    return difference - width, difference + width
+def _gains(runs: Sequence[_Run]) -> Seeds:
+    n = int(runs[0].n)
+    if all(run.failed or (run.one_to_one_images and run.null_images) for run in runs):
+        return Seeds.of(np.stack([_gain(run) for run in runs]))
+    return Seeds.of_counts(n, *(np.array([getattr(run, name) for run in runs]) for name in ("found", "null")))
 
 
-def ranks(competitors: Sequence[Sample], confidence: float = CONFIDENCE) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
-    """Return the best and the worst rank (k,) that each of k samples of the same images may have.
-
-    One is better than another if the interval of their difference excludes 0, at a confidence that holds for all
-    pairs together (Bonferroni).
-    """
-    count = len(competitors)
-    pairs = max(1, count * (count - 1) // 2)
-    difference, width = _differences(competitors, 1 - (1 - confidence) / pairs)
-    return 1 + (difference < -width).sum(axis=1), count - (difference > width).sum(axis=1)
+def _gain(run: _Run) -> Floats:
+    n = int(run.n)
+    if run.failed:
+        return np.zeros(n)
+    return decode(run.one_to_one_images, n).astype(float) - decode(run.null_images, n)
 
 
-def boards(
-    leaderboard: pd.DataFrame, known: Mapping[tuple[str, ...], Sample], across_knowledge: bool = False
-) -> list[Board]:
+def boards(leaderboard: pd.DataFrame, known: Mapping[Cell, Sample], across_knowledge: bool = False) -> list[Board]:
     """Return the boards of a leaderboard: one for each victim, protocol, metric suite and set of knowledge that occurs.
 
     Who knows more may ignore it, who knows less cannot make it up: on the board of a set compete all attacks that need
-    no more than that set, so none is ranked against one that was told more.
+    no more than that set, so none is ranked against one that was told more. Controls have no rank, nor has an attack
+    whose gain over its strictest null control may be 0 at 95% confidence.
 
     Args:
-        leaderboard: one row a cell, with `knowledge` and what it takes to name the cell and its board.
-        known: the samples of the cells; a row without one has no rank, and none counts it.
+        leaderboard: one row a cell.
+        known: the gains of the cells; a row without one has no rank, and none counts it.
         across_knowledge: one board for all, whatever they were told.
     """
     found = []
@@ -178,10 +184,36 @@ def boards(
         shared = {name: rows[name].iloc[0] for name in BOARD}
         needs = rows["knowledge"].map(_items)
         told = [frozenset().union(*needs)] if across_knowledge else sorted(set(needs), key=_fewest_first)
+        conflict = weights_conflict(rows["weights"])
         for most in told:
             knowledge = "" if across_knowledge else "+".join(sorted(most))
             competitors = rows[[items <= most for items in needs]]
-            found.append(Board(**shared, knowledge=knowledge, rows=_ranked(competitors, known)))
+            ranked = _ranked(competitors, {} if conflict else known)
+            found.append(Board(**shared, knowledge=knowledge, conflict=conflict, rows=ranked))
+    return found
+
+
+def weights_conflict(weights: pd.Series[str]) -> str:
+    """Return in which training the rows of a board met different weights, "" if they all met the same.
+
+    Args:
+        weights: of each row, `SEED=HASH` for each training of its victim, joined by ";".
+    """
+    pairs = sorted({pair for text in weights for pair in text.split(";") if pair})
+    seeds = [pair.partition("=")[0] for pair in pairs]
+    for seed in dict.fromkeys(seeds):
+        hashes = [pair.partition("=")[2] for pair in pairs if pair.partition("=")[0] == seed]
+        if len(hashes) > 1:
+            return f"attacks met different weights under one definition ({', '.join(hashes)}), so nobody is ranked"
+    return ""
+
+
+def conflicts(leaderboard: pd.DataFrame) -> dict[str, str]:
+    """Return the victims on whose boards nobody is ranked because weights differ, and what differs."""
+    found = {}
+    for _, rows in leaderboard.groupby(list(BOARD), sort=False):
+        if conflict := weights_conflict(rows["weights"]):
+            found[str(rows["victim"].iloc[0])] = conflict
     return found
 
 
@@ -193,37 +225,13 @@ def _fewest_first(items: frozenset[str]) -> tuple[int, list[str]]:
     return len(items), sorted(items)
 
 
-def _ranked(rows: pd.DataFrame, known: Mapping[tuple[str, ...], Sample]) -> pd.DataFrame:
+def _ranked(rows: pd.DataFrame, known: Mapping[Cell, Sample]) -> pd.DataFrame:
     """Return the rows of one board with rank, rank_low and rank_high."""
-    cells = list(rows[list(CELL)].itertuples(index=False, name=None))
-    ranked = [cell in known for cell in cells]
+    cells = list(zip(*(rows[name].astype(str) for name in CELL), strict=True))
+    beats = (rows["gain_low"] > 0) & ~rows["control"].astype(bool)
+    ranked: NDArray[np.bool_] = np.array([cell in known for cell in cells], dtype=bool) & beats.to_numpy()
     ends = np.full((2, len(cells)), np.nan)
-    if any(ranked):
-        ends[:, ranked] = ranks([known[cell] for cell in cells if cell in known])
+    if ranked.any():
+        ends[:, ranked] = ranks([known[cell] for cell, has in zip(cells, ranked, strict=True) if has])
     text = ["" if np.isnan(low) else f"{low:.0f}" if low == high else f"{low:.0f}-{high:.0f}" for low, high in ends.T]
     return rows.assign(rank=text, rank_low=ends[0], rank_high=ends[1])
-
-
-def _differences(competitors: Sequence[Sample], confidence: float) -> tuple[Floats, Floats]:
-    """Return, for all pairs (k, k), the row's count less the column's and half the width of its interval."""
-    shares = np.stack([sample.share for sample in competitors])
-    counts, centred = shares.sum(axis=1), shares - shares.mean(axis=1, keepdims=True)
-    products = centred @ centred.T
-    squares = np.diag(products)
-    images = np.maximum(squares[:, None] + squares - 2 * products, 0) + DIFFERENCE_EXTRA
-    variance, wobble = (terms[:, None] + terms for terms in _seed_terms(competitors))
-    return counts[:, None] - counts, _half_width(images, variance, wobble, shares.shape[1], confidence)
-
-
-def _seed_terms(competitors: Sequence[Sample]) -> Floats:
-    """Return (2, k): each seed variance, and its square over its degrees of freedom."""
-    variance = np.array([sample.seed_variance for sample in competitors])
-    freedom = np.array([max(sample.seeds - 1, 1) for sample in competitors])
-    return np.stack([variance, variance**2 / freedom])
-
-
-def _half_width(images: Floats, seeds: Floats, wobble: Floats, n: int, confidence: float) -> Floats:
-    """Return half the width of an interval, from Student's t with Satterthwaite's degrees of freedom."""
-    variance = images + seeds
-    freedom = variance**2 / (images**2 / max(n - 1, 1) + wobble)
-    return np.asarray(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variance), dtype=np.float64)

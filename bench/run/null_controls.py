@@ -18,8 +18,9 @@ from attacks.base import Knowledge
 from bench.plan.run import Run, attack_sha
 from bench.run.failures import Fault, fault_of
 from bench.run.session import Session
-from bench.scoring import Protocol
-from bench.scoring.evaluation import Reference, counts, mean_image_counts
+from bench.scoring import Protocol, Scores
+from bench.scoring.evaluation import Reference, count_scores, counts, mean_image_scores, one_to_one
+from bench.store.good_images import encode
 from bench.store.records import ABSENT, ALIGNED_NULLS, LOST, NULLS, RAISED
 from bench.store.tensors import DamagedError, read_tensors, write_tensors
 from bench.terminal.text import describe
@@ -45,20 +46,23 @@ class NullCounts:
     """What the null controls got.
 
     Attributes:
-        by_control: good images by count column, for each control that could be had.
+        by_control: scores by count column, for each control that could be had.
         missing: why the others could not, by the flag that says so, such as `absent_null_disjoint`.
     """
 
-    by_control: dict[str, dict[str, int]]
+    by_control: dict[str, dict[str, Scores]]
     missing: dict[str, str]
 
     def columns(self, n_good: int | None) -> dict[str, Any]:
         """Return the columns of runs.csv: each control's count, and the strictest null of every count."""
-        values: dict[str, Any] = {name: found["n_good"] for name, found in self.by_control.items()}
-        if self.by_control:
-            for column in next(iter(self.by_control.values())):
-                values[f"null_{column}"] = max(found[column] for found in self.by_control.values())
-            values["null_control"] = max(self.by_control, key=lambda name: self.by_control[name]["n_good"])
+        counted = {name: counts(scores) for name, scores in self.by_control.items()}
+        values: dict[str, Any] = {name: found["n_good"] for name, found in counted.items()}
+        if counted:
+            for column in next(iter(counted.values())):
+                values[f"null_{column}"] = max(found[column] for found in counted.values())
+            values["null_control"] = max(counted, key=lambda name: counted[name]["n_good"])
+            strictest = max(map(one_to_one, self.by_control.values()), key=lambda scores: scores.n_good)
+            values["null_images"] = encode(strictest.good.numpy())
             if n_good is not None:
                 values["gain_over_null"] = n_good - values["null_n_good"]
         return values
@@ -101,16 +105,16 @@ class NullControls:
             reference: its data.
             had: controls that the row has already, which it is not to lose.
         """
-        by_control: dict[str, dict[str, int]] = {}
+        by_control: dict[str, dict[str, Scores]] = {}
         missing: dict[str, str] = {}
         wanted = self.wanted(protocol)
         for name in (*wanted, *(name for name in had if name not in wanted)):
             try:
                 if name == "null_mean_image":
-                    by_control[name] = mean_image_counts(protocol, reference.truth)
+                    by_control[name] = mean_image_scores(protocol, reference.truth)
                 else:
                     null = self.candidates(name, run, found, victim)
-                    by_control[name] = counts(protocol, null, reference)
+                    by_control[name] = count_scores(protocol, null, reference)
             except NoControlError as error:
                 missing[f"{ABSENT}{name}"] = str(error)
             except (Exception, SystemExit) as error:  # a control that cannot be had must not cost the run

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from bench import __version__
+from bench.plan.family import family
 from bench.plan.options import parse_budget
 from bench.plan.registry import ROOT, Registry, Victims
 from bench.plan.run import Run, attack_sha
@@ -49,8 +50,15 @@ def now_utc() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def blank_record(run: Run, run_id: str, device: torch.device) -> RunRecord:
-    """Return the record of a run that begins now, without its results."""
+def blank_record(run: Run, run_id: str, victim_key: str, device: torch.device) -> RunRecord:
+    """Return the record of a run that begins now, without its results.
+
+    Args:
+        run: the run.
+        run_id: its id.
+        victim_key: of the victim as it is described, empty where its data are missing.
+        device: where it is made.
+    """
     import torch
 
     from bench.scoring import METRIC_SUITE
@@ -70,8 +78,11 @@ def blank_record(run: Run, run_id: str, device: torch.device) -> RunRecord:
         control=run.attack.control,
         tuned_by=run.tuned_by,
         budget=str(run.budget),
-        victim=run.victim.name,
+        victim=run.victim.described.name,
+        victim_key=victim_key,
+        victim_seed=run.victim.retraining,
         victim_version=run.victim.training.version,
+        family=family(run.victim),
         dataset=run.victim.dataset,
         n=run.victim.n_targets,
         n_fixed=run.victim.n if run.victim.setting == "informed" else None,
@@ -105,7 +116,8 @@ def run_of(record: RunRecord, attacks: Registry[type[Attack[Any]]], victims: Vic
         params = attack.Params.model_validate(json.loads(record.params_json))
     except (ValueError, ValidationError, RecursionError):
         raise UserError(f"{record.run_id}: {record.attack} has other parameters now; run it again") from None
-    return Run(attack, params, record.variant, record.tuned_by, victim, record.seed, parse_budget(record.budget))
+    victim, budget = victim.retrained(record.victim_seed), parse_budget(record.budget)
+    return Run(attack, params, record.variant, record.tuned_by, victim, record.seed, budget)
 
 
 def _knowledge(run: Run) -> frozenset[Knowledge]:

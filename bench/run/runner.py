@@ -86,7 +86,7 @@ class Runner:
             checkpoint = self.store.checkpoint(run_id)
             if self.again is Again.ALWAYS:
                 checkpoint.unlink(missing_ok=True)
-            outcome = self._attacked(run, blank_record(run, run_id, self.session.device), stored)
+            outcome = self._attacked(run, self._blank(run, run_id), stored)
             if outcome.stored and outcome.record.status is not Status.OOM:  # those are tried again, from there
                 checkpoint.unlink(missing_ok=True)
             return outcome
@@ -127,7 +127,10 @@ class Runner:
                 return Outcome(self.scorer.record_failure(stored, f"{fault}: {failure.reason}", run, victim))
             if failure.status is not Status.OOM:
                 self.store.checkpoint(run_id).unlink(missing_ok=True)
-            return self._failed(run, blank_record(run, run_id, self.session.device), None, failure, victim)
+            return self._failed(run, self._blank(run, run_id), None, failure, victim)
+
+    def _blank(self, run: Run, run_id: str) -> RunRecord:
+        return blank_record(run, run_id, self.session.definition(run.victim), self.session.device)
 
     def _trained(self, run: Run) -> AnyVictim | None:
         """Return the run's victim if it is trained and can be read."""
@@ -148,7 +151,7 @@ class Runner:
             return Outcome(self.scorer.score(stored, run, victim))
         except UnreadableError as error:
             self.session.reporter.notice(str(error))
-            blank = blank_record(run, stored.run_id, self.session.device)
+            blank = self._blank(run, stored.run_id)
             return self._attacked(run, blank, self.store.find(stored.run_id))
         except (Exception, SystemExit) as error:
             if self.debugger is not None:

@@ -68,7 +68,7 @@ class Scorer:
         """
         from bench.run import artifacts
         from bench.scoring import METRIC_SUITE
-        from bench.scoring.evaluation import Reference, evaluate
+        from bench.scoring.evaluation import Reference, evaluate, one_to_one
         from bench.scoring.protocols import protocol_named
 
         chosen = protocol_named(protocol or record.protocol)
@@ -93,8 +93,10 @@ class Scorer:
             update={
                 **dict.fromkeys(MEASURES),
                 "null_control": "",
+                "null_images": "",
                 **evaluation.columns(),
                 "good_images": encode(evaluation.row.good.numpy()),
+                "one_to_one_images": encode(one_to_one(evaluation.by_column).good.numpy()),
                 **nulls.columns(evaluation.row.n_good),
                 "schema_version": SCHEMA_VERSION,
                 "scores": ScoreState.SCORED,

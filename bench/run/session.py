@@ -76,6 +76,13 @@ class Session:
 
         return victim_key(spec, self._data_sha256(spec.dataset))
 
+    def definition(self, spec: AnySpec) -> str:
+        """Return the key of the victim as it is described, the same for all of its retrainings; "" without its data."""
+        try:
+            return self.victim_key(spec.described)
+        except UserError:
+            return ""
+
     def run_id(self, run: Run) -> str:
         """Return the id of a run: attack, victim, seed, and a hash of all that determines its candidates.
 

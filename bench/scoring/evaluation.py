@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -102,23 +103,33 @@ class Reference:
         return replace(self.truth, images=self.held_out, oracle=torch.full((len(self.held_out),), math.inf))
 
 
-def counts(protocol: Protocol, candidates: Tensor, reference: Reference) -> dict[str, int]:
-    """Return the good images under the row's protocol and those of `COUNT_PROTOCOLS`, by column."""
+def count_scores(protocol: Protocol, candidates: Tensor, reference: Reference) -> dict[str, Scores]:
+    """Return the scores under the row's protocol and those of `COUNT_PROTOCOLS`, by column."""
     matcher = reference.matcher(candidates)
-    return {column: score(named, matcher).n_good for column, named in _protocols(protocol).items()}
+    return {column: score(named, matcher) for column, named in _protocols(protocol).items()}
 
 
-def mean_image_counts(protocol: Protocol, truth: Truth) -> dict[str, int]:
-    """Return what `counts` would be if the mean image stood in the place of every reconstruction."""
-    return {column: mean_image_scores(named, truth).n_good for column, named in _protocols(protocol).items()}
+def mean_image_scores(protocol: Protocol, truth: Truth) -> dict[str, Scores]:
+    """Return what `count_scores` would be if the mean image stood in the place of every reconstruction."""
+    return {column: mean_image_score(named, truth) for column, named in _protocols(protocol).items()}
 
 
-def mean_image_scores(protocol: Protocol, truth: Truth) -> Scores:
+def mean_image_score(protocol: Protocol, truth: Truth) -> Scores:
     """Return the scores of the mean image in the place of every reconstruction."""
     n = len(truth.images)
     mean = (truth.images.mean(0) - truth.mean) / truth.scale  # zero, where the victim subtracts the training mean
     served, candidate = mean.expand_as(truth.images), torch.zeros(n, dtype=torch.long)
     return judge(protocol, served, candidate, torch.ones(n, dtype=torch.long), truth)
+
+
+def counts(by_column: Mapping[str, Scores]) -> dict[str, int]:
+    """Return the good images by column."""
+    return {column: scores.n_good for column, scores in by_column.items()}
+
+
+def one_to_one(by_column: Mapping[str, Scores]) -> Scores:
+    """Return the scores by which rows are ranked: a candidate serves one image only."""
+    return by_column["n_good_unique" if "n_good_unique" in by_column else "n_good"]
 
 
 @dataclass(frozen=True)
@@ -151,10 +162,6 @@ class Evaluation:
         """The scores under the row's own protocol."""
         return self.by_column["n_good"]
 
-    def counts(self) -> dict[str, int]:
-        """Return the good images by column."""
-        return {column: scores.n_good for column, scores in self.by_column.items()}
-
     def columns(self) -> dict[str, Any]:
         """Return the columns of runs.csv that come from the scores."""
         row = self.row
@@ -183,7 +190,7 @@ class Evaluation:
             "lpips_status": self.failed.get("lpips", self.learned_metrics.perceptual_status),
             "kl_status": self.failed.get("kl", self.learned_metrics.judge_status),
         }
-        return {**self.counts(), **finite, **self._false_positives(), **statuses}
+        return {**counts(self.by_column), **finite, **self._false_positives(), **statuses}
 
     def _false_positives(self) -> dict[str, Any]:
         if len(self.held_out) == 0:
@@ -215,7 +222,7 @@ def evaluate(
         learned: what measures LPIPS and KL.
     """
     matcher = reference.matcher(candidates)
-    by_column = {column: score(named, matcher) for column, named in _protocols(protocol).items()}
+    by_column = count_scores(protocol, candidates, reference)
     evidence = Evidence(
         images=by_column["n_good"].reconstruction,
         references=reference.truth.images,

@@ -41,7 +41,7 @@ def read_cells(path: Path, most: int | None = None) -> pd.DataFrame:
             header = next(lines, [])
             rows = list(islice(lines, None if most is None else most + 1))
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist; name a runs.csv of a results folder") from None
+        raise UserError(f"{path} does not exist; name a leaderboard.csv, a runs.csv or a results folder") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path} is no CSV file that can be read ({error})") from None
     if not header:

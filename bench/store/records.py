@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from victims.errors import UserError
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Version of the columns; tables and records of an older one are read: what they lack is empty, and a version 1."""
 
 TUNED_BY_ORACLE = "oracle"
@@ -85,6 +85,12 @@ class RunRecord(BaseModel):
             attacker's own objective, by the verb of that name) or oracle (the same with the training set in hand).
         budget: what the attack was given, such as 600s or 500steps; empty for no limit. The flag "budget" marks a run
             that spent it and returned its best so far.
+        victim_key: hash of the victim's definition: its description, its recipe's version and its data; the same for
+            all of its retrainings.
+        victim_seed: which retraining it is; 0 is the victim as it is described. Others have another seed and other
+            images.
+        victim_sha: hash of the weights.
+        family: the kind of network that the victim is.
         n: images to be reconstructed: all training images, or the targets of the informed adversary.
         n_fixed: size of the set that the informed adversary knows; empty for other victims.
         n_good: training images whose reconstruction passes the protocol's threshold.
@@ -98,6 +104,8 @@ class RunRecord(BaseModel):
         false_positive_rate: share of the held-out images that the same scoring call says are reconstructed.
         ssim_at_1pct: the SSIM that 1% of the held-out images pass; `n_good_at_1pct` are the training images above it.
         good_images: which training images are good, a bit each, the first image's the highest: (n + 3) // 4 hex digits.
+        one_to_one_images: the same when a candidate may serve one image only; `null_images` are those of the null
+            control that gets the most then.
         ssim_top10: mean of the ten best.
         identified: share of training images whose reconstruction is nearer to them than to any other image at hand.
         lpips_status: which network measured LPIPS, or why none did.
@@ -136,7 +144,10 @@ class RunRecord(BaseModel):
     budget: str = ""
     victim: str
     victim_version: int = 1
+    victim_key: str = ""
+    victim_seed: int = 0
     victim_sha: str = ""
+    family: str = ""
     dataset: str
     n: int
     n_fixed: int | None = None
@@ -168,6 +179,8 @@ class RunRecord(BaseModel):
     ssim_at_1pct: float | None = None
     n_good_at_1pct: int | None = None
     good_images: str = ""
+    one_to_one_images: str = ""
+    null_images: str = ""
     ssim_mean: float | None = None
     ssim_top10: float | None = None
     ssim_best: float | None = None
@@ -206,7 +219,8 @@ class RunRecord(BaseModel):
     @property
     def title(self) -> str:
         """Short text for people."""
-        return f"{self.attack}{':' + self.variant if self.variant else ''} on {self.victim} seed {self.seed}"
+        victim = f"{self.victim}@{self.victim_seed}" if self.victim_seed else self.victim
+        return f"{self.attack}{':' + self.variant if self.variant else ''} on {victim} seed {self.seed}"
 
     @property
     def pending(self) -> bool:
@@ -235,9 +249,16 @@ def require_known_schema(version: object, path: Path) -> None:
 RENAMED = {"hit_rate": "base_rate"}
 """Columns of schemas before 5 by their old names: the names that they have now."""
 COLUMNS: tuple[str, ...] = tuple(RunRecord.model_fields)
-CELL: tuple[str, ...] = ("attack", "variant", "params_hash", "victim", "protocol", "metric_suite", "budget")
+CELL: tuple[str, ...] = (
+    *("attack", "variant", "params_hash", "budget"),
+    *("victim", "victim_key"),
+    *("protocol", "metric_suite"),
+)
 """What makes two rows comparable: the same attack, parameters and budget on the same victim, scored alike."""
-COUNTS: tuple[str, ...] = ("n_good", "n_good_haim_min", "n_good_haim_mean", "n_good_unique", "n_good_assigned")
+ONE_TO_ONE = "n_good_unique"
+"""The count that ranks: a candidate serves one image only. A row without it, whose candidate i is for image i, has it
+in `n_good`."""
+COUNTS: tuple[str, ...] = ("n_good", "n_good_haim_min", "n_good_haim_mean", ONE_TO_ONE, "n_good_assigned")
 """The counts of good images, each of which has its null beside it."""
 OWN_NUMBERS: tuple[str, ...] = (
     *("n_fixed", "n_candidates", "attack_loss", "grad_evals"),

@@ -157,8 +157,6 @@ def test_an_attack_describes_itself(attack: type[Attack[Any]]) -> None:
     for variant, values in attack.variants.items():
         assert re.fullmatch(r"[a-z0-9-]+", variant)
         assert attack.Params(**values) != attack.Params()
-    if attack.control:
-        assert "candidates" in attack.Params.model_fields
     for name in attack.Params.model_fields:
         assert f"{name}:" in (attack.Params.__doc__ or ""), f"{name} is not documented"
 
@@ -170,8 +168,9 @@ def test_an_attack_answers_for_every_victim(attack: type[Attack[Any]]) -> None:
         assert reason is None or (isinstance(reason, str) and reason)
 
 
-def test_there_is_one_control() -> None:
-    assert [attack.name for attack in ATTACKS.values() if attack.control] == ["random"]
+def test_controls_declare_that_they_are_and_one_draws_at_random() -> None:
+    assert [attack.name for attack in ATTACKS.values() if attack.control] == ["class-mean", "random"]
+    assert registry.random_control(registry.attacks()) is ATTACKS["random"]
 
 
 def test_the_control_returns_as_many_candidates_as_asked_for() -> None:

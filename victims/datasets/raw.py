@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,6 +30,16 @@ class RawDataset:
     train_labels: np.ndarray
     test_images: np.ndarray
     test_labels: np.ndarray
+
+    def in_order_of(self, retraining: int) -> RawDataset:
+        """Return the dataset with its training images in an order drawn from `retraining`, as they are where it is 0.
+
+        Whoever takes the first images then takes other ones for every retraining of a victim.
+        """
+        if not retraining:
+            return self
+        order = np.random.default_rng(retraining).permutation(len(self.train_labels))
+        return replace(self, train_images=self.train_images[order], train_labels=self.train_labels[order])
 
 
 def validate(name: str, arrays: Mapping[str, np.ndarray], where: str) -> RawDataset:

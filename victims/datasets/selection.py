@@ -31,7 +31,7 @@ class Split:
     Attributes:
         inputs: (n, C, H, W) float32, the training images less `mean`, in the distribution's order.
         labels: (n,) int64, classes 0 to n_classes - 1.
-        indices: (n,) int64, ascending: where the images stand in the raw training set.
+        indices: (n,) int64, ascending: where the images stand in the raw training set; of a retraining in its order.
         mean: (C, H, W) float32, the mean of the n training images.
         test_inputs: (m, C, H, W) float32, test images less the same `mean`, none of them among the n.
         test_labels: (m,) int64, as many of each class.

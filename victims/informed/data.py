@@ -71,7 +71,7 @@ def split_of(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> InformedSpl
     Raises:
         UserError: the data are missing or too few, a label is none of the model's, or sets overlap.
     """
-    raw = datasets.load(spec.dataset, data_dir)
+    raw = datasets.load(spec.dataset, data_dir).in_order_of(spec.retraining)
     train, test = Records(raw.train_images, raw.train_labels), Records(raw.test_images, raw.test_labels)
     needed = spec.n + spec.targets
     if needed > len(train):

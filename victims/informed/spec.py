@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from victims.defences.spec import Defences, released
-from victims.frozen_model import FrozenModel, Recipe
+from victims.frozen_model import FrozenModel, Recipe, Retrainable
 from victims.recipes import Privacy, Share
 from victims.spec import VictimSpec
 
@@ -115,7 +115,7 @@ class Descent(Recipe):
         return f"{self.optimizer} lr {self.lr:g}, {self.epochs} epochs, {batch}{order}{private}"
 
 
-class InformedSpec(FrozenModel):
+class InformedSpec(Retrainable):
     """T networks, each trained on the fixed set and one target.
 
     Of the dataset's training images, in their order, the first n are the fixed set D_-, the next T the targets, and
@@ -139,7 +139,6 @@ class InformedSpec(FrozenModel):
     twin: ClassVar[str] = ""
 
     kind: Literal["network"] = "network"
-    name: str
     dataset: str
     n: PositiveInt
     targets: PositiveInt = 1000
@@ -147,7 +146,6 @@ class InformedSpec(FrozenModel):
     training: Descent = Descent()
     initialisation: Literal["known", "pretrained", "random"] = "known"
     shadow_dataset: str = ""
-    seed: int = 1
     defences: Defences = ()
 
     @property
@@ -230,7 +228,7 @@ class Newton(Recipe):
         return f"Newton, {self.convention} {self.strength:g}{private}"
 
 
-class GLMSpec(FrozenModel):
+class GLMSpec(Retrainable):
     """T generalised linear models, each fitted to the fixed set and one target.
 
     The records are split as for `InformedSpec`; features lie in [0, 1]. A logistic model tells the two classes of
@@ -251,14 +249,12 @@ class GLMSpec(FrozenModel):
     twin: ClassVar[str] = ""
 
     kind: Literal["glm"] = "glm"
-    name: str
     dataset: str
     n: PositiveInt
     targets: PositiveInt = 100
     architecture: GLMArchitecture = GLMArchitecture()
     training: Newton = Newton()
     shadow_dataset: ClassVar[str] = ""
-    seed: int = 1
     defences: Defences = ()
 
     @model_validator(mode="after")

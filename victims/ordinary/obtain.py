@@ -76,7 +76,7 @@ def obtain(
     Raises:
         UserError: the data are missing or too few, the training diverged, or the cache cannot be written.
     """
-    data = data_of(spec, datasets.load(spec.dataset, data_dir))
+    data = data_of(spec, datasets.load(spec.dataset, data_dir).in_order_of(spec.retraining))
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     with locked_folder(spec, dataset_sha256, notice) as folder:
         victim = _load(spec, folder, data, notice)

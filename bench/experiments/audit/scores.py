@@ -13,7 +13,7 @@ from bench.plan.run import Run
 from bench.run.artifacts import read_reconstruction
 from bench.run.null_controls import NoControlError, NullControls
 from bench.scoring import PROTOCOLS, score
-from bench.scoring.evaluation import Reference, mean_image_scores
+from bench.scoring.evaluation import Reference, mean_image_score
 from bench.scoring.matching import nearest_neighbours
 from bench.store.folders import Store
 from victims.base import Victim
@@ -75,7 +75,7 @@ def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, co
     """
     reference = Reference.of(victim)
     truth = reference.truth
-    always = mean_image_scores(PROTOCOL, truth).ssim
+    always = mean_image_score(PROTOCOL, truth).ssim
     found: dict[str, Hits] = {}
     for name, (run, run_id) in runs.items():
         reconstruction = read_reconstruction(store.folder(run_id))

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial
 from attacks.base import Reconstruction
 from bench.experiments.tuning.tuner import Tuner
 from bench.run.null_controls import NullControls
-from bench.scoring.evaluation import Reference, counts
+from bench.scoring.evaluation import Reference, count_scores, counts
 from bench.scoring.protocols import protocol_named
 from victims.files import write_text
 
@@ -42,7 +42,7 @@ def write_pool(folder: Path, tuner: Tuner, trials: Sequence[FrozenTrial], contro
     found = [tuner.session.attack(tuner.tuned(trial.params), victim).reconstruction for trial in trials]
     pooled = Reconstruction(torch.cat([one.candidates.detach().float().cpu() for one in found]))
     reference, protocol = Reference.of(victim), protocol_named(tuner.run.attack.protocol)
-    counted = counts(protocol, pooled.candidates, reference)
+    counted = counts(count_scores(protocol, pooled.candidates, reference))
     controls = NullControls(tuner.session, control, twins=False)
     nulls = controls.count(tuner.run, protocol, pooled, victim, reference).columns(counted["n_good"])
     numbers = " ".join(str(trial.number) for trial in trials)

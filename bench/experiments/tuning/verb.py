@@ -21,7 +21,7 @@ from bench.plan.run import Run
 from bench.run.executors.attacks import isolated_attacks
 from bench.run.session import Session
 from bench.run.setup import Setup
-from bench.scoring.evaluation import Reference, counts
+from bench.scoring.evaluation import Reference, count_scores
 from bench.scoring.protocols import protocol_named
 from bench.store.folders import Store, write_record
 from bench.store.records import TUNED_BY_ORACLE
@@ -150,7 +150,7 @@ def _counter(run: Run, session: Session) -> Callable[[Reconstruction], int]:
     """Return what counts good images under the attack's protocol: what an oracle looks at."""
     protocol = protocol_named(run.attack.protocol)
     reference = Reference.of(session.victim(run.victim))
-    return lambda found: counts(protocol, found.candidates.float().cpu(), reference)["n_good"]
+    return lambda found: count_scores(protocol, found.candidates.float().cpu(), reference)["n_good"].n_good
 
 
 def _claim(pick: Run, store: Store, session: Session) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 import pandas as pd
 
 from bench.publish import ranking
-from bench.publish.leaderboard import MOST_ROWS, leaderboard, read_runs
+from bench.publish.leaderboard import leaderboard
+from bench.publish.numbers import number
+from bench.publish.parameters import settings, summary
 from bench.publish.ranking import Board, current
 from bench.publish.report import files
-from bench.publish.report.columns import number
 from bench.publish.report.files import RunFiles
-from bench.publish.report.reproduce import command, settings, summary
+from bench.publish.report.reproduce import command
+from bench.publish.runs_table import MOST_ROWS, read_runs
 from bench.store.records import CELL, Status
 from victims.errors import UserError
 
@@ -117,7 +119,7 @@ def collect(root: Path, across_knowledge: bool = False) -> Report:
     status_columns = {"LPIPS": "lpips_status", "KL": "kl_status"}
     return Report(
         runs=runs,
-        boards=ranking.boards(board, ranking.samples(runs), across_knowledge) if len(board) else [],
+        boards=ranking.boards(board, ranking.gains(runs), across_knowledge) if len(board) else [],
         across_knowledge=across_knowledge,
         entries=entries,
         failures=_failures(root, runs),
@@ -143,7 +145,7 @@ def _entry(root: Path, row: Row, runs: pd.DataFrame, problems: list[str]) -> Ent
         row=row,
         name=_name(row),
         settings=summary(row, changed),
-        command=command(row, runs["seed"].astype(int), changed),
+        command=command(row, runs["seed"].astype(int), changed, runs["victim_seed"].astype(int)),
         flags=tuple(sorted({flag for flags in runs["flags"] for flag in flags.split(";") if flag})),
         run=run,
         files=found,

@@ -9,38 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bench.publish.numbers import MISSING, count, duration, fraction, number, signed, small
 from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
-
-MISSING = "–"
-ARROWS = {"higher": "↑", "lower": "↓"}
-
-
-def count(value: float) -> str:
-    """Return an average of counts: at most one decimal."""
-    return f"{value:.1f}".removesuffix(".0")
-
-
-def signed(value: float) -> str:
-    """Return a difference of counts with its sign."""
-    return f"{'+' if value > 0 else '−' if value < 0 else ''}{count(abs(value))}"
-
-
-def fraction(value: float) -> str:
-    """Return a score with three decimals."""
-    return f"{value:.3f}".replace("-", "−")
-
-
-def small(value: float) -> str:
-    """Return an error with two digits."""
-    return f"{value:.2g}".replace("-", "−")
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as people say them."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 @dataclass(frozen=True)
@@ -91,12 +61,6 @@ class Column:
         return MISSING if math.isnan(value) else self.write(value)
 
 
-def number(row: Mapping[Any, Any], name: str) -> float:
-    """Return a cell as a number, NaN for what is empty or not there."""
-    value = row.get(name)
-    return math.nan if value is None else float(value)
-
-
 SHOWN: tuple[Column, ...] = (
     Column("n_good", "good", "higher", count, "null_n_good", ("n_good_low", "n_good_high")),
     Column("gain_over_null", "gain", "higher", signed),
@@ -113,7 +77,10 @@ SHOWN: tuple[Column, ...] = (
 """What boards show, of all that leaderboard.csv holds."""
 
 LEGEND = {
-    "rank": "attacks share one where they cannot be told apart; with one seed it speaks of that run alone",
+    "rank": (
+        "place by the gain one to one; attacks share one where they cannot be told apart; none for controls, or where "
+        "the gain may be 0; with one seed it speaks of that run alone"
+    ),
     "good": (
         "training images that are reconstructed well enough under the board's protocol, averaged over seeds; in square "
         "brackets the 95% interval, in round ones the most that a null control gets"

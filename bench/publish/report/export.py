@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from bench.publish.numbers import ARROWS, MISSING
 from bench.publish.ranking import Board
 from bench.publish.report.collect import Report, cell_of
-from bench.publish.report.columns import ARROWS, LEGEND, MISSING, SHOWN
+from bench.publish.report.columns import LEGEND, SHOWN
 from bench.store.cells import to_csv
 
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 from numpy.typing import NDArray
 
-from bench.publish.report.columns import duration
+from bench.publish.numbers import duration
 from bench.publish.report.labels import Box, place
 
 INK, MUTED, LINE, ACCENT = "#010101", "#020202", "#030303", "#040404"

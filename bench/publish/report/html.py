@@ -17,10 +17,11 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from bench.publish.numbers import ARROWS, MISSING, number
 from bench.publish.ranking import Board
 from bench.publish.report import figures
 from bench.publish.report.collect import Entry, Report, Row, cell_of, gain_share
-from bench.publish.report.columns import ARROWS, LEGEND, MISSING, SHOWN, glossary, number
+from bench.publish.report.columns import LEGEND, SHOWN, glossary
 from bench.publish.report.files import GROUPS
 from bench.publish.report.pictures import Pictures, pictures
 from bench.scoring import PROTOCOLS

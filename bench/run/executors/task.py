@@ -17,9 +17,8 @@ from bench.terminal.progress import Reporter
 
 if TYPE_CHECKING:
     from attacks.base import Attack
-    from bench.plan.registry import Registry
+    from bench.plan.registry import Registry, Victims
     from bench.run.session import AttackHost
-    from victims.informed.spec import AnySpec
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Task:
         variant: name of the variant that they come from.
         params_json: all parameters.
         tuned_by: who chose them.
-        victim: name of the victim.
+        victim: name of the victim as it is described, and `victim_seed`, which retraining of it is meant.
         seed: of the attack.
         budget: what the attack may spend.
         setup: what all tasks share.
@@ -46,6 +45,7 @@ class Task:
     params_json: str
     tuned_by: str
     victim: str
+    victim_seed: int
     seed: int
     budget: Budget
     setup: Setup
@@ -56,16 +56,16 @@ class Task:
     def of(cls, run: Run, run_id: str, setup: Setup) -> Task:
         """Return the task to execute a run."""
         params = json.dumps(run.params.model_dump(mode="json"))
-        name, victim = run.attack.name, run.victim.name
-        return cls(run_id, name, run.variant, params, run.tuned_by, victim, run.seed, run.budget, setup)
+        name, victim, retraining = run.attack.name, run.victim.described.name, run.victim.retraining
+        return cls(run_id, name, run.variant, params, run.tuned_by, victim, retraining, run.seed, run.budget, setup)
 
-    def run(self, attacks: Registry[type[Attack[Any]]], victims: Registry[AnySpec]) -> Run:
+    def run(self, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Run:
         """Return the run.
 
         Raises:
             UserError: attack or victim is not known where the task arrived.
         """
-        attack, victim = attacks.match([self.attack])[0], victims.match([self.victim])[0]
+        attack, victim = attacks.match([self.attack])[0], victims.match([self.victim])[0].retrained(self.victim_seed)
         params = attack.Params.model_validate(json.loads(self.params_json))
         return Run(attack, params, self.variant, self.tuned_by, victim, self.seed, self.budget)
 

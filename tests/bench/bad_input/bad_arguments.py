@@ -161,7 +161,7 @@ SIMPLE_VERBS: dict[str, tuple[str, Words]] = {
     "study_unknown": ("no study is called 'xyzzy'", ["study", "xyzzy"]),
     "list_data_dir": ("the data folder /no/such/folder does not exist", ["list", "--data-dir", "/no/such/folder"]),
     "list_surplus": ("unexpected extra argument", ["list", "everything"]),
-    "check_missing": ("absent.py is no .py file", ["check", "absent.py"]),
+    "check_missing": ("absent.py does not exist; name the file", ["check", "absent.py"]),
     "check_folder": ("is no .py file", ["check", "/"]),
     "report_nowhere": ("it is empty; name a folder", ["report", "--output", ""]),
     "new_kind": ("'attack', 'victim', 'model'", ["new", "dataset", "mine"]),

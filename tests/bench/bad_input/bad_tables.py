@@ -15,9 +15,10 @@ def compare_missing_file(scene: Scene) -> Words:
     return scene.compare(scene.root / "absent.csv")
 
 
-@case("is no CSV file that can be read")
-def compare_folder(scene: Scene) -> Words:
-    return scene.compare(scene.root)
+@case("holds no runs.csv and no leaderboard.csv; name a results folder or a table")
+def compare_empty_folder(scene: Scene) -> Words:
+    (scene.root / "empty").mkdir()
+    return scene.compare(scene.root / "empty")
 
 
 @case("is no CSV file that can be read")
@@ -30,14 +31,54 @@ def compare_binary_garbage(scene: Scene) -> Words:
     return scene.compare(scene.file("garbage.csv", np.random.default_rng(0).bytes(4096)))
 
 
-@case("lacks the column")
+@case("is neither a runs.csv nor a leaderboard.csv: it lacks the column")
 def compare_other_schema(scene: Scene) -> Words:
     return scene.compare(scene.file("other.csv", "a,b\n1,2\n"))
 
 
-@case("lacks the column")
-def compare_leaderboard(scene: Scene) -> Words:
-    return scene.compare(scene.runs_csv("new").with_name("leaderboard.csv"))
+def leaderboard(scene: Scene, old: str, new: str) -> Words:
+    """A comparison with a leaderboard in which some text is replaced."""
+    path = scene.runs_csv("new", scene.record(n_good=33, good_images="f")).with_name("leaderboard.csv")
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    return scene.compare(path)
+
+
+@case("; update the program")
+def compare_a_newer_leaderboard(scene: Scene) -> Words:
+    return leaderboard(scene, f",{SCHEMA_VERSION},", f",{SCHEMA_VERSION + 1},")
+
+
+@case("it lacks the column seeds")
+def compare_a_leaderboard_without_seeds(scene: Scene) -> Words:
+    return leaderboard(scene, ",seeds,", ",sods,")
+
+
+@case("holds text in a column of numbers")
+def compare_a_leaderboard_of_words(scene: Scene) -> Words:
+    return leaderboard(scene, ",33,", ",splendid,")
+
+
+@case("holds -33 in the column n_good; expected a number of 0 or more")
+def compare_a_leaderboard_with_negative_counts(scene: Scene) -> Words:
+    return leaderboard(scene, ",33,", ",-33,")
+
+
+@case("holds inf in the column n_good; expected a number of 0 or more")
+def compare_a_leaderboard_with_infinity(scene: Scene) -> Words:
+    return leaderboard(scene, ",33,", ",inf,")
+
+
+@case("good_images of kkt on faces-mlp-4: 'xyz' is not 1 lower-case hex digits")
+def compare_a_leaderboard_whose_images_are_no_bits(scene: Scene) -> Words:
+    return leaderboard(scene, ",0:f,", ",0:xyz,")
+
+
+@case("has 1 rows of cells that it has already")
+def compare_a_leaderboard_with_a_row_twice(scene: Scene) -> Words:
+    path = scene.runs_csv("new").with_name("leaderboard.csv")
+    path.write_text(path.read_text() + path.read_text().splitlines()[1] + "\n")
+    return scene.compare(path)
 
 
 @case("; update the program")
@@ -200,7 +241,7 @@ def compare_a_column_twice(scene: Scene) -> Words:
 
 @case("has more than 3 rows; keep those that are meant")
 def compare_too_many_rows(scene: Scene) -> Words:
-    scene.monkeypatch.setattr("bench.publish.compare.MOST_ROWS", 3)
+    scene.monkeypatch.setattr("bench.publish.board_file.MOST_ROWS", 3)
     return scene.compare(scene.runs_csv("new", *(scene.record(seed=seed) for seed in range(4))))
 
 

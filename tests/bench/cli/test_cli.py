@@ -140,8 +140,8 @@ def test_compare_tells_changed_same_and_missing(bench: Bench, record: Callable[.
         *("kkt on faces-mlp-4 (buzaglo2023)", "n_good", "3", "3.5", "+0.5", "", "none of the recorded causes")
     ]
     assert "1 cell unchanged." in ended.out
-    assert "only in the old file: gone on faces-mlp-4 (buzaglo2023)" in ended.out
-    assert "only in the new file: fresh:paper on faces-mlp-4 (buzaglo2023)" in ended.out
+    assert "only in the old table: gone on faces-mlp-4 (buzaglo2023)" in ended.out
+    assert "only in the new table: fresh:paper on faces-mlp-4 (buzaglo2023)" in ended.out
 
 
 def test_compare_fails_on_a_regression_when_asked(
@@ -171,7 +171,7 @@ def test_compare_with_an_empty_table(bench: Bench, record: Callable[..., RunReco
     ended = bench("compare", tmp_path / "old" / "runs.csv", tmp_path / "new" / "runs.csv")
 
     assert (ended.status, ended.err) == (0, "")
-    assert "only in the new file: kkt on faces-mlp-4" in ended.out
+    assert "only in the new table: kkt on faces-mlp-4" in ended.out
 
 
 def test_nothing_that_a_plan_is_read_with_loads_torch(process: Bench) -> None:

@@ -96,7 +96,7 @@ def test_mistakes_are_one_line(run_file: Bench, tmp_path: Path, text: str | None
 
 
 def test_smoke_without_a_plan_is_one_line(run_file: Bench) -> None:
-    assert "--smoke shrinks the plan of a file" in run_file("--smoke").err
+    assert "--smoke is of the plan of a file" in run_file("--smoke").err
 
 
 def test_the_paper_scale_plan_is_what_it_says() -> None:

@@ -28,12 +28,3 @@ def test_a_failure_without_a_null_counts_as_nothing(record: Make, tmp_path: Path
     failed = record(seed=1, n=100, status=Status.OOM, **nothing)
     (row,) = write_tables(tmp_path, [record(n=100, **FOUND, **NULL), failed]).to_dict("records")
     assert row[name] == FOUND[name] / 2
-
-
-def test_each_count_stands_beside_its_own_null(record: Make, tmp_path: Path) -> None:
-    write_tables(tmp_path, [record(n=100, **FOUND, **NULL)])
-    lines = [line.split("|") for line in (tmp_path / "leaderboard.md").read_text().splitlines() if line[:1] == "|"]
-    shown = {name.strip(): text.strip() for name, text in zip(lines[0], lines[-1], strict=True)}
-    assert {name: shown[name] for name in COUNTS} == {
-        name: f"{FOUND[name]} ({NULL[f'null_{name}']})" for name in COUNTS
-    }

@@ -1,4 +1,4 @@
-"""Intervals and ranks: what they promise, on counts whose truth is known."""
+"""Boards: who competes with whom, who has a rank, and which."""
 
 from __future__ import annotations
 
@@ -7,33 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import bootstrap, t
 
 from bench.publish.leaderboard import leaderboard
-from bench.publish.ranking import Board, Sample, boards, count_interval, difference_interval, ranks, samples
+from bench.publish.ranking import Board, boards, gains, samples
+from bench.publish.statistics import count_interval
 from bench.store.good_images import encode
 from bench.store.records import RunRecord, Status
 
 Make = Callable[..., RunRecord]
-N = 500
 A, B, C = "architecture", "labels", "weights"
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
-def runs(rng: np.random.Generator, chance: np.ndarray | float, seeds: int, luck: float = 0.0) -> np.ndarray:
-    """Good images (seeds, n) with a chance each, in (0, 1), of which a seed's luck moves the log odds."""
-    chance = np.broadcast_to(chance, N)
-    odds = np.log(chance / (1 - chance)) + luck * rng.standard_normal((seeds, 1))
-    return rng.random((seeds, N)) < 1 / (1 + np.exp(-odds))
-
-
-def difficulty(rng: np.random.Generator, mean: float) -> np.ndarray:
-    """Chances (n,) as attacks have them: most images come out always or never."""
-    return rng.beta(mean, 1 - mean, N).clip(1e-9, 1 - 1e-9)
 
 
 def table(records: list[RunRecord]) -> pd.DataFrame:
@@ -41,142 +23,33 @@ def table(records: list[RunRecord]) -> pd.DataFrame:
 
 
 def boards_of(records: list[RunRecord], across_knowledge: bool = False) -> list[Board]:
-    return boards(leaderboard(table(records)), samples(table(records)), across_knowledge)
+    return boards(leaderboard(table(records)), gains(table(records)), across_knowledge)
 
 
 def ranked(board: Board) -> dict[str, str]:
     return dict(zip(board.rows["attack"], board.rows["rank"], strict=True))
 
 
-def good(count: int) -> dict[str, object]:
-    """The columns of a run on 100 images of which the first ones are good."""
-    return {"n": 100, "n_good": count, "good_images": encode(np.arange(100) < count)}
+def good_images(mask: np.ndarray, null: np.ndarray | None = None) -> dict[str, object]:
+    """The columns of a run on some images, which are good one to one; and those of its null control."""
+    nulls = np.zeros_like(mask) if null is None else null
+    counts = {"n_good": int(mask.sum()), "n_good_unique": int(mask.sum()), "null_n_good_unique": int(nulls.sum())}
+    masks = {"good_images": encode(mask), "one_to_one_images": encode(mask), "null_images": encode(nulls)}
+    return {"n": len(mask), **counts, **masks}
 
 
-# --- statistics
+def good(count: int, null: int = 0) -> dict[str, object]:
+    """The same on 100 images of which the first ones are good, and the last ones in the null control."""
+    images = np.arange(100)
+    return good_images(images < count, images >= 100 - null)
 
 
-def test_the_variance_is_that_of_the_paired_bootstrap(rng: np.random.Generator) -> None:
-    chance = difficulty(rng, 0.3)
-    old, new = (runs(rng, chance, 1)[0].astype(float) for _ in range(2))
-    low, high = difference_interval(Sample.of(old[None]), Sample.of(new[None]))
-    drawn = bootstrap(
-        (new, old), lambda x, y, axis: (x - y).sum(axis), paired=True, n_resamples=5000, method="percentile", rng=rng
-    )
-    deviation = np.sqrt(((high - low) / 2 / t.ppf(0.975, N - 1)) ** 2 - 2)
-
-    assert (low + high) / 2 == pytest.approx(new.sum() - old.sum())
-    assert deviation == pytest.approx(drawn.standard_error, rel=0.03)
-    assert deviation < 0.9 * np.sqrt(N * (old.var() + new.var()))  # pairing pays where attacks find the same images
-
-
-@pytest.mark.parametrize("luck", [0.0, 0.3])
-def test_the_seeds_add_what_their_counts_vary_by_beyond_chance(rng: np.random.Generator, luck: float) -> None:
-    found = np.mean([Sample.of(runs(rng, 0.3, 4, luck)).seed_variance for _ in range(400)])
-    rates = runs(rng, 0.3, 20_000, luck).mean(axis=1)
-    beyond = N**2 * rates.var() - N * rates.mean() * (1 - rates.mean())
-
-    assert found == pytest.approx(beyond / 4, rel=0.15, abs=12)  # cut off at 0, so a little too high
-    assert Sample.of(runs(rng, 0.3, 1)).seed_variance == 0
-
-
-@pytest.mark.parametrize(
-    ("mean", "seeds", "luck", "spread"), [(0.01, 1, 0, 0), (0.2, 1, 0, 0), (0.3, 5, 0, 1), (0.3, 5, 0.2, 1)]
-)
-def test_the_interval_covers_the_truth_as_often_as_it_says(
-    rng: np.random.Generator, mean: float, seeds: int, luck: float, spread: int
-) -> None:
-    covered = []
-    for _ in range(400):
-        low, high = count_interval(Sample.of(runs(rng, difficulty(rng, mean) if spread else mean, seeds, luck)))
-        covered.append(low <= mean * N <= high)
-
-    assert 0.92 <= np.mean(covered) <= 0.99
-
-
-@pytest.mark.parametrize(("count", "low", "high"), [(0, 0, 5), (500, 495, 500), (3, 0.3, 9)])
-def test_few_or_all_good_images_are_no_certainty(count: int, low: float, high: float) -> None:
-    assert count_interval(Sample.of(np.arange(N)[None] < count)) == pytest.approx((low, high), abs=0.6)
-
-
-@pytest.mark.parametrize(("n", "count"), [(8, 4), (20, 6), (500, 40)])
-def test_the_interval_of_one_run_is_agresti_and_coulls_with_students_t(n: int, count: int) -> None:
-    low, high = count_interval(Sample.of(np.arange(n)[None] < count))
-    share = (count + 2) / (n + 4)
-    width = t.ppf(0.975, n - 1) * n * np.sqrt(share * (1 - share) / (n + 4))
-
-    assert (low, high) == pytest.approx((max(0, n * share - width), min(n, n * share + width)))
-
-
-@pytest.mark.parametrize("seeds", [2, 3, 10])
-def test_few_seeds_that_disagree_have_as_few_degrees_of_freedom(seeds: int) -> None:
-    """Satterthwaite's; what the seeds vary by is far above what the images do."""
-    share = np.full(N, 0.5)
-    low, high = count_interval(Sample(share, seeds, seed_variance=60.0**2))
-    images = N**2 * np.concatenate([share, [1, 1, 0, 0]]).var() / (N + 4)
-    freedom = (images + 3600) ** 2 / (images**2 / (N - 1) + 3600**2 / (seeds - 1))
-    width = t.ppf(0.975, freedom) * np.sqrt(images + 3600)
-
-    assert (low, high) == pytest.approx((max(0, N / 2 - width), min(N, N / 2 + width)))
-
-
-@pytest.mark.parametrize(("only_new", "sure"), [(3, False), (5, False), (7, True)])
-def test_a_few_images_more_are_judged_as_the_exact_test_judges_them(only_new: int, sure: bool) -> None:
-    """The exact test of McNemar finds p < 0.05 from 6 images on that only one of the two has."""
-    old, new = (Sample.of(np.arange(N)[None] < count) for count in (40, 40 + only_new))
-
-    assert (difference_interval(old, new)[0] > 0) == sure
-
-
-# --- ranks
-
-
-@pytest.mark.parametrize(("seeds", "luck"), [(1, 0.0), (5, 0.0), (5, 0.1)])
-def test_attacks_that_are_alike_share_ranks(rng: np.random.Generator, seeds: int, luck: float) -> None:
-    shared = []
-    for _ in range(300):
-        chance = difficulty(rng, 0.2)
-        low, high = ranks([Sample.of(runs(rng, chance, seeds, luck)) for _ in range(4)])
-        shared.append((low == 1).all() and (high == 4).all())
-
-    assert np.mean(shared) >= 0.93
-
-
-@pytest.mark.parametrize("seeds", [1, 3])
-def test_a_better_attack_comes_first(rng: np.random.Generator, seeds: int) -> None:
-    first = []
-    for _ in range(100):
-        chance = difficulty(rng, 0.2)
-        alike = [Sample.of(runs(rng, chance, seeds)) for _ in range(3)]
-        low, high = ranks([*alike, Sample.of(runs(rng, (chance + 0.1).clip(0, 1 - 1e-9), seeds))])
-        first.append((low[3], high[3]) == (1, 1) and (low[:3] == 2).all())
-
-    assert np.mean(first) >= 0.9
-
-
-def test_one_lucky_seed_is_no_better_attack(rng: np.random.Generator) -> None:
-    steady, lucky = runs(rng, 0.2, 3), runs(rng, 0.2, 3)
-    lucky[0] = runs(rng, 0.6, 1)
-
-    assert (ranks([Sample.of(steady), Sample.of(lucky)])[0] == 1).all()
-    assert ranks([Sample.of(steady[:1]), Sample.of(lucky[:1])])[0].tolist() == [2, 1]  # one seed cannot know
-
-
-def test_neither_order_nor_company_of_equals_changes_a_rank(rng: np.random.Generator) -> None:
-    found = [runs(rng, chance, 3) for chance in (0.1, 0.15, 0.2, 0.25, 0.3)]
-    low, high = ranks([Sample.of(one) for one in found])
-    again = ranks([Sample.of(one[::-1]) for one in found[::-1]])
-    assert (again[0][::-1].tolist(), again[1][::-1].tolist()) == (low.tolist(), high.tolist())
-
-    low, high = ranks([Sample.of(one) for one in (*found, found[2])])
-    assert (low[2], high[2]) == (low[5], high[5])
-
-
-def test_of_a_hundred_runs_the_far_apart_are_told_apart(rng: np.random.Generator, record: Make) -> None:
+def test_of_a_hundred_runs_the_far_apart_are_told_apart(record: Make) -> None:
+    rng = np.random.default_rng(0)
     records = [
-        record(attack=f"a{attack}", seed=seed, n=N, n_good=int(mask.sum()), good_images=encode(mask))
+        record(attack=f"a{attack}", seed=seed, **good_images(rng.random(500) < 0.1 + attack / 50))
         for attack in range(20)
-        for seed, mask in enumerate(runs(rng, 0.1 + attack / 50, 5))
+        for seed in range(5)
     ]
     (board,) = boards_of(records)
     ends = board.rows.set_index("attack")[["rank_low", "rank_high"]]
@@ -184,9 +57,6 @@ def test_of_a_hundred_runs_the_far_apart_are_told_apart(rng: np.random.Generator
     assert (ends["rank_low"] <= ends["rank_high"]).all()
     assert ends.loc["a19", "rank_low"] == 1 and ends.loc["a0", "rank_high"] == 20
     assert ends.loc["a19", "rank_high"] < ends.loc["a9", "rank_low"] <= ends.loc["a9", "rank_high"] < 19
-
-
-# --- boards
 
 
 def test_no_attack_is_ranked_against_one_that_was_told_more(record: Make) -> None:
@@ -220,41 +90,112 @@ def test_boards_do_not_mix(record: Make, name: str) -> None:
     assert sorted(found, key=str) == [{"kkt": "1"}, {"other": "1"}]
 
 
-def test_controls_are_ranked_like_attacks(record: Make) -> None:
-    (board,) = boards_of([record(**good(20)), record(attack="noise", control=True, **good(21))])
+def test_a_control_is_never_first(record: Make) -> None:
+    (board,) = boards_of([record(**good(20)), record(attack="noise", control=True, **good(90))])
 
-    assert ranked(board) == {"noise": "1-2", "kkt": "1-2"}
-
-
-def test_a_row_that_does_not_tell_its_images_has_no_rank_and_takes_none(record: Make) -> None:
-    unknown = [record(attack="old", n=100, n_good=95), record(attack="half", seed=0, **good(95))]
-    unknown.append(record(attack="half", seed=1, n=100, n_good=95))
-    (board,) = boards_of([*unknown, record(attack="a", **good(50)), record(attack="b", **good(10))])
-
-    assert ranked(board) == {"half": "", "old": "", "a": "1", "b": "2"}
-    assert (
-        board.rows.set_index("attack")
-        .loc[["half", "old"], ["rank_low", "rank_high", "n_good_low"]]
-        .isna()
-        .to_numpy()
-        .all()
-    )
+    assert ranked(board) == {"noise": "", "kkt": "1"}
 
 
-def test_a_failure_counts_as_the_null_control(record: Make) -> None:
+@pytest.mark.parametrize(("found", "null", "rank"), [(30, 30, ""), (33, 30, ""), (60, 20, "1"), (10, 40, "")])
+def test_what_does_not_beat_its_null_has_no_rank(record: Make, found: int, null: int, rank: str) -> None:
+    (board,) = boards_of([record(**good(found, null))])
+    (row,) = board.rows.to_dict("records")
+
+    assert (row["rank"], row["gain"]) == (rank, found - null)
+    assert (row["gain_low"] > 0) == bool(rank)
+
+
+def test_the_gain_ranks_and_not_the_count(record: Make) -> None:
+    (board,) = boards_of([record(attack="many", **good(80, 60)), record(attack="gains", **good(70))])
+
+    assert board.rows["attack"].tolist() == ["gains", "many"]
+    assert ranked(board) == {"gains": "1", "many": "2"}
+
+
+def test_counts_alone_rank_with_more_care(record: Make) -> None:
+    """Without masks 60 and 42 of 100 cannot be told apart, for the images may be other ones; 90 and 10 can."""
+    blind = {"good_images": "", "one_to_one_images": "", "null_images": ""}
+    close = [record(attack=name, **(good(count) | blind)) for name, count in (("a", 60), ("b", 42))]
+    apart = [record(attack=name, **(good(count) | blind)) for name, count in (("a", 95), ("b", 10))]
+
+    assert [ranked(board) for board in boards_of(close)] == [{"a": "1-2", "b": "1-2"}]
+    assert [ranked(board) for board in boards_of(apart)] == [{"a": "1", "b": "2"}]
+    assert [ranked(board) for board in boards_of([record(attack="a", **good(60)), record(attack="b", **good(42))])] == [
+        {"a": "1", "b": "2"}
+    ]
+
+
+def test_a_row_without_a_null_control_has_no_rank_and_takes_none(record: Make) -> None:
+    unknown = record(attack="old", n=100, n_good=95, null_n_good=None)
+    (board,) = boards_of([unknown, record(attack="a", **good(50)), record(attack="b", **good(10))])
+
+    assert ranked(board) == {"a": "1", "b": "2", "old": ""}
+    row = board.rows.set_index("attack").loc["old"]
+    assert row[["rank_low", "rank_high", "gain", "gain_low"]].isna().all()
+
+
+def test_a_failure_gains_nothing(record: Make) -> None:
     failed = {"status": Status.ERROR, "n": 100, "n_good": None}
     records = [
         record(attack="fails", null_n_good=30, **failed),
-        record(attack="fails unknown", null_n_good=None, **failed),
-        record(attack="as good as chance", null_n_good=30, **good(30)),
-        record(attack="better", null_n_good=30, **good(70)),
+        record(attack="half", seed=0, **good(40)),
+        record(attack="half", seed=1, null_n_good=30, **failed),
+        record(attack="better", **good(70)),
     ]
     (board,) = boards_of(records)
     rows = board.rows.set_index("attack")
 
-    assert ranked(board) == {"better": "1", "as good as chance": "2-3", "fails": "2-3", "fails unknown": "4"}
+    assert rows["gain"].to_dict() == {"better": 70, "half": 20, "fails": 0}
+    assert ranked(board) == {"better": "1", "half": "", "fails": ""}  # where one of two seeds fails nothing is sure
     low, high = rows.loc["fails", ["n_good_low", "n_good_high"]]
     assert low < 30 < high
+
+
+# --- weights
+
+
+def test_different_weights_under_one_definition_are_an_error_and_no_rank(record: Make) -> None:
+    same = {"victim_key": "k"}
+    records = [
+        record(attack="a", victim_sha="1" * 64, **same, **good(50)),
+        record(attack="b", victim_sha="2" * 64, **same, **good(10)),
+    ]
+    (board,) = boards_of(records)
+
+    assert ranked(board) == {"a": "", "b": ""}
+    assert "different weights under one definition (111111111111, 222222222222)" in board.conflict
+
+
+def test_another_definition_is_another_board(record: Make) -> None:
+    records = [
+        record(attack="a", victim_key="k", victim_sha="1" * 64, **good(50)),
+        record(attack="b", victim_key="l", victim_sha="2" * 64, **good(10)),
+    ]
+    assert [(board.victim_key, ranked(board), board.conflict) for board in boards_of(records)] == [
+        ("k", {"a": "1"}, ""),
+        ("l", {"b": "1"}, ""),
+    ]
+
+
+def test_retrainings_have_weights_of_their_own(record: Make) -> None:
+    records = [
+        record(attack=name, victim_key="k", victim_seed=seed, victim_sha=str(seed) * 64, **good(count + seed))
+        for name, count in (("a", 60), ("b", 20))
+        for seed in range(3)
+    ]
+    (board,) = boards_of(records)
+    rows = board.rows.set_index("attack")
+
+    assert (board.conflict, ranked(board)) == ("", {"a": "1", "b": "2"})
+    assert rows.loc["a", ["seeds", "trainings", "gain"]].tolist() == [3, 3, 61]
+    assert rows.loc["a", "weights"] == "0=000000000000;1=111111111111;2=222222222222"
+
+
+def test_a_failure_that_saw_no_weights_is_of_the_only_definition(record: Make) -> None:
+    failed = {"status": Status.ERROR, "n": 100, "n_good": None, "reason": "no data"}
+    found = boards_of([record(victim_key="k", victim_sha="1", **good(50)), record(attack="late", **failed)])
+
+    assert [ranked(board) for board in found] == [{"kkt": "1", "late": ""}]
 
 
 def test_a_seed_that_fails_widens_the_interval(record: Make) -> None:
@@ -266,7 +207,7 @@ def test_a_seed_that_fails_widens_the_interval(record: Make) -> None:
         low, high = count_interval(sample)
         widths.append(high - low)
 
-    assert sample.share.sum() == pytest.approx((80 + 80 + 10) / 3)
+    assert sample.total == pytest.approx((80 + 80 + 10) / 3)
     assert widths[1] > 3 * widths[0]
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from bench.publish.compare import compare
-from bench.publish.leaderboard import leaderboard, read_runs, write_tables
+from bench.publish.leaderboard import leaderboard, write_tables
 from bench.publish.ranking import VERSIONS, samples
 from bench.publish.report.collect import collect
-from bench.store.records import RunRecord, Status
+from bench.publish.runs_table import read_runs
+from bench.store.records import SCHEMA_VERSION, RunRecord, Status
 
 Make = Callable[..., RunRecord]
 every_version = pytest.mark.parametrize("version", VERSIONS.values())
@@ -30,7 +31,7 @@ def test_a_superseded_row_stays_in_the_table_and_leaves_the_board(record: Make, 
         runs = read_runs(tmp_path / "runs.csv")
         assert runs[version].tolist() == [1, 2]
         assert counts(tmp_path) == [2]
-    assert [sample.seeds for sample in samples(runs).values()] == [1]
+    assert [sample.trainings[0].count for sample in samples(runs).values()] == [1]
     assert [row["n_good"] for board in collect(tmp_path).boards for row in board.rows.to_dict("records")] == [2]
 
 
@@ -67,6 +68,6 @@ def test_a_row_of_an_older_schema_is_of_version_1(record: Make, tmp_path: Path) 
     lines = [line.split(",") for line in path.read_text().splitlines()]
     places = [place for place, name in enumerate(lines[0]) if name not in VERSIONS.values()]
     texts = [",".join(line[place] for place in places) for line in lines]
-    path.write_text("\n".join(texts).replace("\n5,", "\n4,") + "\n")
+    path.write_text("\n".join(texts).replace(f"\n{SCHEMA_VERSION},", "\n4,") + "\n")
 
     assert read_runs(path)[list(VERSIONS.values())].to_numpy().tolist() == [[1, 1, 1]]

@@ -13,7 +13,7 @@ from attacking import victim_of
 
 from bench.plan import registry
 from bench.scoring import PROTOCOLS
-from bench.scoring.evaluation import Reference, counts
+from bench.scoring.evaluation import Reference, count_scores
 
 PLUGIN = '''
 from pathlib import Path
@@ -96,6 +96,8 @@ def test_every_held_out_image_is_a_candidate(row: Callable[..., dict[str, Any]],
     found = row(*QUICK)["null_held_out"]
     victim = victim_of(registry.victims(tmp_path / "choosing").items["faces-mlp-20-tiny"])
     protocol, held_out = PROTOCOLS["buzaglo2023-unique"], torch.from_numpy(victim.split.test_inputs)
-    every, some = (counts(protocol, images, Reference.of(victim))["n_good"] for images in (held_out, held_out[:20]))
+    every, some = (
+        count_scores(protocol, images, Reference.of(victim))["n_good"].n_good for images in (held_out, held_out[:20])
+    )
     assert len(held_out) == 180
     assert found == every > some

@@ -76,7 +76,7 @@ def test_tables_hold_the_columns_of_the_record(run: Bench, results: Path) -> Non
 
     assert tuple(stored(results).columns) == COLUMNS
     board = pd.read_csv(results / "leaderboard.csv")
-    assert tuple(board.columns) == BOARD_COLUMNS
+    assert tuple(board.columns)[: len(BOARD_COLUMNS)] == BOARD_COLUMNS
     assert board[["attack", "seeds", "failed"]].to_numpy().tolist() == [["first-layer", 1, 0]]
 
 
@@ -201,7 +201,7 @@ def test_an_attack_may_decline_a_victim(run: Bench, results: Path, plugins: Path
     assert stored(results)[["status", "reason"]].to_numpy().tolist() == [["skipped", "only likes cats"]]
     board = pd.read_csv(results / "leaderboard.csv")
     assert board.empty
-    assert tuple(board.columns) == BOARD_COLUMNS
+    assert tuple(board.columns)[: len(BOARD_COLUMNS)] == BOARD_COLUMNS
 
 
 def test_an_interrupt_keeps_what_is_finished(run: Bench, results: Path) -> None:

@@ -17,7 +17,15 @@ from stored_runs import only_run
 from torch import Tensor
 
 from bench.scoring import METRICS, PROTOCOLS, Evidence, Truth
-from bench.scoring.evaluation import COUNT_PROTOCOLS, Evaluation, LearnedMetrics, Reference, evaluate, mean_image_counts
+from bench.scoring.evaluation import (
+    COUNT_PROTOCOLS,
+    Evaluation,
+    LearnedMetrics,
+    Reference,
+    counts,
+    evaluate,
+    mean_image_scores,
+)
 from bench.scoring.matching import stretch
 from bench.scoring.metrics import mse
 
@@ -48,7 +56,7 @@ def test_a_count_is_that_of_the_protocol_in_its_name() -> None:
         "n_good_unique": "buzaglo2023-unique",
         "n_good_assigned": "assigned",
     }
-    assert {"n_good", *COUNT_PROTOCOLS} == set(evaluation.counts())
+    assert {"n_good", *COUNT_PROTOCOLS} == set(counts(evaluation.by_column))
 
 
 def test_the_metrics_are_means_over_the_reconstructions_of_the_rows_protocol() -> None:
@@ -158,7 +166,7 @@ def test_the_mean_image_as_a_control_does_not_depend_on_the_input_space() -> Non
         (torch.zeros(3, 24, 24), torch.ones(())),
         (torch.zeros(3, 24, 24), scale),
     ]
-    shown = [mean_image_counts(ROW, Truth(truth, mean, torch.ones(12), scale)) for mean, scale in spaces]
+    shown = [counts(mean_image_scores(ROW, Truth(truth, mean, torch.ones(12), scale))) for mean, scale in spaces]
     assert shown[0] == shown[1] == shown[2]
     assert shown[0]["n_good_assigned"] > 6
 

@@ -53,7 +53,7 @@ def test_a_run_that_spent_its_budget_is_marked_and_apart(run: Bench, results: Pa
     assert ["budget" in flags.split(";") for flags in rows.loc[["", "40steps", "4000steps"], "flags"]] == [0, 1, 0]
     board = pd.read_csv(results / "leaderboard.csv", keep_default_na=False)
     assert sorted(board["budget"]) == ["", "4000steps", "40steps"]
-    assert "kkt in 40steps" in (results / "leaderboard.md").read_text()
+    assert "`kkt` in 40steps" in (results / "leaderboard.md").read_text()
 
 
 def test_a_dry_run_says_what_is_stored_new_and_skipped(run: Bench, results: Path) -> None:

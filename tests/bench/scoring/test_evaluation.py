@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from bench.scoring import PROTOCOLS, Truth
-from bench.scoring.evaluation import Evaluation, LearnedMetrics, Reference, counts, evaluate, mean_image_counts
+from bench.scoring.evaluation import (
+    Evaluation,
+    LearnedMetrics,
+    Reference,
+    count_scores,
+    counts,
+    evaluate,
+    mean_image_scores,
+)
 from bench.scoring.metrics import Evidence, oracle
 from bench.store.records import COLUMNS, COUNTS
 from victims.datasets import load, select
@@ -77,7 +85,7 @@ def test_held_out_images_are_what_the_null_is() -> None:
     assert columns["false_positive_rate"] > 0.9  # all are among the candidates; stretching spoils some
     assert columns["ssim_at_1pct"] > 0.99
     assert columns["n_good_at_1pct"] == 0
-    assert counts(ROW, held_out, reference) == {name: columns[name] for name in COUNTS}
+    assert counts(count_scores(ROW, held_out, reference)) == {name: columns[name] for name in COUNTS}
 
 
 def test_false_positives_are_counted_among_the_held_out_images() -> None:
@@ -96,7 +104,7 @@ def test_false_positives_are_counted_among_the_held_out_images() -> None:
 
 def test_the_mean_image_as_a_control() -> None:
     reference, _ = faces()
-    shown = mean_image_counts(ROW, reference.truth)
+    shown = counts(mean_image_scores(ROW, reference.truth))
     assert set(shown) == set(COUNTS)
     assert 0 < shown["n_good"] < 100  # a face looks like the mean face
     assert row(torch.zeros(5, 1, 25, 25), reference).row.n_good == 0  # but nobody finds it by matching

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.publish.leaderboard import read_runs, write_tables
+from bench.publish.leaderboard import write_tables
+from bench.publish.runs_table import read_runs
 from bench.store.records import RunRecord
 
 Make = Callable[..., RunRecord]

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from bench.publish.compare import compare
-from bench.publish.leaderboard import leaderboard, read_runs, write_tables
+from bench.publish.leaderboard import leaderboard, write_tables
 from bench.publish.report import write_report
+from bench.publish.runs_table import read_runs
 from bench.store.folders import Store
 from bench.store.records import COLUMNS, SCHEMA_VERSION, RunRecord
 from victims.errors import UserError

@@ -12,8 +12,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bench.publish.leaderboard import write_tables
+from bench.publish.numbers import duration
 from bench.publish.report.collect import Entry, collect, gain_share
-from bench.publish.report.columns import SHOWN, duration, glossary
+from bench.publish.report.columns import SHOWN, glossary
 from bench.store.records import COLUMNS, NULLS, RunRecord, Status
 from victims.errors import UserError
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from bench.plan import registry
 from bench.plan.options import attack_params, parse_seeds, parse_settings
-from bench.publish.report.reproduce import LONGEST, command, seed_list, settings, summary
+from bench.publish.parameters import LONGEST, settings, summary
+from bench.publish.report.reproduce import command, seed_list
 
 KKT = registry.attacks().items["kkt"]
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()

@@ -1,0 +1,93 @@
+"""What `compare` prints: for a terminal, for a pull request, for a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+from rich.table import Table
+
+from bench.cli.tables import escape, new_table
+from bench.publish.board_page import plain
+from bench.publish.compare import Comparison, Name
+from bench.store.cells import to_csv
+from bench.terminal.progress import plural
+
+LISTS = {
+    "got worse": "regressions",
+    "only in the new table": "only_new",
+    "only in the old table": "only_old",
+}
+"""What is listed below the table: the title, and the attribute of the comparison."""
+
+
+def table(comparison: Comparison) -> Table:
+    """Return the scores that changed: old, new, their difference with its 95% interval, and the cause, once a cell."""
+    shown = new_table("cell", "score", "old", "new", "change", "95% interval", "cause")
+    for row in _rows(comparison):
+        shown.add_row(*map(escape, row))
+    return shown
+
+
+def text(comparison: Comparison) -> str:
+    """Return what stands below the table: how many cells are the same, what got worse, what only one table holds."""
+    lines = [f"{plural(comparison.same, 'cell')} unchanged."]
+    for title, name in LISTS.items():
+        lines += [f"{title}: {line}" for line in _listed(getattr(comparison, name))]
+    return "\n".join(lines)
+
+
+def markdown(comparison: Comparison) -> str:
+    """Return all of it as Markdown, long lists folded."""
+    cells = comparison.changed["cell"].nunique()
+    counts = [f"{plural(cells, 'cell')} changed", f"{comparison.same} unchanged"]
+    counts += [f"{len(getattr(comparison, name))} {title}" for title, name in LISTS.items()]
+    parts = [", ".join(counts) + "."]
+    if cells:
+        names = ["cell", "score", "old", "new", "change", "95% interval", "cause"]
+        rows = pd.DataFrame(_rows(comparison), columns=names).map(plain)
+        parts.append(rows.to_markdown(index=False, disable_numparse=True))
+    for title, name in LISTS.items():
+        if listed := getattr(comparison, name):
+            items = "\n".join(f"* {plain(line)}" for line in _listed(listed))
+            parts.append(f"<details><summary>{title}: {len(listed)}</summary>\n\n{items}\n\n</details>")
+    return "\n\n".join(parts)
+
+
+def csv(comparison: Comparison) -> str:
+    """Return a row for each score that changed, and one for each cell that got worse or that only one table holds."""
+    changed = comparison.changed.assign(what="changed")
+    listed = [{"what": title, "cell": str(cell)} for title, name in LISTS.items() for cell in getattr(comparison, name)]
+    columns = ["what", *comparison.changed.columns]
+    rows = pd.DataFrame([*changed.to_dict("records"), *listed], columns=columns)
+    return to_csv(rows).rstrip("\n")
+
+
+def _listed(cells: Sequence[str | Name]) -> list[str]:
+    """Return a line for each text, and one for all names that differ in their victim alone."""
+    lines = [cell for cell in cells if not isinstance(cell, Name)]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        if isinstance(cell, Name):
+            alike.setdefault((cell.attack, cell.scored), []).append(cell.victim)
+    return lines + [str(Name(attack, ", ".join(victims), scored)) for (attack, scored), victims in alike.items()]
+
+
+def _rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Return the cells of the table, the name and the cause once a cell."""
+    rows: list[tuple[str, ...]] = []
+    last = ""
+    for row in comparison.changed.to_dict("records"):
+        name, cause = ("", "") if row["cell"] == last else (row["cell"], row["cause"])
+        old, new = (_figure("{:.6g}", row[side]) for side in ("old", "new"))
+        change = _figure("{:+.4g}", row["new"] - row["old"])
+        interval = _figure("[{:+.4g}, {:+.4g}]", row["low"], row["high"])
+        rows.append((name, row["score"], old, new, change, interval, cause))
+        last = row["cell"]
+    return rows
+
+
+def _figure(form: str, *values: float) -> str:
+    """Return numbers as text, empty if they are unknown."""
+    return "" if any(math.isnan(value) for value in values) else form.format(*values)

@@ -1,0 +1,94 @@
+"""The verb `verify`: do the tables, or runs that are made again, say what the READMEs say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from bench.cli.app import Controls, DataDir, ResultsDir, app, complain, say
+from bench.plan.options import ControlSet
+from bench.terminal.interrupts import work_begins
+from victims.errors import UserError
+
+if TYPE_CHECKING:
+    from bench.publish.claims import Claim
+
+CLAIMS = "claims.toml"
+
+
+@app.command()
+def verify(
+    results_dir: ResultsDir = Path("results"),
+    claims: Annotated[Path | None, typer.Option(help="The entries; claims.toml of the results folder.")] = None,
+    rerun: Annotated[
+        Literal["quick", "all"] | None, typer.Option(help="Make the runs again: the cheap ones, or all.")
+    ] = None,
+    rerun_dir: Annotated[
+        Path | None, typer.Option(help="Where runs that are made again are kept; the folder rerun of the cache.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda, for --rerun.")] = "auto",
+    data_dir: DataDir = None,
+    controls: Controls = ControlSet.QUICK,
+    all_: Annotated[bool, typer.Option("--all", help="Print what holds, too.")] = False,
+) -> None:
+    """Check that the stored tables support every sentence of claims.toml, and that every figure has an entry.
+
+    A claim holds, does not hold, or is not comparable, with the reason. Exit status 1 if one does not hold, or a figure
+    of README.md or results/README.md has no entry. --rerun measures again what it says, and checks that instead.
+    """
+    from bench.plan.registry import ROOT
+    from bench.publish import claims as entries
+
+    stated: Sequence[Claim] = entries.read_claims(claims or results_dir / CLAIMS)
+    if rerun is None:
+        documents = ROOT if (ROOT / "results").resolve() == results_dir.resolve() else None
+        findings = entries.verify(stated, results_dir, documents)
+    else:
+        from victims.cache import cache_dir
+
+        folder = rerun_dir or cache_dir() / "rerun"
+        findings = entries.verify(_rerun(stated, rerun, folder, device, data_dir, controls), folder)
+    for finding in findings:
+        line = f"{finding.outcome}: {finding.text}{': ' + finding.why if finding.why else ''}"
+        beside = f" [{finding.beside}]" if finding.beside else ""
+        if finding.outcome is entries.Outcome.FAILS:
+            complain(line + beside)
+        elif all_ or finding.outcome is entries.Outcome.UNKNOWN or finding.beside:
+            say(line + beside)
+    counts = Counter(finding.outcome for finding in findings)
+    say(", ".join(f"{counts[outcome]} {outcome}" for outcome in entries.Outcome))
+    raise typer.Exit(1 if counts[entries.Outcome.FAILS] else 0)
+
+
+def _rerun(
+    claims: Sequence[Claim],
+    tier: Literal["quick", "all"],
+    folder: Path,
+    device: str,
+    data_dir: Path | None,
+    controls: ControlSet,
+) -> list[Claim]:
+    """Make the runs again that claims of a tier speak of, and return these claims."""
+    from bench.experiments.rerun import measured, runs_of
+    from bench.experiments.sweep import run_plan
+    from bench.plan import registry
+    from bench.plan.options import choose_data_dir, choose_device
+    from bench.run.setup import Setup
+    from bench.store.folders import Store
+
+    chosen = measured(claims, tier)
+    if not chosen:
+        raise UserError(f"no claim is of the tier {tier}, so there is nothing to run again")
+    plan = runs_of(chosen, registry.attacks(), registry.victims())
+    Store(folder).require_writable()
+    device_of = str(choose_device(device))
+    setup = Setup(
+        folder, choose_data_dir(data_dir), None, device_of, controls is ControlSet.ALL, environment=Setup.variables()
+    )
+    work_begins()
+    run_plan(plan, setup)
+    return chosen

@@ -1,0 +1,105 @@
+"""How long a plan will take, by what stored runs of the same attacks and victims took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from bench.plan.registry import ROOT
+from bench.plan.run import Run
+from bench.publish.numbers import duration
+from bench.publish.runs_table import read_runs
+from bench.run.setup import Setup
+from bench.run.steps import Step
+from bench.run.todo import Todo
+from bench.terminal.progress import plural
+from victims.errors import UserError
+from victims.files import sha256_json
+
+TWINS = 2
+"""Null controls that attack a twin each, once for all seeds; one of the twins is trained for that."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a plan leaves to do.
+
+    Attributes:
+        runs: runs to be made, and `stored` runs that are there.
+        seconds: what those of known length take, one after the other.
+        unknown: runs to be made of whose attack and victim no run is stored.
+    """
+
+    runs: int
+    stored: int
+    seconds: float
+    unknown: int
+
+    @property
+    def text(self) -> str:
+        """The forecast in a line."""
+        line = f"{plural(self.runs, 'run')} to make, {self.stored} stored"
+        if self.runs == 0:
+            return line
+        known = f"; about {duration(self.seconds)} for {self.runs - self.unknown} of them, by what stored runs took"
+        return (
+            line
+            + (known if self.runs > self.unknown else "; no stored run tells how long")
+            + (f"; {self.unknown} of unknown length" if 0 < self.unknown < self.runs else "")
+        )
+
+
+def forecast(entries: Sequence[Todo], times: pd.DataFrame, setup: Setup) -> Forecast:
+    """Return what is left of a plan, one run after the other on the machine that the stored runs were made on.
+
+    Args:
+        entries: the runs with their next steps.
+        times: rows of runs.csv files, the nearest last; see `times_of`.
+        setup: whether null controls attack twins.
+    """
+    left = [entry.run for entry in entries if entry.step is Step.ATTACK]
+    seconds, unknown = 0.0, 0
+    attacked: set[tuple[str, str, str]] = set()
+    trained: set[str] = set()
+    for run in left:
+        row = _alike(run, times)
+        if row is None:
+            unknown += 1
+            continue
+        cell = (run.attack.name, run.params.model_dump_json(), run.victim.name)
+        twins = setup.twins and run.victim.setting == "dataset"
+        seconds += row["wall_s"] * (1 + TWINS * (twins and cell not in attacked))
+        seconds += row["train_s"] * (1 + twins) * (run.victim.name not in trained)
+        attacked.add(cell)
+        trained.add(run.victim.name)
+    return Forecast(len(left), len(entries) - len(left), seconds, unknown)
+
+
+def times_of(results: Path) -> pd.DataFrame:
+    """Return the rows that tell how long runs took: those published with this program, and those of a results folder.
+
+    A table that cannot be read tells nothing.
+    """
+    tables = []
+    for path in dict.fromkeys([(ROOT / "results" / "runs.csv").resolve(), (results / "runs.csv").resolve()]):
+        try:
+            tables.append(read_runs(path))
+        except UserError:
+            continue
+    columns = ["attack", "params_hash", "victim", "wall_s", "train_s"]
+    rows = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
+    return rows[rows["wall_s"].notna()]
+
+
+def _alike(run: Run, times: pd.DataFrame) -> dict[str, float] | None:
+    """Return the mean seconds of attack and training of runs like this one, None if there is none."""
+    same = times[(times["attack"] == run.attack.name) & (times["victim"] == run.victim.described.name)]
+    exact = same[same["params_hash"] == sha256_json(run.params.model_dump(mode="json"))[:10]]
+    chosen = exact if len(exact) else same
+    if chosen.empty:
+        return None
+    means = chosen[["wall_s", "train_s"]].astype(float).mean().fillna(0)
+    return {str(name): float(value) for name, value in means.items()}

@@ -1,0 +1,110 @@
+"""A plan file from its first section to its last: runs, studies and searches, and how long they will take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+from rich.console import Console
+
+from attacks.context import Budget
+from bench.experiments.forecast import forecast, times_of
+from bench.experiments.study import run_study
+from bench.experiments.tuning.trials import Sampler
+from bench.experiments.tuning.verb import Search, tune
+from bench.plan.config import PlanFile, TuneSection, planned
+from bench.plan.options import attack_params
+from bench.plan.run import Run
+from bench.publish.numbers import duration
+from bench.run.session import Session
+from bench.run.setup import Setup
+from bench.run.todo import todo
+from bench.store.cells import read_cells
+from bench.terminal.progress import TerminalReporter, plural
+from victims.errors import UserError
+
+if TYPE_CHECKING:
+    from attacks.base import Attack
+    from attacks.studies.base import Study
+    from bench.plan.registry import Registry, Victims
+
+
+class Known(NamedTuple):
+    """What names of a plan may mean."""
+
+    attacks: Registry[type[Attack[Any]]]
+    victims: Victims
+    studies: Registry[Study]
+
+
+def announced(plan: PlanFile, known: Known, setup: Setup, budget: Budget) -> list[str]:
+    """Return a line for each section of a plan: what is left of it, and how long that takes.
+
+    Args:
+        plan: the plan, with the changes of the command line.
+        known: what its names mean.
+        setup: where results are.
+        budget: of each run.
+
+    Raises:
+        UserError: there is no such attack, victim, variant, parameter, seed or study.
+    """
+    with TerminalReporter(Console()) as reporter:
+        session, times = Session.of(setup, reporter, downloads=False), times_of(setup.results_dir)
+        return [f"{name or 'the plan'}: {text}" for name, text in _told(plan, known, setup, budget, session, times)]
+
+
+def _told(
+    plan: PlanFile, known: Known, setup: Setup, budget: Budget, session: Session, times: pd.DataFrame
+) -> Iterator[tuple[str, str]]:
+    for name in plan.sections:
+        told = []
+        of_section = (section for section in plan.plan if section.section == name)
+        if runs := planned(of_section, known.attacks, known.victims, budget):
+            told.append(forecast(todo(runs, setup, session), times, setup).text)
+        names = [study for table in plan.study if table.section == name for study in table.study]
+        told += [_of_study(known.studies.match([study])[0], setup) for study in names]
+        told += [_of_search(table) for table in plan.tune if table.section == name]
+        yield name, "; ".join(told)
+
+
+def run_rest(plan: PlanFile, known: Known, setup: Setup) -> int:
+    """Run the studies and then the searches of a plan, each where its own verb puts it, and return the exit status.
+
+    Raises:
+        UserError: there is no such study, attack, victim or parameter, or a search has nothing to search.
+    """
+    failed = False
+    for name in (name for table in plan.study for name in table.study):
+        study = known.studies.match([name])[0]
+        folder = setup.results_dir / "studies" / study.name
+        apart = replace(setup, results_dir=folder, twins=False, jobs=min(setup.jobs, 1))
+        failed |= bool(run_study(study, study.cells, known.attacks, known.victims, apart))
+    for table in plan.tune:
+        runs = [
+            Run(kind, attack_params(kind, table.variant, table.set), table.variant, "", spec, 0)
+            for spec in known.victims.match(table.victim)
+            for kind in known.attacks.match(table.attack)
+        ]
+        search = Search(table.trials, Sampler.RANDOM, table.oracle, 0, frozenset(table.set))
+        failed |= bool(tune(runs, setup, search))
+    return int(failed)
+
+
+def _of_study(study: Study, setup: Setup) -> str:
+    """Return what a study's table says of how long it took."""
+    path = setup.results_dir / "studies" / study.name / f"{study.name}.csv"
+    try:
+        stored = read_cells(path)
+        seconds = pd.to_numeric(stored["wall_s"], errors="coerce").dropna()
+    except (UserError, KeyError):
+        return f"study {study.name}, {plural(len(study.cells), 'run')}"
+    took = f", {len(stored)} in its table" + (f", which took {duration(seconds.sum())}" if len(seconds) else "")
+    return f"study {study.name}, {plural(len(study.cells), 'run')}{took}"
+
+
+def _of_search(table: TuneSection) -> str:
+    searched = f"{', '.join(table.attack)} on {', '.join(table.victim)}"
+    return f"search of {searched}, {plural(table.trials, 'trial')} each"

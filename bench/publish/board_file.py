@@ -1,0 +1,112 @@
+"""A leaderboard, whatever it is read from: a leaderboard.csv of any schema, a runs.csv, or a results folder."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bench.publish.leaderboard import BOARD_COLUMNS, COUNTED
+from bench.publish.leaderboard import leaderboard as leaderboard_of_runs
+from bench.publish.ranking import VERSIONS, one_to_one
+from bench.publish.runs_table import LARGEST, MOST_ROWS, runs_of
+from bench.publish.statistics import Sample, Seeds
+from bench.store.cells import read_cells
+from bench.store.good_images import decode
+from bench.store.records import CELL, RENAMED, SCORES, require_known_schema
+from bench.terminal.text import one_line
+from victims.errors import UserError
+
+NUMBERS = [name for name in (*COUNTED, *SCORES, "n") if name != "rank"]
+ADDED = ("victim_key", "budget", "rank", "failed")
+"""Columns of a leaderboard that the first schema did not have, beside those behind which no identity stands."""
+NEEDED = tuple(name for name in (*CELL, "n", "n_good", "seeds", "params_json", "dataset") if name not in ADDED)
+
+
+def read_leaderboard(path: Path) -> pd.DataFrame:
+    """Return the leaderboard that a file or folder holds, or that its runs make.
+
+    Args:
+        path: a leaderboard.csv of this or an earlier schema, a runs.csv, or a results folder, whose runs.csv is
+            taken, and its leaderboard.csv if there is none. Rows of runs tell more than an early leaderboard.
+
+    Raises:
+        UserError: it is missing, damaged, neither of these, of a newer schema, or longer than `MOST_ROWS`.
+    """
+    path = _table_in(path)
+    cells = read_cells(path, MOST_ROWS)
+    if "run_id" in cells.columns:
+        return leaderboard_of_runs(runs_of(path, cells))
+    return _typed(path, cells.rename(columns=RENAMED))
+
+
+def _table_in(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    for name in ("runs.csv", "leaderboard.csv"):
+        if (path / name).exists():
+            return path / name
+    raise UserError(f"the folder {path} holds no runs.csv and no leaderboard.csv; name a results folder or a table")
+
+
+def _typed(path: Path, table: pd.DataFrame) -> pd.DataFrame:
+    for version in sorted(set(table.get("schema_version", []))):
+        require_known_schema(version, path)
+    missing = [name for name in NEEDED if name not in table.columns]
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise UserError(
+            f"{path} is neither a runs.csv nor a leaderboard.csv: it lacks the column {', '.join(missing[:3])}{more}"
+        )
+    absent = {name: "1" if name in VERSIONS.values() else "" for name in BOARD_COLUMNS if name not in table.columns}
+    table = table.assign(**absent)
+    for name in NUMBERS:
+        try:
+            table[name] = pd.to_numeric(table[name].replace("", None)).astype(float)
+        except ValueError as error:
+            raise UserError(f"{path} holds text in a column of numbers ({error})") from None
+        _require_possible(path, table[name])
+    table["failed"] = table["failed"].fillna(0)
+    found, null = (one_to_one(table, prefix) for prefix in ("", "null_"))
+    table["gain"] = table["gain"].fillna(found - null)
+    table["control"] = table["control"].astype(str).str.lower() == "true"
+    return table
+
+
+def _require_possible(path: Path, column: pd.Series[float]) -> None:
+    """Check that every number is one that a leaderboard can have.
+
+    Raises:
+        UserError: a number is infinite, a count is negative, or there is no number of images, seeds or good ones.
+    """
+    name, values = str(column.name), column.dropna().to_numpy(dtype=float)
+    least = 0.0 if name in ("n", "seeds", "failed", "n_good") else -np.inf
+    possible = np.isfinite(values) & (values >= least) & (values <= LARGEST.get(name, np.inf))
+    if not possible.all():
+        expected = "a number of 0 or more" if least == 0 else "a finite number"
+        raise UserError(f"{path} holds {values[~possible][0]:g} in the column {name}; expected {expected}")
+    if name in ("n", "seeds") and (column.isna().any() or (column < 1).any()):
+        raise UserError(f"{path} holds no number of 1 or more in a cell of the column {name}")
+
+
+def sample_of(path: Path, row: Mapping[Hashable, Any]) -> Sample | None:
+    """Return which images the runs of a leaderboard's row found, None where it does not tell.
+
+    Raises:
+        UserError: its list of images does not fit the row.
+    """
+    n = int(row["n"])
+    values: dict[int, list[np.ndarray]] = defaultdict(list)
+    for part in filter(None, str(row["good_images"]).split(";")):
+        seed, _, images = part.partition(":")
+        try:
+            good = np.full(n, float(images[1:]) / n) if images.startswith("~") else decode(images, n).astype(float)
+            values[int(seed)].append(good)
+        except ValueError as error:
+            named = f"good_images of {row['attack']} on {row['victim']}"
+            raise UserError(f"{path}: {named}: {one_line(str(error))}") from None
+    return Sample({seed: Seeds.of(np.stack(found)) for seed, found in values.items()}) if values else None

@@ -1,0 +1,198 @@
+"""leaderboard.md: which attack gets how much out of which network, how sure that is, and what it costs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import pandas as pd
+
+from bench.plan import registry
+from bench.plan.family import family
+from bench.publish.numbers import ARROWS, MISSING, duration, fraction, number, signed
+from bench.publish.published import beside
+from bench.publish.ranking import Board
+
+Row = dict[Hashable, Any]
+
+UP, DOWN = ARROWS["higher"], ARROWS["lower"]
+OTHER = "other"
+"""The family of a victim that is not known here, in a table that does not tell it."""
+LEGEND = f"""\
+* **gain {UP}**: training images that come back from a candidate of their own, less what the strictest null control
+  gets, which cannot have seen them; in brackets the 95% interval over images, seeds of the attack and retrainings of
+  the network. With one run it speaks of that run alone.
+* **rank**: by the gain, among the attacks that must know no more; shared where they cannot be told apart at 95%.
+  Controls have none, nor has an attack whose gain may be 0.
+* **time {DOWN}**: of the attack alone. **runs**: seeds of the attack times trainings of the network.
+* **weights**: hash of the network's weights; attacks on other weights are not ranked against each other.
+"""
+
+
+def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
+    """Return the page.
+
+    Args:
+        board: the leaderboard.
+        boards: its boards, which tell who is not ranked because weights differ.
+    """
+    title = "# Which attack gets how much out of which network"
+    if board.empty:
+        return f"{title}\n\nNo run is stored yet.\n"
+    rows: list[Row] = _once(board).to_dict("records")
+    known = _families(rows)
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(_network(row), []).append(row)
+    several = [row for group in groups.values() if len(group) > 1 for row in group]
+    single = [row for group in groups.values() if len(group) == 1 for row in group]
+    parts = [title, LEGEND, "## The best attack on each kind of network", _best(rows, known)]
+    if several:
+        parts += ["## All attacks, network by network", _table(several)]
+    if single:
+        summary = f"<summary>Networks that one attack was tried on: {len(single)}</summary>"
+        parts += [f"<details>\n{summary}", _table(single), "</details>"]
+    if papers := _papers(rows):
+        parts += ["## Beside the papers", papers]
+    conflicts = {f"* `{found.victim}`: {found.conflict}." for found in boards if found.conflict}
+    if conflicts:
+        parts += ["## Not ranked", "\n".join(sorted(conflicts))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _once(board: pd.DataFrame) -> pd.DataFrame:
+    """Return one row of those that differ in their protocol alone: the count one to one is the same under each."""
+    return board.drop_duplicates(["attack", "variant", "params_hash", "budget", "victim", "victim_key", "metric_suite"])
+
+
+def _network(row: Row) -> str:
+    return f"{row['victim']} {row['victim_key']} {row['n']} {row['metric_suite']}"
+
+
+def _families(rows: Iterable[Row]) -> dict[str, str]:
+    """Return the family of each victim: its rows', or that of the victim which is called so here."""
+    victims = registry.victims().items
+    found = {}
+    for row in rows:
+        spec = victims.get(str(row["victim"]))
+        found[str(row["victim"])] = str(row["family"]) or (family(spec) if spec is not None else OTHER)
+    return found
+
+
+def _best(rows: Iterable[Row], families: dict[str, str]) -> str:
+    """Return a row for each family: of the attacks with a rank the one that is sure of the largest share of images."""
+    best: dict[str, Row] = {}
+    tried: dict[str, set[str]] = {}
+    beaten: dict[str, set[str]] = {}
+    for row in rows:
+        kind = families[str(row["victim"])]
+        tried.setdefault(kind, set()).add(_network(row))
+        beaten.setdefault(kind, set()).update([_network(row)] if row["rank"] else [])
+        before = best.setdefault(kind, row)
+        if _lead(row) > _lead(before):
+            best[kind] = row
+    shown = []
+    for kind, row in sorted(best.items()):
+        if not row["rank"]:
+            shown.append({"network": kind, "best attack": "none beats its null control", **_breadth(0, tried[kind])})
+            continue
+        shown.append(
+            {
+                "network": kind,
+                "best attack": _attack(row),
+                f"gain {UP}": _gain(row),
+                "of": str(row["n"]),
+                f"time {DOWN}": _time(row),
+                "must know": _knowledge(row),
+                "shown on": f"`{row['victim']}`",
+                **_breadth(len(beaten[kind]), tried[kind]),
+            }
+        )
+    return pd.DataFrame(shown).fillna("").to_markdown(index=False, disable_numparse=True)
+
+
+def _breadth(beaten: int, tried: set[str]) -> Row:
+    return {"networks that give something away": f"{beaten} of {len(tried)}"}
+
+
+def _lead(row: Row) -> float:
+    """Return the share of images that a row with a rank is surely ahead of its null by, -1 without a rank."""
+    return number(row, "gain_low") / number(row, "n") if row["rank"] else -1.0
+
+
+def _table(rows: Iterable[Row]) -> str:
+    shown, last = [], ""
+    for row in rows:
+        network = _network(row)
+        shown.append(
+            {
+                "network": "" if network == last else f"`{row['victim']}`",
+                "rank": row["rank"] or MISSING,
+                "attack": _attack(row),
+                f"gain {UP}": _gain(row),
+                "of": str(row["n"]),
+                f"SSIM, best ten {UP}": _written(row, "ssim_top10", fraction),
+                f"MSE {DOWN}": _written(row, "mse_mean", lambda value: f"{value:.2g}"),
+                f"time {DOWN}": _time(row),
+                "must know": _knowledge(row),
+                "runs": ", ".join([str(row["seeds"]), *([f"{row['failed']} failed"] if row["failed"] else [])]),
+                "weights": _weights(row),
+            }
+        )
+        last = network
+    return pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
+
+
+def _papers(rows: Iterable[Row]) -> str:
+    shown = [
+        {
+            "attack": _attack(row),
+            "network": f"`{row['victim']}`",
+            "number": f"`{entry.column}`",
+            "here": ours,
+            "paper": f"[{entry.value:g}]({entry.link})",
+            "of the paper": entry.source,
+        }
+        for row in rows
+        for ours, entry in beside(row)
+    ]
+    return pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True) if shown else ""
+
+
+def _attack(row: Row) -> str:
+    name = f"`{row['attack']}{':' + row['variant'] if row['variant'] else ''}`"
+    budget = f"in {row['budget']}" if row["budget"] else ""
+    return " ".join(filter(None, (name, budget, plain(str(row["params"])), "(control)" if row["control"] else "")))
+
+
+def _gain(row: Row) -> str:
+    gain, low, high = (number(row, name) for name in ("gain", "gain_low", "gain_high"))
+    if math.isnan(gain):
+        return MISSING
+    return f"{signed(gain)} [{low:.0f}, {high:.0f}]".replace("-", "−")
+
+
+def _time(row: Row) -> str:
+    return _written(row, "wall_s", duration)
+
+
+def _written(row: Row, name: str, write: Any) -> str:
+    value = number(row, name)
+    return MISSING if math.isnan(value) else str(write(value))
+
+
+def _knowledge(row: Row) -> str:
+    return str(row["knowledge"]).replace("+", ", ")
+
+
+def _weights(row: Row) -> str:
+    hashes = [pair.partition("=")[2][:6] for pair in str(row["weights"]).split(";")]
+    return hashes[0] if len(hashes) == 1 else f"{hashes[0]} and {len(hashes) - 1} more"
+
+
+def plain(text: str) -> str:
+    """Return a text as Markdown shows it, whatever it holds."""
+    escaped = re.sub(r"([\\`*_\[\]|~<>])", r"\\\1", text)
+    return " ".join(escaped.split())

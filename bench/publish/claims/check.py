@@ -1,0 +1,153 @@
+"""Each claim against the tables, and each figure of a README against the claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import pandas as pd
+
+from bench.publish.board_file import read_leaderboard
+from bench.publish.claims.entries import Claim
+from bench.publish.claims.figures import figures, places
+from bench.publish.parameters import value_text
+from bench.store.cells import read_cells
+from victims.errors import UserError
+
+DOCUMENTS = ("README.md", "results/README.md")
+"""The documents whose figures need an entry, from the root of the repository."""
+
+
+class Outcome(StrEnum):
+    """What became of a claim."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    UNKNOWN = "not comparable"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the tables say of a claim.
+
+    Attributes:
+        outcome: see `Outcome`.
+        text: of the claim, or of the line whose figure has none.
+        why: what differs, or why nothing can be compared; empty where it holds.
+        beside: the paper's numbers and ours, empty where the claim is no paper's.
+    """
+
+    outcome: Outcome
+    text: str
+    why: str = ""
+    beside: str = ""
+
+
+def verify(claims: Sequence[Claim], results: Path, root: Path | None = None) -> list[Finding]:
+    """Return what became of each claim, and a finding for each figure without one and each text that is not there.
+
+    Args:
+        claims: the entries.
+        results: the folder whose tables speak.
+        root: of the repository, whose documents are read; None to look at no document.
+
+    Raises:
+        UserError: a table is damaged.
+    """
+    tables = _Tables(results)
+    found = [_checked(claim, tables) for claim in claims]
+    return found + ([] if root is None else list(_documents(claims, root)))
+
+
+class _Tables:
+    """The tables of a results folder, each read once."""
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        self._read: dict[str, pd.DataFrame | None] = {}
+
+    def get(self, name: str) -> pd.DataFrame | None:
+        """Return a table of texts and numbers, None if it is not there."""
+        if name not in self._read:
+            path = self.results if name == "leaderboard" else self.results / name
+            try:
+                self._read[name] = read_leaderboard(path) if name == "leaderboard" else read_cells(path)
+            except UserError:
+                if path.is_file():
+                    raise
+                self._read[name] = None
+        return self._read[name]
+
+
+def _checked(claim: Claim, tables: _Tables) -> Finding:
+    """Return what the tables say of a claim."""
+    if claim.unsupported:
+        return Finding(Outcome.UNKNOWN, claim.text, claim.unsupported)
+    table = tables.get(claim.table)
+    if table is None:
+        return Finding(Outcome.UNKNOWN, claim.text, f"there is no table {claim.table}")
+    rows = _rows(claim, table)
+    named = ", ".join(f"{name} {value_text(value)}" for name, value in claim.where.items())
+    if len(rows) != 1:
+        many = "no stored row" if rows.empty else f"{len(rows)} stored rows"
+        return Finding(Outcome.UNKNOWN, claim.text, f"{many} of {named}")
+    row, off, lacking = rows.iloc[0], [], []
+    for column, value in claim.values.items():
+        ours = _number(row.get(column))
+        if math.isnan(ours):
+            lacking.append(column)
+        elif abs(ours - value) > claim.slack(value):
+            off.append(f"{column} is {ours:.6g} and not {value:.6g}")
+    beside = "; ".join(
+        f"{column}: paper {value:g}, here {_number(row.get(column)):.3g}" for column, value in claim.theirs.items()
+    )
+    if off:
+        return Finding(Outcome.FAILS, claim.text, f"{'; '.join(off)} ({named})", beside)
+    if lacking:
+        return Finding(Outcome.UNKNOWN, claim.text, f"the row of {named} lacks {', '.join(lacking)}", beside)
+    return Finding(Outcome.HOLDS, claim.text, beside=beside)
+
+
+def _rows(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that a claim means; of several rows of a leaderboard those of default parameters."""
+    chosen = pd.Series(True, index=table.index)
+    for name, value in claim.where.items():
+        column = table[name] if name in table.columns else pd.Series("", index=table.index)
+        chosen &= column.map(_text) == _text(value)
+    rows = table[chosen]
+    if len(rows) > 1 and not claim.setting() and "tuned_by" in rows.columns:
+        rows = rows[rows["tuned_by"] == "default"]
+    return rows
+
+
+def _number(value: object) -> float:
+    """Return a cell as a number, NaN if it is none."""
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.nan
+
+
+def _text(value: object) -> str:
+    """Return a cell as it is compared: a number whatever form it is written in."""
+    number = _number(value)
+    return str(value) if math.isnan(number) else f"{number:.10g}"
+
+
+def _documents(claims: Sequence[Claim], root: Path) -> Iterator[Finding]:
+    """Yield what is wrong between the documents and the claims on them."""
+    for claim in claims:
+        if claim.file and not any(places((root / claim.file).read_text(), claim.text)):
+            yield Finding(Outcome.FAILS, claim.text, f"{claim.file} has no such words any more; change the entry")
+    for name in DOCUMENTS:
+        text = (root / name).read_text()
+        quoted = [(place, claim) for claim in claims if claim.file == name for place in places(text, claim.text)]
+        for figure in figures(text):
+            over = [claim for place, claim in quoted if figure.start in place]
+            if not over:
+                yield Finding(Outcome.FAILS, figure.line, f"{name}: the figure {figure.value:g} has no entry")
+            elif not any(figure.value in (*claim.values.values(), *claim.shown) for claim in over):
+                yield Finding(Outcome.FAILS, figure.line, f"{name}: no entry gives the figure {figure.value:g}")

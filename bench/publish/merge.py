@@ -1,0 +1,114 @@
+"""The verb `merge`: results folders become one, or a line says what does not fit. Nothing is lost or changed."""
+
+from __future__ import annotations
+
+import filecmp
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from bench.publish.leaderboard import RUN_KEY, latest, write_tables
+from bench.publish.ranking import defined
+from bench.publish.runs_table import read_runs
+from bench.store.cells import to_csv
+from bench.store.folders import Store
+from victims.errors import UserError
+from victims.files import umask
+
+REMADE = ("runs.csv", "leaderboard.csv", "leaderboard.md", "report.html")
+"""Files of a results folder that are made from the others."""
+SHOWN = 3
+"""Things that do not fit which the line names; the others are counted."""
+
+
+def merge(sources: Sequence[Path], target: Path) -> tuple[int, int]:
+    """Join results folders into a new one, and return its rows of runs.csv and its other files.
+
+    What two folders both hold must be the same: the files of a run, of a study or of a search byte by byte, rows of
+    the same cell, versions, seeds and hardware in all columns, and the weights of a victim under one definition.
+
+    Args:
+        sources: results folders, which stay as they are.
+        target: a folder that does not exist yet, or is empty.
+
+    Raises:
+        UserError: a source is no results folder, the target holds something, or something does not fit.
+        OSError: the target cannot be written.
+    """
+    _require_folders(sources, target)
+    tables = [read_runs(source / "runs.csv") for source in sources if (source / "runs.csv").exists()]
+    runs = pd.concat(tables, ignore_index=True) if tables else None
+    files, problems = _joined_files(sources)
+    if runs is not None:
+        problems += [*_other_rows(runs), *_other_weights(runs)]
+    if problems:
+        more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+        raise UserError(f"the folders do not fit, and nothing was written: {'; '.join(problems[:SHOWN])}{more}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
+        made = Path(folder) / "merged"
+        made.mkdir()
+        made.chmod(0o777 & ~umask())
+        for place, source in files.items():
+            (made / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, made / place)
+        if runs is not None:
+            (made / "runs.csv").write_text(to_csv(latest(runs)))
+        write_tables(made, Store(made).records())
+        rows = len(read_runs(made / "runs.csv"))
+        made.replace(target)
+    return rows, len(files)
+
+
+def _require_folders(sources: Sequence[Path], target: Path) -> None:
+    for source in sources:
+        if not (source / "runs.csv").exists() and not (source / "runs").is_dir():
+            raise UserError(f"{source} is no results folder: it holds no runs.csv and no folder runs")
+    if len({source.resolve() for source in sources}) < max(2, len(sources)):
+        raise UserError("name two or more different results folders to merge")
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UserError(f"{target} exists and is not empty; name a new folder with --output")
+
+
+def _joined_files(sources: Sequence[Path]) -> tuple[dict[Path, Path], list[str]]:
+    """Return the files of all folders by their place, and what two folders hold differently."""
+    found: dict[Path, Path] = {}
+    problems: dict[str, None] = {}
+    for source in sources:
+        for place in _places(source):
+            before = found.setdefault(place, source / place)
+            if not filecmp.cmp(before, source / place, shallow=False):
+                what = f"the run {place.parts[1]}" if place.parts[0] == "runs" and len(place.parts) > 2 else str(place)
+                problems[f"{what} is another one in {source} than in {before.parents[len(place.parts) - 1]}"] = None
+    return found, list(problems)
+
+
+def _places(source: Path) -> Iterator[Path]:
+    """Yield the places of a folder's files but for tables, which are made again, and what is being written."""
+    for path in sorted(source.rglob("*")):
+        place = path.relative_to(source)
+        hidden = any(part.startswith(".") for part in place.parts)
+        if path.is_file() and not hidden and str(place) not in REMADE:
+            yield place
+
+
+def _other_rows(runs: pd.DataFrame) -> Iterator[str]:
+    """Yield the runs of which the tables hold different rows."""
+    keyed = defined(runs)
+    distinct = keyed[~keyed.astype(str).duplicated()]
+    for _, rows in distinct[distinct.duplicated(RUN_KEY, keep=False)].groupby(RUN_KEY, dropna=False):
+        texts = rows.astype(str)
+        columns = [name for name in texts.columns if texts[name].nunique() > 1]
+        yield f"the run {rows['run_id'].iloc[0]} has another {', '.join(columns[:SHOWN])} in another table"
+
+
+def _other_weights(runs: pd.DataFrame) -> Iterator[str]:
+    """Yield the victims that have different weights under one definition."""
+    known = runs[(runs["victim_key"] != "") & (runs["victim_sha"] != "")]
+    for (_, seed), rows in known.groupby(["victim_key", "victim_seed"]):
+        if rows["victim_sha"].nunique() > 1:
+            hashes = ", ".join(sorted(sha[:12] for sha in set(rows["victim_sha"])))
+            yield f"{rows['victim'].iloc[0]}, victim seed {seed}, has different weights under one definition ({hashes})"

@@ -1,0 +1,44 @@
+"""How numbers are written for people: counts, gains, errors, durations, and what is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+MISSING = "–"
+ARROWS = {"higher": "↑", "lower": "↓"}
+
+
+def count(value: float) -> str:
+    """Return an average of counts: at most one decimal."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def signed(value: float) -> str:
+    """Return a difference of counts with its sign."""
+    return f"{'+' if value > 0 else '−' if value < 0 else ''}{count(abs(value))}"
+
+
+def fraction(value: float) -> str:
+    """Return a score with three decimals."""
+    return f"{value:.3f}".replace("-", "−")
+
+
+def small(value: float) -> str:
+    """Return an error with two digits."""
+    return f"{value:.2g}".replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def number(row: Mapping[Any, Any], name: str) -> float:
+    """Return a cell as a number, NaN for what is empty or not there."""
+    value = row.get(name)
+    return math.nan if value is None else float(value)

@@ -1,0 +1,101 @@
+"""The parameters of a row as people read them: those that differ from the attack's defaults, and all as columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import pandas as pd
+
+from attacks.base import Attack
+from bench.plan import registry
+
+LONGEST = 44
+"""Letters of parameters that a table has room for."""
+
+
+def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
+    """Return the parameters of a row that are neither the attack's defaults nor its variant's.
+
+    Args:
+        attack: its name; all parameters of one that the registry does not know are returned.
+        variant: the name of a parameter set of the attack, or "".
+        params_json: the row's column; what is no JSON object has no parameters.
+    """
+    params = _parsed(params_json)
+    usual = _usual(attack, variant)
+    if usual is None:
+        return params
+    return {key: value for key, value in params.items() if key not in usual or usual[key] != value}
+
+
+def readable(attack: str, variant: str, params_json: str) -> str:
+    """Return the parameters of a row that differ from its attack's defaults or its variant's, `restarts=12 steps=300`.
+
+    Of an attack that the registry does not know they are all parameters there are. One that the attack has no more is
+    not named where it was not set.
+    """
+    usual = _usual(attack, variant)
+    changed = settings(attack, variant, params_json)
+    known = {key: value for key, value in changed.items() if usual is None or key in usual or value is not None}
+    return " ".join(f"{key}={value_text(value)}" for key, value in known.items())
+
+
+def summary(row: Mapping[Hashable, Any], changed: Mapping[str, Any]) -> str:
+    """Return what to write behind a row's attack: `restarts=12 steps=300`, or the parameters' hash if that is too long.
+
+    Args:
+        row: of a table.
+        changed: its `settings`. Of an attack that the registry does not know they are all parameters there are, of
+            which nothing is written unless somebody set one.
+    """
+    if not changed or (row["tuned_by"] != "user" and _usual(row["attack"], row["variant"]) is None):
+        return ""
+    text = " ".join(f"{key}={value_text(value)}" for key, value in changed.items())
+    return text if len(text) <= LONGEST else f"parameters {row['params_hash']}"
+
+
+def columns(params_json: Iterable[str], index: pd.Index) -> pd.DataFrame:
+    """Return a column `param.NAME` for each parameter of some rows, empty where a row's attack has no such parameter.
+
+    Args:
+        params_json: the rows' column.
+        index: of the rows.
+    """
+    rows = [{f"param.{name}": value_text(value) for name, value in _parsed(row).items()} for row in params_json]
+    table = pd.DataFrame(rows, index=index, dtype=object).fillna("")
+    return table[sorted(table.columns)]
+
+
+def value_text(value: Any) -> str:
+    """Return a value as `--set` reads it: JSON, or a text that is none."""
+    if isinstance(value, str):
+        try:
+            json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return json.dumps(value)
+
+
+def _parsed(params_json: str) -> dict[str, Any]:
+    try:
+        params = json.loads(params_json)
+    except (ValueError, RecursionError):
+        return {}
+    return params if isinstance(params, dict) else {}
+
+
+def _usual(attack: str, variant: str) -> dict[str, Any] | None:
+    """Return the parameters of an attack's variant, None if the registry does not know it."""
+    kind = known_attacks().get(attack)
+    if kind is None or (variant and variant not in kind.variants):
+        return None
+    return kind.Params(**kind.variants.get(variant, {})).model_dump(mode="json")
+
+
+@cache
+def known_attacks() -> dict[str, type[Attack[Any]]]:
+    """Return the attacks of this installation by name."""
+    return registry.attacks().items

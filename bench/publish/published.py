@@ -1,0 +1,55 @@
+"""What the papers report, to stand beside what was measured here: `attacks/published.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Hashable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from bench.plan.registry import ROOT
+from bench.publish.numbers import number, small
+
+FILE = "attacks/published.toml"
+
+
+class Published(BaseModel):
+    """A number of a paper.
+
+    Attributes:
+        attack: the attack of this suite that repeats the paper's; likewise `victim`.
+        column: the column of leaderboard.csv that it stands beside.
+        value: the number.
+        source: where in the paper it stands, and what is not alike.
+        link: to the paper.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    attack: str
+    victim: str
+    column: str
+    value: float
+    source: str
+    link: str
+
+
+@cache
+def published(path: Path = ROOT / FILE) -> tuple[Published, ...]:
+    """Return the numbers of the papers, none if the file is not there, as in an installation without it."""
+    if not path.exists():
+        return ()
+    entries = tomllib.loads(path.read_text())["published"]
+    return tuple(Published.model_validate(entry) for entry in entries)
+
+
+def beside(row: Mapping[Hashable, Any]) -> list[tuple[str, Published]]:
+    """Return what papers report of a row's attack and victim: our number as text, and theirs."""
+    return [
+        (small(number(row, entry.column)), entry)
+        for entry in published()
+        if (entry.attack, entry.victim) == (row["attack"], row["victim"]) and number(row, entry.column) >= 0
+    ]

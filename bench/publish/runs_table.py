@@ -1,0 +1,117 @@
+"""runs.csv, one row a run, as a table: read with every check, and its columns in their order and types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bench.store.cells import read_cells
+from bench.store.good_images import decode
+from bench.store.records import (
+    COLUMNS,
+    RENAMED,
+    SCHEMA_VERSION,
+    RunRecord,
+    ScoreState,
+    Status,
+    require_known_schema,
+)
+from bench.terminal.text import one_line
+from victims.errors import UserError
+
+TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status, ScoreState)]
+FLAGS = [name for name, field in RunRecord.model_fields.items() if field.annotation is bool]
+NUMBERS = [name for name in COLUMNS if name not in (*TEXT, *FLAGS)]
+WHOLE = [name for name in NUMBERS if "int" in str(RunRecord.model_fields[name].annotation) and name != "gain_over_null"]
+"""Columns of counts and seeds."""
+LARGEST = {"n": 10**7}
+"""What a count may be at most, where there is memory for each."""
+MOST_ROWS = 50_000
+"""Of a table that is compared or reported, which takes some milliseconds a row."""
+REQUIRED = ["schema_version", *(name for name, field in RunRecord.model_fields.items() if field.is_required())]
+MASKS = ("good_images", "one_to_one_images", "null_images")
+"""Columns that tell images, a bit each."""
+
+
+def read_runs(path: Path, most: int | None = None) -> pd.DataFrame:
+    """Return a runs.csv as a table.
+
+    Args:
+        path: the file.
+        most: rows that it may have at most; None for any number.
+
+    Raises:
+        UserError: the file is missing, too long, cut short, no CSV, of another schema, or holds what no run can have.
+    """
+    return runs_of(path, read_cells(path, most))
+
+
+def runs_of(path: Path, cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells of a runs.csv, `path`, as a table.
+
+    Raises:
+        UserError: as `read_runs`.
+    """
+    table = cells.rename(columns=RENAMED)
+    versions = set(table.get("schema_version", []))
+    for version in sorted(versions):
+        require_known_schema(version, path)
+    missing = [name for name in (COLUMNS if str(SCHEMA_VERSION) in versions else REQUIRED) if name not in table.columns]
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise UserError(
+            f"{path} is no runs.csv of schema {SCHEMA_VERSION}: it lacks the column {', '.join(missing[:3])}{more}"
+        )
+    strange = sorted(versions - {str(version) for version in range(1, SCHEMA_VERSION + 1)})
+    if strange:
+        raise UserError(f"{path} has schema {strange[0]!r}; expected 1 to {SCHEMA_VERSION}")
+    if unknown := sorted(set(table["status"]) - set(Status)):
+        raise UserError(f"{path} has the status {unknown[0]!r}; expected {', '.join(Status)}")
+    try:
+        runs = typed(table)
+    except ValueError as error:
+        raise UserError(f"{path} holds text in a column of numbers ({error})") from None
+    _require_possible(path, runs)
+    return runs
+
+
+def _require_possible(path: Path, runs: pd.DataFrame) -> None:
+    """Check that every number is one that a run can have.
+
+    Raises:
+        UserError: a number is infinite, a count is negative or no whole number, or the good images are not those of n.
+    """
+    for name in NUMBERS:
+        if name in REQUIRED and runs[name].isna().any():
+            raise UserError(f"{path} holds an empty cell in the column {name}; expected a number")
+        values = runs[name].dropna().to_numpy(dtype=float)
+        possible = np.isfinite(values)
+        if name in WHOLE:
+            possible &= (values >= 0) & (values <= LARGEST.get(name, 2**62)) & (np.floor(values) == values)
+        if not possible.all():
+            expected = "a whole number of 0 or more" if name in WHOLE else "a finite number"
+            value = values[~possible][0]
+            raise UserError(f"{path} holds {value:g} in the column {name}; expected {expected}")
+    for name in MASKS:
+        for run, n, mask in runs.loc[runs[name] != "", ["run_id", "n", name]].itertuples(index=False):
+            try:
+                decode(mask, int(n))
+            except ValueError as error:
+                raise UserError(f"{path}: {name} of the run {run}: {one_line(str(error))}") from None
+
+
+def typed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of runs.csv in their order, numbers as numbers, an empty cell being none.
+
+    A column that the table lacks holds the default of the run record.
+
+    Raises:
+        ValueError: a column of numbers holds something else.
+    """
+    fields = {name: RunRecord.model_fields[name].default for name in COLUMNS if name not in table.columns}
+    table = table.assign(**{name: "" if default is None else default for name, default in fields.items()})
+    numbers = {name: pd.to_numeric(table[name].replace("", None)) for name in NUMBERS}
+    flags = {name: table[name].astype(str).str.lower() == "true" for name in FLAGS}
+    return table.assign(**numbers, **flags).loc[:, list(COLUMNS)]

@@ -1,0 +1,124 @@
+"""leaderboard.md: what an audience reads of the boards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.publish.leaderboard import write_tables
+from bench.publish.published import published
+from bench.store.good_images import encode
+from bench.store.records import RunRecord
+
+Make = Callable[..., RunRecord]
+
+
+def good(count: int, null: int = 0) -> dict[str, Any]:
+    images = np.arange(100)
+    mask, nulls = encode(images < count), encode(images >= 100 - null)
+    masks = {"good_images": mask, "one_to_one_images": mask, "null_images": nulls}
+    return {"n": 100, "n_good": count, "n_good_unique": count, "null_n_good_unique": null, **masks}
+
+
+def page(folder: Path, *records: RunRecord) -> dict[str, list[list[str]]]:
+    """The tables of the page by the heading above them, cells by row."""
+    write_tables(folder, list(records))
+    found: dict[str, list[list[str]]] = {}
+    heading = ""
+    for line in (folder / "leaderboard.md").read_text().splitlines():
+        if line.startswith(("#", "<summary>")):
+            heading = line.strip("# ")
+        elif line.startswith("|") and not line.startswith("|:"):
+            found.setdefault(heading, []).append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def test_the_best_attack_of_each_kind_of_network_comes_first(record: Make, tmp_path: Path) -> None:
+    two, several = {"family": "two classes"}, {"family": "several classes"}
+    tables = page(
+        tmp_path,
+        record(attack="weak", victim="v1", **two, **good(30)),
+        record(attack="strong", victim="v1", knowledge="labels+weights", **two, **good(80, 10), wall_s=90),
+        record(attack="control", victim="v1", control=True, **two, **good(95)),
+        record(attack="lucky", victim="v2", **two, **good(20, 18)),
+        record(attack="nothing", victim="v3", **several, **good(5, 5)),
+    )
+    head, *rows = tables["The best attack on each kind of network"]
+    best = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+
+    assert best["several classes"]["best attack"] == "none beats its null control"
+    assert best["two classes"]["best attack"] == "`strong`"
+    assert best["two classes"]["gain ↑"].startswith("+70 [")
+    assert (best["two classes"]["time ↓"], best["two classes"]["must know"]) == ("1.5 min", "labels, weights")
+    assert best["two classes"]["networks that give something away"] == "1 of 2"
+
+
+def test_all_attacks_of_a_network_stand_together_and_single_ones_are_folded(record: Make, tmp_path: Path) -> None:
+    tables = page(
+        tmp_path,
+        record(attack="first", victim="v1", victim_sha="abcdef0123456789", **good(80)),
+        record(attack="second", victim="v1", victim_sha="abcdef0123456789", tuned_by="user",
+               params_json='{"lr": 0.1}', params_hash="x", **good(30)),
+        record(attack="noise", victim="v1", control=True, **good(40)),
+        record(attack="alone", victim="v2", **good(3, 9)),
+    )  # fmt: skip
+    _, *rows = tables["All attacks, network by network"]
+    assert [row[:3] for row in rows] == [
+        ["`v1`", "1", "`first`"],
+        ["", "–", "`noise` (control)"],
+        ["", "2", "`second` lr=0.1"],
+    ]
+    assert rows[0][-1] == "abcdef"
+    (folded,) = (name for name in tables if "Networks that one attack was tried on: 1" in name)
+    assert tables[folded][1][:3] == ["`v2`", "–", "`alone`"]
+    assert tables[folded][1][3].startswith("−6 [−")
+    assert "nan" not in (tmp_path / "leaderboard.md").read_text()
+
+
+def test_rows_of_another_protocol_are_not_shown_twice(record: Make, tmp_path: Path) -> None:
+    both = [record(attack=name, protocol=scored, **good(9)) for name in "ab" for scored in ("buzaglo2023", "assigned")]
+    assert len(page(tmp_path, *both)["All attacks, network by network"]) == 1 + 2
+
+
+def test_different_weights_are_told_and_nobody_is_ranked(record: Make, tmp_path: Path) -> None:
+    tables = page(
+        tmp_path,
+        record(attack="a", victim_key="k", victim_sha="1" * 64, **good(80)),
+        record(attack="b", victim_key="k", victim_sha="2" * 64, **good(10)),
+    )
+    assert [row[1] for row in tables["All attacks, network by network"][1:]] == ["–", "–"]
+    text = (tmp_path / "leaderboard.md").read_text()
+    assert "## Not ranked\n\n* `faces-mlp-4`: attacks met different weights under one definition" in text
+
+
+def test_the_papers_number_stands_beside_ours_with_its_link(record: Make, tmp_path: Path) -> None:
+    entry = published()[0]
+    tables = page(tmp_path, record(attack=entry.attack, victim=entry.victim, n_good_haim_min=55, **good(60)))
+    _, row = tables["Beside the papers"]
+
+    assert row == [
+        f"`{entry.attack}`",
+        f"`{entry.victim}`",
+        f"`{entry.column}`",
+        "55",
+        f"[17]({entry.link})",
+        entry.source,
+    ]
+
+
+def test_what_the_papers_published_names_attacks_and_victims_that_there_are() -> None:
+    from bench.plan import registry
+    from bench.publish.leaderboard import BOARD_COLUMNS
+
+    attacks, victims = registry.attacks().items, registry.victims().items
+    for entry in published():
+        assert entry.attack in attacks and entry.victim in victims and entry.column in BOARD_COLUMNS
+        assert entry.link.startswith("https://arxiv.org/abs/")
+
+
+def test_without_runs_the_page_says_so(tmp_path: Path) -> None:
+    write_tables(tmp_path, [])
+    assert "No run is stored yet" in (tmp_path / "leaderboard.md").read_text()

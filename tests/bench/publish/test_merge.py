@@ -1,0 +1,119 @@
+"""Results folders become one, or a line says what does not fit; nothing is lost and no source changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.publish.compare import compare
+from bench.publish.leaderboard import write_tables
+from bench.publish.merge import merge
+from bench.publish.runs_table import read_runs
+from bench.store.folders import Store, write_record
+from bench.store.records import RunRecord
+from victims.errors import UserError
+
+Make = Callable[..., RunRecord]
+
+
+def folder(root: Path, *records: RunRecord, **files: str) -> Path:
+    """A results folder with run folders, tables and other files."""
+    store = Store(root)
+    store.require_writable()
+    for record in records:
+        with store.writing(record.run_id) as made:
+            write_record(made, record)
+            (made / "log.txt").write_text(f"log of {record.run_id}")
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    write_tables(root, store.records())
+    return root
+
+
+def everything(root: Path) -> dict[Path, bytes]:
+    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_all_of_both_is_in_the_new_folder(record: Make, tmp_path: Path) -> None:
+    mine, common = record(run_id="mine", attack="mine"), record(run_id="common")
+    left = folder(tmp_path / "a", mine, common, studies__one__table="1", tune__x="2")
+    right = folder(tmp_path / "b", common, record(run_id="theirs", attack="theirs"), studies__two__table="3")
+    write_tables(left, [record(run_id="published", attack="published")])  # a row whose folder is elsewhere
+    before = everything(left), everything(right)
+
+    assert merge([left, right], tmp_path / "c") == (4, 9)
+    assert (everything(left), everything(right)) == before
+    rows = read_runs(tmp_path / "c" / "runs.csv")
+    assert sorted(rows["attack"]) == ["kkt", "mine", "published", "theirs"]
+    merged = everything(tmp_path / "c")
+    for source in before:
+        for place, content in source.items():
+            assert place.name in ("runs.csv", "leaderboard.csv", "leaderboard.md") or merged[place] == content
+    assert len(Store(tmp_path / "c").records()) == 3
+    for source in (left, right):
+        found = compare(source, tmp_path / "c")
+        assert (len(found.changed), found.only_old) == (0, [])
+
+
+def test_merging_is_symmetric(record: Make, tmp_path: Path) -> None:
+    left = folder(tmp_path / "a", record(run_id="one", attack="one"), record(run_id="two", attack="two"))
+    right = folder(tmp_path / "b", record(run_id="three", attack="three"), record(run_id="two", attack="two"))
+    merge([left, right], tmp_path / "c")
+    merge([right, left], tmp_path / "d")
+    assert everything(tmp_path / "c") == everything(tmp_path / "d")
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"n_good": 2}, "the run common is another one in"),
+        ({"run_id": "renamed", "n_good": 2}, "has another run_id, n_good in another table"),
+        (
+            {"run_id": "next", "seed": 1, "victim_sha": "b" * 64},
+            "victim seed 0, has different weights under",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_written(
+    record: Make, tmp_path: Path, other: dict[str, Any], words: str
+) -> None:
+    known = {"run_id": "common", "victim_key": "k", "victim_sha": "a" * 64}
+    left = folder(tmp_path / "a", record(**known))
+    right = folder(tmp_path / "b", record(**(known | other)))
+    with pytest.raises(UserError, match=words):
+        merge([left, right], tmp_path / "c")
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("plugins")) == ["a", "b"]
+
+
+def test_the_same_run_of_another_machine_or_retraining_fits(record: Make, tmp_path: Path) -> None:
+    left = folder(tmp_path / "a", record(run_id="one", victim_key="k", victim_sha="a"))
+    again = record(run_id="two", victim_key="k", victim_sha="b", victim_seed=1, cpu="Abacus")
+    merge([left, folder(tmp_path / "b", again)], tmp_path / "c")
+    assert len(read_runs(tmp_path / "c" / "runs.csv")) == 2
+
+
+def test_a_study_of_two_kinds_is_refused(record: Make, tmp_path: Path) -> None:
+    left = folder(tmp_path / "a", record(), studies__one__table="1")
+    right = folder(tmp_path / "b", record(), studies__one__table="2")
+    with pytest.raises(UserError, match=r"studies/one/table is another one in .*b than in .*a"):
+        merge([left, right], tmp_path / "c")
+
+
+def test_on_the_command_line(bench: Callable[..., Any], record: Make, tmp_path: Path) -> None:
+    left, right = (folder(tmp_path / name, record(run_id=name, attack=name)) for name in "ab")
+    done = bench("merge", left, right, "--output", tmp_path / "c")
+    assert (done.status, done.err) == (0, "")
+    assert "2 rows of 2 folders, 4 files" in done.out
+
+    for words, reason in (
+        ([left, right, "--output", tmp_path / "c"], "exists and is not empty"),
+        ([left, left, "--output", tmp_path / "d"], "two or more different"),
+        ([left, tmp_path / "absent", "--output", tmp_path / "d"], "absent is no results folder"),
+    ):
+        ended = bench("merge", *words)
+        assert ended.status == 2 and reason in ended.err and ended.err.count("\n") == 1
