@@ -56,6 +56,7 @@ VICTIMS = (
     *(_mlp("cifar", n, variant) for n in (50, 100, 300, 500) for variant in TRAININGS),
     *(_mlp("mnist", n, variant) for n in (100, 300, 500) for variant in ("sgd", "finetuned")),
     *(_mlp("cifar", 100, variant) for variant in PARTS),
+    _mlp("cifar", 300, "sgd-snapshots"),
     _mlp("cifar", 100, "sgd", outputs=1),
     _mlp("faces", 50, "sgd", outputs=1),
     _mlp("photos", 100, "sgd"),
