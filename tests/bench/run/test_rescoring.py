@@ -13,7 +13,7 @@ from bench.store.records import COLUMNS, MEASURES, SCORES, RunRecord, ScoreState
 
 OWN = {
     *("run_id", "sequence", "status", "reason", "log", "attack", "variant", "params_hash", "params_json"),
-    *("attack_version", "attack_sha", "victim_version", "victim_sha"),
+    *("attack_version", "attack_sha", "victim_version", "victim_key", "victim_seed", "victim_sha", "family"),
     *("knowledge", "tuned_by", "budget", "victim", "dataset", "n", "n_fixed", "n_classes", "seed"),
     *("protocol", "n_candidates", "attack_loss", "wall_s", "train_s", "test_accuracy", "grad_evals", "peak_mem_mb"),
     *("device", "cpu", "gpu", "torch", "bench_version", "git_commit", "started_utc"),
