@@ -28,8 +28,8 @@ ORDINARY = {
 }
 """For a network fine-tuned by SGD from a public checkpoint."""
 AS_MANY = {("kkt-span", DEFAULT): 140, ("kkt-span", FLAGSHIP): 700, ("kkt-delta", FINETUNED): 200}
-"""Candidates that an attack takes without a defence. A rounded matrix shows no end of the images' span, and so does any
-difference of a noised one; there the attacks would take thousands, for hours, and so they are told how many."""
+"""Candidates that an attack takes without a defence. A rounded matrix shows no end of the images' span, nor does the
+difference of a noised one; there the attacks would take ten times as many, for many times as long, and are told."""
 HIDDEN = {"kkt-span": ("round",), "kkt-delta": ("noise", "round", "dp")}
 """By attack, the defences under which it does not see how many images there are."""
 TRADEOFF = (Plot("tradeoff", "test_accuracy", "defence", ("n_good_unique", "null_n_good_unique")),)
@@ -67,7 +67,7 @@ STUDIES: tuple[Study, ...] = (
     ),
     Study(
         name="defences-flagship",
-        summary="the same as defences for the flagship victim of kkt-span, 500 images; takes hours",
+        summary="the same as defences for the flagship victim of kkt-span, 500 images; takes long",
         paper="new here",
         cells=cells("kkt-span", FLAGSHIP, STATIONARY),
         smoke=cells("kkt-span", "photos-mlp-20-c10-wd1e-4", SMOKE),
