@@ -8,8 +8,8 @@ import torch
 from owners.files import CLASSES, hand_over, inputs, photographs
 from torch import Tensor, nn
 
-N, SIDE, WIDTH, STEPS = 40, 16, 500, 4000
-SEED, DECAY, RATE = 987_654_321, 4e-3, 0.05
+N, SIDE, WIDTH, STEPS = 24, 16, 200, 4000
+SEED, DECAY, RATE = 987_654_321, 3e-3, 0.1
 NETWORK = f"""
 class Network(nn.Module):
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: in
             update={"status": row.status, "run_id": row.run_id, "found": good}
         )
     hits = scored.attacks[prospect.name]
-    chance = p_value(hits.good, hits.null > PROTOCOL.threshold)
+    chance = max(p_value(hits.good, null_ssim > PROTOCOL.threshold) for null_ssim in hits.nulls.values())
     return Attempt(
         **known,
         reason="",
@@ -79,7 +79,7 @@ def p_value(good: Tensor, by_chance: Tensor) -> float:
 
     Args:
         good: (n,) bool, the records that the attack gets.
-        by_chance: (n,) bool, those that any of its null controls gets.
+        by_chance: (n,) bool, those that a null control gets.
     """
     own, others = int((good & ~by_chance).sum()), int((by_chance & ~good).sum())
     return float(binomtest(own, own + others, 0.5, alternative="greater").pvalue) if own + others else 1.0

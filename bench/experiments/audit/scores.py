@@ -22,6 +22,9 @@ from victims.equations.losses import margins
 PROTOCOL = PROTOCOLS["buzaglo2023-unique"]
 """A candidate serves one image alone, so that no candidate counts twice."""
 
+CONTROLS = ("null_random", "null_held_out")
+"""Null controls that have candidates of their own and attack nothing."""
+
 
 @dataclass(frozen=True)
 class Hits:
@@ -30,14 +33,19 @@ class Hits:
     Attributes:
         ssim: (n,) of each training image, one candidate for one image.
         good: (n,) bool: above the protocol's threshold.
-        null: (n,) the best SSIM of its null controls.
+        nulls: (n,) the SSIM that each of its null controls reaches, by name.
         reconstruction: (n, C, H, W) in [0, 1].
     """
 
     ssim: Tensor
     good: Tensor
-    null: Tensor
+    nulls: dict[str, Tensor]
     reconstruction: Tensor
+
+    @property
+    def null(self) -> Tensor:
+        """The best SSIM (n,) of its null controls."""
+        return torch.stack(list(self.nulls.values())).amax(0)
 
 
 @dataclass(frozen=True)
@@ -75,20 +83,15 @@ def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, co
     """
     reference = Reference.of(victim)
     truth = reference.truth
-    always = mean_image_score(PROTOCOL, truth).ssim
+    mean_image = {"null_mean_image": mean_image_score(PROTOCOL, truth).ssim}
     found: dict[str, Hits] = {}
     for name, (run, run_id) in runs.items():
         reconstruction = read_reconstruction(store.folder(run_id))
-        if not found:  # the held-out images are the same for all
-            always = torch.maximum(
-                always, _of_control("null_held_out", run, reconstruction, victim, reference, controls)
-            )
         reached = score(PROTOCOL, reference.matcher(reconstruction.candidates))
-        by_chance = _of_control("null_random", run, reconstruction, victim, reference, controls)
         found[name] = Hits(
             ssim=torch.where(reached.found, reached.ssim, 0),
             good=reached.good,
-            null=torch.maximum(always, by_chance),
+            nulls=mean_image | _of_controls(run, reconstruction, victim, reference, controls),
             reconstruction=reached.reconstruction,
         )
     held_out = reference.held_out
@@ -104,12 +107,15 @@ def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, co
     )
 
 
-def _of_control(
-    name: str, run: Run, found: Reconstruction, victim: Victim, reference: Reference, controls: NullControls
-) -> Tensor:
-    """Return the SSIM (n,) that a null control of a run reaches; zeros if this model has none."""
-    try:
-        by_chance = score(PROTOCOL, reference.matcher(controls.candidates(name, run, found, victim)))
-    except NoControlError:
-        return torch.zeros(len(reference.truth.images))
-    return torch.where(by_chance.found, by_chance.ssim, 0)
+def _of_controls(
+    run: Run, found: Reconstruction, victim: Victim, reference: Reference, controls: NullControls
+) -> dict[str, Tensor]:
+    """Return the SSIM (n,) that the null controls of a run reach, as far as this model has them."""
+    reached = {}
+    for name in CONTROLS:
+        try:
+            by_chance = score(PROTOCOL, reference.matcher(controls.candidates(name, run, found, victim)))
+        except NoControlError:
+            continue
+        reached[name] = torch.where(by_chance.found, by_chance.ssim, 0)
+    return reached

@@ -26,7 +26,8 @@ N = 8
 def hits(good: list[int], ssim: float = 0.7, null: float = 0.1) -> Hits:
     mask = torch.zeros(N, dtype=torch.bool)
     mask[good] = True
-    return Hits(torch.where(mask, ssim, 0.2), mask, torch.full((N,), null), torch.zeros(N, 1, 4, 4))
+    nulls = {"null_random": torch.full((N,), null), "null_mean_image": torch.zeros(N)}
+    return Hits(torch.where(mask, ssim, 0.2), mask, nulls, torch.zeros(N, 1, 4, 4))
 
 
 @pytest.fixture
@@ -101,6 +102,8 @@ def test_an_attempt_is_what_its_row_says(record: Callable[..., RunRecord], score
     assert kkt.chance == pytest.approx(2**-N)
     assert findings.SIGNIFICANCE / 3 < 2**-N < findings.SIGNIFICANCE / 2
     assert not kkt.beyond_chance
+    strict = replace(scored, attacks={"kkt": hits(list(range(N)), null=0.9)})
+    assert findings.attempts(found[:1], {"kkt": row}, strict)[0].chance == 1, "the strictest control decides"
     assert findings.attempts(found[:1], {"kkt": row, "inversion": failed}, all_good)[0].beyond_chance
     assert (inversion.status, inversion.found, inversion.reason) == (Status.OOM, None, "oom: no memory")
     assert (span.status, span.reason, span.outlook) == (None, "why not", Outlook.DOUBTED)
