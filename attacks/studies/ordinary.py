@@ -13,6 +13,7 @@ OTHERS = {
     "(base)": BASE,
     "n = 50": "cifar-mlp-50-c10-sgd",
     "n = 300": "cifar-mlp-300-c10-sgd",
+    "epochs3000": "cifar-mlp-100-c10-sgd3000",
     "two classes": "cifar-mlp-100-sgd",
     "adamw": "cifar-mlp-100-c10-adamw",
     "fine-tuned": "cifar-mlp-100-c10-finetuned",

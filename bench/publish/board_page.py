@@ -135,6 +135,7 @@ def _table(rows: Iterable[Row]) -> str:
                 "of": str(row["n"]),
                 f"SSIM, best ten {UP}": _written(row, "ssim_top10", fraction),
                 f"MSE {DOWN}": _written(row, "mse_mean", lambda value: f"{value:.2g}"),
+                "test accuracy": _written(row, "test_accuracy", fraction),
                 f"time {DOWN}": _time(row),
                 "must know": _knowledge(row),
                 "runs": ", ".join([str(row["seeds"]), *([f"{row['failed']} failed"] if row["failed"] else [])]),

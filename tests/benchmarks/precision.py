@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from attacks.known_start.seeds import TORCH, guess_seed
+from victims.ordinary.seeds import TORCH, guess_seed
 from torch import Tensor
 
 from attacks.base import AttackContext

@@ -54,6 +54,7 @@ IDENTITY: dict[str, dict[str, Any]] = {
     "training.rate": {"training": NormalizedDescent(rate=(1e-2, 1e-3))},
     "training.margin": {"training": NormalizedDescent(margin=5)},
     "training.momentum": {"training": NormalizedDescent(momentum=0)},
+    "retraining": {"retraining": 1},
     "training.dtype": {"training": NormalizedDescent(dtype="float64")},
     "training.stop_loss": {"training": NormalizedDescent(stop_loss=0.1)},
     "training.stop_loss (gd)": {"training": GradientDescent(stop_loss=0.1)},

@@ -23,7 +23,6 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "wd0": {"weight_decay": 0.0},
     "epochs30": {"epochs": 30},
     "epochs1000": {"epochs": 1000},
-    "epochs3000": {"epochs": 3000},
     "wd5e-3": {"weight_decay": 5e-3},
     "wd5e-3-epochs1000": {"weight_decay": 5e-3, "epochs": 1000},
     "wd5e-3-epochs3000": {"weight_decay": 5e-3, "epochs": 3000},

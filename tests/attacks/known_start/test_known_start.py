@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
-from attacks.known_start.seeds import TORCH, guess_seed
+from victims.ordinary.seeds import TORCH, guess_seed
 
 from attacks import context as contexts
 from attacks.base import AttackContext

@@ -44,7 +44,7 @@ def test_a_defended_victim_has_rows_of_its_own_and_is_found_by_its_name(
     board = pd.read_csv(results / "leaderboard.csv").set_index("victim")
     assert sorted(board.index) == NAMES
     assert board["test_accuracy"].notna().all()
-    assert "test_accuracy" in (results / "leaderboard.md").read_text()
+    assert "test accuracy" in (results / "leaderboard.md").read_text()
 
     folder = ("--plugin-dir", plugins)
     stored = run("-a", "random", "-v", f"{VICTIM}+noise=0.50")
