@@ -91,20 +91,19 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
         from attacks.kkt_family.restarts import Restarts
         from attacks.known_start.equation import Equation, known
-        from attacks.known_start.update import low_rank, stayed_flag
         from victims.equations.network import Network
         from victims.ordinary.difference import first_moved
+        from victims.ordinary.update import low_rank
 
         shape = view.architecture.input_shape
         initial, guessed = self._start(view, ctx)
         if initial is None:
-            nothing = torch.zeros(1, *shape)
-            return Reconstruction(candidates=nothing, confidence=torch.zeros(1), loss=1.0, flags=guessed)
+            return _nothing(shape, *guessed)
         if stayed := first_moved(initial, view.weights):
             layers = sum(name.endswith(".weight") for name in initial)
-            nothing = torch.zeros(1, *shape)
-            flag = stayed_flag(stayed, layers)
-            return Reconstruction(candidates=nothing, confidence=torch.zeros(1), loss=1.0, flags=(*guessed, flag))
+            return _nothing(shape, *guessed, _stayed(stayed, layers))
+        if self.params.path == "snapshots" and not view.earlier_weights:
+            return _nothing(shape, *guessed, "its training ended before its first snapshot: set path=segment")
         start, end = (
             Network.of(weights, shape, ctx.device, getattr(torch, self.params.dtype))
             for weights in (initial, view.weights)
@@ -169,6 +168,20 @@ class KKTDelta(Attack[KKTDeltaParams]):
             restarts.unfinished,
         )
         return Restart(found.candidates, found.inside, found.residual)
+
+
+def _nothing(shape: tuple[int, int, int], *flags: str) -> Reconstruction:
+    """Return one candidate of zeros for images (C, H, W), and why there is none other."""
+    import torch
+
+    return Reconstruction(candidates=torch.zeros(1, *shape), confidence=torch.zeros(1), loss=1.0, flags=flags)
+
+
+def _stayed(stayed: int, layers: int) -> str:
+    """Return the line on a network whose first `stayed` layers of so many did not move."""
+    if stayed == layers - 1:
+        return "only the last layer moved: its difference is one sum of activations a class, not one an image"
+    return f"the first {stayed} of {layers} layers did not move and show no image: use kkt-delta-features"
 
 
 def _images(found: Difference) -> tuple[int, tuple[str, ...]]:

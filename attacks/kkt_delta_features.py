@@ -42,7 +42,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and something before the first layer that moved."""
-        if not victim.keeps_start:
+        if not victim.tells_start:
             return "the start of its training is not known"
         architecture = victim.architecture
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from attacks.known_start.seeds import TORCH, guess_seed
 from torch import Tensor
 
 from attacks.base import AttackContext
@@ -28,6 +27,7 @@ from bench.scoring.evaluation import Reference, counts
 from victims.base import Victim
 from victims.obtain import obtain
 from victims.ordinary.difference import difference
+from victims.ordinary.seeds import TORCH, guess_seed
 
 CPU = torch.device("cpu")
 SEEDS = 1000

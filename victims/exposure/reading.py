@@ -16,8 +16,9 @@ from victims.equations.architectures import ReLUNetwork, seeded
 from victims.equations.network import Network
 from victims.equations.row_space import EDGE_SLACK, data_rank
 from victims.exposure.card import Exposure, Seed, Spectrum, Start
-from victims.ordinary.difference import Difference, difference
+from victims.ordinary.difference import difference, first_moved, movement
 from victims.ordinary.seeds import TORCH, guess_seed
+from victims.ordinary.update import images_in
 from victims.spec import NetworkSpec
 
 SEEDS = 100_000
@@ -49,7 +50,7 @@ def exposure(victim: Victim, seeds: int = SEEDS, progress: Callable[[str], None]
     return Exposure(
         architecture=spec.label,
         layers=read is not None,
-        uncovered=spec.uncovered if spec.kind == "module" else "",
+        uncovered=spec.uncovered,
         homogeneous=spec.kind != "module" and spec.biases == "first",
         hidden=0 if read is None else len(read.imbalance),
         parameters=sum(value.numel() for value in model.parameters()),
@@ -135,13 +136,12 @@ def spectrum(weight: Tensor, scale: float | None = None) -> Spectrum:
 
 def _start(known_by: Literal["given", "seed"], start: dict[str, Tensor], end: dict[str, Tensor]) -> Start:
     """Return what a start shows; both are parameters of a fully connected network by name."""
-    shared = [name for name in end if name in start]
-    begun, ended = (torch.cat([weights[name].flatten() for name in shared]) for weights in (start, end))
-    found: Difference = difference(end["layers.0.weight"], start["layers.0.weight"])
+    moved = first_moved(start, end) or 0
+    found = difference(end[f"layers.{moved}.weight"], start[f"layers.{moved}.weight"])
     return Start(
         known_by=known_by,
         decay=found.decay,
-        movement=float((ended - begun).norm() / begun.norm()),
+        movement=movement(start, end),
         cosine=min(1.0, max(-1.0, found.cosine)),
-        images=found.rank if found.shows_images else None,
+        images=images_in(Network.of(start), Network.of(end), moved, found),
     )

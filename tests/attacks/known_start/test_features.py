@@ -21,6 +21,8 @@ from attacks.known_start.feature_search import FeatureSearch
 from attacks.known_start.front import Cosines, Front, head
 from attacks.known_start.params import FeatureParams
 from bench.run.disclosure import view_of
+from victims.defences.spec import RandomSeed
+from victims.defences.stacking import defended
 from victims.equations.architectures import blank, seeded
 from victims.equations.row_space import image_space
 from victims.equations.spans import share_outside
@@ -48,6 +50,9 @@ CNN = BEHIND.model_copy(
         "training": TUNED,
     }
 )
+
+
+SCRATCH = TUNED.model_copy(update={"pretraining": None})
 
 
 def moved_by_one_step() -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
@@ -176,6 +181,7 @@ def test_it_says_what_it_cannot_take() -> None:
     assert "use kkt-delta" in str(reasons[0])
     assert "only the last layer moved" in str(reasons[1])
     assert reasons[2] is None
+    assert "not known" in str(attack.supports(defended(CNN.model_copy(update={"training": SCRATCH}), [RandomSeed()])))
 
 
 def test_a_wrong_start_is_refused() -> None:

@@ -13,8 +13,8 @@ from attacks.kkt_delta import KKTDelta
 from attacks.known_start import search
 from attacks.known_start.equation import Equation, known
 from attacks.known_start.params import KKTDeltaParams
-from attacks.known_start.update import low_rank
 from victims.equations.network import Network
+from victims.ordinary.update import low_rank
 from victims.recipes import Ordinary
 from victims.spec import MLPSpec, VictimSpec
 
@@ -54,6 +54,14 @@ def test_without_snapshots_it_declines() -> None:
     attack = KKTDelta(KKTDeltaParams(path="snapshots"))
     assert "no weights on the way" in str(attack.supports(spec()))
     assert attack.supports(spec(snapshots=(2,))) is None
+
+
+def test_a_training_that_stops_before_its_first_snapshot_is_one_line_and_no_search() -> None:
+    victim = victim_of(spec(snapshots=(5,), stop_loss=100.0))
+    assert victim.earlier == ()
+    found = attacked(KKTDelta(KKTDeltaParams(**QUICK, path="snapshots")), victim)
+    assert "ended before its first snapshot" in found.flags[0]
+    assert found.candidates.abs().sum() == 0
 
 
 def networks(victim: Any) -> tuple[Network, Network]:
