@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE, nothing
 from attacks.known_start.params import FeatureParams
 from attacks.search_space import Range
 
 if TYPE_CHECKING:
+    from victims.exposure.card import Exposure
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
 
@@ -46,13 +48,18 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
             return "the start of its training is not known"
         architecture = victim.architecture
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
-        if architecture.kind == "mlp" and (tuned or len(architecture.hidden) + 1) > len(architecture.hidden):
-            return "its first layer was trained and sees the images: use kkt-delta"
+        told = victim.training.kind == "ordinary" or len(architecture.hidden) < 2
+        if architecture.kind == "mlp" and told and (tuned or len(architecture.hidden) + 1) > len(architecture.hidden):
+            return FIRST_MOVED
         if architecture.kind not in ("mlp", "cnn"):
             return f"{architecture.label}: for fully connected layers, behind convolutions with batch normalisation"
         if tuned == 1 or (architecture.kind == "cnn" and not architecture.hidden):
-            return "only the last layer moved: its difference is one sum of features a class, not one an image"
+            return LAST_ALONE
         return None
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Doubt a fully connected network whose first layer moved; of a CNN the card shows no start."""
+        return FIRST_MOVED if exposure.start is not None and exposure.start.stayed == 0 else None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Read the span of the features off the weights, search from `restarts` random starts, pool the candidates.
@@ -73,6 +80,10 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
             raise ValueError("the victim has no one start")
         start, end = initial, view.weights
         stayed = first_moved(start, end) or 0
+        if architecture.spec.kind == "mlp" and stayed == 0:
+            return nothing(architecture.input_shape, FIRST_MOVED)
+        if stayed and f"layers.{stayed + 1}.weight" not in end:
+            return nothing(architecture.input_shape, LAST_ALONE)
         dtype = getattr(torch, params.dtype)
         first, last = (
             head({name: value.to(ctx.device, dtype) for name, value in state.items()}, stayed) for state in (start, end)

@@ -34,6 +34,8 @@ class Start(FrozenModel):
         "low-rank update, or a direction a class of the last layer."
     )
 
+    stayed: Count = Field(description="Fully connected layers, from the first, that did not move; all if none did.")
+
     @property
     def wrong(self) -> bool:
         """Whether the training did not begin there."""

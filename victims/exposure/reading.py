@@ -136,12 +136,14 @@ def spectrum(weight: Tensor, scale: float | None = None) -> Spectrum:
 
 def _start(known_by: Literal["given", "seed"], start: dict[str, Tensor], end: dict[str, Tensor]) -> Start:
     """Return what a start shows; both are parameters of a fully connected network by name."""
-    moved = first_moved(start, end) or 0
+    network, first = Network.of(end), first_moved(start, end)
+    moved = 0 if first is None else first
     found = difference(end[f"layers.{moved}.weight"], start[f"layers.{moved}.weight"])
     return Start(
         known_by=known_by,
         decay=found.decay,
         movement=movement(start, end),
         cosine=min(1.0, max(-1.0, found.cosine)),
-        images=images_in(Network.of(start), Network.of(end), moved, found),
+        images=images_in(Network.of(start), network, moved, found),
+        stayed=len(network.weights) if first is None else first,
     )

@@ -81,9 +81,7 @@ def test_a_low_rank_update_is_one_line_of_the_row() -> None:
     assert not any("LoRA" in flag for flag in attacked(KKTDelta(KKTDeltaParams(**QUICK)), victim_of(spec())).flags)
 
 
-@pytest.mark.parametrize(
-    ("last", "line"), [(2, "the first 1 of 3 layers did not move"), (1, "only the last layer moved")]
-)
+@pytest.mark.parametrize(("last", "line"), [(2, "first layer was not trained"), (1, "only the last layer moved")])
 def test_layers_that_did_not_move_are_one_line_and_no_search(last: int, line: str) -> None:
     attack, victim = KKTDelta(KKTDeltaParams(**QUICK)), victim_of(spec(last_layers=last))
     assert "use kkt-delta-features" in str(attack.supports(victim.spec))
