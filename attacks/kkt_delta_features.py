@@ -47,14 +47,14 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         if not victim.tells_start:
             return "the start of its training is not known"
         architecture = victim.architecture
-        tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
-        told = victim.training.kind == "ordinary" or len(architecture.hidden) < 2
-        if architecture.kind == "mlp" and told and (tuned or len(architecture.hidden) + 1) > len(architecture.hidden):
-            return FIRST_MOVED
-        if architecture.kind not in ("mlp", "cnn"):
+        if architecture.kind == "module" or architecture.kind == "conv":  # noqa: PLR1714 (mypy follows this form)
             return f"{architecture.label}: for fully connected layers, behind convolutions with batch normalisation"
+        tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
         if tuned == 1 or (architecture.kind == "cnn" and not architecture.hidden):
             return LAST_ALONE
+        may_stay = tuned or victim.training.kind == "released"
+        if architecture.kind == "mlp" and (len(architecture.hidden) < 2 or not may_stay):
+            return FIRST_MOVED
         return None
 
     def doubt(self, exposure: Exposure) -> str | None:

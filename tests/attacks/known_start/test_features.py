@@ -19,9 +19,10 @@ from attacks.kkt_delta_features import KKTDeltaFeatures
 from attacks.known_start.equation import Equation, back_propagated, known
 from attacks.known_start.feature_search import FeatureSearch
 from attacks.known_start.front import Cosines, Front, head
+from attacks.known_start.no_image import FIRST_MOVED
 from attacks.known_start.params import FeatureParams
 from bench.run.disclosure import view_of
-from victims.defences.spec import RandomSeed
+from victims.defences.spec import RandomSeed, parse
 from victims.defences.stacking import defended
 from victims.equations.architectures import blank, seeded
 from victims.equations.row_space import image_space
@@ -162,6 +163,12 @@ def test_a_killed_search_ends_where_an_undisturbed_one_does(monkeypatch: pytest.
         run()
     memory.most = 10**9
     assert torch.equal(run().candidates, whole.candidates)
+
+
+def test_where_noise_has_moved_every_layer_it_says_so_and_does_not_search() -> None:
+    found = attacked(KKTDeltaFeatures(FeatureParams()), victim_of(defended(BEHIND, [parse("noise=0.01")])))
+    assert found.flags == (FIRST_MOVED,)
+    assert found.candidates.abs().sum() == 0
 
 
 def test_it_runs_in_a_process_of_its_own(run: Callable[..., Any], results: Path) -> None:

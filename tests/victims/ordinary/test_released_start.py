@@ -20,8 +20,9 @@ from victims.base import Victim
 from victims.errors import UserError
 from victims.exposure.reading import exposure
 from victims.obtain import obtain
+from victims.recipes import Released
 from victims.released import released
-from victims.spec import VictimSpec
+from victims.spec import ConvSpec, MLPSpec, ModuleSpec, VictimSpec
 
 N, EPOCHS = 6, 12
 
@@ -108,6 +109,22 @@ def test_a_model_whose_first_layer_stayed_is_for_kkt_delta_features(tuned: Any) 
         card = exposure(victim, seeds=5)
         assert card.start is not None
         assert card.start.stayed == len(names)
+
+
+def test_of_other_modules_it_says_what_it_is_for() -> None:
+    training = Released(
+        **{"weights": Path("w"), "weights_sha256": "", "initial": Path("i"), "network_sha256": ""},
+        **{"mean": (0.0,), "std": (1.0,), "n_trained": 4},
+    )
+    attack = KKTDeltaFeatures(FeatureParams())
+    for architecture, reason in (
+        (ModuleSpec(name="Net"), "for fully connected layers"),
+        (ConvSpec(), "for fully connected layers"),
+        (MLPSpec(hidden=(9,)), "use kkt-delta"),
+        (MLPSpec(hidden=(9, 9)), "None"),
+    ):
+        victim = VictimSpec(name="own", dataset="own.npz", n=4, architecture=architecture, training=training)
+        assert reason in str(attack.supports(victim))
 
 
 @pytest.mark.parametrize(
