@@ -39,7 +39,7 @@ def exposure(victim: Victim, seeds: int = SEEDS, progress: Callable[[str], None]
     """Return the exposure card of a trained network.
 
     Args:
-        victim: the network, with its start if that is known.
+        victim: the network, with its start if that is known; one that a secret seed drew is not.
         seeds: how many seeds are tried, from 0 on; None for `SEEDS`.
         progress: told in a word what is measured next.
     """
@@ -85,7 +85,7 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progr
         tried=seeds,
     )
     progress("start")
-    if victim.start is not None:
+    if victim.start is not None and victim.spec.tells_start:
         return _Read(imbalance, shown, _start("given", victim.start, model.state_dict()), seed)
     if not guess.found:
         return _Read(imbalance, shown, None, seed)

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from attacking import BATCH_NORM, victim_of
+from attacking import BATCH_NORM, ORDINARY, victim_of
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from attacks.base import declined_unless_layered
 from victims.base import Victim
+from victims.defences.spec import RandomSeed
+from victims.defences.stacking import defended
 from victims.equations.network import Network
 from victims.exposure.card import Exposure
 from victims.exposure.reading import balance, exposure, spectrum
@@ -107,6 +109,13 @@ def test_n_is_read_where_the_update_shows_it(part: dict[str, int], images: int |
     assert (start.images, start.wrong) == (images, False)
     assert start.decay == pytest.approx(victim.card.start_decay)
     assert start.movement == victim.card.movement
+
+
+def test_a_start_that_a_secret_seed_drew_is_not_read() -> None:
+    assert card(victim_of(ORDINARY)).start is not None
+    hidden = victim_of(defended(ORDINARY, [RandomSeed()]))
+    assert hidden.start is not None
+    assert card(hidden).start is None
 
 
 def test_of_a_cnn_the_card_says_what_is_not_covered() -> None:
