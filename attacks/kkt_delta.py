@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView
+from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, nothing
 from attacks.known_start.params import KKTDeltaParams, ResolvedParams
 from attacks.search_space import Range
 
@@ -60,13 +61,15 @@ class KKTDelta(Attack[KKTDeltaParams]):
         return Threat.SEED if self.params.start == "guess" else Threat.START
 
     def doubt(self, exposure: Exposure) -> str | None:
-        """Doubt a start whose seed is not found, or that is not where the training began."""
+        """Doubt a start whose seed is not found, or that is not where the training began, and a layer that stayed."""
         if self.params.start == "guess" and not (exposure.seed is not None and exposure.seed.found):
             return f"no seed below {self.params.seeds} drew the first layer"
         if exposure.start is not None and exposure.start.wrong:
             return (
                 f"the training did not begin at this start: outside the span the cosine is {exposure.start.cosine:.2g}"
             )
+        if exposure.start is not None and exposure.start.stayed:
+            return FIRST_STAYED
         return None
 
     def supports(self, victim: VictimSpec) -> str | None:
@@ -76,7 +79,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         if victim.architecture.kind != "mlp" or not victim.architecture.hidden:
             return f"{victim.architecture.label}: for fully connected networks with a hidden layer"
         if victim.training.kind == "ordinary" and victim.training.last_layers is not None:
-            return "its first layer was not trained and shows no image: use kkt-delta-features"
+            return FIRST_STAYED
         if self.params.path == "snapshots" and not (victim.training.kind == "ordinary" and victim.training.snapshots):
             return "it released no weights on the way: set path=segment"
         return None
@@ -91,20 +94,18 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
         from attacks.kkt_family.restarts import Restarts
         from attacks.known_start.equation import Equation, known
-        from attacks.known_start.update import low_rank, stayed_flag
         from victims.equations.network import Network
         from victims.ordinary.difference import first_moved
+        from victims.ordinary.update import low_rank
 
         shape = view.architecture.input_shape
         initial, guessed = self._start(view, ctx)
         if initial is None:
-            nothing = torch.zeros(1, *shape)
-            return Reconstruction(candidates=nothing, confidence=torch.zeros(1), loss=1.0, flags=guessed)
+            return nothing(shape, *guessed)
         if stayed := first_moved(initial, view.weights):
-            layers = sum(name.endswith(".weight") for name in initial)
-            nothing = torch.zeros(1, *shape)
-            flag = stayed_flag(stayed, layers)
-            return Reconstruction(candidates=nothing, confidence=torch.zeros(1), loss=1.0, flags=(*guessed, flag))
+            return nothing(shape, *guessed, FIRST_STAYED if f"layers.{stayed + 1}.weight" in initial else LAST_ALONE)
+        if self.params.path == "snapshots" and not view.earlier_weights:
+            return nothing(shape, *guessed, "its training ended before its first snapshot: set path=segment")
         start, end = (
             Network.of(weights, shape, ctx.device, getattr(torch, self.params.dtype))
             for weights in (initial, view.weights)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE, nothing
 from attacks.known_start.params import FeatureParams
 from attacks.search_space import Range
 
 if TYPE_CHECKING:
+    from victims.exposure.card import Exposure
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
 
@@ -42,17 +44,22 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and something before the first layer that moved."""
-        if not victim.keeps_start:
+        if not victim.tells_start:
             return "the start of its training is not known"
         architecture = victim.architecture
-        tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
-        if architecture.kind == "mlp" and (tuned or len(architecture.hidden) + 1) > len(architecture.hidden):
-            return "its first layer was trained and sees the images: use kkt-delta"
-        if architecture.kind not in ("mlp", "cnn"):
+        if architecture.kind == "module" or architecture.kind == "conv":  # noqa: PLR1714 (mypy follows this form)
             return f"{architecture.label}: for fully connected layers, behind convolutions with batch normalisation"
+        tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
         if tuned == 1 or (architecture.kind == "cnn" and not architecture.hidden):
-            return "only the last layer moved: its difference is one sum of features a class, not one an image"
+            return LAST_ALONE
+        may_stay = tuned or victim.training.kind == "released"
+        if architecture.kind == "mlp" and (len(architecture.hidden) < 2 or not may_stay):
+            return FIRST_MOVED
         return None
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Doubt a fully connected network whose first layer moved; of a CNN the card shows no start."""
+        return FIRST_MOVED if exposure.start is not None and exposure.start.stayed == 0 else None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Read the span of the features off the weights, search from `restarts` random starts, pool the candidates.
@@ -73,6 +80,10 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
             raise ValueError("the victim has no one start")
         start, end = initial, view.weights
         stayed = first_moved(start, end) or 0
+        if architecture.spec.kind == "mlp" and stayed == 0:
+            return nothing(architecture.input_shape, FIRST_MOVED)
+        if stayed and f"layers.{stayed + 1}.weight" not in end:
+            return nothing(architecture.input_shape, LAST_ALONE)
         dtype = getattr(torch, params.dtype)
         first, last = (
             head({name: value.to(ctx.device, dtype) for name, value in state.items()}, stayed) for state in (start, end)

@@ -24,7 +24,10 @@ class MLPSpec(FrozenModel):
             has by default.
         first_layer_scale: standard deviation of layer 1's initial weights and biases (the paper's 1e-4);
             None for torch's standard initialisation. The other layers always start at the standard one.
+        uncovered: nothing: attacks see all its layers.
     """
+
+    uncovered: ClassVar[str] = ""
 
     kind: Literal["mlp"] = "mlp"
     hidden: tuple[PositiveInt, ...] = (1000, 1000)
@@ -51,7 +54,10 @@ class ConvSpec(FrozenModel):
         outputs: C; one output is a binary classifier or a regression.
         biases: "first", the convolution's alone; "all" is for released weights.
         first_layer_scale: as for `MLPSpec`.
+        uncovered: nothing, as for `MLPSpec`.
     """
+
+    uncovered: ClassVar[str] = ""
 
     kind: Literal["conv"] = "conv"
     kernel: PositiveInt = 3
@@ -75,7 +81,10 @@ class CNNSpec(FrozenModel):
         hidden: widths of the fully connected hidden layers.
         outputs: C; one output is a binary classifier.
         biases: "every" layer has one.
+        uncovered: what it has that a sequence of linear layers and ReLUs has not.
     """
+
+    uncovered: ClassVar[str] = "convolutions with padding and strides, and batch normalisation"
 
     kind: Literal["cnn"] = "cnn"
     channels: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (32,)

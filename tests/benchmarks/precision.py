@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from victims.ordinary.seeds import TORCH, guess_seed
 from torch import Tensor
 
 from attacks.base import AttackContext
@@ -24,10 +23,11 @@ from attacks.known_start.params import KKTDeltaParams
 from bench.plan import registry
 from bench.run.disclosure import view_of
 from bench.scoring import PROTOCOLS
-from bench.scoring.evaluation import Reference, counts
+from bench.scoring.evaluation import Reference, count_scores, counts
 from victims.base import Victim
 from victims.obtain import obtain
 from victims.ordinary.difference import difference
+from victims.ordinary.seeds import TORCH, guess_seed
 
 CPU = torch.device("cpu")
 SEEDS = 1000
@@ -68,7 +68,8 @@ def row(victim: Victim, second_layer: float) -> str:
     found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
     reference, held_out = Reference.of(victim), torch.from_numpy(victim.split.test_inputs)
     good, null = (
-        counts(PROTOCOLS["buzaglo2023"], one, reference)["n_good_unique"] for one in (found.candidates, held_out)
+        counts(count_scores(PROTOCOLS["buzaglo2023"], one, reference))["n_good_unique"]
+        for one in (found.candidates, held_out)
     )
     rank = shown.rank if shown.shows_images else "none"
     return f"rank {rank}, c {shown.decay:.5f} | {seed} | {good} of {victim.spec.n}, held-out images {null}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from victims.base import Victim
 from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, whole_card
@@ -20,7 +21,8 @@ from victims.spec import VictimSpec
 def released(spec: VictimSpec, trained: Victim, device: torch.device, notice: Callable[[str], None]) -> Victim:
     """Return a victim under its defences on release: from the cache if it is there and whole, else made and cached.
 
-    Its parameters are changed in place; buffers, such as running means, stay as they are.
+    Its parameters are changed in place; buffers, such as running means, stay as they are. Weights that were released on
+    the way are defended likewise, with noise of their own.
 
     Args:
         spec: the victim.
@@ -31,12 +33,13 @@ def released(spec: VictimSpec, trained: Victim, device: torch.device, notice: Ca
     Raises:
         UserError: a weight is too large for the format that it is rounded to, or the cache cannot be written.
     """
-    model, dataset_sha256 = trained.model, trained.card.dataset_sha256
+    model, dataset_sha256, earlier = trained.model, trained.card.dataset_sha256, _earlier(spec, trained)
     with locked_folder(spec, dataset_sha256, notice) as folder:
         card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
         if card is not None:
             model.load_state_dict(load_file(folder / WEIGHTS))
-            return replace(trained, card=card.model_copy(update={"name": spec.name, "spec": spec}))
+            card = card.model_copy(update={"name": spec.name, "spec": spec})
+            return replace(trained, card=card, earlier=earlier)
         generator = torch.Generator().manual_seed(noise_seed(trained.card.weights_sha256))
         with torch.no_grad():
             for parameter in model.parameters():
@@ -54,8 +57,31 @@ def released(spec: VictimSpec, trained: Victim, device: torch.device, notice: Ca
             train_s=trained.card.train_s,
             training_sha=trained.card.training_sha,
         )
-        if trained.start is not None and spec.architecture.kind == "mlp":
+        if trained.start is not None and spec.architecture.kind in ("mlp", "cnn"):
             moved = {"start_sha256": trained.card.start_sha256, **way(trained.start, model.state_dict())}
             card = card.model_copy(update=moved)
         write_text(folder / CARD, card.model_dump_json(indent=1))
-        return replace(trained, card=card)
+        return replace(trained, card=card, earlier=earlier)
+
+
+def _earlier(spec: VictimSpec, trained: Victim) -> tuple[dict[str, Tensor], ...]:
+    """Return the weights that were released on the way, under the defences on release.
+
+    Raises:
+        UserError: a weight is too large for the format that it is rounded to.
+    """
+    if not trained.earlier:
+        return ()
+    assert trained.card.snapshots_sha256 is not None
+    generator = torch.Generator().manual_seed(noise_seed(trained.card.snapshots_sha256))
+    learnt = {name for name, _ in trained.model.named_parameters()}
+    earlier = tuple(
+        {
+            name: degraded(value, spec.defences, generator) if name in learnt else value
+            for name, value in weights.items()
+        }
+        for weights in trained.earlier
+    )
+    for weights in earlier:
+        require_released(spec.name, weights)
+    return earlier

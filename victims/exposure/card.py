@@ -20,13 +20,21 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Start(FrozenModel):
-    """What the start of a training, known or guessed, shows beside the released weights."""
+    """What the start of a training, known or guessed, shows beside the released weights.
+
+    W is the first fully connected layer that moved, W(0) the same at the start.
+    """
 
     known_by: Literal["given", "seed"] = Field(description="The start was given, or drawn again from the seed found.")
-    decay: float = Field(description="c, what is left of the initial W1; 1 without weight decay.")
+    decay: float = Field(description="c, what is left of the initial W; 1 without weight decay.")
     movement: float = Field(description="||theta - theta(0)|| / ||theta(0)|| over all weights.", ge=0)
-    cosine: float = Field(description="Of W1 and W1(0) outside of the images' span; near 0 where the start is wrong.")
-    images: Count | None = Field(description="The rank of W1 - c W1(0), which is n; null where no gap ends it.")
+    cosine: float = Field(description="Of W and W(0) outside of the images' span; near 0 where the start is wrong.")
+    images: Count | None = Field(
+        description="n, the rank of W - c W(0); null where no gap ends it, and where another rank is shown: that of a "
+        "low-rank update, or a direction a class of the last layer."
+    )
+
+    stayed: Count = Field(description="Fully connected layers, from the first, that did not move; all if none did.")
 
     @property
     def wrong(self) -> bool:
@@ -70,7 +78,9 @@ class Exposure(FrozenModel):
         "of its neurons: 0 at a stationary point (Du, Hu and Lee 2018)."
     )
     spectrum: Spectrum | None = Field(description="Of the first fully connected layer.")
-    start: Start | None = Field(description="What the start shows; null where it is neither given nor guessed.")
+    start: Start | None = Field(
+        description="What the start shows; null where the layers are not known, or it is neither given nor guessed."
+    )
     seed: Seed | None = Field(description="The guess of the seed; null where the first layer is not fully connected.")
     residual: list[float | None] = Field(
         description="Relative stationarity residual at the images given, a layer each."

@@ -16,8 +16,9 @@ from victims.equations.architectures import ReLUNetwork, seeded
 from victims.equations.network import Network
 from victims.equations.row_space import EDGE_SLACK, data_rank
 from victims.exposure.card import Exposure, Seed, Spectrum, Start
-from victims.ordinary.difference import Difference, difference
+from victims.ordinary.difference import difference, first_moved, movement
 from victims.ordinary.seeds import TORCH, guess_seed
+from victims.ordinary.update import images_in
 from victims.spec import NetworkSpec
 
 SEEDS = 100_000
@@ -38,7 +39,7 @@ def exposure(victim: Victim, seeds: int = SEEDS, progress: Callable[[str], None]
     """Return the exposure card of a trained network.
 
     Args:
-        victim: the network, with its start if that is known.
+        victim: the network, with its start if that is known; one that a secret seed drew is not.
         seeds: how many seeds are tried, from 0 on; None for `SEEDS`.
         progress: told in a word what is measured next.
     """
@@ -49,7 +50,7 @@ def exposure(victim: Victim, seeds: int = SEEDS, progress: Callable[[str], None]
     return Exposure(
         architecture=spec.label,
         layers=read is not None,
-        uncovered=spec.uncovered if spec.kind == "module" else "",
+        uncovered=spec.uncovered,
         homogeneous=spec.kind != "module" and spec.biases == "first",
         hidden=0 if read is None else len(read.imbalance),
         parameters=sum(value.numel() for value in model.parameters()),
@@ -84,7 +85,7 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progr
         tried=seeds,
     )
     progress("start")
-    if victim.start is not None:
+    if victim.start is not None and victim.spec.tells_start:
         return _Read(imbalance, shown, _start("given", victim.start, model.state_dict()), seed)
     if not guess.found:
         return _Read(imbalance, shown, None, seed)
@@ -135,13 +136,14 @@ def spectrum(weight: Tensor, scale: float | None = None) -> Spectrum:
 
 def _start(known_by: Literal["given", "seed"], start: dict[str, Tensor], end: dict[str, Tensor]) -> Start:
     """Return what a start shows; both are parameters of a fully connected network by name."""
-    shared = [name for name in end if name in start]
-    begun, ended = (torch.cat([weights[name].flatten() for name in shared]) for weights in (start, end))
-    found: Difference = difference(end["layers.0.weight"], start["layers.0.weight"])
+    network, first = Network.of(end), first_moved(start, end)
+    moved = 0 if first is None else first
+    found = difference(end[f"layers.{moved}.weight"], start[f"layers.{moved}.weight"])
     return Start(
         known_by=known_by,
         decay=found.decay,
-        movement=float((ended - begun).norm() / begun.norm()),
+        movement=movement(start, end),
         cosine=min(1.0, max(-1.0, found.cosine)),
-        images=found.rank if found.shows_images else None,
+        images=images_in(Network.of(start), network, moved, found),
+        stayed=len(network.weights) if first is None else first,
     )

@@ -16,6 +16,8 @@ from torch import Tensor
 
 GAP = 5.0
 """A singular value so many times the next one ends the span of the images; the last such gap above the rounding."""
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+"""Ends of the names of what batch normalisation keeps, which is released and no weight."""
 ROUNDS = 20
 WIDEST = 0.95
 """Share of the singular values among which the gap is looked for: the last ones of a full matrix spread."""
@@ -77,6 +79,13 @@ def difference(end: Tensor, start: Tensor) -> Difference:
     cosine = float((outside * rest).sum() / (outside.norm() * rest.norm()).clamp_min(TINY))
     _, singular, directions = torch.linalg.svd(last - decay * first, full_matrices=False)
     return Difference(decay, singular, directions, *last_gap(singular, rounding), cosine)
+
+
+def movement(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> float:
+    """Return ||theta - theta(0)|| / ||theta(0)|| over all weights and biases of two states of a network."""
+    learnt = [name for name in end if not name.endswith(STATISTICS)]
+    begun, ended = (torch.cat([weights[name].flatten() for name in learnt]) for weights in (start, end))
+    return float((ended - begun).norm() / begun.norm())
 
 
 def first_moved(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> int | None:

@@ -22,7 +22,7 @@ from victims.equations.architectures import blank
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
 from victims.ordinary.descent import Examples
-from victims.ordinary.difference import difference, first_moved
+from victims.ordinary.difference import difference, first_moved, movement
 from victims.ordinary.training import train_ordinary
 from victims.recipes import Ordinary
 from victims.spec import VictimSpec
@@ -31,8 +31,6 @@ from victims.training.loop import TrainProgress
 START, SNAPSHOTS = "start.safetensors", "snapshots.safetensors"
 """The files, beside those of every victim, of the weights that its training started from, and of those on the way."""
 TEST_IMAGES = 500
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-"""Ends of the names of what batch normalisation keeps, which is released and no weight."""
 FLAT = 1e-6
 """A channel of smaller deviation is left as it is."""
 
@@ -209,11 +207,8 @@ def way(start: dict[str, Tensor], end: dict[str, Tensor]) -> dict[str, float | i
         start: the initial state of a network, whose fully connected layers are `layers.{l}`.
         end: its released state.
     """
-    learnt = [name for name in end if not name.endswith(STATISTICS)]
-    begun, ended = (torch.cat([weights[name].flatten() for name in learnt]) for weights in (start, end))
-    movement = float((ended - begun).norm() / begun.norm())
-    moved = first_moved(start, end)
+    length, moved = movement(start, end), first_moved(start, end)
     if moved is None:
-        return {"movement": movement, "start_decay": 1.0, "directions": 0}
+        return {"movement": length, "start_decay": 1.0, "directions": 0}
     found = difference(end[f"layers.{moved}.weight"], start[f"layers.{moved}.weight"])
-    return {"movement": movement, "start_decay": found.decay, "directions": found.rank}
+    return {"movement": length, "start_decay": found.decay, "directions": found.rank}

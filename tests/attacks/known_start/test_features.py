@@ -19,8 +19,11 @@ from attacks.kkt_delta_features import KKTDeltaFeatures
 from attacks.known_start.equation import Equation, back_propagated, known
 from attacks.known_start.feature_search import FeatureSearch
 from attacks.known_start.front import Cosines, Front, head
+from attacks.known_start.no_image import FIRST_MOVED
 from attacks.known_start.params import FeatureParams
 from bench.run.disclosure import view_of
+from victims.defences.spec import RandomSeed, parse
+from victims.defences.stacking import defended
 from victims.equations.architectures import blank, seeded
 from victims.equations.row_space import image_space
 from victims.equations.spans import share_outside
@@ -48,6 +51,9 @@ CNN = BEHIND.model_copy(
         "training": TUNED,
     }
 )
+
+
+SCRATCH = TUNED.model_copy(update={"pretraining": None})
 
 
 def moved_by_one_step() -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
@@ -159,6 +165,12 @@ def test_a_killed_search_ends_where_an_undisturbed_one_does(monkeypatch: pytest.
     assert torch.equal(run().candidates, whole.candidates)
 
 
+def test_where_noise_has_moved_every_layer_it_says_so_and_does_not_search() -> None:
+    found = attacked(KKTDeltaFeatures(FeatureParams()), victim_of(defended(BEHIND, [parse("noise=0.01")])))
+    assert found.flags == (FIRST_MOVED,)
+    assert found.candidates.abs().sum() == 0
+
+
 def test_it_runs_in_a_process_of_its_own(run: Callable[..., Any], results: Path) -> None:
     ended = run("-a", KKTDeltaFeatures.name, "-v", CNN_VICTIM, "--set", "steps=2", "--jobs", 1, "--controls", "quick")
     assert ended.status == 0, ended.err
@@ -176,6 +188,7 @@ def test_it_says_what_it_cannot_take() -> None:
     assert "use kkt-delta" in str(reasons[0])
     assert "only the last layer moved" in str(reasons[1])
     assert reasons[2] is None
+    assert "not known" in str(attack.supports(defended(CNN.model_copy(update={"training": SCRATCH}), [RandomSeed()])))
 
 
 def test_a_wrong_start_is_refused() -> None:

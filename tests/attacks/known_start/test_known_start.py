@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
-from victims.ordinary.seeds import TORCH, guess_seed
 
 from attacks import context as contexts
 from attacks.base import AttackContext
@@ -23,6 +22,7 @@ from victims.defences.spec import parse
 from victims.defences.stacking import defended
 from victims.equations.gates import smooth_gate
 from victims.equations.network import Network
+from victims.ordinary.seeds import TORCH, guess_seed
 from victims.recipes import Ordinary
 from victims.spec import MLPSpec, VictimSpec
 

@@ -13,8 +13,8 @@ from attacks.kkt_delta import KKTDelta
 from attacks.known_start import search
 from attacks.known_start.equation import Equation, known
 from attacks.known_start.params import KKTDeltaParams
-from attacks.known_start.update import low_rank
 from victims.equations.network import Network
+from victims.ordinary.update import low_rank
 from victims.recipes import Ordinary
 from victims.spec import MLPSpec, VictimSpec
 
@@ -56,6 +56,14 @@ def test_without_snapshots_it_declines() -> None:
     assert attack.supports(spec(snapshots=(2,))) is None
 
 
+def test_a_training_that_stops_before_its_first_snapshot_is_one_line_and_no_search() -> None:
+    victim = victim_of(spec(snapshots=(5,), stop_loss=100.0))
+    assert victim.earlier == ()
+    found = attacked(KKTDelta(KKTDeltaParams(**QUICK, path="snapshots")), victim)
+    assert "ended before its first snapshot" in found.flags[0]
+    assert found.candidates.abs().sum() == 0
+
+
 def networks(victim: Any) -> tuple[Network, Network]:
     return Network.of(victim.start), Network.of(victim.model.state_dict())
 
@@ -73,9 +81,7 @@ def test_a_low_rank_update_is_one_line_of_the_row() -> None:
     assert not any("LoRA" in flag for flag in attacked(KKTDelta(KKTDeltaParams(**QUICK)), victim_of(spec())).flags)
 
 
-@pytest.mark.parametrize(
-    ("last", "line"), [(2, "the first 1 of 3 layers did not move"), (1, "only the last layer moved")]
-)
+@pytest.mark.parametrize(("last", "line"), [(2, "first layer was not trained"), (1, "only the last layer moved")])
 def test_layers_that_did_not_move_are_one_line_and_no_search(last: int, line: str) -> None:
     attack, victim = KKTDelta(KKTDeltaParams(**QUICK)), victim_of(spec(last_layers=last))
     assert "use kkt-delta-features" in str(attack.supports(victim.spec))

@@ -30,8 +30,8 @@ def card(**fields: Any) -> Exposure:
     return Exposure(**(known | fields))
 
 
-def start(cosine: float = 0.9, images: int | None = 100) -> Start:
-    return Start(known_by="given", decay=0.9, movement=0.2, cosine=cosine, images=images)
+def start(cosine: float = 0.9, images: int | None = 100, stayed: int = 0) -> Start:
+    return Start(known_by="given", decay=0.9, movement=0.2, cosine=cosine, images=images, stayed=stayed)
 
 
 def released(initial: str | None = None, **fields: Any) -> VictimSpec:
@@ -77,6 +77,10 @@ def test_a_start_or_a_seed_opens_what_needs_them() -> None:
     assert outlooks(given, card(start=start(), **kept))["kkt-delta"] is Outlook.OPEN
     assert outlooks(given, card(start=start(cosine=0.01, images=None), **kept))["kkt-delta"] is Outlook.DOUBTED
     assert outlooks(given, card(start=start(cosine=0.9, images=None), **kept))["kkt-delta"] is Outlook.OPEN
+    for stayed, behind in ((0, Outlook.DOUBTED), (1, Outlook.OPEN)):
+        found = outlooks(given, card(start=start(stayed=stayed), **kept))
+        assert found["kkt-delta-features"] is behind
+        assert found["kkt-delta"] is (Outlook.DOUBTED if stayed else Outlook.OPEN)
     guessed = card(seed=SEED.model_copy(update={"found": True}), **kept)
     assert outlooks(released(), guessed)["kkt-delta:seed"] is Outlook.OPEN
 

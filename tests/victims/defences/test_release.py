@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from attacking import BIASES, CPU, ORDINARY, digits_network, victim_of
+from attacking import BATCH_NORM, BIASES, CPU, ORDINARY, digits_network, victim_of
 
 from attacks.base import Knowledge
 from bench.run.disclosure import view_of
@@ -118,6 +118,30 @@ def test_the_start_stays_and_the_card_tells_of_the_way_to_what_is_released() -> 
     length = math.sqrt(sum(float(start.square().sum()) for _, start in pairs))
     assert noised.card.movement == again.card.movement == pytest.approx(moved / length, rel=1e-5)
     assert noised.card.start_sha256 == plain.card.start_sha256
+
+
+def test_the_card_of_a_defended_cnn_tells_of_the_way() -> None:
+    plain, made = victim_of(BATCH_NORM), victim_of(under(BATCH_NORM, "clip-outputs=1"))
+    figures = ("movement", "start_decay", "directions", "start_sha256")
+    assert plain.card.movement > 0
+    assert [getattr(made.card, name) for name in figures] == [getattr(plain.card, name) for name in figures]
+
+
+def test_weights_released_on_the_way_are_defended_and_their_statistics_stay() -> None:
+    training = BATCH_NORM.training.model_copy(update={"snapshots": (1, 3)})
+    spec = BATCH_NORM.model_copy(update={"name": "digits-cnn-10-c10-snapshots", "training": training})
+    plain, made, kept = (victim_of(one) for one in (spec, *[under(spec, "noise=0.1")] * 2))
+    assert len(plain.earlier) == 2
+    noises = list[torch.Tensor]()
+    for before, after, again in zip(plain.earlier, made.earlier, kept.earlier, strict=True):
+        assert all(torch.equal(after[name], value) for name, value in again.items())
+        assert torch.equal(before["front.1.running_mean"], after["front.1.running_mean"])
+        noise = after["layers.0.weight"] - before["layers.0.weight"]
+        assert float(noise.norm() / before["layers.0.weight"].norm()) == pytest.approx(0.1, rel=0.1)
+        noises.append(noise.flatten())
+    noises.append((made.model.layers[0].weight - plain.model.layers[0].weight).detach().flatten())
+    angles = torch.corrcoef(torch.stack(noises)) - torch.eye(3)
+    assert float(angles.abs().max()) < 5 / math.sqrt(len(noises[0]))
 
 
 def test_an_undisclosed_start_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from attacking import BATCH_NORM, ORDINARY, victim_of
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from attacks.base import declined_unless_layered
 from victims.base import Victim
+from victims.defences.spec import RandomSeed
+from victims.defences.stacking import defended
 from victims.equations.network import Network
 from victims.exposure.card import Exposure
 from victims.exposure.reading import balance, exposure, spectrum
 from victims.obtain import obtain
+from victims.recipes import Ordinary
 from victims.released import released
+from victims.spec import MLPSpec, VictimSpec
 
 N, SIDE, CLASSES, WIDTH, SEED = 8, 12, 3, 60, 77
 DECAY, RATE = 5e-3, 0.05
@@ -88,6 +94,35 @@ def test_a_start_shows_decay_movement_and_n(tmp_path: Path, given: bool) -> None
     assert "the start is not forgotten" in str(found.start_remains) or "at no stationary point" in str(
         found.start_remains
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "images"), [({}, 20), ({"last_layers": 2}, 20), ({"last_layers": 1}, None), ({"lora_rank": 4}, None)]
+)
+def test_n_is_read_where_the_update_shows_it(part: dict[str, int], images: int | None) -> None:
+    training = Ordinary.model_validate({"epochs": 10, "batch_size": 5, "weight_decay": 0, "lr": 0.02} | part)
+    layers = MLPSpec(hidden=(60, 50), outputs=10, biases="every", first_layer_scale=None)
+    spec = VictimSpec(name="digits-part", dataset="digits", n=20, architecture=layers, training=training)
+    victim = victim_of(spec)
+    start = card(victim).start
+    assert start is not None
+    assert (start.images, start.wrong) == (images, False)
+    assert start.decay == pytest.approx(victim.card.start_decay)
+    assert start.movement == victim.card.movement
+
+
+def test_a_start_that_a_secret_seed_drew_is_not_read() -> None:
+    assert card(victim_of(ORDINARY)).start is not None
+    hidden = victim_of(defended(ORDINARY, [RandomSeed()]))
+    assert hidden.start is not None
+    assert card(hidden).start is None
+
+
+def test_of_a_cnn_the_card_says_what_is_not_covered() -> None:
+    found = card(victim_of(BATCH_NORM))
+    assert not found.layers
+    assert "batch normalisation" in found.uncovered
+    assert "batch normalisation" in str(declined_unless_layered(BATCH_NORM))
 
 
 def test_another_start_is_told_to_be_wrong(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_without_noise_and_clipping_it_is_plain_training_on_all_records() -> Non
     generator = torch.Generator().manual_seed(3)
     members = Examples(torch.randn(10, 1, 8, 8, generator=generator, dtype=torch.float64), torch.arange(10))
     ends = [
-        train_ordinary(spec, members, members, CPU, lambda progress: None)[1].state_dict()
+        train_ordinary(spec, members, members, CPU, lambda progress: None).model.state_dict()
         for spec in (plain, plain.model_copy(update={"training": loose}))
     ]
     for name, value in ends[0].items():

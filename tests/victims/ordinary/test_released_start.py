@@ -14,12 +14,15 @@ from safetensors.torch import save_file
 from torch import nn
 
 from attacks.kkt_delta import KKTDelta
-from attacks.known_start.params import KKTDeltaParams
+from attacks.kkt_delta_features import KKTDeltaFeatures
+from attacks.known_start.params import FeatureParams, KKTDeltaParams
 from victims.base import Victim
 from victims.errors import UserError
+from victims.exposure.reading import exposure
 from victims.obtain import obtain
+from victims.recipes import Released
 from victims.released import released
-from victims.spec import VictimSpec
+from victims.spec import ConvSpec, MLPSpec, ModuleSpec, VictimSpec
 
 N, EPOCHS = 6, 12
 
@@ -85,6 +88,43 @@ def test_kkt_delta_takes_it_with_its_start_and_declines_it_without(tuned: Any) -
     assert found.candidates.shape == (2 * N, 1, 8, 8)
     guess = KKTDelta(KKTDeltaParams(restarts=1, steps=20, start="guess", seeds=50))
     assert attacked(guess, loaded(described(folder))).flags[0].startswith("seed 3 drew the start")
+
+
+def test_a_model_whose_first_layer_stayed_is_for_kkt_delta_features(tuned: Any) -> None:
+    model, start, folder = tuned
+    quick = KKTDeltaFeatures(FeatureParams(steps=2))
+    for names, direct, behind in (
+        ([], "directions searched", "use kkt-delta"),
+        (["1."], "use kkt-delta-features", "behind 1 layers that stayed"),
+        (["1.", "3."], "only the last layer", "only the last layer"),
+    ):
+        state = {
+            name: start[name] if name.startswith(tuple(names)) else value for name, value in model.state_dict().items()
+        }
+        save_file(state, folder / "tuned.safetensors")
+        victim = loaded(described(folder, initial=folder / "start.safetensors"))
+        assert quick.supports(victim.spec) is None
+        assert direct in attacked(KKTDelta(KKTDeltaParams(restarts=1, steps=2)), victim).flags[0]
+        assert behind in attacked(quick, victim).flags[0]
+        card = exposure(victim, seeds=5)
+        assert card.start is not None
+        assert card.start.stayed == len(names)
+
+
+def test_of_other_modules_it_says_what_it_is_for() -> None:
+    training = Released(
+        **{"weights": Path("w"), "weights_sha256": "", "initial": Path("i"), "network_sha256": ""},
+        **{"mean": (0.0,), "std": (1.0,), "n_trained": 4},
+    )
+    attack = KKTDeltaFeatures(FeatureParams())
+    for architecture, reason in (
+        (ModuleSpec(name="Net"), "for fully connected layers"),
+        (ConvSpec(), "for fully connected layers"),
+        (MLPSpec(hidden=(9,)), "use kkt-delta"),
+        (MLPSpec(hidden=(9, 9)), "None"),
+    ):
+        victim = VictimSpec(name="own", dataset="own.npz", n=4, architecture=architecture, training=training)
+        assert reason in str(attack.supports(victim))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What kind of update lies between two states of a network, where it is not a training of all weights."""
+"""What an update between two states of a network shows of the number of images that made it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,18 @@ def low_rank(start: Network, end: Network, found: Difference) -> int | None:
     return found.rank
 
 
-def stayed_flag(stayed: int, layers: int) -> str:
-    """Return the line on a network whose first `stayed` layers of so many did not move."""
-    if stayed == layers - 1:
-        return "only the last layer moved: its difference is one sum of activations a class, not one an image"
-    return f"the first {stayed} of {layers} layers did not move and show no image: use kkt-delta-features"
+def images_in(start: Network, end: Network, moved: int, found: Difference) -> int | None:
+    """Return the number n of training images where an update shows it, None where it does not.
+
+    It is the rank of the difference of a hidden layer. The last layer shows a direction a class, and a low-rank update
+    its own rank.
+
+    Args:
+        start: at the beginning.
+        end: as released.
+        moved: the first layer that moved, from 0.
+        found: of the weights of that layer.
+    """
+    if not found.shows_images or moved == len(end.weights) - 1:
+        return None
+    return None if moved == 0 and low_rank(start, end, found) else found.rank

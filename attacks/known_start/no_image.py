@@ -1,0 +1,16 @@
+"""What is said and returned where the layer that an attack on a known start looks at shows no image. No torch."""
+
+from __future__ import annotations
+
+from attacks.base import Reconstruction
+
+FIRST_MOVED = "its first layer was trained and sees the images: use kkt-delta"
+FIRST_STAYED = "its first layer was not trained and shows no image: use kkt-delta-features"
+LAST_ALONE = "only the last layer moved: its difference is one sum of features a class, not one an image"
+
+
+def nothing(shape: tuple[int, int, int], *flags: str) -> Reconstruction:
+    """Return one candidate of zeros for images (C, H, W), and why there is no other."""
+    import torch
+
+    return Reconstruction(candidates=torch.zeros(1, *shape), confidence=torch.zeros(1), loss=1.0, flags=flags)
