@@ -132,7 +132,8 @@ def run(
         return
     work_begins()
     failed = run_plan(plan, setup) if plan else 0
-    raise typer.Exit(run_rest(asked, known, setup) or failed)
+    rest = 0 if only_cached else run_rest(asked, known, setup)
+    raise typer.Exit(rest or failed)
 
 
 @app.command()

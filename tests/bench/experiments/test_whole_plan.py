@@ -92,6 +92,12 @@ def test_a_dry_run_says_how_long_and_does_nothing(run_plan: Bench, results: Path
     assert "one: 2 runs to make, 2 stored; about" in ended.out
 
 
+def test_what_is_shown_from_the_store_runs_no_study(run_plan: Bench, results: Path) -> None:
+    ended = run_plan("--only-cached")
+    assert ended.status == 0 and "5 runs of 5 not stored" in ended.out
+    assert not (results / "studies").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
