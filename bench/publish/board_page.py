@@ -11,7 +11,7 @@ import pandas as pd
 
 from bench.plan import registry
 from bench.plan.family import family
-from bench.publish.numbers import ARROWS, MISSING, duration, fraction, number, signed
+from bench.publish.numbers import ARROWS, MISSING, duration, fraction, number, signed, whole
 from bench.publish.published import beside
 from bench.publish.ranking import Board
 
@@ -174,7 +174,7 @@ def _gain(row: Row) -> str:
     gain, low, high = (number(row, name) for name in ("gain", "gain_low", "gain_high"))
     if math.isnan(gain):
         return MISSING
-    return f"{signed(gain)} [{low:.0f}, {high:.0f}]".replace("-", "−")
+    return f"{signed(gain)} [{whole(low)}, {whole(high)}]"
 
 
 def _time(row: Row) -> str:
