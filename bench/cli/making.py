@@ -72,11 +72,10 @@ def study(
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     data, chosen_device = choose_data_dir(data_dir), choose_device(device)
 
-    from bench.experiments.study import run_study
+    from bench.experiments.study import part_of, run_study
     from bench.run.setup import Setup
 
-    root = results_dir / "studies" / (f"{chosen.name}-smoke" if smoke else chosen.name)
-    cells = chosen.smoke if smoke else chosen.cells
+    cells, root = part_of(chosen, results_dir, smoke)
     work_begins()
     environment = Setup.variables()
     setup = Setup(root, data, plugin_dir, str(chosen_device), twins=False, jobs=jobs, environment=environment)
