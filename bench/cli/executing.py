@@ -123,7 +123,7 @@ def run(
         environment=Setup.variables(),
     )
     known = Known(attacks, victims, registry.studies(plugin_dir))
-    for line in announced(asked, known, setup, limit) if config is not None else ():
+    for line in announced(asked, known, setup, limit, smoke) if config is not None else ():
         say(line)
     if dry_run:
         from bench.cli.tables import todo_table
@@ -132,7 +132,8 @@ def run(
         return
     work_begins()
     failed = run_plan(plan, setup) if plan else 0
-    raise typer.Exit(run_rest(asked, known, setup) or failed)
+    rest = 0 if only_cached else run_rest(asked, known, setup, smoke)
+    raise typer.Exit(rest or failed)
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bench.cli.app import MOST_JOBS, DataDir, Device, PluginDir, ResultsDir, app, say
+from bench.cli.app import DataDir, Defence, Device, Jobs, PluginDir, ResultsDir, app, say
 from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
 
@@ -16,15 +16,14 @@ from bench.terminal.interrupts import work_begins
 def audit(
     file: Annotated[Path, typer.Argument(help="A .py file with VICTIMS that describes a model of your own.")],
     victim: Annotated[str, typer.Option("-v", "--victim", help="Which of its models, if it has several.")] = "",
+    defence: Defence = None,
     budget: Annotated[str, typer.Option(help="What all attacks together may spend: 90s, 20m, 1.5h.")] = "20m",
     fail_above: Annotated[
         int | None, typer.Option(min=0, help="Exit status 1 if more records fall; for a release pipeline.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     results_dir: ResultsDir = Path("results"),
-    jobs: Annotated[
-        int, typer.Option(min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="Runs at a time: as for run.")
-    ] = 1,
+    jobs: Jobs = 1,
 ) -> None:
     """Measure what a model gives away: exposure, every attack that can work, its null controls, in one page.
 
@@ -35,7 +34,7 @@ def audit(
     from bench.plan.options import choose_device, parse_budget
 
     attacks, victims = registry.attacks(file), registry.victims(file)
-    spec = registry.released_model(victims, file, victim)
+    spec = registry.released_model(victims, file, victim, defence or [])
     limit, chosen = parse_budget(budget), choose_device(device)
 
     from bench.experiments.audit.verb import Asked
@@ -73,11 +72,10 @@ def study(
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     data, chosen_device = choose_data_dir(data_dir), choose_device(device)
 
-    from bench.experiments.study import run_study
+    from bench.experiments.study import part_of, run_study
     from bench.run.setup import Setup
 
-    root = results_dir / "studies" / (f"{chosen.name}-smoke" if smoke else chosen.name)
-    cells = chosen.smoke if smoke else chosen.cells
+    cells, root = part_of(chosen, results_dir, smoke)
     work_begins()
     environment = Setup.variables()
     setup = Setup(root, data, plugin_dir, str(chosen_device), twins=False, jobs=jobs, environment=environment)

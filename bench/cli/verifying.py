@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.cli.app import Controls, DataDir, ResultsDir, app, complain, say
+from bench.cli.app import Controls, DataDir, Device, ResultsDir, app, complain, say
 from bench.plan.options import ControlSet
 from bench.terminal.interrupts import work_begins
 from victims.errors import UserError
@@ -30,7 +30,7 @@ def verify(
     rerun_dir: Annotated[
         Path | None, typer.Option(help="Where runs that are made again are kept; the folder rerun of the cache.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda, for --rerun.")] = "auto",
+    device: Device = "auto",
     data_dir: DataDir = None,
     controls: Controls = ControlSet.QUICK,
     all_: Annotated[bool, typer.Option("--all", help="Print what holds, too.")] = False,

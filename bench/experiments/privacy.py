@@ -53,18 +53,18 @@ def privacy_table(
     for record in newest.values():
         spec = victims.find(record.victim)
         if isinstance(spec, InformedSpec | GLMSpec) and spec.training.privacy is not None:
-            rows.append(_row(record, store, spec, data_dir, threshold))
+            rows.append(_row(record, store, spec.retrained(record.victim_seed), data_dir, threshold))
     if not rows:
         raise UserError("no stored run is of a differentially private victim; `list` shows which have an epsilon")
-    return pd.DataFrame(rows).sort_values([*CURVE, "epsilon", "victim", "seed"], ignore_index=True)
+    return pd.DataFrame(rows).sort_values([*CURVE, "epsilon", "victim", "victim_seed", "seed"], ignore_index=True)
 
 
 def _order(record: RunRecord) -> tuple[int, str]:
     return record.sequence, record.started_utc
 
 
-def _cell(record: RunRecord) -> tuple[str, str, str, str, int]:
-    return record.attack, record.variant, record.params_hash, record.victim, record.seed
+def _cell(record: RunRecord) -> tuple[str, str, str, str, int, int]:
+    return record.attack, record.variant, record.params_hash, record.victim, record.victim_seed, record.seed
 
 
 def _row(
@@ -86,6 +86,7 @@ def _row(
         "variant": record.variant,
         "params_hash": record.params_hash,
         "victim": record.victim,
+        "victim_seed": record.victim_seed,
         "dataset": record.dataset,
         "seed": record.seed,
         "epsilon": privacy.epsilon,

@@ -34,6 +34,8 @@ from victims.errors import UserError
 from victims.files import write_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from attacks.base import Attack
     from victims.informed.victim import AnyVictim
 
@@ -69,6 +71,12 @@ class Neighbours:
     def no_member(self) -> Tensor:
         """(m,) bool: realistic, but more like a held-out image than like any training image."""
         return self.realistic & (self.ssim_held_out > self.ssim_training)
+
+
+def part_of(study: Study, results_dir: Path, smoke: bool) -> tuple[Sequence[Cell], Path]:
+    """Return the cells of a study, or its few and cheap ones, and the folder that they go to."""
+    cells, name = (study.smoke, f"{study.name}-smoke") if smoke else (study.cells, study.name)
+    return cells, results_dir / "studies" / name
 
 
 def run_study(

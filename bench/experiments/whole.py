@@ -11,7 +11,7 @@ from rich.console import Console
 
 from attacks.context import Budget
 from bench.experiments.forecast import forecast, times_of
-from bench.experiments.study import run_study
+from bench.experiments.study import part_of, run_study
 from bench.experiments.tuning.trials import Sampler
 from bench.experiments.tuning.verb import Search, tune
 from bench.plan.config import PlanFile, TuneSection, planned
@@ -39,7 +39,7 @@ class Known(NamedTuple):
     studies: Registry[Study]
 
 
-def announced(plan: PlanFile, known: Known, setup: Setup, budget: Budget) -> list[str]:
+def announced(plan: PlanFile, known: Known, setup: Setup, budget: Budget, smoke: bool) -> list[str]:
     """Return a line for each section of a plan: what is left of it, and how long that takes.
 
     Args:
@@ -47,17 +47,19 @@ def announced(plan: PlanFile, known: Known, setup: Setup, budget: Budget) -> lis
         known: what its names mean.
         setup: where results are.
         budget: of each run.
+        smoke: whether studies are made of their few and cheap cells.
 
     Raises:
         UserError: there is no such attack, victim, variant, parameter, seed or study.
     """
     with TerminalReporter(Console()) as reporter:
         session, times = Session.of(setup, reporter, downloads=False), times_of(setup.results_dir)
-        return [f"{name or 'the plan'}: {text}" for name, text in _told(plan, known, setup, budget, session, times)]
+        told = _told(plan, known, setup, budget, session, times, smoke)
+        return [f"{name or 'the plan'}: {text}" for name, text in told]
 
 
 def _told(
-    plan: PlanFile, known: Known, setup: Setup, budget: Budget, session: Session, times: pd.DataFrame
+    plan: PlanFile, known: Known, setup: Setup, budget: Budget, session: Session, times: pd.DataFrame, smoke: bool
 ) -> Iterator[tuple[str, str]]:
     for name in plan.sections:
         told = []
@@ -65,13 +67,19 @@ def _told(
         if runs := planned(of_section, known.attacks, known.victims, budget):
             told.append(forecast(todo(runs, setup, session), times, setup).text)
         names = [study for table in plan.study if table.section == name for study in table.study]
-        told += [_of_study(known.studies.match([study])[0], setup) for study in names]
+        told += [_of_study(known.studies.match([study])[0], setup, smoke) for study in names]
         told += [_of_search(table) for table in plan.tune if table.section == name]
         yield name, "; ".join(told)
 
 
-def run_rest(plan: PlanFile, known: Known, setup: Setup) -> int:
+def run_rest(plan: PlanFile, known: Known, setup: Setup, smoke: bool) -> int:
     """Run the studies and then the searches of a plan, each where its own verb puts it, and return the exit status.
+
+    Args:
+        plan: the plan.
+        known: what its names mean.
+        setup: where results go.
+        smoke: whether studies are made of their few and cheap cells.
 
     Raises:
         UserError: there is no such study, attack, victim or parameter, or a search has nothing to search.
@@ -79,9 +87,9 @@ def run_rest(plan: PlanFile, known: Known, setup: Setup) -> int:
     failed = False
     for name in (name for table in plan.study for name in table.study):
         study = known.studies.match([name])[0]
-        folder = setup.results_dir / "studies" / study.name
+        cells, folder = part_of(study, setup.results_dir, smoke)
         apart = replace(setup, results_dir=folder, twins=False, jobs=min(setup.jobs, 1))
-        failed |= bool(run_study(study, study.cells, known.attacks, known.victims, apart))
+        failed |= bool(run_study(study, cells, known.attacks, known.victims, apart))
     for table in plan.tune:
         runs = [
             Run(kind, attack_params(kind, table.variant, table.set), table.variant, "", spec, 0)
@@ -93,16 +101,16 @@ def run_rest(plan: PlanFile, known: Known, setup: Setup) -> int:
     return int(failed)
 
 
-def _of_study(study: Study, setup: Setup) -> str:
+def _of_study(study: Study, setup: Setup, smoke: bool) -> str:
     """Return what a study's table says of how long it took."""
-    path = setup.results_dir / "studies" / study.name / f"{study.name}.csv"
+    cells, folder = part_of(study, setup.results_dir, smoke)
     try:
-        stored = read_cells(path)
+        stored = read_cells(folder / f"{study.name}.csv")
         seconds = pd.to_numeric(stored["wall_s"], errors="coerce").dropna()
     except (UserError, KeyError):
-        return f"study {study.name}, {plural(len(study.cells), 'run')}"
+        return f"study {study.name}, {plural(len(cells), 'run')}"
     took = f", {len(stored)} in its table" + (f", which took {duration(seconds.sum())}" if len(seconds) else "")
-    return f"study {study.name}, {plural(len(study.cells), 'run')}{took}"
+    return f"study {study.name}, {plural(len(cells), 'run')}{took}"
 
 
 def _of_search(table: TuneSection) -> str:

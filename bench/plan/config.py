@@ -134,7 +134,7 @@ class PlanFile(BaseModel):
 
 
 def read_plan(path: Path, smoke: bool) -> PlanFile:
-    """Return the plan of a file, with the changes of its `smoke` tables if asked for.
+    """Return the plan of a file, or its small version: runs with the changes of their `smoke` tables, and no searches.
 
     Raises:
         UserError: the file is missing, no TOML, or no plan.
@@ -142,7 +142,8 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
     try:
         plan = PlanFile.model_validate(tomllib.loads(path.read_text()))
         if smoke:
-            plan = plan.model_copy(update={"plan": tuple(section.changed(section.smoke) for section in plan.plan)})
+            small = tuple(section.changed(section.smoke) for section in plan.plan)
+            plan = plan.model_copy(update={"plan": small, "tune": ()})
     except OSError as error:
         raise UserError(f"--config {path}: {error.strerror}") from None
     except ValidationError as error:

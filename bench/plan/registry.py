@@ -164,16 +164,18 @@ def victims(plugin_dir: Path | None = None) -> Victims:
     return registry
 
 
-def released_model(victims: Registry[AnySpec], file: Path, name: str) -> VictimSpec:
-    """Return the released model that a file describes.
+def released_model(victims: Victims, file: Path, name: str, defences: Iterable[str] = ()) -> VictimSpec:
+    """Return the released model that a file describes, under defences.
 
     Args:
         victims: all that are known, those of the file among them.
         file: the file.
-        name: which of its models; empty if it has one.
+        name: which of its models, with or without defences; empty if it has one.
+        defences: more of them, such as `round=int8`.
 
     Raises:
-        UserError: it does not import, or describes none, or several, or none of that name.
+        UserError: it does not import, or describes none, or several, or none of that name, or the model cannot have
+            such a defence.
     """
     for entry in victims.broken:
         if entry.origin == str(file):
@@ -182,11 +184,14 @@ def released_model(victims: Registry[AnySpec], file: Path, name: str) -> VictimS
     models = {spec.name: spec for spec in own if isinstance(spec, VictimSpec) and spec.training.kind == "released"}
     if not models:
         raise UserError(f"{file} describes no model of your own; `bench new model NAME` writes a file that does")
-    if name and name not in models:
+    plain = name.partition(JOINT)[0]
+    if plain and plain not in models:
         raise UserError(f"{file} has no model {name!r}; there are: {', '.join(models)}")
     if not name and len(models) > 1:
         raise UserError(f"{file} describes {', '.join(models)}; name one with -v")
-    return models[name] if name else next(iter(models.values()))
+    (spec,) = victims.match([name or next(iter(models))], defences)
+    assert isinstance(spec, VictimSpec)
+    return spec
 
 
 def studies(plugin_dir: Path | None = None) -> Registry[Study]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from bench.plan import registry
 from bench.plan.family import family
-from bench.publish.numbers import ARROWS, MISSING, duration, fraction, number, signed
+from bench.publish.numbers import ARROWS, MISSING, duration, fraction, number, signed, whole
 from bench.publish.published import beside
 from bench.publish.ranking import Board
 
@@ -46,9 +46,12 @@ def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(_network(row), []).append(row)
+    conflicts = {_network(vars(found)): f"* `{found.victim}`: {found.conflict}." for found in boards if found.conflict}
     several = [row for group in groups.values() if len(group) > 1 for row in group]
     single = [row for group in groups.values() if len(group) == 1 for row in group]
-    parts = [title, LEGEND, "## The best attack on each kind of network", _best(rows, known)]
+    parts = [title, LEGEND]
+    if ranked := [row for row in rows if _network(row) not in conflicts]:
+        parts += ["## The best attack on each kind of network", _best(ranked, known)]
     if several:
         parts += ["## All attacks, network by network", _table(several)]
     if single:
@@ -56,9 +59,8 @@ def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
         parts += [f"<details>\n{summary}", _table(single), "</details>"]
     if papers := _papers(rows):
         parts += ["## Beside the papers", papers]
-    conflicts = {f"* `{found.victim}`: {found.conflict}." for found in boards if found.conflict}
     if conflicts:
-        parts += ["## Not ranked", "\n".join(sorted(conflicts))]
+        parts += ["## Not ranked, and not counted above", "\n".join(sorted(set(conflicts.values())))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -67,7 +69,8 @@ def _once(board: pd.DataFrame) -> pd.DataFrame:
     return board.drop_duplicates(["attack", "variant", "params_hash", "budget", "victim", "victim_key", "metric_suite"])
 
 
-def _network(row: Row) -> str:
+def _network(row: Mapping[Any, Any]) -> str:
+    """Return what tells a network from others, of a row or a board."""
     return f"{row['victim']} {row['victim_key']} {row['n']} {row['metric_suite']}"
 
 
@@ -172,7 +175,7 @@ def _gain(row: Row) -> str:
     gain, low, high = (number(row, name) for name in ("gain", "gain_low", "gain_high"))
     if math.isnan(gain):
         return MISSING
-    return f"{signed(gain)} [{low:.0f}, {high:.0f}]".replace("-", "−")
+    return f"{signed(gain)} [{whole(low)}, {whole(high)}]"
 
 
 def _time(row: Row) -> str:

@@ -15,6 +15,11 @@ def count(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
+def whole(value: float) -> str:
+    """Return an end of an interval of counts."""
+    return f"{round(value)}".replace("-", "−")
+
+
 def signed(value: float) -> str:
     """Return a difference of counts with its sign."""
     return f"{'+' if value > 0 else '−' if value < 0 else ''}{count(abs(value))}"

@@ -138,12 +138,17 @@ def _text(value: object) -> str:
 
 
 def _documents(claims: Sequence[Claim], root: Path) -> Iterator[Finding]:
-    """Yield what is wrong between the documents and the claims on them."""
+    """Yield what is wrong between the documents and the claims on them.
+
+    Raises:
+        UserError: a document that a claim names cannot be read.
+    """
+    texts = {name: _document(root / name) for name in {*DOCUMENTS, *(claim.file for claim in claims)} if name}
     for claim in claims:
-        if claim.file and not any(places((root / claim.file).read_text(), claim.text)):
+        if claim.file and not any(places(texts[claim.file], claim.text)):
             yield Finding(Outcome.FAILS, claim.text, f"{claim.file} has no such words any more; change the entry")
     for name in DOCUMENTS:
-        text = (root / name).read_text()
+        text = texts[name]
         quoted = [(place, claim) for claim in claims if claim.file == name for place in places(text, claim.text)]
         for figure in figures(text):
             over = [claim for place, claim in quoted if figure.start in place]
@@ -151,3 +156,15 @@ def _documents(claims: Sequence[Claim], root: Path) -> Iterator[Finding]:
                 yield Finding(Outcome.FAILS, figure.line, f"{name}: the figure {figure.value:g} has no entry")
             elif not any(figure.value in (*claim.values.values(), *claim.shown) for claim in over):
                 yield Finding(Outcome.FAILS, figure.line, f"{name}: no entry gives the figure {figure.value:g}")
+
+
+def _document(path: Path) -> str:
+    """Return the text of a document.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; change `file` of the claims that name it") from None

@@ -181,6 +181,6 @@ def _counted(runs: pd.DataFrame, columns: list[str]) -> list[Row]:
 
 
 def gain_share(row: Row) -> float:
-    """Return a row's gain over its null control as a share of n, NaN if no null was computed."""
+    """Return a row's gain over its null control, one to one, as a share of n, NaN if no null was computed."""
     n = number(row, "n")
-    return number(row, "gain_over_null") / n if n > 0 else math.nan
+    return number(row, "gain") / n if n > 0 else math.nan

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bench.publish.numbers import MISSING, count, duration, fraction, number, signed, small
+from bench.publish.numbers import MISSING, count, duration, fraction, number, signed, small, whole
 from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
 
 
@@ -45,7 +45,7 @@ class Column:
         """Return the interval in brackets, "" if there is none."""
         if self.interval is None or any(math.isnan(number(row, end)) for end in self.interval):
             return ""
-        low, high = (f"{number(row, end):.0f}" for end in self.interval)
+        low, high = (whole(number(row, end)) for end in self.interval)
         return f"[{low}, {high}]"
 
     def null_text(self, row: Mapping[Any, Any]) -> str:
@@ -63,7 +63,7 @@ class Column:
 
 SHOWN: tuple[Column, ...] = (
     Column("n_good", "good", "higher", count, "null_n_good", ("n_good_low", "n_good_high")),
-    Column("gain_over_null", "gain", "higher", signed),
+    Column("gain", "gain", "higher", signed, interval=("gain_low", "gain_high")),
     Column("n_good_unique", "unique", "higher", count, "null_n_good_unique"),
     Column("n_good_assigned", "assigned", "higher", count, "null_n_good_assigned"),
     Column("n_good_at_1pct", "at 1% FP", "higher", count),
@@ -85,7 +85,7 @@ LEGEND = {
         "training images that are reconstructed well enough under the board's protocol, averaged over seeds; in square "
         "brackets the 95% interval, in round ones the most that a null control gets"
     ),
-    "gain": "good less the null control's",
+    "gain": "unique (of the informed adversary good) less the null control's, with its 95% interval; what ranks",
     "unique": "good when a candidate may serve one training image only",
     "assigned": "unique, and nothing is rescaled",
     "at 1% FP": "training images above the SSIM that 1% of held-out images pass",

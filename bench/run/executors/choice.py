@@ -13,7 +13,7 @@ def executor_for(reporter: TerminalReporter, setup: Setup) -> Executor:
     """Return the executor that a setup asks for: Ray, this process, or processes of this machine.
 
     Raises:
-        UserError: ray is wanted and not installed, or its cluster does not answer.
+        UserError: Ray is wanted and not installed, or its cluster does not answer.
     """
     if setup.ray is not None and not setup.debug:
         try:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+
+from bench.experiments import rero
+from bench.plan import registry
+from victims.informed.data import split_of
 
 Bench = Callable[..., Any]
 
@@ -53,6 +58,21 @@ def test_success_lies_under_the_bound_and_grows_with_epsilon(
     assert table["success"].tolist() == [0, 1]
     assert table["test_accuracy"].notna().all()
     assert (results / "privacy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_retraining_is_a_row_beside_the_bounds_of_its_own_targets(
+    bench: Bench, folders: tuple[object, ...], results: Path
+) -> None:
+    bench("run", "-a", "glm", "-v", "digits-logistic-eps4e9", "--victim-seeds", "0-1", "--device", "cpu", *folders)
+    assert bench("privacy", "--threshold", "0.01", *folders).status == 0
+    table = pd.read_csv(results / "privacy.csv")
+    assert table["victim_seed"].tolist() == [0, 1]
+
+    spec = registry.victims(Path(str(folders[1]))).items["digits-logistic-eps4e9"]
+    splits = [split_of(spec.retrained(seed), None).targets.images.reshape(20, -1) for seed in (0, 1)]
+    kappas = [rero.kappa_sample(targets, math.sqrt(0.01 * targets.shape[1])) for targets in splits]
+    assert kappas[0] != kappas[1]
+    assert table["kappa"].tolist() == pytest.approx(kappas)
 
 
 def test_mistakes_are_one_line(bench: Bench, folders: tuple[object, ...], results: Path) -> None:

@@ -42,7 +42,8 @@ STUDY = """
 from attacks.studies.base import Cell, Study
 
 CELL = Cell({"which": "only"}, "first-layer", "faces-mlp-4-tiny")
-STUDIES = (Study("tiny-study", "one cell", "nobody's", cells=(CELL,), smoke=(CELL,)),)
+OTHER = Cell({"which": "other"}, "random", "faces-mlp-4-tiny")
+STUDIES = (Study("tiny-study", "two cells", "nobody's", cells=(CELL, OTHER), smoke=(CELL,)),)
 """
 
 
@@ -79,17 +80,34 @@ def test_the_whole_plan_is_made_and_goes_on_where_it_was(run_plan: Bench, result
     assert sorted(rows.loc[rows["attack"] == "tiny", "victim_seed"]) == [0, 0, 1, 1]
     assert (results / "studies" / "tiny-study" / "tiny-study.csv").exists()
     again = run_plan("--dry-run")
-    assert "read: study tiny-study, 1 run, 1 in its table, which took" in again.out
+    assert "read: study tiny-study, 2 runs, 2 in its table, which took" in again.out
 
 
 def test_a_dry_run_says_how_long_and_does_nothing(run_plan: Bench, results: Path) -> None:
     ended = run_plan("--dry-run")
     assert "one: 4 runs to make, 0 stored; no stored run tells how long" in ended.out
-    assert "read: study tiny-study, 1 run" in ended.out
+    assert "read: study tiny-study, 2 runs" in ended.out
     assert not results.exists()
     run_plan("--only", "one", "--seeds", "0")
     ended = run_plan("--dry-run", "--only", "one")
     assert "one: 2 runs to make, 2 stored; about" in ended.out
+
+
+def test_what_is_shown_from_the_store_runs_no_study(run_plan: Bench, results: Path) -> None:
+    ended = run_plan("--only-cached")
+    assert ended.status == 0 and "5 runs of 5 not stored" in ended.out
+    assert not (results / "studies").exists()
+
+
+def test_the_small_version_makes_the_studies_few_cells_and_no_search(run_plan: Bench, results: Path) -> None:
+    ended = run_plan("--smoke", "--only", "read")
+    assert (ended.status, ended.err) == (0, "")
+    assert "read: study tiny-study, 1 run" in ended.out
+    (folder,) = (results / "studies").iterdir()
+    assert folder.name == "tiny-study-smoke"
+    assert len(pd.read_csv(folder / "tiny-study.csv")) == 1
+
+    assert read_plan(PUBLISHED, smoke=False).tune and not read_plan(PUBLISHED, smoke=True).tune
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,26 @@ def test_different_weights_are_told_and_nobody_is_ranked(record: Make, tmp_path:
     )
     assert [row[1] for row in tables["All attacks, network by network"][1:]] == ["–", "–"]
     text = (tmp_path / "leaderboard.md").read_text()
-    assert "## Not ranked\n\n* `faces-mlp-4`: attacks met different weights under one definition" in text
+    assert (
+        "## Not ranked, and not counted above\n\n* `faces-mlp-4`: attacks met different weights under one definition"
+        in text
+    )
+
+
+def test_a_network_whose_attacks_met_different_weights_is_not_one_that_gives_nothing_away(
+    record: Make, tmp_path: Path
+) -> None:
+    family = {"family": "two classes"}
+    apart = [
+        record(attack=name, victim="v2", victim_key="k", victim_sha=sha * 64, **family, **good(80))
+        for name, sha in (("a", "1"), ("b", "2"))
+    ]
+    heading = "The best attack on each kind of network"
+    assert heading not in page(tmp_path / "alone", *apart)
+
+    tables = page(tmp_path / "both", *apart, record(attack="a", victim="v1", **family, **good(60)))
+    (row,) = tables[heading][1:]
+    assert (row[:2], row[-1]) == (["two classes", "`a`"], "1 of 1")
 
 
 def test_the_papers_number_stands_beside_ours_with_its_link(record: Make, tmp_path: Path) -> None:

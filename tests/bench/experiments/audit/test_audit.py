@@ -147,3 +147,16 @@ def test_a_folder_that_cannot_be_written_is_told(audited: Audited, results: Path
     ended = audited()
     assert ended.status == 2
     assert "choose another folder with --results-dir" in ended.err
+
+
+def test_a_defended_release_is_audited_under_its_name(audited: Audited, results: Path, done: Any, found: Audit) -> None:
+    ended = audited("--defence", "round=int8")
+    assert (ended.status, ended.err) == (0, "")
+    rounded = Audit.model_validate_json((results / "audits" / "mine+round=int8" / "audit.json").read_text())
+
+    assert (rounded.name, found.name) == ("mine+round=int8", "mine")
+    assert rounded.weights_sha256 != found.weights_sha256
+    assert "-v mine+round=int8" in rounded.command  # which names the defence to whoever repeats it
+    assert audited("-v", "mine+noise").err == (
+        "bench: the defence 'noise': its strength is missing; write for instance noise=1e-3\n"
+    )

@@ -86,6 +86,11 @@ def test_the_verb_says_so_and_exits_with_1(bench: Callable[..., Any], tmp_path: 
     assert "n_good is 412 and not 500" in bad.err
 
 
+def test_a_document_that_is_not_there_is_one_line(published: Path) -> None:
+    with pytest.raises(UserError, match=r"REDME.md: No such file or directory; change `file`"):
+        verify([claim(file="REDME.md")], published / "results", published)
+
+
 def claim(**changes: Any) -> Claim:
     return Claim.model_validate({"text": "kkt gets 3", "where": {"attack": "kkt"}, "values": {"n_good": 3}} | changes)
 

@@ -63,9 +63,9 @@ def test_a_cell_is_named_by_its_attack_variant_and_budget(results: Path, scored:
 
 
 def test_a_gain_is_a_share_of_the_images(results: Path, scored: Scored) -> None:
-    write_tables(results, [scored(n_good=12)])  # of 20, where the null gets 2
+    write_tables(results, [scored(n_good=12, n_good_unique=9)])  # one to one, of 20, where the null gets 1
 
-    assert gain_share(entry_of(results).row) == 0.5
+    assert gain_share(entry_of(results).row) == 0.4
 
 
 def test_who_measured_is_counted_for_each_instrument(results: Path, scored: Scored) -> None:
@@ -196,5 +196,5 @@ def test_a_number_is_written_with_its_interval_and_its_null() -> None:
     row = {"n_good": 14.5, "n_good_low": 9.7, "n_good_high": 19.2, "null_n_good": 2.0}
     assert SHOWN[0].full_text(row) == "14.5 [10, 19] (2)"
     assert SHOWN[0].full_text({"n_good": None}) == "–"
-    assert SHOWN[1].full_text({"gain_over_null": -2.0}) == "−2"
-    assert SHOWN[1].full_text({"gain_over_null": 2.25}) == "+2.2"
+    assert SHOWN[1].full_text({"gain": -2.0, "gain_low": -4.4, "gain_high": -0.4}) == "−2 [−4, 0]"
+    assert SHOWN[1].full_text({"gain": 2.25}) == "+2.2"

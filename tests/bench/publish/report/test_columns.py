@@ -9,7 +9,7 @@ from bench.scoring import METRICS
 
 SHOWS = {
     "good": ("n_good", "null_n_good", "higher"),
-    "gain": ("gain_over_null", "", "higher"),
+    "gain": ("gain", "", "higher"),
     "unique": ("n_good_unique", "null_n_good_unique", "higher"),
     "assigned": ("n_good_assigned", "null_n_good_assigned", "higher"),
     "at 1% FP": ("n_good_at_1pct", "", "higher"),
