@@ -143,9 +143,7 @@ def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
         device=torch.device("cpu"),
         train_s=0.0,
     )
-    with torch.no_grad():
-        finite = bool(model(torch.zeros(2, *shape)).isfinite().all())
-    if not (finite if not spec.n else math.isfinite(card.train_loss)):
+    if not (math.isfinite(card.train_loss) if spec.n else _finite_at_zero(model, shape)):
         raise UserError(f"victim {spec.name}: its outputs are not finite; do weights and normalisation fit?")
     return Victim(card, model, split, scale, start)
 
@@ -193,6 +191,11 @@ def _module(name: str, network: Callable[[], nn.Module], weights: Path, sha256: 
     if sha256_file(weights) != sha256:
         raise UserError(f"victim {name}: {weights} changed while this ran; start again")
     return answering(module, shape).float()
+
+
+@torch.no_grad()
+def _finite_at_zero(model: nn.Module, shape: Shape) -> bool:
+    return bool(model(torch.zeros(2, *shape)).isfinite().all())
 
 
 def _split(raw: RawDataset, training: Released) -> tuple[Split, np.ndarray]:
