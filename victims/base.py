@@ -54,11 +54,13 @@ class Victim:
 
     @property
     def unlearnt(self) -> str:
-        """What is wrong if it does not classify its training images better than chance, else empty.
+        """What is wrong if it does not classify its training images better than chance, else empty, as without images.
 
         Chance is the most frequent class for all of them, and a binomial test says whether the accuracy is above it.
         """
         labels, accuracy = self.split.labels, self.card.train_accuracy
+        if not len(labels):
+            return ""
         largest = float(np.bincount(labels).max()) / len(labels)
         right = round(accuracy * len(labels))
         if self.spec.loss != "cross-entropy" or accuracy == 1:

@@ -21,9 +21,10 @@ from victims.training.regularised import relative_gradient
 class VictimCard(StoredCard):
     """The card of a trained victim, stored beside its weights.
 
-    Losses are means of the victim's own loss, accuracies lie in [0, 1]; those of the test set are NaN without test
-    images. Margins are y Phi(x), or Phi_y - max Phi_j, on the training set: smallest, quartiles and largest.
-    `stationarity_residual` has a relative residual for each layer (`victims.equations.optimality`).
+    Losses are means of the victim's own loss, accuracies lie in [0, 1]; those of a set without images are NaN.
+    Margins are y Phi(x), or Phi_y - max Phi_j, on the training set: smallest, quartiles and largest.
+    `stationarity_residual` has a relative residual for each layer (`victims.equations.optimality`). Both are empty
+    without training images.
     Where the start was kept, `movement` is ||theta - theta(0)|| / ||theta(0)||, and `start_decay` and `directions` are
     c and the rank of W - c W(0) for the first fully connected layer that moved, see `victims.ordinary.difference`.
     `relative_gradient` is ||gradient|| / (weight_decay ||theta||), for victims trained to a minimum alone.
@@ -68,13 +69,17 @@ def describe(
 ) -> VictimCard:
     """Return the card of a trained victim, measured on its own data."""
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
-    train_loss, train_margins = _measured(spec, model, inputs, labels)
+    train_loss, train_accuracy, quantiles, residuals = math.nan, math.nan, list[float](), list[float]()
+    if len(labels):
+        train_loss, train_margins = _measured(spec, model, inputs, labels)
+        train_accuracy = float((train_margins > 0).float().mean())
+        quantiles = torch.quantile(train_margins, torch.tensor([0, 0.25, 0.5, 0.75, 1.0])).tolist()
+        residuals = stationarity_residuals(spec, model, inputs, labels)
     test_loss, test_accuracy = math.nan, math.nan
     if len(split.test_labels):
         test = torch.from_numpy(split.test_inputs), torch.from_numpy(split.test_labels)
         test_loss, test_margins = _measured(spec, model, *test)
         test_accuracy = float((test_margins > 0).float().mean())
-    quantiles = torch.quantile(train_margins, torch.tensor([0, 0.25, 0.5, 0.75, 1.0]))
     gradient = None
     if isinstance(spec.training, Regularised) and isinstance(model, MLP):
         exact = copy.deepcopy(model).double()
@@ -87,11 +92,11 @@ def describe(
         weights_sha256=weights_sha256,
         dataset_sha256=dataset_sha256,
         train_loss=train_loss,
-        train_accuracy=float((train_margins > 0).float().mean()),
+        train_accuracy=train_accuracy,
         test_loss=test_loss,
         test_accuracy=test_accuracy,
-        margins=quantiles.tolist(),
-        stationarity_residual=stationarity_residuals(spec, model, inputs, labels),
+        margins=quantiles,
+        stationarity_residual=residuals,
         relative_gradient=gradient,
         train_s=train_s,
         **trained_on(device),

@@ -71,6 +71,8 @@ def dataset_paths(name: str, data_dir: Path | None) -> list[Path]:
     Raises:
         UserError: a library that ships it is not installed, or the data folder is missing.
     """
+    if not name:  # a released model without images
+        return []
     if name in SHIPPED:
         return [_shipped(name, package, file) for package, file in SHIPPED[name]]
     if name.endswith(".npz"):

@@ -170,7 +170,10 @@ class Released(Recipe):
         weight_decay: that of the training, as far as it is known.
         n_trained: number of images that the network was trained on.
         n_held_out: number of images given that it was not trained on.
+        shape: (C, H, W) of an input where no images are given, which else tell it.
     """
+
+    young: ClassVar[frozenset[str]] = frozenset({"shape"})
 
     kind: Literal["released"] = "released"
     weights: Path
@@ -185,6 +188,7 @@ class Released(Recipe):
     weight_decay: NonNegativeFloat = 0.0
     n_trained: PositiveInt
     n_held_out: int = 0
+    shape: tuple[PositiveInt, PositiveInt, PositiveInt] | None = None
 
     @property
     def label(self) -> str:

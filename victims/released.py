@@ -35,13 +35,14 @@ def released(
     *,
     network: Callable[[], nn.Module],
     weights: Path | str,
-    images: Path | str,
+    images: Path | str | None = None,
     mean: float | Sequence[float] | Literal["training"] = 0.0,
     std: float | Sequence[float] = 1.0,
     loss: Loss = "cross-entropy",
     weight_decay: float = 0.0,
     n_trained: int | None = None,
     initial: Path | str | None = None,
+    shape: Shape | None = None,
 ) -> VictimSpec:
     """Describe a model of your own, for the `VICTIMS` of a plug-in file.
 
@@ -54,42 +55,49 @@ def released(
         weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone.
         images: an .npz with train_images (n, H, W) or (n, H, W, 3), uint8 or floats in [0, 1], and train_labels (n,),
             classes from 0: all images that it was trained on, or some of them. test_images and test_labels, if given,
-            are images that it was not trained on: they serve as null controls and as the shadow pool.
+            are images that it was not trained on: they serve as null controls and as the shadow pool. None if there
+            are none at hand: then `audit` shows candidates and verifies nothing, and `run`, which scores, is refused.
         mean: an input is (image - mean) / std, of an image in [0, 1]: a number, one a channel, or "training", the
             per-pixel mean of the images given.
         std: a number, or one a channel.
         loss: the loss that it was trained with.
         weight_decay: the weight decay that it was trained with, 0 for none.
-        n_trained: the number of images that it was trained on, if `images` holds only some.
+        n_trained: the number of images that it was trained on, if `images` holds only some, or is None.
         initial: the state dict that its training started from, such as the public checkpoint that was fine-tuned, for
             attacks that need `initial weights`; None if it is not known.
+        shape: (C, H, W) of an input, C = 1 or 3, if `images` is None.
 
     Raises:
-        UserError: a file is missing or malformed, or the module does not take the images.
+        UserError: a file is missing or malformed, the module does not take the images, or without them what they would
+            tell is not given.
     """
-    weights, images = Path(weights).expanduser().absolute(), Path(images).expanduser().absolute()
-    raw = load_own(images)
+    weights = Path(weights).expanduser().absolute()
+    dataset = "" if images is None else str(Path(images).expanduser().absolute())
+    _require_told(name, dataset, shape, mean, n_trained)
+    raw = _raw(dataset, shape)
     start = None if initial is None else Path(initial).expanduser().absolute()
     for file in (weights, *([] if start is None else [start])):
         if not file.is_file():
             raise UserError(f"victim {name}: there are no weights at {file}")
-    shape = raw.train_images.shape[1:]
+    input_shape = raw.train_images.shape[1:]
     try:
         built = network()
     except OSError as error:  # such as a download of weights
         hint = "build the module without loading anything, its weights come from the file"
         raise UserError(f"victim {name}: `network` failed ({' '.join(str(error).split())}); {hint}") from None
-    architecture, source = _architecture(name, built, shape), getsourcefile(network)
+    architecture, source = _architecture(name, built, input_shape), getsourcefile(network)
     classes = max(architecture.outputs, 2)
     for labels in (raw.train_labels, raw.test_labels):
         if len(labels) and labels.max() >= classes:
-            raise UserError(f"{images} has the label {labels.max()}; {name} tells the classes 0 to {classes - 1} apart")
+            raise UserError(
+                f"{dataset} has the label {labels.max()}; {name} tells the classes 0 to {classes - 1} apart"
+            )
     n = len(raw.train_labels)
     if n_trained is not None and n_trained < n:
-        raise UserError(f"victim {name}: {images} holds {n} training images, more than n_trained = {n_trained}")
+        raise UserError(f"victim {name}: {dataset} holds {n} training images, more than n_trained = {n_trained}")
     return VictimSpec(
         name=name,
-        dataset=str(images),
+        dataset=dataset,
         n=n,
         architecture=architecture,
         loss=loss,
@@ -100,17 +108,18 @@ def released(
             initial_sha256=sha256_file(start) if start is not None else "",
             network=network,
             network_sha256=tree_sha256(Path(source).read_text(encoding="utf-8")) if source else "",
-            mean="training" if mean == "training" else _channels(name, "mean", mean, shape[0]),
-            std=_channels(name, "std", std, shape[0]),
+            mean="training" if mean == "training" else _channels(name, "mean", mean, input_shape[0]),
+            std=_channels(name, "std", std, input_shape[0]),
             weight_decay=weight_decay,
             n_trained=n_trained or n,
             n_held_out=len(raw.test_labels),
+            shape=shape,
         ),
     )
 
 
 def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
-    """Load a released victim and measure it on the images given.
+    """Load a released victim and measure it on the images given, if there are any.
 
     Raises:
         UserError: the weights cannot be read, changed since the plug-in was loaded, or are none of the network's.
@@ -118,7 +127,7 @@ def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
     training = spec.training
     assert isinstance(training, Released)
     assert training.network is not None
-    raw = load_own(Path(spec.dataset))
+    raw = _raw(spec.dataset, training.shape)
     split, scale = _split(raw, training)
     shape = raw.train_images.shape[1:]
     model = _module(spec.name, training.network, training.weights, training.weights_sha256, shape)
@@ -134,9 +143,37 @@ def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
         device=torch.device("cpu"),
         train_s=0.0,
     )
-    if not math.isfinite(card.train_loss):
+    if not (math.isfinite(card.train_loss) if spec.n else _finite_at_zero(model, shape)):
         raise UserError(f"victim {spec.name}: its outputs are not finite; do weights and normalisation fit?")
     return Victim(card, model, split, scale, start)
+
+
+def _require_told(name: str, dataset: str, shape: Shape | None, mean: object, n_trained: int | None) -> None:
+    """Check that what the images would tell is given where they are not, and the shape only there.
+
+    Raises:
+        UserError: it is not.
+    """
+    if dataset and shape is not None:
+        raise UserError(f"victim {name}: `shape` is for a model without images; leave it out, {dataset} tells it")
+    if dataset:
+        return
+    if shape is None or len(shape) != 3 or shape[0] not in (1, 3) or min(shape) < 1:
+        hint = "give shape=(C, H, W) of an input, C = 1 or 3, or `images`"
+        raise UserError(f"victim {name}: no images are given; {hint}")
+    if n_trained is None or n_trained < 1:
+        raise UserError(f"victim {name}: no images are given; give n_trained, how many it was trained on, or `images`")
+    if mean == "training":
+        raise UserError(f"victim {name}: mean='training' is that of the images, and none are given; give numbers")
+
+
+def _raw(dataset: str, shape: Shape | None) -> RawDataset:
+    """Return the images given, or none of that shape."""
+    if dataset:
+        return load_own(Path(dataset))
+    assert shape is not None
+    images, labels = np.zeros((0, *shape), np.float32), np.zeros(0, np.int64)
+    return RawDataset("", images, labels, images, labels)
 
 
 def _module(name: str, network: Callable[[], nn.Module], weights: Path, sha256: str, shape: Shape) -> nn.Module:
@@ -154,6 +191,11 @@ def _module(name: str, network: Callable[[], nn.Module], weights: Path, sha256: 
     if sha256_file(weights) != sha256:
         raise UserError(f"victim {name}: {weights} changed while this ran; start again")
     return answering(module, shape).float()
+
+
+@torch.no_grad()
+def _finite_at_zero(model: nn.Module, shape: Shape) -> bool:
+    return bool(model(torch.zeros(2, *shape)).isfinite().all())
 
 
 def _split(raw: RawDataset, training: Released) -> tuple[Split, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from victims.defences.spec import Defences, RandomSeed, released
 from victims.frozen_model import FrozenModel, Retrainable
@@ -128,8 +128,9 @@ class VictimSpec(Retrainable):
 
     Attributes:
         name: `<dataset>-<architecture>-<n>[-<variant>]`.
-        dataset: a name that `victims.datasets.load` knows.
-        n: number of training images, balanced over the classes; of released weights, those that are at hand.
+        dataset: a name that `victims.datasets.load` knows; empty for released weights without images.
+        n: number of training images, balanced over the classes; of released weights, those that are at hand,
+            0 for none.
         loss: cross-entropy (with one output the logistic loss), or a regression of one output to targets of -1 and +1.
         seed: seed of the initialisation and of the mini-batches.
         twin: "untrained" is the network before training, "disjoint" the same recipe on the n images after the first n;
@@ -142,7 +143,7 @@ class VictimSpec(Retrainable):
     """All records are to be reconstructed; of a victim of the setting "informed" only one is not known."""
 
     dataset: str
-    n: PositiveInt
+    n: NonNegativeInt
     architecture: Annotated[NetworkSpec, Field(discriminator="kind")] = MLPSpec()
     loss: Loss = "cross-entropy"
     training: Annotated[
@@ -161,6 +162,8 @@ class VictimSpec(Retrainable):
             raise ValueError(f"normalised descent follows the cross-entropy, not {self.loss}")
         if self.training.kind == "released":
             return self
+        if not self.n:
+            raise ValueError("n is 0, and a recipe trains on at least one image")
         if self.architecture.kind != "mlp" and self.architecture.biases == "all":
             raise ValueError(f"no recipe trains {self.architecture.label}; give its weights, see victims.released")
         if self.architecture.kind == "cnn" and self.training.kind != "ordinary":

@@ -112,5 +112,5 @@ def _released(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
     except UserError as error:
         victim, trouble = None, str(error)
     yield Claim(spec.name, "its weights fit its network", trouble)
-    if victim is not None:
+    if victim is not None and spec.n:
         yield Claim(spec.name, "classifies the images that it has learnt", victim.unlearnt)

@@ -205,6 +205,7 @@ def tune(
     Trials are kept in RESULTS/tune: a search that was killed goes on, and the same command in several shells shares it.
     """
     from bench.plan import registry
+    from bench.plan.config import require_images
     from bench.plan.options import attack_params, choose_data_dir, choose_device, parse_budget, parse_settings
     from bench.store.folders import Store
 
@@ -213,6 +214,7 @@ def tune(
         attacks.match(attack or [DEFAULT_ATTACK]),
         victims.match(victim or [DEFAULT_VICTIM], defence or []),
     )
+    require_images(attacked)
     settings = parse_settings(set_ or [])
     params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}
     data = choose_data_dir(data_dir)

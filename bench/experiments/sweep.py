@@ -178,6 +178,8 @@ def score_stored(
 
 
 def _line(record: RunRecord, cached: bool = False) -> str:
+    if record.status is Status.OK and not record.n:
+        return f"{record.title}: {record.n_candidates} candidates, and no training images to compare them with"
     if record.status is Status.OK and record.n_good is None:
         return f"{record.title}: attacked, and not scored; `run` scores it again"
     if record.status is not Status.OK:

@@ -14,7 +14,7 @@ from bench.experiments.forecast import forecast, times_of
 from bench.experiments.study import part_of, run_study
 from bench.experiments.tuning.trials import Sampler
 from bench.experiments.tuning.verb import Search, tune
-from bench.plan.config import PlanFile, TuneSection, planned
+from bench.plan.config import PlanFile, TuneSection, planned, require_images
 from bench.plan.options import attack_params
 from bench.plan.run import Run
 from bench.publish.numbers import duration
@@ -91,9 +91,11 @@ def run_rest(plan: PlanFile, known: Known, setup: Setup, smoke: bool) -> int:
         apart = replace(setup, results_dir=folder, twins=False, jobs=min(setup.jobs, 1))
         failed |= bool(run_study(study, cells, known.attacks, known.victims, apart))
     for table in plan.tune:
+        tuned = known.victims.match(table.victim)
+        require_images(tuned)
         runs = [
             Run(kind, attack_params(kind, table.variant, table.set), table.variant, "", spec, 0)
-            for spec in known.victims.match(table.victim)
+            for spec in tuned
             for kind in known.attacks.match(table.attack)
         ]
         search = Search(table.trials, Sampler.RANDOM, table.oracle, 0, frozenset(table.set))

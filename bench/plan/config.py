@@ -176,11 +176,12 @@ def planned(
     """Return the runs of some sections, victim by victim in each, none of them twice, each with the same budget.
 
     Raises:
-        UserError: there is no such attack, victim, defence, variant, parameter or seed.
+        UserError: there is no such attack, victim, defence, variant, parameter or seed, or a victim has no images.
     """
     runs: dict[Any, Run] = {}
     for section in sections:
         chosen, attacked = attacks.match(section.attack), victims.match(section.victim, section.defence)
+        require_images(attacked)
         params = {kind.name: attack_params(kind, section.variant, section.set) for kind in chosen}
         tuned_by = "user" if section.set else section.variant or "default"
         seeds, retrainings = parse_seeds(section.seeds), parse_seeds(section.victim_seeds, "--victim-seeds")
@@ -190,3 +191,15 @@ def planned(
                     run = Run(kind, params[kind.name], section.variant, tuned_by, spec, seed, budget)
                     runs.setdefault((kind.name, run.params.model_dump_json(), spec.name, seed), run)
     return list(runs.values())
+
+
+def require_images(victims: Iterable[AnySpec]) -> None:
+    """Check that attacks on these victims can be scored.
+
+    Raises:
+        UserError: one was given without its training images.
+    """
+    for spec in victims:
+        if not spec.dataset:
+            hint = "give `images` in its file, or audit it without"
+            raise UserError(f"victim {spec.name} has no training images to score with; {hint}: `bench audit FILE`")

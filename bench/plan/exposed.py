@@ -81,4 +81,5 @@ def _measured(card: Exposure) -> Iterator[tuple[str, str]]:
     if card.margins:
         low, _, middle, _, high = card.margins
         yield "margins", f"{low:.3g} to {high:.3g}, median {middle:.3g}"
-    yield "accuracy on the images given", f"{card.train_accuracy:.3f}"
+    accuracy = "no images were given" if card.train_accuracy is None else f"{card.train_accuracy:.3f}"
+    yield "accuracy on the images given", accuracy

@@ -56,13 +56,14 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
 
     Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
     run folders are elsewhere, nor those of a superseded version. Of rows with the same cell, versions, seed and
-    hardware that of the highest sequence stays.
+    hardware that of the highest sequence stays. A run without images to be reconstructed is in no table.
 
     Raises:
         UserError: runs.csv is there and cannot be read.
         OSError: one of them cannot be written.
     """
-    fresh = typed(pd.DataFrame([record.model_dump(mode="json") for record in records], columns=list(COLUMNS)))
+    counted = [record.model_dump(mode="json") for record in records if record.n]
+    fresh = typed(pd.DataFrame(counted, columns=list(COLUMNS)))
     tables = [fresh]
     if (root / "runs.csv").exists():
         tables.insert(0, read_runs(root / "runs.csv"))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attacks.base import Architecture, Knowledge, UndeclaredKnowledgeError, VictimView
+from bench.plan.prospects import TOLD_BY_IMAGES
 from victims.base import Victim
 from victims.defences.release import answered
 from victims.equations.architectures import blank
@@ -141,10 +142,10 @@ def _facts(victim: Victim) -> Facts:
     split = victim.split
     labels, pool = torch.from_numpy(split.labels), torch.from_numpy(split.test_inputs)
     counts = np.bincount(split.labels, minlength=victim.spec.n_classes)
-    return {
+    facts = {
         Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, victim.input_shape),
         Knowledge.WEIGHTS: victim.model.state_dict(),
-        Knowledge.CLASS_BALANCE: tuple(float(count) / len(split.labels) for count in counts),
+        Knowledge.CLASS_BALANCE: tuple(float(count) / max(len(split.labels), 1) for count in counts),
         Knowledge.N: victim.spec.n_trained,
         Knowledge.LABELS: labels,
         Knowledge.DATA_MEAN: torch.from_numpy(split.mean),
@@ -156,6 +157,7 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.EARLIER_WEIGHTS: victim.earlier,
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
     }
+    return facts if victim.spec.dataset else {item: facts[item] for item in facts.keys() - TOLD_BY_IMAGES}
 
 
 def _informed_facts(victim: InformedVictim) -> Facts:

@@ -143,6 +143,8 @@ class Runner:
         """Score a stored run; attack again if what it stored cannot be read any more."""
         from bench.run.artifacts import UnreadableError
 
+        if not stored.n:  # no training image is given, so there is nothing to compare candidates with
+            return Outcome(stored)
         try:
             victim = self.session.victim(run.victim)
         except (UserError, OSError, SafetensorError) as error:
@@ -203,7 +205,7 @@ class Runner:
         record = record.model_copy(
             update={
                 "sequence": self.store.next_sequence(),
-                "scores": ScoreState.PENDING,
+                "scores": ScoreState.PENDING if record.n else ScoreState.NONE,
                 "n_candidates": len(reconstruction.candidates),
                 "attack_loss": float(reconstruction.loss) if math.isfinite(reconstruction.loss) else None,
                 "grad_evals": int(reconstruction.grad_evals),

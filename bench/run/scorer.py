@@ -39,7 +39,7 @@ class Scorer:
         from bench.scoring import METRIC_SUITE
         from bench.scoring.protocols import protocol_named
 
-        if record.status is not Status.OK:
+        if record.status is not Status.OK or not record.n:
             return True
         protocol = protocol_named(record.protocol)
         current = (METRIC_SUITE, protocol.version) == (record.metric_suite, record.protocol_version)
@@ -139,6 +139,8 @@ class Scorer:
 
     def null_columns(self, run: Run, victim: AnyVictim) -> dict[str, Any]:
         """Return the columns of the null controls for a run that failed: those that need no attack."""
+        if not run.victim.n_targets:
+            return {}
         from bench.scoring.evaluation import Reference
         from bench.scoring.protocols import protocol_named
 

@@ -91,7 +91,7 @@ class RunRecord(BaseModel):
             images.
         victim_sha: hash of the weights.
         family: the kind of network that the victim is.
-        n: images to be reconstructed: all training images, or the targets of the informed adversary.
+        n: images to be reconstructed: all training images given, or the targets of the informed adversary.
         n_fixed: size of the set that the informed adversary knows; empty for other victims.
         n_good: training images whose reconstruction passes the protocol's threshold.
         n_good_haim_min: the same under haim2022-min, `n_good_haim_mean` under haim2022-mean.

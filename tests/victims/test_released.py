@@ -133,6 +133,28 @@ def test_some_of_its_images_are_enough(own: Own) -> None:
     assert view.class_balance == (0.5, 0.5)
 
 
+@pytest.mark.parametrize("network", [two_layers, padded])
+def test_without_images_it_tells_what_they_would_not(tmp_path: Path, network: Callable[[], nn.Module]) -> None:
+    own = saved(tmp_path, network)
+    victim = own.victim(network, images=None, shape=SHAPE, n_trained=6, mean=0.5, std=0.25)
+    view = view_of(victim, frozenset({Knowledge.N, Knowledge.WEIGHTS, Knowledge.DATA_MEAN}), CPU)
+
+    assert (victim.spec.n, victim.spec.n_trained, victim.input_shape) == (0, 6, SHAPE)
+    assert (victim.card.margins, victim.card.stationarity_residual, victim.unlearnt) == ([], [], "")
+    assert np.isnan([victim.card.train_loss, victim.card.train_accuracy, victim.card.test_accuracy]).all()
+    assert view.n == 6
+    torch.testing.assert_close(view.weights, own.victim(network).model.state_dict())
+    assert (view.data_mean == 0.5).all()
+    np.testing.assert_allclose(victim.images(np.ones((1, *SHAPE), np.float32)), 0.75)
+    for item in (Knowledge.LABELS, Knowledge.CLASS_BALANCE, Knowledge.SHADOW_POOL, Knowledge.TRAINING_IMAGES):
+        with pytest.raises(LookupError, match=item.value):
+            view_of(victim, frozenset({item}), CPU)
+
+    save_file({name: value * torch.nan for name, value in own.module.state_dict().items()}, own.weights)
+    with pytest.raises(UserError, match="its outputs are not finite"):
+        own.victim(network, images=None, shape=SHAPE, n_trained=6)
+
+
 def test_the_architecture_is_given_without_the_weights(own: Own) -> None:
     view = view_of(own.victim(), frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS}), CPU)
     built = view.architecture.build()

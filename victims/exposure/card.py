@@ -86,7 +86,7 @@ class Exposure(FrozenModel):
         description="Relative stationarity residual at the images given, a layer each."
     )
     margins: list[float] = Field(description="Margins at the images given: smallest, quartiles, largest.")
-    train_accuracy: float = Field(description="Accuracy on the images given, in [0, 1].")
+    train_accuracy: float | None = Field(description="Accuracy on the images given, in [0, 1]; null without images.")
 
     @property
     def equations_per_unknown(self) -> float:

@@ -35,7 +35,7 @@ class _Read:
     seed: Seed | None
 
 
-def exposure(victim: Victim, seeds: int = SEEDS, progress: Callable[[str], None] = lambda what: None) -> Exposure:
+def exposure(victim: Victim, seeds: int | None = None, progress: Callable[[str], None] = lambda what: None) -> Exposure:
     """Return the exposure card of a trained network.
 
     Args:
@@ -62,7 +62,7 @@ def exposure(victim: Victim, seeds: int = SEEDS, progress: Callable[[str], None]
         seed=None if read is None else read.seed,
         residual=[value if math.isfinite(value) else None for value in victim.card.stationarity_residual],
         margins=victim.card.margins,
-        train_accuracy=victim.card.train_accuracy,
+        train_accuracy=victim.card.train_accuracy if victim.spec.n else None,
     )
 
 

@@ -17,7 +17,7 @@ from bench.experiments.audit.scores import PROTOCOL, Scored
 from bench.experiments.audit.words import sentence
 from bench.experiments.verdict import counts
 from bench.plan.prospects import Outlook, Prospect
-from bench.store.records import RunRecord
+from bench.store.records import RunRecord, Status
 
 SIGNIFICANCE = 0.01
 """Probability that an audit of a model that gives away nothing says that it does."""
@@ -40,6 +40,9 @@ def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: in
     known: dict[str, Any] = {"attack": prospect.name, "threat": prospect.threat, "outlook": prospect.outlook}
     if row is None:
         return _blank(known, prospect.reason)
+    if row.status is Status.OK and not row.n:
+        ran = {"status": row.status, "run_id": row.run_id, "candidates": row.n_candidates, "seconds": row.wall_s}
+        return _blank(known, "").model_copy(update=ran | {"budget_spent": _spent(row)})
     good, null = counts(row) if prospect.name in scored.attacks else (None, None)
     if good is None or null is None:
         return _blank(known, row.trouble or row.reason or "it has no null control").model_copy(
@@ -58,8 +61,12 @@ def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: in
         chance=chance,
         beyond_chance=chance < SIGNIFICANCE / runs,
         seconds=row.wall_s,
-        budget_spent="budget" in row.flags.split(";"),
+        budget_spent=_spent(row),
     )
+
+
+def _spent(row: RunRecord) -> bool:
+    return "budget" in row.flags.split(";")
 
 
 def _blank(known: dict[str, Any], reason: str) -> Attempt:
@@ -110,11 +117,14 @@ def threats(tried: Sequence[Attempt], n: int, start_given: bool) -> list[ThreatF
 
 def _finding(threat: Threat, own: Sequence[Attempt], n: int) -> ThreatFinding:
     ended = [one for one in own if one.found is not None and one.null is not None]
-    failed = [one for one in own if one.status is not None and one not in ended]
+    unverified = [one for one in own if one.candidates is not None]
+    failed = [one for one in own if one.status is not None and one not in (*ended, *unverified)]
     ruled_out = {one.attack: one.reason for one in own if one.outlook is Outlook.DOUBTED}
     best = max(ended, key=lambda one: (one.beyond_chance, (one.found or 0) - (one.null or 0)), default=None)
     if best is not None:
         outcome = Outcome.FOUND if best.beyond_chance else Outcome.NOTHING
+    elif unverified:
+        outcome = Outcome.UNVERIFIED
     elif failed:
         outcome = Outcome.FAILED
     else:
@@ -125,7 +135,7 @@ def _finding(threat: Threat, own: Sequence[Attempt], n: int) -> ThreatFinding:
         found=None if best is None else best.found,
         null=None if best is None else best.null,
         attack="" if best is None else best.attack,
-        tried=[one.attack for one in ended],
+        tried=[one.attack for one in (*ended, *unverified)],
         ruled_out=ruled_out,
         seconds=sum(one.seconds or 0 for one in own),
         sentence="",

@@ -20,6 +20,7 @@ class Outcome(StrEnum):
 
     FOUND = "found"
     NOTHING = "nothing beyond chance"
+    UNVERIFIED = "not verified"
     RULED_OUT = "no attack can work"
     FAILED = "failed"
     NOT_TESTED = "not tested"
@@ -42,6 +43,9 @@ class Attempt(Part):
     run_id: str = Field(description="Its folder below runs/; empty if it was not run.")
     found: Count | None = Field(description="Training images that it reconstructed, one candidate for one image.")
     null: Count | None = Field(description="The most that a null control gets by the same count.")
+    candidates: Count | None = Field(
+        default=None, description="Its candidates where no training images were given to compare them with; else null."
+    )
     null_control: str = Field(description="The null control that gets most under the row's own protocol.")
     chance: float | None = Field(
         description="One-sided p-value of McNemar's exact test that it gets no more records than its null controls.",
@@ -58,9 +62,11 @@ class ThreatFinding(Part):
 
     threat: Threat | Literal["two releases"] = Field(description="What the attacker has.")
     outcome: Outcome = Field(description="What came of it.")
-    found: Count | None = Field(description="Images that the best attack reconstructed; null if none was run.")
+    found: Count | None = Field(description="Images that the best attack reconstructed; null if none was counted.")
     null: Count | None = Field(description="What the strictest null control of that attack gets.")
-    attack: str = Field(description="The attack with the largest lead over its null control; empty if none was run.")
+    attack: str = Field(
+        description="The attack with the largest lead over its null control; empty if none was counted."
+    )
     tried: list[str] = Field(description="Attacks that were run to their end, or to that of their time.")
     ruled_out: dict[str, str] = Field(description="Attacks that cannot work, and why.")
     seconds: float = Field(description="Wall time of all attacks that were run.")
@@ -105,8 +111,12 @@ class Audit(Part):
     images_given: Count = Field(description="Training images that the audit had; it can say nothing of others.")
     images_trained: Count = Field(description="Training images of the model, as its owner tells it.")
     held_out: Count = Field(description="Images given that the model was not trained on.")
-    hit: Count = Field(description="Training images that fell to any attack that is beyond chance.")
-    null_hit: Count = Field(description="Training images that any null control of any of these attacks gets.")
+    hit: Count | None = Field(
+        description="Training images that fell to any attack that is beyond chance; null if none were given."
+    )
+    null_hit: Count | None = Field(
+        description="Training images that any null control of any of these attacks gets; null if none were given."
+    )
     exposure: Exposure = Field(description="What the weights show at a look.")
     threats: list[ThreatFinding] = Field(description="What each attacker gets.")
     attempts: list[Attempt] = Field(description="All attacks, run or left out.")

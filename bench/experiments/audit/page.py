@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from torch import Tensor
 
+from bench.experiments.audit.candidates import Surest
 from bench.experiments.audit.model import Audit, Outcome, Record
 from bench.experiments.audit.scores import Scored
 from bench.plan.exposed import exposure_lines
@@ -63,8 +64,14 @@ def telling(found: Sequence[Record], scored: Scored) -> list[Telling]:
     return shown
 
 
-def render(audit: Audit, shown: Sequence[Telling]) -> str:
-    """Return the page."""
+def render(audit: Audit, shown: Sequence[Telling], unverified: Sequence[Surest] = ()) -> str:
+    """Return the page.
+
+    Args:
+        audit: what was found.
+        shown: reconstructions beside their training images.
+        unverified: candidates of a model without training images.
+    """
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -72,6 +79,7 @@ def render(audit: Audit, shown: Sequence[Telling]) -> str:
     return environment.get_template("audit.html.j2").render(
         audit=audit,
         shown=shown,
+        unverified=[(one, [stack_uri(_bytes([image])) for image in one.images]) for one in unverified],
         found=[finding.sentence for finding in audit.threats if finding.outcome is Outcome.FOUND],
         declined=_declined(audit),
         exposure=list(exposure_lines(audit.exposure)),

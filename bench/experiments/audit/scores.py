@@ -73,7 +73,7 @@ class Scored:
 
 
 def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, controls: NullControls) -> Scored:
-    """Return the scores of all records.
+    """Return the scores of all records, which are none where no images were given.
 
     Args:
         runs: each attack that ended well, by name: its run, and the id of what is stored of it.
@@ -81,6 +81,9 @@ def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, co
         store: where the runs are.
         controls: draws the null controls.
     """
+    if not victim.spec.n:
+        nothing = torch.zeros(0)
+        return Scored(torch.zeros(0, *victim.input_shape), nothing.long(), nothing, None, {})
     reference = Reference.of(victim)
     truth = reference.truth
     mean_image = {"null_mean_image": mean_image_score(PROTOCOL, truth).ssim}

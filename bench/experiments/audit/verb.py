@@ -16,6 +16,7 @@ from rich.console import Console
 from attacks.context import Budget
 from bench import __version__
 from bench.experiments.audit import findings, words
+from bench.experiments.audit.candidates import surest
 from bench.experiments.audit.cells import runs_of
 from bench.experiments.audit.model import Audit, Environment, Record
 from bench.experiments.audit.page import render, telling
@@ -89,9 +90,11 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
         asked: what the user asked for.
 
     Raises:
-        UserError: the budget is no time or too short, the model does not classify the images given, or nothing can be
-            written.
+        UserError: the budget is no time or too short, the model does not classify the images given, nothing can be
+            written, or records are to be counted and none are given.
     """
+    if not spec.n and asked.fail_above is not None:
+        raise UserError(f"--fail-above counts training images, and {spec.name} was given without; give `images`")
     if asked.budget.seconds is None:
         raise UserError(f"--budget {asked.budget}: an audit takes a time, such as 20m")
     console, store = Console(), Store(setup.results_dir)
@@ -119,14 +122,16 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
             if row.status is Status.OK and row.n_good is not None
         }
         reached = scored(ended, victim, store, controls)
+        unverified = {name: row.run_id for name, row in by_name.items() if row.status is Status.OK and not row.n}
+        candidates = surest(unverified, victim, store)
     result, records = _audit(victim, card, found, by_name, reached, asked, setup)
-    _write(setup.results_dir, result, records, reached)
+    _write(setup.results_dir, result, records, render(result, telling(records, reached), candidates))
     for sentence in (result.headline, *result.verdict):
         console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
     console.print(f"  {setup.results_dir / PAGE}", highlight=False, markup=False, soft_wrap=True)
     if asked.fail_above is None:
         return 0
-    return int(result.hit > asked.fail_above or failures > 0)
+    return int((result.hit or 0) > asked.fail_above or failures > 0)
 
 
 def _tell(console: Console, card: Exposure, found: Sequence[Prospect]) -> None:
@@ -168,8 +173,8 @@ def _audit(
         images_given=n,
         images_trained=spec.n_trained,
         held_out=len(victim.split.test_labels),
-        hit=hit,
-        null_hit=findings.hit_by_chance(reached, beyond),
+        hit=hit if n else None,
+        null_hit=findings.hit_by_chance(reached, beyond) if n else None,
         exposure=card,
         threats=threats,
         attempts=tried,
@@ -192,16 +197,17 @@ def _audit(
     return result, records
 
 
-def _write(folder: Path, result: Audit, records: Sequence[Record], reached: Scored) -> None:
+def _write(folder: Path, result: Audit, records: Sequence[Record], page: str) -> None:
     """Write the page, the data and the table of records.
 
     Raises:
         UserError: the folder cannot be written.
     """
-    table = pd.DataFrame([record.model_dump() | {"attacks": " ".join(record.attacks)} for record in records])
+    rows = [record.model_dump() | {"attacks": " ".join(record.attacks)} for record in records]
+    table = pd.DataFrame(rows, columns=list(Record.model_fields))
     try:
         write_text(folder / DATA, result.model_dump_json(indent=1))
         write_text(folder / RECORDS, to_csv(table))
-        write_text(folder / PAGE, render(result, telling(records, reached)))
+        write_text(folder / PAGE, page)
     except OSError as error:
         raise UserError(f"cannot write the audit to {folder} ({error.strerror}); name another --results-dir") from None

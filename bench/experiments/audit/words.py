@@ -53,6 +53,9 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str]) -> str:
         others = [name for name in finding.tried if name != finding.attack]
         less = f"; {', '.join(others)} got no more" if others else ""
         return f"Somebody who {who} got nothing beyond chance: {got}{less}.{ruled_out}"
+    if finding.outcome is Outcome.UNVERIFIED:
+        candidates = f"{', '.join(finding.tried)} returned candidates, and there is nothing to compare them with"
+        return f"Whether somebody who {who} reconstructs anything is not known: {candidates}.{ruled_out}"
     if finding.outcome is Outcome.RULED_OUT:
         return f"Somebody who {who} has no attack here that can work, so none was run.{ruled_out}"
     if finding.outcome is Outcome.FAILED:
@@ -62,7 +65,7 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str]) -> str:
 
 def verdict(findings: Sequence[ThreatFinding]) -> list[str]:
     """Return the sentences on all attackers: what was found, what was not, and in one sentence who was not tested."""
-    order = [Outcome.FOUND, Outcome.NOTHING, Outcome.FAILED, Outcome.RULED_OUT]
+    order = [Outcome.FOUND, Outcome.NOTHING, Outcome.UNVERIFIED, Outcome.FAILED, Outcome.RULED_OUT]
     tested = [finding.sentence for outcome in order for finding in findings if finding.outcome is outcome]
     left = [finding.threat for finding in findings if finding.outcome is Outcome.NOT_TESTED]
     return [*tested, *([f"Not tested: {'; '.join(left)}."] if left else [])]
@@ -89,6 +92,8 @@ def headline(findings: Sequence[ThreatFinding], n: int) -> str:
         return f"{best.found} of {n} training images can be reconstructed, where chance gets {best.null}."
     if any(finding.outcome is Outcome.NOTHING for finding in findings):
         return f"None of {n} training images was reconstructed beyond chance, by the attacks that were tried."
+    if any(finding.outcome is Outcome.UNVERIFIED for finding in findings):
+        return "Nothing could be verified: no training images were given to compare the attacks' candidates with."
     return "No attack was run to its end, so nothing is known of what can be reconstructed."
 
 
@@ -112,18 +117,31 @@ def limits(
             "Of a linear model the last record follows from all others in closed form (Balle et al. 2022, Theorem 1); "
             "an audit does not run that attack."
         )
+    said += _lacked(victim)
+    if spent := [one.attack for one in tried if one.budget_spent]:
+        told = f"{', '.join(spent)} spent the {seconds:g} s that each attack had; more time may find more."
+        said.append(told)
+    failed = (one for one in tried if one.status is not None and one.found is None and one.candidates is None)
+    said += [f"{one.attack} failed: {one.reason}." for one in failed]
+    said.append("An attack that is not in this program may find what these do not; an audit is no proof of safety.")
+    return said
+
+
+def _lacked(victim: Victim) -> list[str]:
+    """Return what images an audit lacked, and what that leaves open."""
     given, trained = len(victim.split.labels), victim.spec.n_trained
+    if not given:
+        return [
+            "No training images were given: nothing is counted, no null control was run, and no candidate is known to "
+            "be right or wrong; `images` names their file.",
+            "The weights were not tried on any image: whether they, mean and std fit each other is not known.",
+        ]
+    said = []
     if given < trained:
         said.append(f"{given} of the {trained} training images were given; nothing is known of the others.")
     if not len(victim.split.test_labels):
         said.append("No held-out images were given: chance is measured by random candidates and the mean image alone.")
-    said.append("No control repeats the training on other records: the audit cannot train the model again.")
-    if spent := [one.attack for one in tried if one.budget_spent]:
-        told = f"{', '.join(spent)} spent the {seconds:g} s that each attack had; more time may find more."
-        said.append(told)
-    said += [f"{one.attack} failed: {one.reason}." for one in tried if one.status is not None and one.found is None]
-    said.append("An attack that is not in this program may find what these do not; an audit is no proof of safety.")
-    return said
+    return [*said, "No control repeats the training on other records: the audit cannot train the model again."]
 
 
 def advice(findings: Sequence[ThreatFinding]) -> list[str]:

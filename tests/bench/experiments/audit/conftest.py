@@ -134,15 +134,26 @@ def done(
     alone: Callable[[pytest.MonkeyPatch], None],
 ) -> Done:
     """The audit of the model, made once; no test changes it."""
-    root, heard = tmp_path_factory.mktemp("audited") / "results", io.StringIO()
+    return made(model, cache_dir, tmp_path_factory.mktemp("audited") / "results", alone)
+
+
+def made(file: Path, cache_dir: Path, root: Path, alone: Callable[[pytest.MonkeyPatch], None]) -> Done:
+    """Audit the model that a file describes, with its own attacks alone."""
+    heard = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(heard):
         alone(patch)
         patch.setenv("BENCH_CACHE_DIR", str(cache_dir))
         patch.setenv("COLUMNS", "250")
         unmeasured = LearnedMetrics(perceptual_status="not in tests", judge_status="not in tests")
         patch.setattr(Session, "learned_metrics", lambda self, dataset: unmeasured)
-        attacks, spec = registry.attacks(model), registry.released_model(registry.victims(model), model, "")
+        attacks, spec = registry.attacks(file), registry.released_model(registry.victims(file), file, "")
         folder = root / "audits" / "mine"
-        setup = Setup(folder, None, model, "cpu", twins=False, jobs=0, environment=Setup.variables())
-        assert audit(spec, attacks, setup, Asked(model, Budget(seconds=60))) == 0
+        setup = Setup(folder, None, file, "cpu", twins=False, jobs=0, environment=Setup.variables())
+        assert audit(spec, attacks, setup, Asked(file, Budget(seconds=60))) == 0
     return Done(root, folder, heard.getvalue())
+
+
+@pytest.fixture(scope="session")
+def make_audit() -> Callable[..., Done]:
+    """Audit the model that a file describes, see `made`."""
+    return made

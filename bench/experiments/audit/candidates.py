@@ -1,0 +1,59 @@
+"""The candidates of a model without training images, by the attacks' own confidence, compared with nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from bench.run.artifacts import read_reconstruction
+
+if TYPE_CHECKING:
+    from bench.store.folders import Store
+    from victims.base import Victim
+
+MOST = 8
+"""Candidates shown of one attack."""
+
+
+@dataclass(frozen=True)
+class Surest:
+    """The candidates of which one attack is surest.
+
+    Attributes:
+        attack: its name.
+        images: (k, C, H, W) in [0, 1], the surest first.
+        confidence: of each; None if the attack states none, and then they are its first ones.
+        of: how many candidates it has in all.
+    """
+
+    attack: str
+    images: Tensor
+    confidence: tuple[float, ...] | None
+    of: int
+
+
+def surest(runs: Mapping[str, str], victim: Victim, store: Store) -> list[Surest]:
+    """Return the surest candidates of each attack.
+
+    Args:
+        runs: the id of each run that ended well, by the attack's name.
+        victim: the model, whose mean and std make pixels of its inputs.
+        store: where the runs are.
+    """
+    return [_surest(name, run_id, victim, store) for name, run_id in runs.items()]
+
+
+def _surest(name: str, run_id: str, victim: Victim, store: Store) -> Surest:
+    found = read_reconstruction(store.folder(run_id))
+    finite = found.candidates.isfinite().flatten(1).all(1).nonzero()[:, 0]
+    confidence = None
+    if found.confidence is not None:
+        stated = found.confidence.float().nan_to_num(nan=-torch.inf)
+        finite = finite[stated[finite].argsort(descending=True, stable=True)]
+        confidence = tuple(stated[finite[:MOST]].tolist())
+    images = victim.images(found.candidates[finite[:MOST]].float().numpy())
+    return Surest(name, torch.from_numpy(images), confidence, len(found.candidates))
