@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
 
-ENERGY = 0.99
-"""Share of the difference's squares whose directions are searched where no gap shows the number of images."""
-
 
 class KKTDelta(Attack[KKTDeltaParams]):
     """Candidates and coefficients with W1 - c W1(0) = sum_i sum_t c_ti grad Phi(x_i; theta_t).
@@ -31,12 +28,16 @@ class KKTDelta(Attack[KKTDeltaParams]):
     """
 
     name = "kkt-delta"
-    version = 2
+    version = 3
     summary = "stationarity moved to a known start: W1 - c W1(0) = sum c_ti grad Phi(x_i; theta_t), on the way"
     paper = "after Buzaglo et al. 2023 and Loo et al. 2024; new here"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
     Params = KKTDeltaParams
-    variants: ClassVar[dict[str, dict[str, Any]]] = {"seed": {"start": "guess"}, "snapshots": {"path": "snapshots"}}
+    variants: ClassVar[dict[str, dict[str, Any]]] = {
+        "seed": {"start": "guess"},
+        "snapshots": {"path": "snapshots"},
+        "told": {"images": "told"},
+    }
     audits = ("", "seed")
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
@@ -51,8 +52,9 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """The needs, without the initial weights where they are guessed, and with earlier ones where they are used."""
+        """The needs, without a start that is guessed, and with the earlier weights and n where they are used."""
         needs = self.needs - {Knowledge.INITIAL_WEIGHTS} if self.params.start == "guess" else self.needs
+        needs = needs | {Knowledge.N} if self.params.images == "told" else needs
         return needs | {Knowledge.EARLIER_WEIGHTS} if self.params.path == "snapshots" else needs
 
     @property
@@ -111,7 +113,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
             for weights in (initial, view.weights)
         )
         found = known(start, end)
-        rank, assumed = _images(found)
+        rank, assumed = self._images(view, found)
         if low := low_rank(start, end, found):
             assumed = (f"every layer moved by rank {low}, as by LoRA: W1 shows {low} directions and no image in them",)
         params = self.params.resolved(rank, float(found.singular.norm() / start.weights[0].norm()))
@@ -157,6 +159,15 @@ class KKTDelta(Attack[KKTDeltaParams]):
         network = seeded(architecture.spec, architecture.input_shape, guess.seed)
         return network.state_dict(), (f"seed {guess.seed} drew the start: {odds}",)
 
+    def _images(self, view: VictimView, found: Difference) -> tuple[int, tuple[str, ...]]:
+        """Return how many images are taken for trained on, and what was assumed where nobody says it."""
+        if self.params.images == "told":
+            return min(view.n, len(found.singular)), ()
+        if found.shows_images:
+            return found.rank, ()
+        rank = found.above_noise
+        return rank, (f"n is not shown: assumed {rank}, the directions of W1 - c W1(0) that stand above noise",)
+
     def _search(self, equation: Equation, params: ResolvedParams, restarts: Restarts) -> Restart:
         """Return the end of one restart: its candidates, how sure it is of each, and what it leaves unexplained."""
         from attacks.kkt_family.restarts import Restart
@@ -170,12 +181,3 @@ class KKTDelta(Attack[KKTDeltaParams]):
             restarts.unfinished,
         )
         return Restart(found.candidates, found.inside, found.residual)
-
-
-def _images(found: Difference) -> tuple[int, tuple[str, ...]]:
-    """Return how many images the difference shows, and what was assumed where it shows no number."""
-    if found.shows_images:
-        return found.rank, ()
-    shares = found.singular.square().cumsum(0) / found.singular.square().sum()
-    rank = int((shares < ENERGY).sum()) + 1
-    return rank, (f"n is not shown: assumed {rank}, the directions of W1 - c W1(0) with {ENERGY:.0%} of its squares",)

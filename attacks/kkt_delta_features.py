@@ -26,6 +26,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
     """
 
     name = "kkt-delta-features"
+    version = 2
     summary = "kkt-delta behind convolutions, or behind layers that were not tuned: W - c W(0) = sum D_i phi(x_i)'"
     paper = "after Buzaglo et al. 2023; span check after Petrov et al. 2024 (DAGER); new here"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})

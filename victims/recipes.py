@@ -214,9 +214,9 @@ class Pretraining(FrozenModel):
 class Ordinary(Recipe):
     """A loop over torch.optim as people write it; the start is torch's own, or a pre-trained network, and it is kept.
 
-    Inputs are (x - mean) / std a channel, over all training images of the dataset.
-
     Attributes:
+        inputs: "standardised" are (x - mean) / std a channel, over all training images of the dataset; "raw" are pixels
+            in [0, 1].
         optimiser: of torch.optim.
         lr: learning rate at the first step.
         momentum: SGD's alone.
@@ -237,9 +237,10 @@ class Ordinary(Recipe):
         snapshots: epochs, rising, after which weights are released besides those at the end.
     """
 
-    young: ClassVar[frozenset[str]] = frozenset({"last_layers", "lora_rank", "snapshots"})
+    young: ClassVar[frozenset[str]] = frozenset({"inputs", "last_layers", "lora_rank", "snapshots"})
 
     kind: Literal["ordinary"] = "ordinary"
+    inputs: Literal["standardised", "raw"] = "standardised"
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: PositiveFloat = 0.05
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -278,6 +279,7 @@ class Ordinary(Recipe):
         part += f", LoRA of rank {self.lora_rank}" if self.lora_rank else ""
         private = f", epsilon {self.privacy.epsilon:g}" if self.privacy else ""
         kept = f", {len(self.snapshots)} snapshots" if self.snapshots else ""
+        kept += ", raw inputs" if self.inputs == "raw" else ""
         return (
             f"{name} lr {self.lr:g}, {self.epochs} epochs, batch {self.batch_size}{decay}{private}{tuned}{part}{kept}"
         )

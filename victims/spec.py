@@ -182,8 +182,8 @@ class VictimSpec(Retrainable):
     def _require_ordinary(self, training: Ordinary) -> None:
         """Raise a ValueError where a loop over torch.optim does not train this network so."""
         network = self.architecture
-        if network.kind not in ("mlp", "cnn") or (network.kind == "mlp" and network.first_layer_scale is not None):
-            raise ValueError("ordinary training starts an mlp as torch does, first_layer_scale=None, or a cnn")
+        if network.kind not in ("mlp", "cnn"):
+            raise ValueError(f"ordinary training is for an mlp or a cnn, not for {network.kind}")
         most = len(network.hidden) + (network.kind == "cnn")
         if (training.last_layers or 0) > most:
             raise ValueError(f"last_layers leaves something before them: at most {most}")

@@ -11,7 +11,7 @@ from attacks.base import AttackParams
 Shares = Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)]
 
 CANDIDATES_PER_IMAGE = 2.0
-STEPS, STEPS_PER_IMAGE = 600, 3
+STEPS_PER_IMAGE, LEAST_STEPS = 6, 600
 FAR = 0.12
 """||W1 - c W1(0)|| / ||W1(0)|| above which gates have opened and closed on the way. Chosen between the 0.08 of networks
 that were fine-tuned and the 0.17 of networks from scratch."""
@@ -24,9 +24,11 @@ class KKTDeltaParams(AttackParams):
         start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
             default layers resemble the released weights too much for chance.
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
-        candidates: how many candidates a restart has; None for twice the number of images that the weights show.
+        images: how their number n is had: "shown" reads it off the weights, and takes the directions above noise where
+            they do not show it; "told" is told.
+        candidates: how many candidates a restart has; None for 2 n.
         restarts: independent searches whose candidates are pooled.
-        steps: optimiser steps a restart; None for three an image, and at least 600.
+        steps: optimiser steps a restart; None for six an image, and at least 600.
         lr: learning rate of the candidates, Adam's, in coordinates that move alike.
         coefficient_lr: learning rate of the coefficients, in the units in which they start at a tenth.
         path: "segment" takes gradients at `points` of the straight way from start to end; "snapshots" where the network
@@ -47,6 +49,7 @@ class KKTDeltaParams(AttackParams):
 
     start: Literal["known", "guess"] = "known"
     seeds: PositiveInt = 100_000
+    images: Literal["shown", "told"] = "shown"
     candidates: PositiveInt | None = None
     restarts: PositiveInt = 1
     steps: PositiveInt | None = None
@@ -67,13 +70,13 @@ class KKTDeltaParams(AttackParams):
         """Return the parameters with what is None read off the weights.
 
         Args:
-            images: how many the weights show.
+            images: their number.
             moved: ||W1 - c W1(0)|| / ||W1(0)||.
         """
         far = moved > FAR
         read: dict[str, Any] = {
             "candidates": round(CANDIDATES_PER_IMAGE * images),
-            "steps": max(STEPS, STEPS_PER_IMAGE * images),
+            "steps": max(LEAST_STEPS, STEPS_PER_IMAGE * images),
             "points": (0.1, 0.5, 0.9) if far else (0.5,),
             "alpha": (1.0, 10.0) if far else (1.0, 35.0),
             "residual_power": 0.6 if far else 0.3,

@@ -133,10 +133,20 @@ def build(
 
 
 def seeded(spec: MLPSpec | ConvSpec | CNNSpec, shape: Sequence[int], seed: int) -> nn.Module:
-    """Return the network that `torch.manual_seed(seed)` and torch's default layers make, float32 on the CPU."""
+    """Return the network that `torch.manual_seed(seed)` and torch's default layers make, float32 on the CPU.
+
+    The first layer of an MLP with a `first_layer_scale` is what torch draws, of that standard deviation.
+    """
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
-        return blank(spec, shape)
+        network = blank(spec, shape)
+    if isinstance(network, MLP) and isinstance(spec, MLPSpec) and spec.first_layer_scale is not None:
+        # torch draws from U(-1 / sqrt(d), 1 / sqrt(d)), of standard deviation 1 / sqrt(3 d)
+        factor = spec.first_layer_scale * math.sqrt(3 * math.prod(shape))
+        with torch.no_grad():
+            for parameter in network.layers[0].parameters():
+                parameter.mul_(factor)
+    return network
 
 
 def blank(spec: MLPSpec | ConvSpec | CNNSpec, shape: Sequence[int]) -> nn.Module:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from victims.equations.row_space import data_rank
+
 GAP = 5.0
 """A singular value so many times the next one ends the span of the images; the last such gap above the rounding."""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -38,6 +40,7 @@ class Difference:
         rank: directions before the gap, min(h, d) where there is none.
         gap: the singular value before the gap over the one after it; 1 where there is none.
         cosine: of W1 and W1(0) outside of the span, in [-1, 1]; near 0 where W1(0) is not the start of W1.
+        neurons: h.
     """
 
     decay: float
@@ -46,11 +49,20 @@ class Difference:
     rank: int
     gap: float
     cosine: float
+    neurons: int
 
     @property
     def shows_images(self) -> bool:
         """Whether a gap ends the span of the images."""
         return self.gap > 1
+
+    @property
+    def above_noise(self) -> int:
+        """The directions whose singular values noise of one size in all entries would not have, at least one.
+
+        Rounded or noised weights show these of the images alone, and no gap behind them.
+        """
+        return max(1, data_rank(self.singular, self.neurons, self.directions.shape[1]))
 
     def basis(self, rank: int) -> Tensor:
         """Return the first directions (d, rank), orthonormal columns."""
@@ -78,7 +90,7 @@ def difference(end: Tensor, start: Tensor) -> Difference:
             break
     cosine = float((outside * rest).sum() / (outside.norm() * rest.norm()).clamp_min(TINY))
     _, singular, directions = torch.linalg.svd(last - decay * first, full_matrices=False)
-    return Difference(decay, singular, directions, *last_gap(singular, rounding), cosine)
+    return Difference(decay, singular, directions, *last_gap(singular, rounding), cosine, len(last))
 
 
 def movement(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> float:

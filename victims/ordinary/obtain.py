@@ -37,11 +37,11 @@ FLAT = 1e-6
 
 @dataclass(frozen=True)
 class Data:
-    """What a victim learns, with inputs (x - mean) / std a channel.
+    """What a victim learns.
 
     Attributes:
         split: its training and test data.
-        scale: (C, 1, 1) std, in pixels of [0, 1].
+        scale: (C, 1, 1) what pixels of [0, 1] less the split's mean are divided by.
         others: images for a start that is pre-trained: neither members, nor its twin's members, nor test images.
     """
 
@@ -87,13 +87,12 @@ def data_of(spec: VictimSpec, raw: RawDataset) -> Data:
     Raises:
         UserError: there are too few images.
     """
+    assert isinstance(spec.training, Ordinary)
     own = datasets.select(raw, spec.n, spec.groups, TEST_IMAGES)
     split = own
     if spec.twin == "disjoint":
         split = datasets.select(raw, spec.n, spec.groups, TEST_IMAGES, skip_first=True)
-    mean = raw.train_images.mean((0, 2, 3), keepdims=True, dtype=np.float64).astype(np.float32)[0]
-    scale = raw.train_images.std((0, 2, 3), keepdims=True, dtype=np.float64).astype(np.float32)[0]
-    scale = np.where(scale > FLAT, scale, np.float32(1))
+    mean, scale = _mean_and_scale(spec.training, raw.train_images)
     others = _others(spec, raw, own, mean, scale)
     standardised = Split(
         inputs=((split.inputs + split.mean - mean) / scale).astype(np.float32),
@@ -104,6 +103,15 @@ def data_of(spec: VictimSpec, raw: RawDataset) -> Data:
         test_labels=split.test_labels,
     )
     return Data(standardised, scale, others)
+
+
+def _mean_and_scale(training: Ordinary, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is subtracted from images (n, C, H, W) and what they are then divided by, each (C, 1, 1)."""
+    mean = images.mean((0, 2, 3), keepdims=True, dtype=np.float64).astype(np.float32)[0]
+    if training.inputs == "raw":
+        return np.zeros_like(mean), np.ones_like(mean)
+    scale = images.std((0, 2, 3), keepdims=True, dtype=np.float64).astype(np.float32)[0]
+    return mean, np.where(scale > FLAT, scale, np.float32(1))
 
 
 def _others(spec: VictimSpec, raw: RawDataset, own: Split, mean: np.ndarray, scale: np.ndarray) -> Examples:

@@ -55,6 +55,7 @@ def _named(dataset: str, n: int, variant: str, architecture: MLPSpec | CNNSpec) 
 VICTIMS = (
     *(_mlp("cifar", n, variant) for n in (50, 100, 300, 500) for variant in TRAININGS),
     *(_mlp("mnist", n, variant) for n in (100, 300, 500) for variant in ("sgd", "finetuned")),
+    _mlp("mnist", 100, "adamw"),
     *(_mlp("cifar", 100, variant) for variant in PARTS),
     _mlp("cifar", 300, "sgd-snapshots"),
     _mlp("cifar", 100, "sgd", outputs=1),
@@ -62,6 +63,7 @@ VICTIMS = (
     _mlp("photos", 100, "sgd"),
     *(_mlp("digits", 20, variant) for variant in ("sgd", "finetuned", *PARTS)),
     _cnn("cifar", 100, "finetuned"),
+    _cnn("mnist", 100, "finetuned"),
     _deep("cifar", 100),
     _cnn("digits", 20, "finetuned"),
 )

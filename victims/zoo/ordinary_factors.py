@@ -20,9 +20,11 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "clip1": {"clip": 1.0},
     "stop1": {"stop_loss": 1.0},
     "adam": ADAM,
+    "raw": {"inputs": "raw"},
     "wd0": {"weight_decay": 0.0},
     "epochs30": {"epochs": 30},
     "epochs1000": {"epochs": 1000},
+    "epochs10000": {"epochs": 10_000},
     "wd5e-3": {"weight_decay": 5e-3},
     "wd5e-3-epochs1000": {"weight_decay": 5e-3, "epochs": 1000},
     "wd5e-3-epochs3000": {"weight_decay": 5e-3, "epochs": 3000},
@@ -30,11 +32,12 @@ TRAININGS: dict[str, dict[str, Any]] = {
 """What differs in the training."""
 NETWORKS: dict[str, dict[str, Any]] = {
     "bias1": {"biases": "first"},
+    "init1e-4": {"first_layer_scale": 1e-4},
     "width300": {"hidden": (300, 300)},
     "width3000": {"hidden": (3000, 1000)},
     "depth3": {"hidden": (1000, 1000, 1000)},
 }
-"""What differs in the network; `bias1` has a bias in layer 1 alone, as the papers have it."""
+"""What differs in the network; `bias1` has a bias in layer 1 alone and `init1e-4` starts it small, as the papers do."""
 
 
 def _victim(habit: str, dataset: str = "cifar", n: int = 100) -> VictimSpec:

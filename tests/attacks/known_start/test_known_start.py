@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
 
 from attacks import context as contexts
-from attacks.base import AttackContext
+from attacks.base import AttackContext, Knowledge
 from attacks.kkt_delta import KKTDelta
 from attacks.known_start.equation import Equation, back_propagated, between, known
 from attacks.known_start.params import KKTDeltaParams
@@ -138,8 +138,8 @@ def test_points_lie_on_the_way() -> None:
 
 def test_what_is_not_given_is_read_off_the_weights() -> None:
     near, far = (KKTDeltaParams().resolved(images=500, moved=moved) for moved in (0.11, 0.13))
-    assert (near.candidates, near.steps, near.points, near.alpha) == (1000, 1500, (0.5,), (1, 35))
-    assert (far.candidates, far.steps, far.points, far.alpha) == (1000, 1500, (0.1, 0.5, 0.9), (1, 10))
+    assert (near.candidates, near.steps, near.points, near.alpha) == (1000, 3000, (0.5,), (1, 35))
+    assert (far.candidates, far.steps, far.points, far.alpha) == (1000, 3000, (0.1, 0.5, 0.9), (1, 10))
     assert near.residual_power < far.residual_power
     assert KKTDeltaParams().resolved(images=10, moved=0).steps == 600
     given = KKTDeltaParams(candidates=7, steps=8, points=(0.2,), alpha=(3, 4), residual_power=0)
@@ -241,3 +241,11 @@ def test_where_the_weights_show_no_number_it_is_assumed_and_said() -> None:
     )
     found = attacked(KKTDelta(KKTDeltaParams(steps=2, restarts=1)), victim_of(adam))
     assert any("n is not shown: assumed" in flag for flag in found.flags)
+
+
+def test_a_number_that_is_told_is_taken() -> None:
+    attack = KKTDelta(KKTDeltaParams(steps=2, images="told"))
+    assert Knowledge.N in attack.knowledge and Knowledge.N not in KKTDelta(KKTDeltaParams()).knowledge
+    found = attacked(attack, victim_of(TINY))
+    assert len(found.candidates) == 2 * TINY.n
+    assert not any("n is not shown" in flag for flag in found.flags)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 from attacking import victim_of
-from pydantic import ValidationError
 
 from victims.cache import training_sha, victim_folder
-from victims.datasets import fingerprint
+from victims.datasets import fingerprint, load
 from victims.ordinary.descent import Examples
 from victims.ordinary.difference import difference
 from victims.ordinary.obtain import START, obtain
@@ -115,9 +114,21 @@ def test_an_early_stop_ends_the_training() -> None:
     assert short.card.movement < whole.card.movement
 
 
-def test_ordinary_training_asks_for_torchs_own_start() -> None:
-    with pytest.raises(ValidationError, match="first_layer_scale=None"):
-        VictimSpec(name="digits-mlp-6", dataset="digits", n=6, architecture=MLPSpec(), training=Ordinary())
+def test_a_first_layer_may_start_small_with_torchs_own_draws() -> None:
+    small = NETWORK.model_copy(update={"first_layer_scale": 1e-3})
+    began, own = (victim_of(spec().model_copy(update={"architecture": network})).start for network in (small, NETWORK))
+    assert began is not None and own is not None
+    assert float(began["layers.0.weight"].std()) == pytest.approx(1e-3, rel=0.02)
+    for name, value in began.items():
+        factor = 1e-3 * (3 * 64) ** 0.5 if name.startswith("layers.0.") else 1.0
+        torch.testing.assert_close(value, factor * own[name])
+
+
+def test_raw_inputs_are_pixels_as_they_are() -> None:
+    split = victim_of(spec(inputs="raw")).split
+    pixels = load("digits", None).train_images[split.indices]
+    np.testing.assert_allclose(split.inputs, pixels, atol=1e-6)
+    assert abs(victim_of(spec()).split.inputs.mean()) < 0.1 < pixels.mean()
 
 
 def test_the_card_holds_the_hash_of_the_code_that_trained_it() -> None:

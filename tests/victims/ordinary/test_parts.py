@@ -155,3 +155,21 @@ def test_the_difference_of_the_layers_behind_has_rank_n() -> None:
     victim = victim_of(spec(last_layers=2, n=10))
     found = difference(victim.model.state_dict()["layers.1.weight"], victim.start["layers.1.weight"])
     assert (found.rank, found.shows_images) == (10, True)
+
+
+@pytest.mark.parametrize("shape", [(200, 120), (120, 200)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_directions_above_noise_are_those_that_noise_has_not_buried(shape: tuple[int, int], seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    start, noise = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
+    left, right = (torch.linalg.qr(torch.randn(size, 8, generator=generator, dtype=torch.float64)).Q for size in shape)
+    edge = 1e-2 * (shape[0] ** 0.5 + shape[1] ** 0.5)
+    # six stand three times above the edge of the noise, two lie at a tenth of it
+    added = left * torch.tensor([3.0] * 6 + [0.1] * 2, dtype=torch.float64) * edge @ right.T
+    found = difference(start + added + 1e-2 * noise, start)
+    assert (found.shows_images, found.above_noise) == (False, 6)
+
+
+def test_where_no_direction_stands_above_noise_one_is_taken() -> None:
+    start, noise = (torch.randn(60, 80, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    assert difference(start + 1e-2 * noise, start).above_noise == 1
