@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench.plan import registry
-from bench.plan.family import family
+from bench.publish.best import best_of_families, families_of, network, once
 from bench.publish.numbers import ARROWS, MISSING, duration, fraction, number, signed, whole
 from bench.publish.published import beside
 from bench.publish.ranking import Board
@@ -18,8 +17,6 @@ from bench.publish.ranking import Board
 Row = dict[Hashable, Any]
 
 UP, DOWN = ARROWS["higher"], ARROWS["lower"]
-OTHER = "other"
-"""The family of a victim that is not known here, in a table that does not tell it."""
 LEGEND = f"""\
 * **gain {UP}**: training images that come back from a candidate of their own, less what the strictest null control
   gets, which cannot have seen them; in brackets the 95% interval over images, seeds of the attack and retrainings of
@@ -41,16 +38,16 @@ def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
     title = "# Which attack gets how much out of which network"
     if board.empty:
         return f"{title}\n\nNo run is stored yet.\n"
-    rows: list[Row] = _once(board).to_dict("records")
-    known = _families(rows)
+    rows: list[Row] = once(board).to_dict("records")
+    known = families_of(rows)
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(_network(row), []).append(row)
-    conflicts = {_network(vars(found)): f"* `{found.victim}`: {found.conflict}." for found in boards if found.conflict}
+        groups.setdefault(network(row), []).append(row)
+    conflicts = {network(vars(found)): f"* `{found.victim}`: {found.conflict}." for found in boards if found.conflict}
     several = [row for group in groups.values() if len(group) > 1 for row in group]
     single = [row for group in groups.values() if len(group) == 1 for row in group]
     parts = [title, LEGEND]
-    if ranked := [row for row in rows if _network(row) not in conflicts]:
+    if ranked := [row for row in rows if network(row) not in conflicts]:
         parts += ["## The best attack on each kind of network", _best(ranked, known)]
     if several:
         parts += ["## All attacks, network by network", _table(several)]
@@ -64,74 +61,36 @@ def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _once(board: pd.DataFrame) -> pd.DataFrame:
-    """Return one row of those that differ in their protocol alone: the count one to one is the same under each."""
-    return board.drop_duplicates(["attack", "variant", "params_hash", "budget", "victim", "victim_key", "metric_suite"])
-
-
-def _network(row: Mapping[Any, Any]) -> str:
-    """Return what tells a network from others, of a row or a board."""
-    return f"{row['victim']} {row['victim_key']} {row['n']} {row['metric_suite']}"
-
-
-def _families(rows: Iterable[Row]) -> dict[str, str]:
-    """Return the family of each victim: its rows', or that of the victim which is called so here."""
-    victims = registry.victims().items
-    found = {}
-    for row in rows:
-        spec = victims.get(str(row["victim"]))
-        found[str(row["victim"])] = str(row["family"]) or (family(spec) if spec is not None else OTHER)
-    return found
-
-
-def _best(rows: Iterable[Row], families: dict[str, str]) -> str:
-    """Return a row for each family: of the attacks with a rank the one that is sure of the largest share of images."""
-    best: dict[str, Row] = {}
-    tried: dict[str, set[str]] = {}
-    beaten: dict[str, set[str]] = {}
-    for row in rows:
-        kind = families[str(row["victim"])]
-        tried.setdefault(kind, set()).add(_network(row))
-        beaten.setdefault(kind, set()).update([_network(row)] if row["rank"] else [])
-        before = best.setdefault(kind, row)
-        if _lead(row) > _lead(before):
-            best[kind] = row
+def _best(rows: Iterable[Row], families: Mapping[str, str]) -> str:
     shown = []
-    for kind, row in sorted(best.items()):
-        if not row["rank"]:
-            shown.append({"network": kind, "best attack": "none beats its null control", **_breadth(0, tried[kind])})
+    for best in best_of_families(rows, families):
+        breadth = {"networks that give something away": f"{best.beaten} of {best.tried}"}
+        row = best.row
+        if row is None:
+            shown.append({"network": best.family, "best attack": "none beats its null control", **breadth})
             continue
         shown.append(
             {
-                "network": kind,
+                "network": best.family,
                 "best attack": _attack(row),
                 f"gain {UP}": _gain(row),
                 "of": str(row["n"]),
                 f"time {DOWN}": _time(row),
                 "must know": _knowledge(row),
                 "shown on": f"`{row['victim']}`",
-                **_breadth(len(beaten[kind]), tried[kind]),
+                **breadth,
             }
         )
     return pd.DataFrame(shown).fillna("").to_markdown(index=False, disable_numparse=True)
 
 
-def _breadth(beaten: int, tried: set[str]) -> Row:
-    return {"networks that give something away": f"{beaten} of {len(tried)}"}
-
-
-def _lead(row: Row) -> float:
-    """Return the share of images that a row with a rank is surely ahead of its null by, -1 without a rank."""
-    return number(row, "gain_low") / number(row, "n") if row["rank"] else -1.0
-
-
 def _table(rows: Iterable[Row]) -> str:
     shown, last = [], ""
     for row in rows:
-        network = _network(row)
+        here = network(row)
         shown.append(
             {
-                "network": "" if network == last else f"`{row['victim']}`",
+                "network": "" if here == last else f"`{row['victim']}`",
                 "rank": row["rank"] or MISSING,
                 "attack": _attack(row),
                 f"gain {UP}": _gain(row),
@@ -145,7 +104,7 @@ def _table(rows: Iterable[Row]) -> str:
                 "weights": _weights(row),
             }
         )
-        last = network
+        last = here
     return pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,23 @@ _TICKS = (1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000)
 """Of the figure of quality against time: its width in inches; seconds that are written below it."""
 _DOT, _LETTER, _LEADING, _LONGEST = 0.045, 0.058, 0.14, 40
 """Of names in a figure: half a point's size, a letter's width and a line's height, in inches; letters at most."""
+
+
+@dataclass(frozen=True)
+class Gained:
+    """An attack's best row on a kind of network, as shares of the training images.
+
+    Attributes:
+        name: the attack.
+        gain: over the strictest null control; its 95% interval goes from `low` to `high`.
+        ranked: the row has a rank: the interval lies above 0.
+    """
+
+    name: str
+    gain: float
+    low: float
+    high: float
+    ranked: bool
 
 
 @dataclass(frozen=True)
@@ -100,6 +117,38 @@ def quality_against_time(cells: Sequence[Timed], n: int) -> str:
         axes.set_ylabel(f"good images of {n}")
         _grid(axes)
         _name(axes, cells)
+        return _svg(figure)
+
+
+def gains(kinds: Mapping[str, Sequence[Gained]]) -> str:
+    """Draw the gain of each attack's best row on each kind of network, a point with its interval, the best one named.
+
+    Args:
+        kinds: of each kind of network the attacks on it, best first, the kinds from top to bottom.
+    """
+    if not kinds:
+        return ""
+    with mpl.rc_context(_STYLE):
+        height = 0.3 * len(kinds) + 0.55
+        figure = Figure(figsize=(_WIDTH, height))
+        axes = figure.add_axes((0.36, 0.4 / height, 0.48, 1 - 0.45 / height))
+        axes.axvline(0, color=MUTED, linewidth=0.8)
+        for place, found in enumerate(kinds.values()):
+            for at, one in enumerate(found):
+                colour = ACCENT if at == 0 and one.ranked else MUTED
+                alpha = 1.0 if at == 0 else 0.35
+                axes.plot([one.low, one.high], [place] * 2, color=colour, linewidth=1.4, alpha=alpha)
+                axes.plot(one.gain, place, "o", color=colour, markersize=4.5 if at == 0 else 3, alpha=alpha)
+            named = found[0].name if found[0].ranked else "none beats chance"
+            ink, across = INK if found[0].ranked else MUTED, axes.get_yaxis_transform()
+            axes.text(1.02, place, named, transform=across, color=ink, va="center_baseline", parse_math=False)
+        axes.set_yticks(range(len(kinds)), list(kinds))
+        axes.set_ylim(len(kinds) - 0.5, -0.5)
+        axes.set_xlim(min(-0.05, *(one.low for found in kinds.values() for one in found)), 1)
+        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set_xlabel("share of the training images gained over the strictest null control")
+        _grid(axes)
+        axes.tick_params(axis="y", length=0)
         return _svg(figure)
 
 

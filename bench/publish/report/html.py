@@ -17,13 +17,16 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from bench.publish.best import families_of
 from bench.publish.numbers import ARROWS, MISSING, number
 from bench.publish.ranking import Board
 from bench.publish.report import figures
+from bench.publish.report.answer import Answer, answer
 from bench.publish.report.collect import Entry, Report, Row, cell_of, gain_share
 from bench.publish.report.columns import LEGEND, SHOWN, glossary
 from bench.publish.report.files import GROUPS
 from bench.publish.report.pictures import Pictures, pictures
+from bench.publish.report.profiles import profiles
 from bench.scoring import PROTOCOLS
 from bench.store.records import ALIGNED_NULLS, FAILED, NULLS, Status
 
@@ -31,6 +34,8 @@ HERE = Path(__file__).parent
 MOST_PICTURES = 400
 """Reconstructions shown on the page, which bounds its size to a few megabytes; shared between the cells."""
 MOST_A_GROUP = 4
+MOST_FIRST = 8
+"""Reconstructions of each group on the first screen."""
 OPEN = 3
 """Cells of a victim whose figures are unfolded from the start."""
 
@@ -59,6 +64,21 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class First:
+    """The first screen.
+
+    Attributes:
+        sentences: what gives images away, to whom and at what cost, and what does not.
+        chart: attacks on kinds of networks; None where nothing was scored.
+        best: the entry that leads those with pictures; None where none of them beats its null control.
+    """
+
+    sentences: tuple[str, ...]
+    chart: Panel | None
+    best: Gallery | None
+
+
+@dataclass(frozen=True)
 class Gallery:
     """The figures and pictures of one cell."""
 
@@ -72,6 +92,7 @@ class Section:
     """All that concerns one victim."""
 
     anchor: str
+    family: str
     facts: Row
     boards: list[Board]
     time: list[Panel]
@@ -89,8 +110,10 @@ def render(report: Report) -> str:
     sections = _sections(report)
     return environment.get_template("report.html.j2").render(
         report=report,
+        first=_first(answer(report)),
         sections=sections,
         anchors={str(section.facts["victim"]): section.anchor for section in sections},
+        profiles=profiles(report),
         maps=_heat_maps(report),
         failed=int(report.runs["status"].isin(FAILED).sum()),
         skipped=int((report.runs["status"] == Status.SKIPPED).sum()),
@@ -112,6 +135,17 @@ def render(report: Report) -> str:
         isnan=math.isnan,
         Status=Status,
     )
+
+
+def _first(found: Answer) -> First:
+    caption = (
+        "The best row of each attack on each kind of network, with its 95% interval; the best attack is named. One row "
+        "stands for one network: the boards below have all."
+    )
+    chart = Panel(Markup(figures.gains(found.kinds)), caption) if found.kinds else None
+    best = found.best
+    shown = pictures(best.files.examples, MOST_FIRST) if best is not None and best.files.examples is not None else None
+    return First(found.sentences, chart, Gallery(best, [], shown) if best is not None and shown is not None else None)
 
 
 def _heat_maps(report: Report) -> list[HeatMap]:
@@ -154,12 +188,15 @@ def _sections(report: Report) -> list[Section]:
     pictured = sum(entry.files.examples is not None for entry in report.entries.values())
     most = min(MOST_A_GROUP, max(1, MOST_PICTURES // (len(GROUPS) * max(pictured, 1))))
     sections = []
-    for place, victim in enumerate(sorted({board.victim for board in report.boards}, key=_natural), start=1):
+    families = families_of(entry.row for entry in report.entries.values())
+    victims = sorted({board.victim for board in report.boards}, key=lambda name: (families[name], _natural(name)))
+    for place, victim in enumerate(victims, start=1):
         entries = [entry for entry in report.entries.values() if entry.row["victim"] == victim]
         runs = [entry.run for entry in entries if entry.run is not None]
         sections.append(
             Section(
                 anchor=f"victim-{place}",
+                family=families[victim],
                 facts=runs[0] if runs else entries[0].row,
                 boards=[board for board in report.boards if board.victim == victim],
                 time=_time(entries),

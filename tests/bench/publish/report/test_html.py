@@ -68,8 +68,8 @@ def test_it_shows_figures_and_pictures(page: str) -> None:
     parsed = Parsed(page)
 
     assert len(parsed.all("table", **{"class": "board"})) == 3
-    assert len(parsed.all("svg")) == 2 + 4 * 3, "time for each victim, three figures for each cell that ended well"
-    assert len(parsed.all("img")) == 4 * 6
+    assert len(parsed.all("svg")) == 1 + 2 + 4 * 3, "the gains, time for each victim, three for each cell"
+    assert len(parsed.all("img")) == 4 * 6 + 2, "those of each cell, and the best of the one that leads"
 
 
 def test_pictures_are_the_stored_pixels(built: Path, page: str) -> None:
@@ -132,7 +132,7 @@ def test_tables_alone_make_a_page_without_pictures(folder: Path) -> None:
 
     assert len(parsed.all("table", **{"class": "board"})) == 3
     assert parsed.all("img") == []
-    assert len(parsed.all("svg")) == 2
+    assert len(parsed.all("svg")) == 1 + 2
 
 
 def test_a_folder_gives_the_same_page_again(folder: Path, page: str) -> None:

@@ -1,0 +1,99 @@
+"""The first screen of the report: what comes out of which networks, by whom, at what cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+
+from attacks.knowledge import Knowledge, Threat, threat_of
+from bench.publish.best import Best, best_of_families, families_of, lead, network, once
+from bench.publish.numbers import count, duration, number, whole
+from bench.publish.ranking import conflicts
+from bench.publish.report.collect import Entry, Report, Row, cell_of
+from bench.publish.report.figures import Gained
+
+KNOWN = frozenset(Knowledge)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the report says first.
+
+    Attributes:
+        sentences: what gives images away, to whom and at what cost, and what does not, with the tables' numbers.
+        kinds: of each kind of network, that which gives most away first, the best row of each attack, best first.
+        best: the entry that leads those with pictures, None if none of them beats its null control.
+    """
+
+    sentences: tuple[str, ...]
+    kinds: dict[str, list[Gained]]
+    best: Entry | None
+
+
+def answer(report: Report) -> Answer:
+    """Return what a report says first; networks on which attacks met different weights are left out."""
+    board = pd.DataFrame([entry.row for entry in report.entries.values()])
+    if board.empty:
+        return Answer((), {}, None)
+    left_out = conflicts(board)
+    rows: list[Row] = [row for row in once(board).to_dict("records") if row["victim"] not in left_out]
+    families = families_of(rows)
+    best = sorted(best_of_families(rows, families), key=_share, reverse=True)
+    kinds = {one.family: _gained([row for row in rows if families[str(row["victim"])] == one.family]) for one in best}
+    pictured = [row for row in rows if row["rank"] and report.entries[cell_of(row)].files.examples is not None]
+    top = max(pictured, key=lead, default=None)
+    return Answer(
+        sentences=_sentences(best, rows),
+        kinds={kind: found for kind, found in kinds.items() if found},
+        best=report.entries[cell_of(top)] if top is not None else None,
+    )
+
+
+def _share(best: Best) -> float:
+    return lead(best.row) if best.row is not None else -1.0
+
+
+def _gained(rows: list[Row]) -> list[Gained]:
+    """Return the best row of each attack that has null controls, the controls left out."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        name = str(row["attack"])
+        if not (row["control"] or math.isnan(number(row, "gain_low"))):
+            found[name] = max(found.get(name, row), row, key=lambda one: number(one, "gain_low") / number(one, "n"))
+    gained = []
+    for name, row in found.items():
+        gain, low, high = (number(row, end) / number(row, "n") for end in ("gain", "gain_low", "gain_high"))
+        gained.append(Gained(name, gain, low, high, ranked=bool(row["rank"])))
+    return sorted(gained, key=lambda one: one.low, reverse=True)
+
+
+def _sentences(best: list[Best], rows: list[Row]) -> tuple[str, ...]:
+    """Return what comes out, by whom and at what cost, and what gives nothing away."""
+    tried = len({network(row) for row in rows})
+    if all(one.row is None for one in best):
+        return (f"None of the {tried} networks attacked gives training images away: no attack beats its null control.",)
+    beaten = sum(one.beaten for one in best)
+    first = f"{beaten} of the {tried} networks attacked give training images away to an attack that beats chance"
+    kept = [f"{one.family} ({one.tried - one.beaten} of {one.tried})" for one in best if one.beaten < one.tried]
+    last = f"No attack here got images out of: {', '.join(kept)}." if kept else "No network kept its images."
+    return (f"{first}.", *(_led(threat, row) for threat, row in _of_threats(rows)), last)
+
+
+def _of_threats(rows: list[Row]) -> list[tuple[Threat, Row]]:
+    """Return who attacks, who has least at hand first, with the row that leads of what they can do."""
+    found: dict[Threat, Row] = {}
+    for row in rows:
+        threat = threat_of(frozenset(Knowledge(item) for item in str(row["knowledge"]).split("+") if item in KNOWN))
+        if threat is not None and row["rank"]:
+            found[threat] = max(found.get(threat, row), row, key=lead)
+    return [(threat, found[threat]) for threat in Threat if threat in found]
+
+
+def _led(threat: Threat, row: Row) -> str:
+    gain, low, high = (number(row, name) for name in ("gain", "gain_low", "gain_high"))
+    return (
+        f"With {threat}, {row['attack']} gets {count(gain)} of {row['n']} training images more than chance out of "
+        f"{row['victim']} (95%: {whole(low)} to {whole(high)}; {duration(number(row, 'wall_s'))})."
+    )

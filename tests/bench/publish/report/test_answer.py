@@ -1,0 +1,72 @@
+"""The first screen says what the tables say, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.publish.leaderboard import write_tables
+from bench.publish.report.answer import answer
+from bench.publish.report.collect import collect
+from bench.publish.report.profiles import profiles
+from bench.store.records import RunRecord
+
+Scored = Callable[..., RunRecord]
+START = "architecture+initial weights+weights"
+
+
+def told(root: Path, records: list[RunRecord]) -> Any:
+    write_tables(root, records)
+    return answer(collect(root))
+
+
+def test_each_kind_of_attacker_is_told_with_what_leads_for_him(results: Path, scored: Scored) -> None:
+    more = {"victim": "mnist-mlp-100", "dataset": "mnist"}
+    records = [
+        scored("kkt", n_good=16),
+        scored("first-layer", n_good=9),
+        scored("kkt-delta", n_good=18, knowledge=START, **more),
+        scored("inversion", n_good=3, victim="digits-mlp-100", null_n_good=4, null_n_good_unique=4),
+    ]
+    found = told(results, records)
+
+    assert (
+        found.sentences[0] == "2 of the 3 networks attacked give training images away to an attack that beats chance."
+    )
+    assert found.sentences[1].startswith("With the weights alone, kkt gets 14 of 20 training images more than chance")
+    assert found.sentences[2].startswith("With the weights and the start of the training, kkt-delta gets 16 of 20")
+    assert found.sentences[3] == "No attack here got images out of: two classes (1 of 3)."
+    assert len(found.sentences) == 4
+    assert [one.name for one in found.kinds["two classes"]] == ["kkt-delta", "kkt", "first-layer", "inversion"]
+    assert [one.ranked for one in found.kinds["two classes"]] == [True, True, True, False]
+
+
+def test_where_nothing_beats_its_null_it_says_so(results: Path, scored: Scored) -> None:
+    found = told(results, [scored(n_good=3, null_n_good=4, null_n_good_unique=4)])
+    (sentence,) = found.sentences
+    assert sentence.startswith("None of the 1 networks attacked gives training images away")
+    assert found.best is None
+
+
+def test_a_network_met_with_different_weights_is_left_out(results: Path, scored: Scored) -> None:
+    weights = [scored("kkt", victim_sha="a" * 64), scored("first-layer", victim_sha="b" * 64)]
+    found = told(results, [*weights, scored("kkt", victim="digits-mlp-100")])
+    assert found.sentences[0].startswith("1 of the 1 networks")
+
+
+def test_the_picture_is_that_of_the_row_that_leads(built: Path) -> None:
+    best = answer(collect(built)).best
+    assert best is not None
+    assert (best.row["attack"], best.row["victim"]) == ("kkt", "faces-mlp-20")
+
+
+def test_a_profile_tells_where_an_attack_fails(results: Path, scored: Scored) -> None:
+    lost = {"null_n_good": 4, "null_n_good_unique": 4}
+    records = [scored("kkt"), scored("kkt", victim="digits-mlp-100", n_good=3, **lost), scored("random", control=True)]
+    write_tables(results, records)
+    (found,) = profiles(collect(results))
+
+    assert (found.name, found.beaten, found.missed) == ("kkt", 1, ("digits-mlp-100",))
+    assert found.best is not None and found.best.row["victim"] == "faces-mlp-20"
+    assert set(found.needs) == {"architecture", "class balance", "weights"}
