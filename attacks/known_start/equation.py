@@ -20,10 +20,8 @@ from torch import Tensor
 
 from victims.equations.gates import smooth_gate_relu
 from victims.equations.network import Network
+from victims.exposure.card import LEAST_COSINE
 from victims.ordinary.difference import Difference, difference
-
-LEAST_COSINE = 0.2
-"""The cosine of W1 and W1(0) outside of the span is larger for the true start; a wrong seed has some thousandths."""
 
 
 @dataclass(frozen=True)

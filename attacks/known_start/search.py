@@ -16,6 +16,7 @@ from attacks.kkt_family.one_cycle import OneCycle
 from attacks.known_start.descent import Descent, Found
 from attacks.known_start.equation import Equation
 from attacks.known_start.params import ResolvedParams
+from victims.equations.spans import share_outside
 
 SMALL = 0.1
 """Size of the coefficients at their start, in units in which m terms at right angles make up the difference."""
@@ -60,7 +61,7 @@ class Search(Descent):
             left = (equation.second - second).square().sum() / equation.second.square().sum()
             residual = residual + self.params.second_layer * left
         cost = self.params.signal_span / math.sqrt(equation.rank)
-        return residual + cost * (1 - self._inside(errors)).sum() if cost else residual
+        return residual + cost * self._outside(errors).sum() if cost else residual
 
     @torch.no_grad()
     def found(self) -> Found:
@@ -70,14 +71,13 @@ class Search(Descent):
         whole = equation.weight.norm()
         residual = float((equation.weight - errors.T @ inputs).norm() / whole)
         sizes = errors.norm(dim=1) * inputs.norm(dim=1) / whole
-        return Found(inputs @ equation.basis.T, sizes, self._inside(errors), residual)
+        return Found(inputs @ equation.basis.T, sizes, 1 - self._outside(errors), residual)
 
     def _terms(self, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the candidates on the basis (m, r), their errors (m, h), and their sum in layer 2 (h_2, h)."""
         inputs = self.coordinates * self.scaling
         return inputs, *self.equation.terms(inputs, self.unit * self.chosen, alpha)
 
-    def _inside(self, errors: Tensor) -> Tensor:
-        """Return the share (m,) of the energy of errors (m, h) in the span of the difference's columns."""
-        energy = errors.square().sum(1).clamp_min(torch.finfo(errors.dtype).tiny)
-        return (errors @ self.equation.error_basis).square().sum(1) / energy
+    def _outside(self, errors: Tensor) -> Tensor:
+        """Return the share (m,) of the energy of errors (m, h) outside the span of the difference's columns."""
+        return share_outside(errors @ self.equation.error_basis, errors)

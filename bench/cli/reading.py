@@ -50,7 +50,7 @@ def show(
         console.print(tables.attack_card(attacks.items[name], attacks.origins[name]))
     elif (spec := victims.find(name)) is not None:
         data = choose_data_dir(data_dir)
-        console.print(tables.victim_card(spec, victims.origins[name.partition(JOINT)[0]], data))
+        console.print(tables.victim_card(spec, victims.origins[spec.described.name.partition(JOINT)[0]], data))
         if spec.setting == "dataset" and trained_card(spec, data):
             from bench.plan.exposed import exposed
 

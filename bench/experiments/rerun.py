@@ -38,6 +38,7 @@ def runs_of(claims: Sequence[Claim], attacks: Registry[type[Attack[Any]]], victi
             variant=str(claim.where.get("variant", "")),
             set=claim.setting(),
             seeds=claim.seeds,
+            victim_seeds=claim.victim_seeds,
         )
         sections.append(section)
     return planned(sections, attacks, victims, UNLIMITED)

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from attacks.base import Attack, AttackParams
 from attacks.context import Budget
 from bench.terminal.text import short
+from victims.defences.spec import JOINT, parse
 from victims.errors import UserError
 
 if TYPE_CHECKING:
@@ -92,8 +93,19 @@ def parse_memory(text: str) -> int:
 
 
 def matches(name: str, patterns: list[str] | None) -> bool:
-    """Say whether a name is meant by some of the patterns; without patterns every name is."""
-    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    """Say whether a name is meant by some of the patterns; without patterns every name is.
+
+    A defence may be written as on the command line: `X+noise=1e-3` means `X+noise=0.001`.
+
+    Raises:
+        UserError: a pattern ends with something that is no defence.
+    """
+    return not patterns or any(fnmatch.fnmatchcase(name, _as_named(pattern)) for pattern in patterns)
+
+
+def _as_named(pattern: str) -> str:
+    plain, *defences = pattern.split(JOINT)
+    return JOINT.join([plain, *(one if "*" in one else parse(one).text for one in defences)])
 
 
 def parse_settings(settings: list[str]) -> dict[str, Any]:

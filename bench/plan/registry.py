@@ -120,11 +120,15 @@ class Victims(Registry[AnySpec]):
         return list(chosen.values())
 
     def find(self, name: str) -> AnySpec | None:
-        """Return the victim of exactly that name, None if there is none.
+        """Return the victim of exactly that name, None if there is none; `NAME@2` is its second retraining.
 
         Raises:
             UserError: there is one, but no such defence of it.
         """
+        trained, at, retraining = name.rpartition("@")
+        if at and retraining.isdecimal():
+            found = self.find(trained)
+            return found.retrained(int(retraining)) if found is not None and found.training.kind != "released" else None
         plain, *own = name.split(JOINT)
         return defended(self.items[plain], [*map(parse, own)]) if plain in self.items else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 Progress = Callable[..., None]
 """`progress(step, steps, **figures)`."""
+LONG, ALONE = 5.0, 0.9
+"""Seconds from which on it is told that an attack had less than this share of a core: its seconds are then not its own,
+for an attack computes all the time."""
 
 
 @dataclass(frozen=True)
@@ -115,14 +119,17 @@ def perform(
     generator = torch.Generator().manual_seed(attempt.seed)
     ctx = AttackContext(device, generator, progress, attempt.budget, checkpoints, perceptual)
     params = kind.Params.model_validate(json.loads(attempt.params_json))
+    computed, began = time.process_time(), time.perf_counter()
     reconstruction = kind(params).reconstruct(view, ctx)
-    seconds = ctx.seconds
+    seconds, share = ctx.seconds, (time.process_time() - computed) / (time.perf_counter() - began)
     _require_fitting(reconstruction, attempt)
     _require_intact(view, attempt.facts.get(Knowledge.WEIGHTS) or {})
     spent = ctx.stopped or seconds > (attempt.budget.seconds or math.inf)
     flags = ["budget"] if spent else []
     if checkpoints is not None and checkpoints.trouble:
         flags.append(f"no_checkpoint: {checkpoints.trouble}")
+    if device.type == "cpu" and seconds > LONG and share < ALONE:
+        flags.append(f"wall_s is too long: the machine was shared, the attack had {share:.0%} of a core")
     return Attacked(reconstruction, ctx.trace, seconds, peak_memory(device), tuple(flags))
 
 

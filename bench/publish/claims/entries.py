@@ -32,7 +32,7 @@ class Claim(BaseModel):
         unsupported: why no row of a table has the numbers, empty if one should.
         shown: numbers in the text that are no results of the row, such as how many a picture shows.
         tier: "quick" and "all" say which `--rerun` measures it again; "stored" is of a table that no plan makes.
-        seeds: of the attack, when it is measured again.
+        seeds: of the attack, when it is measured again; likewise `victim_seeds` of the trainings of its victim.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,6 +50,7 @@ class Claim(BaseModel):
     shown: tuple[float, ...] = ()
     tier: Tier = "all"
     seeds: str = "0"
+    victim_seeds: str = "0"
 
     def slack(self, value: float) -> float:
         """Return how far a number may be off that the text gives as `value`."""

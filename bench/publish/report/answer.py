@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from attacks.knowledge import Knowledge, Threat, threat_of
+from attacks.base import Knowledge, Threat, threat_of
 from bench.publish.best import Best, best_of_families, families_of, lead, network, once
 from bench.publish.numbers import count, duration, number, whole
 from bench.publish.ranking import conflicts

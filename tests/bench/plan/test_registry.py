@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from bench.plan import registry
+from bench.plan.options import matches
 from bench.plan.registry import ROOT, Registry
 from victims.errors import UserError
 
@@ -154,6 +155,35 @@ def test_imported_and_abstract_classes_are_no_attacks(tmp_path: Path) -> None:
 
     assert list(found.items) == list(registry.attacks().items)
     assert not found.broken
+
+
+def test_a_retraining_has_a_name() -> None:
+    victims = registry.victims()
+    plain = victims.items["digits-mlp-20-c10-sgd"]
+    assert victims.find("digits-mlp-20-c10-sgd@2") == plain.retrained(2)
+    defended = victims.find("digits-mlp-20-c10-sgd+noise=1e-3@2")
+    assert defended is not None and (defended.name, defended.seed) == ("digits-mlp-20-c10-sgd+noise=0.001@2", 3)
+    assert victims.find("digits-mlp-20-c10-sgd@x") is victims.find("nobody@2") is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant"),
+    [
+        ("a", {"a"}),
+        ("a*", {"a", "a+noise=0.001", "a+noise=0.001+round=int8"}),
+        ("a+noise=1e-3", {"a+noise=0.001"}),
+        ("a+noise=*", {"a+noise=0.001", "a+noise=0.001+round=int8"}),
+        ("*+noise=1e-3+round=int8", {"a+noise=0.001+round=int8"}),
+    ],
+)
+def test_a_stored_name_is_meant_however_its_defence_is_written(pattern: str, meant: set[str]) -> None:
+    names = ("a", "a+noise=0.001", "a+noise=0.001+round=int8")
+    assert {name for name in names if matches(name, [pattern])} == meant
+
+
+def test_a_pattern_with_no_defence_is_an_error() -> None:
+    with pytest.raises(UserError, match="no defence is called"):
+        matches("a", ["a+nose=1"])
 
 
 def test_the_plugin_folder_must_exist(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from bench.experiments.rerun import runs_of
+from bench.plan import registry
 from bench.publish.claims import Claim, Finding, Outcome, read_claims, verify
 from bench.publish.leaderboard import write_tables
 from bench.store.records import RunRecord
@@ -149,6 +151,12 @@ def test_a_claim_is_measured_again(bench: Callable[..., Any], tmp_path: Path) ->
         assert f"{1 - status} holds, {status} does not hold" in ended.out
     refused = bench("verify", "--rerun", "all", *words)
     assert refused.status == 2 and "names no attack and victim" in refused.err
+
+
+def test_a_mean_over_trainings_and_seeds_is_measured_again_with_all_of_them() -> None:
+    where = {"attack": "glm", "victim": "cancer-logistic"}
+    runs = runs_of([claim(where=where, victim_seeds="0-2", seeds="0,4")], registry.attacks(), registry.victims())
+    assert sorted((run.victim.retraining, run.seed) for run in runs) == [(k, s) for k in range(3) for s in (0, 4)]
 
 
 @pytest.mark.parametrize(
