@@ -20,7 +20,7 @@ from torch import Tensor
 
 from victims.equations.gates import smooth_gate_relu
 from victims.equations.network import Network
-from victims.exposure.card import LEAST_COSINE
+from victims.ordinary import LEAST_COSINE
 from victims.ordinary.difference import Difference, difference
 
 

@@ -7,13 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from victims.frozen_model import FrozenModel
+from victims.ordinary import LEAST_COSINE
 
 MOST_LEFT = 0.1
 """Share of its squares that a layer may keep of its initialisation and still count as stationary.
 
 Six networks at a stationary point have at most 1e-8, thirteen that were trained as people train at least 0.56."""
-LEAST_COSINE = 0.2
-"""The cosine of W1 and its start outside of the images' span is larger for the true start."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
