@@ -8,13 +8,14 @@ entries of a gradient each by its own factor, as Adam does, break the sum, and t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from scipy.integrate import quad
+from scipy.optimize import brentq
 from torch import Tensor
-
-from victims.equations.row_space import data_rank
 
 GAP = 5.0
 """A singular value so many times the next one ends the span of the images; the last such gap above the rounding."""
@@ -60,9 +61,12 @@ class Difference:
     def above_noise(self) -> int:
         """The directions whose singular values noise of one size in all entries would not have, at least one.
 
-        Rounded or noised weights show these of the images alone, and no gap behind them.
+        Rounded or noised weights show these of the images alone, and no gap behind them. The size of the noise is read
+        off the median (Gavish and Donoho 2014, Section III), the edge is that of Marchenko and Pastur 1967.
         """
-        return max(1, data_rank(self.singular, self.neurons, self.directions.shape[1]))
+        ratio = len(self.singular) / max(self.neurons, self.directions.shape[1])
+        edge = float(self.singular.median()) * (1 + math.sqrt(ratio)) / math.sqrt(_noise_median(ratio))
+        return max(1, int((self.singular > edge).sum()))
 
     def basis(self, rank: int) -> Tensor:
         """Return the first directions (d, rank), orthonormal columns."""
@@ -141,3 +145,22 @@ def last_gap(singular: Tensor, rounding: float) -> tuple[int, float]:
     if len(gaps) == 0:
         return len(singular), 1.0
     return int(gaps[-1]) + 1, float(ratios[gaps[-1]])
+
+
+def _noise_median(ratio: float) -> float:
+    """Return the median of the Marchenko-Pastur distribution.
+
+    It is that of the squared singular values of a (p, q) matrix of noise of variance 1 / q, with p = ratio q.
+
+    Args:
+        ratio: beta, in (0, 1].
+    """
+    low, high = (1 - math.sqrt(ratio)) ** 2, (1 + math.sqrt(ratio)) ** 2
+
+    def share(value: float) -> float:
+        # of the values below `value`; with t = low + s^2 the density has no pole at 0 for beta = 1
+        found, _ = quad(lambda s: 2 * s * s * math.sqrt(max(high - low - s * s, 0)) / (low + s * s), 0, value)
+        return float(found) / (2 * math.pi * ratio)
+
+    root: float = brentq(lambda value: share(value) - 0.5, 1e-9, math.sqrt(high - low))
+    return low + root * root
