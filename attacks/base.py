@@ -37,6 +37,7 @@ __all__ = [
     "VictimView",
     "declined_unless_binary",
     "declined_unless_layered",
+    "threat_of",
 ]
 
 

@@ -115,9 +115,9 @@ class RandomFeatures(nn.Module):
     def __init__(self, inputs: int, spec: RandomFeaturesSpec) -> None:
         super().__init__()
         self.tanh = spec.activation == "relu+tanh"
-        last = nn.Linear(spec.width, spec.outputs, bias=False)
-        self.layers = nn.ModuleList([nn.Linear(inputs, spec.width, bias=False), last])
-        nn.init.normal_(self.layers[0].weight, std=1 / math.sqrt(inputs))
+        drawn, learnt = nn.Linear(inputs, spec.width, bias=False), nn.Linear(spec.width, spec.outputs, bias=False)
+        nn.init.normal_(drawn.weight, std=1 / math.sqrt(inputs))
+        self.layers = nn.ModuleList([drawn, learnt])
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return Phi(theta; x) for inputs (n, C, H, W): (n,) for a network with one output, else (n, C)."""
