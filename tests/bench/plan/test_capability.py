@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from attacking import BATCH_NORM, BIASES, ORDINARY, digits_network, victim_of
-from conftest import Bench
 
 from attacks.base import Knowledge
 from bench.plan import registry
@@ -17,6 +18,7 @@ from victims.defences.spec import RandomSeed
 from victims.defences.stacking import defended
 from victims.informed.spec import AnySpec
 
+Bench = Callable[..., Any]
 SNAPSHOTS = ORDINARY.model_copy(update={"training": ORDINARY.training.model_copy(update={"snapshots": (1,)})})
 SECRET = defended(ORDINARY, [RandomSeed()])
 INFORMED = digits_network(n=10, targets=2, epochs=1)

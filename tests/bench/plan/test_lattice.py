@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from conftest import Bench
 from skimage.io import imread
 
 from attacks.base import Attack, AttackParams, Knowledge, Threat
@@ -13,6 +13,7 @@ from bench.plan import registry
 from bench.plan.lattice import Node, by_threat, covers, nodes
 from bench.publish.lattice_picture import draw_lattice
 
+Bench = Callable[..., Any]
 A, W, N, L, C = (
     Knowledge.ARCHITECTURE,
     Knowledge.WEIGHTS,
