@@ -21,6 +21,10 @@ def _cell(ratio: float, features: str, n: int = 10) -> Cell:
     return Cell({"ratio": ratio, "features": features}, "projection", name_of("digits", n, ratio, tanh=tanh), params)
 
 
+def _sized(n: int, outputs: int) -> Cell:
+    return Cell({"n": n, "outputs": outputs}, "projection", name_of("digits", n, 10, outputs))
+
+
 STUDIES: tuple[Study, ...] = (
     Study(
         name="law",
@@ -32,10 +36,10 @@ STUDIES: tuple[Study, ...] = (
     ),
     Study(
         name="law-sizes",
-        summary="the same by the number of images, at p = 10 d n",
+        summary="the same by the number of images and outputs, at p C = 10 d n",
         paper="after Iurada et al. 2026",
-        cells=tuple(Cell({"n": n}, "projection", name_of("digits", n, 10)) for n in SIZES),
-        smoke=(Cell({"n": 6}, "projection", name_of("digits", 6, 10)),),
-        plots=(Plot("curve", "n", values=("share_nearer", "share_at_1pct", "null_share_good")),),
+        cells=tuple(_sized(n, outputs) for n, outputs in SIZES),
+        smoke=(_sized(6, 1),),
+        plots=(Plot("curve", "n", "outputs", values=("share_nearer", "share_at_1pct")),),
     ),
 )

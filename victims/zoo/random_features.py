@@ -14,8 +14,8 @@ from victims.zoo.ordinary import PARTS
 PIXELS = {"digits": 64, "mnist": 784, "faces": 625, "photos": 3072, "cifar": 3072}
 RATIOS = (0.25, 0.5, 1, 2, 4, 10)
 """p C / (d n) of the study `law`."""
-SIZES = (6, 10, 20, 50)
-"""n of the victims with p = 10 d n."""
+SIZES = ((6, 1), (10, 1), (20, 1), (10, 10), (20, 10), (50, 10))
+"""n and outputs C of the victims with p C = 10 d n."""
 
 
 def width_for(dataset: str, n: int, ratio: float, outputs: int = 1) -> int:
@@ -55,7 +55,7 @@ def _wide(dataset: str, n: int, ratio: float) -> VictimSpec:
 
 VICTIMS = (
     *(_random("digits", 10, ratio, tanh=tanh) for ratio in RATIOS for tanh in (False, True)),
-    *(_random("digits", n, 10) for n in SIZES if n != 10),
+    *(_random("digits", n, 10, outputs) for n, outputs in SIZES if (n, outputs) != (10, 1)),
     *(_random("mnist", n, ratio, 10) for n in (10, 50) for ratio in (1, 10)),
     _random("faces", 10, 4),
     *(_random("photos", n, 4, 10) for n in (10, 20)),
