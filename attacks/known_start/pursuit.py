@@ -112,7 +112,7 @@ class Pursuit:
         loss = torch.tensor(self.loss, dtype=torch.float64)
         return {
             "best": self.best,
-            "current": self.current,
+            "current": self.current.clone(),  # after a stage without spare candidates it may be the best
             "loss": loss,
             "generator": self.ctx.generator.get_state(),
             **counts,

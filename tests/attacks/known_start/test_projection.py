@@ -21,6 +21,7 @@ from attacks.known_start.projection import Projection as Loss
 from attacks.known_start.pursuit import Pursuit
 from attacks.projection import BATCHED, FADED, MORE, STOOD, UNEQUAL, Projection
 from bench.run.disclosure import view_of
+from bench.store.checkpoint import CheckpointFile
 from victims.defences.spec import RandomSeed, parse
 from victims.defences.stacking import defended
 from victims.equations.architectures import blank
@@ -171,6 +172,19 @@ def test_a_killed_search_ends_where_an_undisturbed_one_does(monkeypatch: pytest.
         again = run()
         assert torch.equal(again.candidates, whole.candidates)
         assert again.grad_evals == whole.grad_evals
+
+
+def test_a_checkpoint_can_be_written_after_every_chunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
+    loss, _ = exact(features(2))
+    ctx, file = context(), CheckpointFile(tmp_path / "checkpoint", "")
+    ctx.checkpoints = file
+    pursuit = Pursuit(loss, (4, 64), ProjectionParams(rounds=2, steps=20, spanned=1e-20), ctx)
+    pursuit.run()
+    assert not file.trouble
+    kept = file.load()
+    assert kept is not None
+    assert torch.equal(kept.state["best"], pursuit.best)
 
 
 def test_a_budget_ends_it_with_what_it_has() -> None:
