@@ -51,7 +51,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         if architecture.kind == "module" or architecture.kind == "conv":  # noqa: PLR1714 (mypy follows this form)
             return f"{architecture.label}: for fully connected layers, behind convolutions with batch normalisation"
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
-        if tuned == 1 or (architecture.kind == "cnn" and not architecture.hidden):
+        if tuned == 1 or architecture.kind == "rf" or (architecture.kind == "cnn" and not architecture.hidden):
             return LAST_ALONE
         may_stay = tuned or victim.training.kind == "released"
         if architecture.kind == "mlp" and (len(architecture.hidden) < 2 or not may_stay):

@@ -12,8 +12,8 @@ from bench.run.disclosure import view_of
 from victims import obtain
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec
-from victims.recipes import Ordinary
-from victims.spec import CNNSpec, MLPSpec, NormalizedDescent, Regularised, VictimSpec
+from victims.recipes import Interpolation, Ordinary
+from victims.spec import CNNSpec, MLPSpec, NormalizedDescent, RandomFeaturesSpec, Regularised, VictimSpec
 
 CPU = torch.device("cpu")
 BIASES = VictimSpec(
@@ -36,7 +36,15 @@ ORDINARY = VictimSpec(
 BATCH_NORM = ORDINARY.model_copy(
     update={"name": "digits-cnn-10-c10-ordinary", "architecture": CNNSpec(channels=(4,), hidden=(20,), outputs=10)}
 )
-"""Victims of the dataset setting: with biases, with a weight decay, and two whose start is kept."""
+RANDOM_FEATURES = VictimSpec(
+    name="digits-rf-4-2560",
+    dataset="digits",
+    n=4,
+    architecture=RandomFeaturesSpec(width=2560),
+    loss="l2",
+    training=Interpolation(),
+)
+"""Victims of the dataset setting: with biases, with a weight decay, and three whose start is kept."""
 
 
 def digits_network(n: int, targets: int, epochs: int, hidden: int = 4) -> InformedSpec:

@@ -22,7 +22,7 @@ from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
 from victims.ordinary import obtain as ordinary
 from victims.ordinary.obtain import way
-from victims.recipes import Ordinary, Released
+from victims.recipes import Interpolation, Ordinary, Released
 from victims.spec import VictimSpec
 from victims.training import loop
 
@@ -53,7 +53,7 @@ def obtain(
         return defences.released(spec, obtain(trained, data_dir, device, report, notice), device, notice)
     if spec.training.kind == "released":
         return _released(spec, data_dir)
-    if isinstance(spec.training, Ordinary):
+    if isinstance(spec.training, Ordinary | Interpolation):
         return ordinary.obtain(spec, data_dir, device, report, notice)
     split = split_of(spec, data_dir)
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)

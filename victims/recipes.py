@@ -197,6 +197,19 @@ class Released(Recipe):
         return f"released weights{decay}"
 
 
+class Interpolation(Recipe):
+    """The end of gradient descent on the squared error of the last layer alone, in closed form; the start is kept.
+
+    It is the interpolating layer nearest to its start: W = W(0) + (Y - W(0) Phi') (Phi Phi')^-1 Phi, Phi (n, p) being
+    the features of the training images and Y (C, n) one-hot targets, or -1 and +1 for one output.
+    """
+
+    kind: Literal["interpolation"] = "interpolation"
+    weight_decay: Literal[0] = 0
+    dtype: Literal["float64"] = "float64"
+    label: ClassVar[str] = "least squares in the last layer"
+
+
 class Pretraining(FrozenModel):
     """What a network learns before it is fine-tuned: the dataset's images that neither it nor its twin is tuned on.
 

@@ -8,7 +8,15 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 
 from victims.defences.spec import Defences, RandomSeed, released
 from victims.frozen_model import FrozenModel, Retrainable
-from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent, Ordinary, Regularised, Released
+from victims.recipes import (
+    DecayedDescent,
+    GradientDescent,
+    Interpolation,
+    NormalizedDescent,
+    Ordinary,
+    Regularised,
+    Released,
+)
 
 Loss = Literal["cross-entropy", "l2", "l2.5", "huber"]
 
@@ -120,7 +128,34 @@ class ModuleSpec(FrozenModel):
         return self.name
 
 
-NetworkSpec = MLPSpec | ConvSpec | CNNSpec | ModuleSpec
+class RandomFeaturesSpec(FrozenModel):
+    """Random features: x -> W s(V x), where V ~ N(0, 1/d) stays as it was drawn and W (C, p) is learnt.
+
+    Attributes:
+        width: p, the number of features.
+        activation: s. "relu" tells no length of an image: s(c z) = c s(z) for c > 0. "relu+tanh" does.
+        outputs: C; one output is a regression of the binary labels.
+        biases: "none".
+        uncovered: what it has that a sequence of layers which are all learnt has not.
+    """
+
+    uncovered: ClassVar[str] = "a first layer that is not learnt"
+
+    kind: Literal["rf"] = "rf"
+    width: PositiveInt = 1000
+    activation: Literal["relu", "relu+tanh"] = "relu"
+    outputs: PositiveInt = 1
+    biases: Literal["none"] = "none"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `relu features 6400-1`."""
+        return f"{self.activation} features {self.width}-{self.outputs}"
+
+
+BuiltSpec = MLPSpec | ConvSpec | CNNSpec | RandomFeaturesSpec
+"""What the suite can build."""
+NetworkSpec = BuiltSpec | ModuleSpec
 
 
 class VictimSpec(Retrainable):
@@ -131,7 +166,8 @@ class VictimSpec(Retrainable):
         dataset: a name that `victims.datasets.load` knows; empty for released weights without images.
         n: number of training images, balanced over the classes; of released weights, those that are at hand,
             0 for none.
-        loss: cross-entropy (with one output the logistic loss), or a regression of one output to targets of -1 and +1.
+        loss: cross-entropy (with one output the logistic loss), or a regression of one output to targets of -1 and +1;
+            random features of several outputs have "l2" to one-hot targets.
         seed: seed of the initialisation and of the mini-batches.
         twin: "untrained" is the network before training, "disjoint" the same recipe on the n images after the first n;
             a null control attacks them in the victim's place.
@@ -147,7 +183,7 @@ class VictimSpec(Retrainable):
     architecture: Annotated[NetworkSpec, Field(discriminator="kind")] = MLPSpec()
     loss: Loss = "cross-entropy"
     training: Annotated[
-        GradientDescent | NormalizedDescent | DecayedDescent | Regularised | Ordinary | Released,
+        GradientDescent | NormalizedDescent | DecayedDescent | Regularised | Interpolation | Ordinary | Released,
         Field(discriminator="kind"),
     ] = NormalizedDescent()
     twin: Literal["", "untrained", "disjoint"] = ""
@@ -156,7 +192,11 @@ class VictimSpec(Retrainable):
 
     @model_validator(mode="after")
     def _is_trainable(self) -> VictimSpec:
-        if self.loss != "cross-entropy" and self.architecture.outputs > 1:
+        if (self.architecture.kind == "rf") != (self.training.kind == "interpolation"):
+            raise ValueError("random features are trained by `interpolation`, and nothing else is")
+        if self.training.kind == "interpolation" and self.loss != "l2":
+            raise ValueError(f"interpolation ends at the least squared error: the loss is l2, not {self.loss}")
+        if self.loss != "cross-entropy" and self.architecture.outputs > 1 and self.architecture.kind != "rf":
             raise ValueError(f"the loss {self.loss} is a regression of one output, not of {self.architecture.outputs}")
         if self.loss != "cross-entropy" and self.training.kind == "normalized":
             raise ValueError(f"normalised descent follows the cross-entropy, not {self.loss}")
@@ -213,13 +253,13 @@ class VictimSpec(Retrainable):
     @property
     def weight_decay(self) -> float:
         """The decay that the recipe has, 0 if none."""
-        return 0.0 if isinstance(self.training, NormalizedDescent) else self.training.weight_decay
+        return 0.0 if isinstance(self.training, NormalizedDescent) else float(self.training.weight_decay)
 
     @property
     def keeps_start(self) -> bool:
         """Whether the weights that the training started from are kept."""
         released = isinstance(self.training, Released) and self.training.initial is not None
-        return released or isinstance(self.training, Ordinary)
+        return released or isinstance(self.training, Ordinary | Interpolation)
 
     @property
     def tells_start(self) -> bool:

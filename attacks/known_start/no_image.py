@@ -6,7 +6,9 @@ from attacks.base import Reconstruction
 
 FIRST_MOVED = "its first layer was trained and sees the images: use kkt-delta"
 FIRST_STAYED = "its first layer was not trained and shows no image: use kkt-delta-features"
-LAST_ALONE = "only the last layer moved: its difference is one sum of features a class, not one an image"
+LAST_ALONE = (
+    "only the last layer moved: its difference is one sum of features a class, not one an image; try projection"
+)
 
 
 def nothing(shape: tuple[int, int, int], *flags: str) -> Reconstruction:

@@ -1,4 +1,4 @@
-"""The parameters of `kkt-delta`; imports no torch."""
+"""The parameters of the attacks on a known start; imports no torch."""
 
 from __future__ import annotations
 
@@ -138,3 +138,29 @@ class FeatureParams(AttackParams):
     signal_span: NonNegativeFloat = 0.15
     prior: NonNegativeFloat = 0.01
     dtype: Literal["float32", "float64"] = "float32"
+
+
+class ProjectionParams(AttackParams):
+    """Parameters of `projection`.
+
+    Attributes:
+        candidates: m, how many are kept; None for n.
+        surplus: how many more are searched before the least useful ones are pruned, as a share of m; 0 for none.
+        rounds: how often spare candidates are added, searched and pruned, at most.
+        steps: L-BFGS iterations of a round with spare candidates; half as many follow without them.
+        spanned: share of the update's squares left unexplained at which the search ends.
+        signs: "own" returns the candidates as they are; "both" also returns each with the opposite sign, which tells a
+            wrong sign from a wrong image.
+        pixel_size: root mean square of a candidate's pixels at its start; 1 for inputs (x - mean) / std. Where features
+            tell no length it is also that of the candidates that are returned.
+        dtype: precision of features and loss; L-BFGS itself runs in float64.
+    """
+
+    candidates: PositiveInt | None = None
+    surplus: NonNegativeFloat = 1.0
+    rounds: PositiveInt = 6
+    steps: PositiveInt = 300
+    spanned: PositiveFloat = 1e-10
+    signs: Literal["own", "both"] = "own"
+    pixel_size: PositiveFloat = 1.0
+    dtype: Literal["float32", "float64"] = "float64"

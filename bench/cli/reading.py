@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,21 +15,53 @@ from victims.cache import trained_card
 from victims.defences.spec import JOINT
 from victims.errors import UserError
 
+if TYPE_CHECKING:
+    from attacks.base import Attack
+
 
 @app.command("list")
-def list_(data_dir: DataDir = None, plugin_dir: PluginDir = None) -> None:
-    """List attacks and victims, and files that do not import."""
+def list_(
+    data_dir: DataDir = None,
+    plugin_dir: PluginDir = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(parser=named_folder, metavar="PATH", help="Draw what each attack must know, as a PNG; no list."),
+    ] = None,
+) -> None:
+    """List attacks, grouped by who can mount them, and victims, and files that do not import."""
     from bench.cli import tables
     from bench.plan import registry
     from bench.plan.options import choose_data_dir
 
     console = printer()
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    if picture is not None:
+        draw(attacks.items.values(), picture)
+        return
     console.print(tables.attack_table(attacks))
     console.print()
     say(tables.victim_table(victims, choose_data_dir(data_dir)))
     for broken in registry.broken(attacks, victims):
         say(f"does not import: {broken.origin}: {broken.reason}")
+
+
+def draw(attacks: Iterable[type[Attack[Any]]], picture: Path) -> None:
+    """Write the picture of the knowledge lattice, and say where it is.
+
+    Raises:
+        UserError: it cannot be written there.
+    """
+    from bench.publish.lattice_picture import draw_lattice
+
+    work_begins()
+    if picture.suffix != ".png":
+        raise UserError(f"--picture {picture}: it is a PNG; name a file that ends in .png")
+    try:
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        draw_lattice(attacks, picture)
+    except OSError as error:
+        raise UserError(f"--picture {picture} cannot be written ({error.strerror}); name another file") from None
+    say(str(picture))
 
 
 @app.command()

@@ -13,6 +13,7 @@ from rich import markup
 from rich.table import Table
 
 from attacks.base import Attack
+from bench.plan.lattice import NOBODY, by_threat
 from bench.plan.registry import Registry
 from bench.store.records import require_known_schema
 from bench.terminal.text import lines
@@ -32,16 +33,19 @@ def escape(text: str) -> str:
 
 
 def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
-    """Return the table of attacks: name, summary, what each needs to know, paper."""
+    """Return the table of attacks: name, summary, what each needs to know, paper; grouped by who can mount them."""
     table = new_table("attack", "what it does", "needs to know", "variants", "paper")
-    for name, attack in sorted(attacks.items.items()):
-        table.add_row(
-            name,
-            escape(attack.summary),
-            escape(", ".join(sorted(attack.needs))),
-            escape(", ".join(attack.variants)),
-            escape(attack.paper),
-        )
+    for threat, group in by_threat(attacks.items.values()).items():
+        table.add_section()
+        table.add_row("", f"[bold]{escape(str(threat or NOBODY))}[/bold]")
+        for attack in group:
+            table.add_row(
+                attack.name,
+                escape(attack.summary),
+                escape(", ".join(sorted(attack.needs))),
+                escape(", ".join(attack.variants)),
+                escape(attack.paper),
+            )
     return table
 
 

@@ -167,8 +167,9 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
     `mse_to_held_out` are a candidate's mean squared error to the nearest of those images, averaged over candidates;
     `realistic` is the share of candidates like some real image, `no_member_rate` the share of these that are more like
     a held-out image than like any training image. The counts are the record's, `share_good` and `null_share_good` the
-    same as a share of the training images. What is said of the training is the card's. Of the informed adversary the
-    record itself says where it ended.
+    same as a share of the training images; `share_nearer` is the share that is nearer to its reconstruction than to any
+    held-out image, `share_at_1pct` the share above the SSIM that 1% of the held-out images pass. What is said of the
+    training is the card's. Of the informed adversary the record itself says where it ended.
     """
     if not isinstance(victim, Victim):
         return {name: getattr(record, name) for name in INFORMED}
@@ -202,6 +203,8 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
         "null_n_good_unique": record.null_n_good_unique,
         "share_good": None if record.n_good is None else record.n_good / record.n,
         "null_share_good": None if record.null_n_good is None else record.null_n_good / record.n,
+        "share_nearer": record.beats_oracle,
+        "share_at_1pct": None if record.n_good_at_1pct is None else record.n_good_at_1pct / record.n,
         "train_accuracy": victim.card.train_accuracy,
         "test_accuracy": record.test_accuracy,
         "wall_s": record.wall_s,

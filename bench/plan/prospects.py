@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from attacks.base import Attack, AttackParams, Knowledge, Threat
+from attacks.base import Attack, AttackParams, Threat
+from bench.plan.capability import untold
 from bench.plan.options import attack_params
 
 if TYPE_CHECKING:
     from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
-
-
-TOLD_BY_IMAGES = frozenset(
-    {Knowledge.CLASS_BALANCE, Knowledge.LABELS, Knowledge.SHADOW_POOL, Knowledge.TRAINING_IMAGES}
-)
-"""What is known of a released model only if its images are given."""
 
 
 class Outlook(StrEnum):
@@ -85,8 +80,8 @@ def prospects(
                 )
             elif (declined := attack.supports(victim)) is not None:
                 outlook, reason = Outlook.DECLINED, declined
-            elif not victim.dataset and (lacking := attack.knowledge & TOLD_BY_IMAGES):
-                outlook, reason = Outlook.DECLINED, f"only images would tell it the {', the '.join(sorted(lacking))}"
+            elif (lacking := untold(attack.knowledge, victim)) is not None:
+                outlook, reason = Outlook.DECLINED, lacking
             elif exposure is not None and (doubted := attack.doubt(exposure)) is not None:
                 outlook, reason = Outlook.DOUBTED, doubted
             yield Prospect(kind, variant, params, threat, outlook, reason)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attacks.context import UNLIMITED, Budget
+from bench.plan.capability import untold
 from victims.informed.spec import AnySpec
 from victims.source import Sources
 
@@ -33,10 +34,11 @@ class Run:
         return self.attack(self.params).knowledge
 
     def declined(self) -> str | None:
-        """Return why the attack cannot run on this victim, None if it can."""
+        """Return why the attack cannot run on this victim, None if it can; the description alone tells, untrained."""
         if self.attack.setting != self.victim.setting:
             return f"the attack is for {self.attack.setting} victims, this one is {self.victim.setting}"
-        return self.attack(self.params).supports(self.victim)
+        attack = self.attack(self.params)
+        return attack.supports(self.victim) or untold(attack.knowledge, self.victim)
 
     @property
     def title(self) -> str:

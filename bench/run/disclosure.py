@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attacks.base import Architecture, Knowledge, UndeclaredKnowledgeError, VictimView
-from bench.plan.prospects import TOLD_BY_IMAGES
+from bench.plan.capability import TOLD_BY_IMAGES
 from victims.base import Victim
 from victims.defences.release import answered
 from victims.equations.architectures import blank

@@ -11,7 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from attacking import BATCH_NORM, BIASES, CPU, DECAYED, ORDINARY, attacked, context, quick, victim_of
+from attacking import (
+    BATCH_NORM,
+    BIASES,
+    CPU,
+    DECAYED,
+    ORDINARY,
+    RANDOM_FEATURES,
+    attacked,
+    context,
+    quick,
+    victim_of,
+)
 
 from attacks.base import Attack, AttackParams, Knowledge, UndeclaredKnowledgeError
 from bench.plan import registry
@@ -59,6 +70,7 @@ SPECS = {
         DECAYED,
         ORDINARY,
         BATCH_NORM,
+        RANDOM_FEATURES,
         VictimSpec(
             name="digits-mlp-6-affine", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from victims.errors import UserError
-from victims.spec import CNNSpec, ConvSpec, MLPSpec
+from victims.spec import BuiltSpec, CNNSpec, ConvSpec, MLPSpec, RandomFeaturesSpec
 
 
 class ReLUNetwork(nn.Module):
@@ -103,6 +104,29 @@ class BatchNormCNN(nn.Module):
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
 
+class RandomFeatures(nn.Module):
+    """W s(V x): features that are drawn and stay, and a layer on them; both without biases, as `layers.0`, `layers.1`.
+
+    Args:
+        inputs: d; V is drawn from N(0, 1/d).
+        spec: the width, the activation and the number of outputs.
+    """
+
+    def __init__(self, inputs: int, spec: RandomFeaturesSpec) -> None:
+        super().__init__()
+        self.tanh = spec.activation == "relu+tanh"
+        drawn, learnt = nn.Linear(inputs, spec.width, bias=False), nn.Linear(spec.width, spec.outputs, bias=False)
+        nn.init.normal_(drawn.weight, std=1 / math.sqrt(inputs))
+        self.layers = nn.ModuleList([drawn, learnt])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return Phi(theta; x) for inputs (n, C, H, W): (n,) for a network with one output, else (n, C)."""
+        drawn: Tensor = self.layers[0](inputs.flatten(1))
+        features = torch.relu(drawn) + torch.tanh(drawn) if self.tanh else torch.relu(drawn)
+        outputs: Tensor = self.layers[1](features)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+
 def build(
     spec: MLPSpec | ConvSpec, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
 ) -> ReLUNetwork:
@@ -132,8 +156,24 @@ def build(
     return model.to(dtype)
 
 
-def seeded(spec: MLPSpec | ConvSpec | CNNSpec, shape: Sequence[int], seed: int) -> nn.Module:
-    """Return the network that `torch.manual_seed(seed)` and torch's default layers make, float32 on the CPU.
+def split_last(model: nn.Module) -> tuple[nn.Module, nn.Linear]:
+    """Return what stands below the last layer, a map from inputs to its features (n, p), and the last layer.
+
+    Args:
+        model: a network whose fully connected layers are `layers`; it stays as it is, and shares its parameters.
+    """
+    below = copy.copy(model)
+    below._modules = dict(model._modules)
+    layers = below.layers
+    assert isinstance(layers, nn.ModuleList)
+    last = layers[-1]
+    assert isinstance(last, nn.Linear)
+    below.layers = nn.ModuleList([*layers[:-1], nn.Identity()])
+    return below, last
+
+
+def seeded(spec: BuiltSpec, shape: Sequence[int], seed: int) -> nn.Module:
+    """Return the network that `torch.manual_seed(seed)` and its layers' own start make, float32 on the CPU.
 
     The first layer of an MLP with a `first_layer_scale` is what torch draws, of that standard deviation.
     """
@@ -149,7 +189,7 @@ def seeded(spec: MLPSpec | ConvSpec | CNNSpec, shape: Sequence[int], seed: int) 
     return network
 
 
-def blank(spec: MLPSpec | ConvSpec | CNNSpec, shape: Sequence[int]) -> nn.Module:
+def blank(spec: BuiltSpec, shape: Sequence[int]) -> nn.Module:
     """Return a network with arbitrary weights, float32 on the CPU, in evaluation mode.
 
     Raises:
@@ -157,6 +197,8 @@ def blank(spec: MLPSpec | ConvSpec | CNNSpec, shape: Sequence[int]) -> nn.Module
     """
     if isinstance(spec, CNNSpec):
         return BatchNormCNN(shape, spec.channels, (*spec.hidden, spec.outputs)).eval()
+    if isinstance(spec, RandomFeaturesSpec):
+        return RandomFeatures(math.prod(shape), spec).eval()
     return _empty(spec, shape).eval()
 
 

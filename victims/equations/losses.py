@@ -22,13 +22,16 @@ def sample_losses(loss: Loss, outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the loss of every sample, (n,) (Buzaglo et al. 2023, Sections 3 and 5).
 
     Args:
-        loss: "cross-entropy" (one output: the logistic loss log(1 + exp(-y Phi))), "l2" (Phi - y)^2, "l2.5"
+        loss: "cross-entropy" (one output: the logistic loss log(1 + exp(-y Phi))), "l2" (Phi - y)^2, of
+            several outputs the squared distance to the one-hot label, "l2.5"
             |Phi - y|^2.5, or "huber" with delta 1.
         outputs: (n,) or (n, C).
         labels: (n,) class indices.
     """
     if loss == "cross-entropy" and outputs.ndim == 2:
         return F.cross_entropy(outputs, labels, reduction="none")
+    if outputs.ndim == 2:
+        return (outputs - F.one_hot(labels, outputs.shape[1])).square().sum(1)
     targets = signs(labels).to(outputs)
     if loss == "cross-entropy":
         return F.softplus(-targets * outputs)

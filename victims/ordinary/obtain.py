@@ -23,8 +23,9 @@ from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
 from victims.ordinary.descent import Examples
 from victims.ordinary.difference import difference, first_moved, movement
+from victims.ordinary.interpolation import interpolate
 from victims.ordinary.training import train_ordinary
-from victims.recipes import Ordinary
+from victims.recipes import Interpolation, Ordinary
 from victims.spec import VictimSpec
 from victims.training.loop import TrainProgress
 
@@ -65,7 +66,7 @@ def obtain(
     """Return a victim with its start: from the cache if it is there and whole, else trained and cached.
 
     Args:
-        spec: the victim, trained by `Ordinary`.
+        spec: the victim, trained by `Ordinary` or `Interpolation`.
         data_dir: the data folder, None for the default.
         device: where to train.
         report: told the training's progress.
@@ -116,9 +117,8 @@ def _mean_and_scale(training: Ordinary, images: np.ndarray) -> tuple[np.ndarray,
 
 def _others(spec: VictimSpec, raw: RawDataset, own: Split, mean: np.ndarray, scale: np.ndarray) -> Examples:
     """Return the images of the pre-training, none if there is none."""
-    assert isinstance(spec.training, Ordinary)
     pool = raw.train_images
-    if spec.training.pretraining is None:
+    if not isinstance(spec.training, Ordinary) or spec.training.pretraining is None:
         return Examples(torch.from_numpy(pool[:0]), torch.zeros(0, dtype=torch.int64))
     if spec.groups is None:
         raise UserError(f"victim {spec.name}: a checkpoint is pre-trained on all labels: give it as many outputs")
@@ -160,7 +160,10 @@ def _train(
 ) -> Victim:
     begun, source = time.monotonic(), training_sha(spec.setting)
     checkpoint = folder / f"checkpoint-{source}.safetensors"  # other code begins anew
-    trained = train_ordinary(spec, data.members, data.others, device, report, checkpoint)
+    if isinstance(spec.training, Interpolation):
+        trained = interpolate(spec, data.members, report)
+    else:
+        trained = train_ordinary(spec, data.members, data.others, device, report, checkpoint)
     start, model = trained.start.float(), trained.model.float()
     seconds = time.monotonic() - begun
     require_finite(spec, model)
@@ -170,6 +173,8 @@ def _train(
     for name, state in files.items():
         with atomic(folder / name) as path:
             save_file({key: value.contiguous() for key, value in state.items()}, path)
+    states = start.state_dict(), model.state_dict()
+    moved = {"movement": movement(*states)} if spec.architecture.kind == "rf" else way(*states)
     kept: dict[str, Any] = {"start_sha256": sha256_file(folder / START)}
     if trained.snapshots:
         kept["snapshots_sha256"] = sha256_file(folder / SNAPSHOTS)
@@ -182,7 +187,7 @@ def _train(
         device=device,
         train_s=seconds,
         training_sha=source,
-    ).model_copy(update=kept | way(start.state_dict(), model.state_dict()))
+    ).model_copy(update=kept | moved)
     write_text(folder / CARD, card.model_dump_json(indent=1))
     for left in folder.glob("checkpoint-*.safetensors"):
         left.unlink(missing_ok=True)

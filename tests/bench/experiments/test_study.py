@@ -96,6 +96,8 @@ def test_a_study_is_a_table_and_pictures(bench: Callable[..., object], folder: P
     assert partition["mse_to_training"] > 1e-3
     assert partition["no_member_rate"] > 0.5
     assert (truth["n_good"], truth["share_good"]) == (6, 1)
+    assert (truth["share_nearer"], truth["share_at_1pct"]) == (1, 1)
+    assert (partition["share_nearer"], partition["share_at_1pct"]) == (0, 0)
     assert (table.loc[table["b"] == 0, "n_good"] == 0).all()  # from zeros nothing is shown
     assert table["share_good"].tolist() == pytest.approx((table["n_good"] / 6).tolist(), rel=1e-5)
     for picture in ("deco", "curve", "scatter"):

@@ -1,0 +1,46 @@
+"""What a victim's description alone says that no attack can be told of it. Imports no torch."""
+
+from __future__ import annotations
+
+from attacks.base import Knowledge
+from victims.informed.spec import AnySpec
+
+TOLD_BY_IMAGES = frozenset(
+    {Knowledge.CLASS_BALANCE, Knowledge.LABELS, Knowledge.SHADOW_POOL, Knowledge.TRAINING_IMAGES}
+)
+"""What is known of a released model only if its images are given."""
+TOLD_OF_NETWORKS = TOLD_BY_IMAGES | {
+    *(Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.N, Knowledge.DATA_MEAN, Knowledge.LOSS),
+    *(Knowledge.WEIGHT_DECAY, Knowledge.LOGITS),
+}
+"""What is told of every network of which all images are to be reconstructed, if those are given."""
+TOLD_OF_INFORMED = frozenset(
+    {
+        *(Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.N, Knowledge.LABELS, Knowledge.SHADOW_POOL),
+        *(Knowledge.LOGITS, Knowledge.KNOWN_POINTS, Knowledge.TRAINING, Knowledge.INITIAL_WEIGHTS),
+        Knowledge.TRAINING_IMAGES,
+    }
+)
+"""What is told to the informed adversary."""
+
+
+def tellable(victim: AnySpec) -> frozenset[Knowledge]:
+    """Return the items of knowledge that there are of a victim, trained or not."""
+    if victim.setting == "informed":
+        return TOLD_OF_INFORMED
+    told = TOLD_OF_NETWORKS if victim.dataset else TOLD_OF_NETWORKS - TOLD_BY_IMAGES
+    if victim.tells_start:
+        told |= {Knowledge.INITIAL_WEIGHTS}
+    if victim.training.kind == "ordinary" and victim.training.snapshots:
+        told |= {Knowledge.EARLIER_WEIGHTS}
+    return told
+
+
+def untold(knowledge: frozenset[Knowledge], victim: AnySpec) -> str | None:
+    """Return why an attack cannot be told all that it needs, None if it can."""
+    if not (lacking := knowledge - tellable(victim)):
+        return None
+    items = ", the ".join(sorted(lacking))
+    if victim.setting == "dataset" and not victim.dataset and lacking <= TOLD_BY_IMAGES:
+        return f"only images would tell it the {items}"
+    return f"nobody can tell it the {items}: this victim has none, or keeps it secret"
