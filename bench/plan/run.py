@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attacks.context import UNLIMITED, Budget
-from victims.informed.spec import AnySpec
+from victims.informed.spec import AnySpec, InformedSpec
 from victims.source import Sources
 
 if TYPE_CHECKING:
     from attacks.base import Attack, AttackParams, Knowledge
+
+
+NAMING = "hayes2023"
+"""The protocol of victims that have a prior."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,12 @@ class Run:
     def knowledge(self) -> frozenset[Knowledge]:
         """What the attack is told with these parameters."""
         return self.attack(self.params).knowledge
+
+    @property
+    def protocol(self) -> str:
+        """The scoring protocol of its row: which of N where the victim has a prior, whatever the attack's own."""
+        has_prior = isinstance(self.victim, InformedSpec) and self.victim.prior is not None
+        return NAMING if has_prior else self.attack.protocol
 
     def declined(self) -> str | None:
         """Return why the attack cannot run on this victim, None if it can."""
