@@ -10,7 +10,7 @@ from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, GLMSpec, InformedSpec
 from victims.informed.victim import AnyVictim
 from victims.obtain import obtain
-from victims.recipes import Ordinary
+from victims.recipes import Ordinary, Privacy
 from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 CPU = torch.device("cpu")
@@ -43,6 +43,15 @@ FAMILIES: tuple[AnySpec, ...] = (
         targets=4,
         architecture=DenseSpec(hidden=(4,)),
         training=Descent(epochs=3),
+    ),
+    InformedSpec(
+        name="check-trace",
+        dataset="digits",
+        n=30,
+        targets=4,
+        architecture=DenseSpec(hidden=(4,)),
+        training=Descent(epochs=3, privacy=Privacy()),
+        prior=2,
     ),
     GLMSpec(name="check-glm", dataset="digits", n=60, targets=4),
 )

@@ -104,8 +104,9 @@ def split_of(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> InformedSpl
         known = foreign.train_labels < spec.n_classes
         pool = Records(foreign.train_images[known], foreign.train_labels[known])
     tested = test[:TEST] if len(test) else train[needed:]
-    parts = [_relabelled(spec, part) for part in (train[: spec.n], train[spec.n : needed], pool, tested)]
-    return InformedSplit(*parts, prior=_prior(spec))
+    parts = (train[: spec.n], train[spec.n : needed], pool, tested)
+    fixed, targets, pool, tested = (_relabelled(spec, part) for part in parts)
+    return InformedSplit(fixed, targets, pool, tested, _prior(spec))
 
 
 def _prior(spec: InformedSpec | GLMSpec) -> np.ndarray | None:

@@ -11,8 +11,9 @@ from victims.errors import UserError
 from victims.informed.spec import GLMArchitecture, GLMSpec, InformedSpec, Newton, OutputPrivacy
 from victims.recipes import Privacy
 
-GRID = 1e-4
-"""Step of the grid of privacy losses on which sampled steps are composed, relative to epsilon where that is above 1."""
+GRID, WIDEST = 1e-4, 500.0
+"""Step of the grid of privacy losses on which sampled steps are composed, relative to epsilon where that is above 1;
+and the largest step, whose exponential is still a number."""
 
 
 def noise_multiplier(privacy: Privacy | OutputPrivacy, steps: int = 1) -> float:
@@ -46,15 +47,15 @@ def _sampled_multiplier(epsilon: float, delta: float, rate: float, steps: int) -
     )
     from dp_accounting.pld import PLDAccountant
 
+    step = min(GRID * max(1, epsilon), WIDEST)
+
     def accountant() -> PLDAccountant:
-        return PLDAccountant(
-            NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=GRID * max(1, epsilon)
-        )
+        return PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=step)
 
     def event(multiplier: float) -> SelfComposedDpEvent:
         return SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier)), steps)
 
-    return float(calibrate_dp_mechanism(accountant, event, epsilon, delta, tol=1e-4))
+    return float(calibrate_dp_mechanism(accountant, event, epsilon, delta, tol=1e-6))
 
 
 def gaussian_privacy(spec: InformedSpec | GLMSpec) -> float | None:
