@@ -131,7 +131,6 @@ class OneTargetSpec(Retrainable):
 
     setting: ClassVar[Literal["informed"]] = "informed"
     twin: ClassVar[str] = ""
-
     targets: PositiveInt
     defences: Defences = ()
 
