@@ -7,23 +7,29 @@ from typing import Any
 from attacks.studies.base import Cell, Plot, Study
 
 EPSILONS = ("1", "3", "1e1", "3e1", "1e2", "1e3", "1e4", "1e6")
-MODEL = {"evidence": "weights"}
+WEAK = ("1e1", "1e2", "1e3", "1e4", "1e6")
+"""The epsilons at which the model attacks that know of no prior are run."""
+FEW = {"labels": 2, "trial": 6, "evaluations": 24, "retries": 0}
+"""Fewer steps of `unroll`: it is not told the noise, and more only fit that."""
+
+TRACE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("trace", {}),
+    ("trace, the paper's rule", {"evidence": "inner-product"}),
+    ("released model", {"evidence": "weights"}),
+)
 
 
-def cells(victim: str, training: str, shadows: int, epsilons: tuple[str, ...] = EPSILONS) -> tuple[Cell, ...]:
-    """Return what each attack names of the records of private trainings, over epsilon."""
-    attacks: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("prior-aware", "trace", {}),
-        ("prior-aware", "trace, the paper's rule", {"evidence": "inner-product"}),
-        ("prior-aware", "released model", MODEL),
-        ("unroll", "released model", {}),
-        ("reconn", "released model", {"shadows": shadows}),
-    )
+def naming(victim: str, training: str, epsilons: tuple[str, ...] = EPSILONS) -> tuple[Cell, ...]:
+    """Return what the prior-aware attack names over epsilon, by the trace and by the released model alone."""
     return tuple(
-        Cell({"epsilon": float(epsilon), "sees": sees, "training": training}, attack, f"{victim}-eps{epsilon}", params)
-        for attack, sees, params in attacks
-        for epsilon in epsilons
+        cell("prior-aware", victim, epsilon, sees, training, params) for sees, params in TRACE for epsilon in epsilons
     )
+
+
+def cell(attack: str, victim: str, epsilon: str, sees: str, training: str, params: dict[str, Any]) -> Cell:
+    """Return one run on a private training."""
+    labels: dict[str, str | float] = {"epsilon": float(epsilon), "sees": sees, "training": training}
+    return Cell(labels, attack, f"{victim}-eps{epsilon}", params)
 
 
 def sized(victim: str) -> Cell:
@@ -32,20 +38,27 @@ def sized(victim: str) -> Cell:
     return Cell({"N": size, "sees": "trace", "training": "digits, epsilon 10"}, "prior-aware", victim)
 
 
-DIGITS, SAMPLED = "digits-elu10-200-trace", "digits-elu10-200-trace-sampled"
+DIGITS, FULL = "digits-elu10-200-trace", "digits, full batches"
+SAMPLED = "digits-elu10-200-trace-sampled"
+MNIST = "mnist-relu10-999-trace"
 BOUNDED = (
     Plot(
         "bounded", "epsilon", "training", ("success", "bound", "bound_zcdp", "orthogonal", "chance"), logarithmic=True
     ),
 )
-SMOKE = cells(DIGITS, "digits, full batches", 100, ("1e1",))[:3]
+RECONSTRUCTING = tuple(
+    cell(attack, DIGITS, epsilon, "released model", FULL, params)
+    for attack, params in (("reconn", {"shadows": 600}), ("unroll", FEW))
+    for epsilon in WEAK
+)
+SMOKE = naming(DIGITS, FULL, ("1e1",))
 
 STUDIES: tuple[Study, ...] = (
     Study(
         name="trace",
         summary="which of 8 records a private training had, over epsilon: by its trace, and by the released model",
         paper="Hayes, Mahloujifar, Balle 2023; needs no data set",
-        cells=cells(DIGITS, "digits, full batches", 600) + cells(SAMPLED, "digits, sampled at .1", 600),
+        cells=naming(DIGITS, FULL) + RECONSTRUCTING + naming(SAMPLED, "digits, sampled at .1"),
         smoke=SMOKE,
         plots=BOUNDED,
     ),
@@ -53,7 +66,7 @@ STUDIES: tuple[Study, ...] = (
         name="trace-mnist",
         summary="the same on MNIST, in the configuration of the authors' notebook",
         paper="Hayes, Mahloujifar, Balle 2023",
-        cells=cells("mnist-relu10-999-trace", "MNIST, full batches", 300),
+        cells=naming(MNIST, "MNIST, full batches", ("1", "3", "1e1", "3e1", "1e2")),
         smoke=SMOKE,
         plots=BOUNDED,
     ),
