@@ -49,7 +49,7 @@ FAMILIES: tuple[AnySpec, ...] = (
         dataset="digits",
         n=30,
         targets=4,
-        architecture=DenseSpec(hidden=(4,)),
+        architecture=DenseSpec(hidden=(5,)),
         training=Descent(epochs=3, privacy=Privacy()),
         prior=2,
     ),
@@ -67,6 +67,6 @@ def trained(spec: AnySpec) -> AnyVictim:
 
 
 def smallest(spec: AnySpec) -> AnySpec:
-    """Return the smallest victim of a kind: one image a class, and one target if that is what is looked for."""
+    """Return the smallest victim of a kind: one image a class, and one target (one prior) if that is looked for."""
     few = {"n": spec.n_classes}
-    return spec.model_copy(update=few if isinstance(spec, VictimSpec) else few | {"targets": 1})
+    return spec.model_copy(update=few if isinstance(spec, VictimSpec) else few | {"targets": spec.prior or 1})
