@@ -12,7 +12,7 @@ from __future__ import annotations
 from victims.informed.spec import DenseSpec, Descent, InformedSpec
 from victims.recipes import Privacy
 
-EPSILONS = ("1", "3", "1e1", "3e1", "1e2", "1e3", "1e4", "1e6")
+EPSILONS = ("1", "3", "1e1", "3e1", "1e2", "1e4", "1e6")
 PRIOR, RATE = 8, 0.1
 
 
