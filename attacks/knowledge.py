@@ -31,6 +31,8 @@ class Knowledge(StrEnum):
     TRAINING = "training algorithm"
     INITIAL_WEIGHTS = "initial weights"
     EARLIER_WEIGHTS = "earlier weights"
+    GRADIENT_TRACE = "gradient trace"
+    PRIOR = "prior"
     TRAINING_IMAGES = "oracle: training images"
 
 
@@ -187,6 +189,20 @@ class VictimView:
         """The weights that were released in the course of the training, the first first; empty where none were."""
         earlier: tuple[dict[str, Tensor], ...] = self._read(Knowledge.EARLIER_WEIGHTS)
         return tuple({name: value.clone() for name, value in weights.items()} for weights in earlier)
+
+    @property
+    def gradient_trace(self) -> dict[str, Tensor]:
+        """The noisy sums of clipped gradients of every step of a private training, (T, steps, ...) by parameter name.
+
+        With the initial weights they give the weights after each step; `victims.informed.private_descent` takes them.
+        """
+        return {name: value.clone() for name, value in self._read(Knowledge.GRADIENT_TRACE).items()}
+
+    @property
+    def prior(self) -> tuple[Tensor, Tensor]:
+        """The N records of which each target is one, images (T, N, C, H, W) and classes (T, N); order tells nothing."""
+        images, labels = self._read(Knowledge.PRIOR)
+        return images.clone(), labels.clone()
 
     @property
     def training_images(self) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, GLMSpec, InformedSpec
 from victims.informed.victim import AnyVictim
 from victims.obtain import obtain
-from victims.recipes import Ordinary
+from victims.recipes import Ordinary, Privacy
 from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 CPU = torch.device("cpu")
@@ -44,6 +44,15 @@ FAMILIES: tuple[AnySpec, ...] = (
         architecture=DenseSpec(hidden=(4,)),
         training=Descent(epochs=3),
     ),
+    InformedSpec(
+        name="check-trace",
+        dataset="digits",
+        n=30,
+        targets=4,
+        architecture=DenseSpec(hidden=(5,)),
+        training=Descent(epochs=3, privacy=Privacy()),
+        prior=2,
+    ),
     GLMSpec(name="check-glm", dataset="digits", n=60, targets=4),
 )
 """An attack is tried on the first of its setting that it supports."""
@@ -58,6 +67,6 @@ def trained(spec: AnySpec) -> AnyVictim:
 
 
 def smallest(spec: AnySpec) -> AnySpec:
-    """Return the smallest victim of a kind: one image a class, and one target if that is what is looked for."""
+    """Return the smallest victim of a kind: one image a class, and one target (one prior) if that is looked for."""
     few = {"n": spec.n_classes}
-    return spec.model_copy(update=few if isinstance(spec, VictimSpec) else few | {"targets": 1})
+    return spec.model_copy(update=few if isinstance(spec, VictimSpec) else few | {"targets": spec.prior or 1})

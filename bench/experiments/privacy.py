@@ -39,7 +39,8 @@ def privacy_table(
     squared error is at most the threshold, so that its success is the share of targets on which it does.
 
     Args:
-        records: stored runs; those of victims that are not private, or not known here, are left out.
+        records: stored runs; those of victims that are not private, sampled, or not known here are left out, and those
+            whose adversary has a prior: the study `trace` sets them beside their bound.
         store: where they are.
         victims: all that are known.
         data_dir: the data folder, None for the default.
@@ -52,7 +53,7 @@ def privacy_table(
     newest = {_cell(record): record for record in sorted(records, key=_order)}
     for record in newest.values():
         spec = victims.find(record.victim)
-        if isinstance(spec, InformedSpec | GLMSpec) and spec.training.privacy is not None:
+        if isinstance(spec, InformedSpec | GLMSpec) and spec.prior is None and gaussian_privacy(spec) is not None:
             rows.append(_row(record, store, spec.retrained(record.victim_seed), data_dir, threshold))
     if not rows:
         raise UserError("no stored run is of a differentially private victim; `list` shows which have an epsilon")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,11 @@ import pandas as pd
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
+from scipy.stats import binomtest
 from torch import Tensor
 
 from attacks.studies.base import Cell, Study
+from bench.experiments import blow_up, rero
 from bench.experiments.study_picture import draw, strips
 from bench.plan.options import attack_params
 from bench.plan.registry import Registry, Victims
@@ -32,6 +35,8 @@ from bench.terminal.text import lines
 from victims.base import Victim
 from victims.errors import UserError
 from victims.files import write_text
+from victims.informed.privacy import noise_multiplier
+from victims.informed.spec import GLMSpec, InformedSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,7 +177,7 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
     training is the card's. Of the informed adversary the record itself says where it ended.
     """
     if not isinstance(victim, Victim):
-        return {name: getattr(record, name) for name in INFORMED}
+        return {name: getattr(record, name) for name in INFORMED} | naming(record, victim.spec)
     split = victim.split
     stored = load_file(store.runs / record.run_id / "reconstruction.safetensors")
     candidates, mean = stored["candidates"], torch.from_numpy(split.mean)
@@ -209,6 +214,34 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
         "test_accuracy": record.test_accuracy,
         "wall_s": record.wall_s,
     } | {name: value for name in TRAINED if (value := getattr(victim.card, name)) is not None}
+
+
+def naming(record: RunRecord, spec: InformedSpec | GLMSpec) -> dict[str, float | None]:
+    """Return how often an attack named the record among N, beside chance and bounds; empty without a prior.
+
+    `success` is the share of targets, with a 95% interval from `success_low` to `success_high`, `null_success` that of
+    the strictest null control. `chance` is 1/N, `bound` what no attack on the trace exceeds, `bound_zcdp` Corollary 4
+    of Balle et al. 2022, and `orthogonal` the best attack's success if the records' gradients were orthogonal and of
+    the clipping norm; these two only for full batches.
+    """
+    if not isinstance(spec, InformedSpec) or spec.prior is None or record.n_good is None:
+        return {}
+    privacy, steps, chance = spec.training.privacy, spec.training.epochs, 1 / spec.prior
+    assert privacy is not None
+    multiplier, rate = noise_multiplier(privacy, steps), privacy.sampling_rate
+    mu = math.sqrt(steps) / multiplier
+    interval = binomtest(record.n_good, record.n).proportion_ci()
+    return {
+        "noise_multiplier": multiplier,
+        "success": record.n_good / record.n,
+        "success_low": interval.low,
+        "success_high": interval.high,
+        "null_success": None if record.null_n_good is None else record.null_n_good / record.n,
+        "chance": chance,
+        "bound": rero.gaussian(chance, mu) if rate is None else blow_up.sampled(chance, multiplier, steps, rate),
+        "bound_zcdp": rero.concentrated(chance, mu**2 / 2) if rate is None else None,
+        "orthogonal": blow_up.orthogonal(spec.prior, mu) if rate is None else None,
+    }
 
 
 def neighbours(candidates: Tensor, training: Tensor, held_out: Tensor, mean: Tensor) -> Neighbours:

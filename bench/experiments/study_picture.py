@@ -23,6 +23,7 @@ _SMALLEST = 1e-30
 _DECADES = 100
 """Ratio of the largest value to the smallest under which a logarithmic scale has labels between the powers of ten."""
 _MARKERS = ("o", "|", "x", "+")
+_STYLES = ("-", "--", "-.", ":")
 _PANELS = 5
 """Panels of a scatter plot in a row."""
 
@@ -43,6 +44,8 @@ def draw(root: Path, name: str, plot: Plot, table: pd.DataFrame) -> None:
         _save(_curves(table, plot), root / f"{name}-curve.png")
     elif plot.kind == "tradeoff":
         _save(_tradeoff(table, plot), root / f"{name}-tradeoff.png")
+    elif plot.kind == "bounded":
+        _save(_bounded(table, plot), root / f"{name}-bounded.png")
     elif plot.kind == "dots":
         _save(_dots(table, plot), root / f"{name}-dots.png")
     else:
@@ -117,6 +120,34 @@ def _tradeoff(table: pd.DataFrame, plot: Plot) -> Figure:
     axes.set_ylabel(value)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)
+    return figure
+
+
+def _bounded(table: pd.DataFrame, plot: Plot) -> Figure:
+    """Return a figure of a share over a label with its 95% interval, a line an attack, and bounds that all share."""
+    panels = list(table.groupby(plot.y, sort=False))
+    figure = _figure(5 * len(panels), 4.4)
+    value, *shared = plot.values
+    for (title, panel), axes in zip(panels, figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
+        axes.set_title(str(title))
+        for (attack, sees), part in panel.groupby(["attack", "sees"], sort=False):
+            line = part.sort_values(plot.x)
+            if value in line and line[value].notna().any():
+                spread = (line[[f"{value}_low", f"{value}_high"]].to_numpy().T - line[value].to_numpy()).astype(float)
+                marker = _MARKERS[0] if attack == table["attack"].iloc[0] else "s"
+                label = f"{attack}: {sees}"
+                axes.errorbar(line[plot.x], line[value], yerr=np.abs(spread), fmt=f"{marker}-", capsize=2, label=label)
+        for name, style in zip((name for name in shared if name in panel), _STYLES, strict=False):
+            line = panel.dropna(subset=[name]).drop_duplicates(plot.x).sort_values(plot.x)
+            if len(line):
+                axes.plot(line[plot.x], line[name], style, color="0.2", label=name)
+        if plot.logarithmic:
+            axes.set_xscale("log")
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel(plot.x)
+        axes.set_ylabel(value)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=7)
     return figure
 
 

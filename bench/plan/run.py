@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from attacks.context import UNLIMITED, Budget
 from bench.plan.capability import untold
-from victims.informed.spec import AnySpec
+from victims.informed.spec import AnySpec, InformedSpec
 from victims.source import Sources
 
 if TYPE_CHECKING:
     from attacks.base import Attack, AttackParams, Knowledge
+
+
+NAMING = "hayes2023"
+"""The protocol of victims that have a prior."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,12 @@ class Run:
     def knowledge(self) -> frozenset[Knowledge]:
         """What the attack is told with these parameters."""
         return self.attack(self.params).knowledge
+
+    @property
+    def protocol(self) -> str:
+        """The scoring protocol of its row: which of N where the victim has a prior, whatever the attack's own."""
+        has_prior = isinstance(self.victim, InformedSpec) and self.victim.prior is not None
+        return NAMING if has_prior else self.attack.protocol
 
     def declined(self) -> str | None:
         """Return why the attack cannot run on this victim, None if it can; the description alone tells, untrained."""

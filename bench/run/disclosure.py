@@ -167,6 +167,7 @@ def _informed_facts(victim: InformedVictim) -> Facts:
         return torch.from_numpy(records.images), torch.from_numpy(records.labels)
 
     targets = points(split.targets)
+    prior = None if split.prior is None else tuple(part[torch.from_numpy(split.prior)] for part in targets)
     return {
         Knowledge.ARCHITECTURE: Architecture(spec.architecture, victim.input_shape),
         Knowledge.WEIGHTS: victim.weights,
@@ -177,6 +178,8 @@ def _informed_facts(victim: InformedVictim) -> Facts:
         Knowledge.KNOWN_POINTS: points(split.fixed),
         Knowledge.TRAINING: spec.training,
         Knowledge.INITIAL_WEIGHTS: victim.start,
+        Knowledge.GRADIENT_TRACE: victim.trace,
+        Knowledge.PRIOR: prior,
         Knowledge.TRAINING_IMAGES: targets,
     }
 

@@ -173,7 +173,7 @@ class Runner:
         victim = None
         try:
             reason = run.declined()
-            protocol_named(run.attack.protocol)
+            protocol_named(run.protocol)
             if reason is not None:
                 return self._concluded(record.model_copy(update={"status": Status.SKIPPED, "reason": reason}), before)
             try:

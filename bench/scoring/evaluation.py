@@ -82,8 +82,10 @@ class Reference:
         if not isinstance(victim, Victim):
             known = [torch.from_numpy(part.images) for part in (victim.split.fixed, victim.split.pool)]
             had, targets = torch.cat(known), torch.from_numpy(victim.split.targets.images)
-            mean = had.mean(0)
-            return cls(Truth(targets, mean, oracle(Evidence(targets, targets, had))), had, -mean)
+            mean, decoys = had.mean(0), victim.split.decoys
+            nearest = oracle(Evidence(targets, targets, had))
+            truth = Truth(targets, mean, nearest, decoys=None if decoys is None else torch.from_numpy(decoys))
+            return cls(truth, had, -mean)
         split = victim.split
         images, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
         mean, scale = torch.from_numpy(split.mean), torch.from_numpy(victim.scale)

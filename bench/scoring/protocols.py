@@ -32,7 +32,7 @@ class Protocol:
         stretch: whether candidate + mean is stretched to fill [0, 1] (else clipped to it).
         ssim: the SSIM that `threshold` judges; "wang" falls back to "window3" for images under 11 pixels.
         good: "ssim": an image is good when its SSIM is above `threshold`; "oracle": when its MSE is below that of the
-            nearest image the attacker has.
+            nearest image the attacker has; "named": when its MSE is below that to every other record of its prior.
         source: where the recipe comes from.
         version: raised when its scores change and those of other protocols do not; else `METRIC_SUITE` is raised.
     """
@@ -44,7 +44,7 @@ class Protocol:
     vote_ratio: float | None = None
     stretch: bool = True
     ssim: Literal["window3", "wang"] = "wang"
-    good: Literal["ssim", "oracle"] = "ssim"
+    good: Literal["ssim", "oracle", "named"] = "ssim"
     threshold: float = 0.4
     version: int = 1
 
@@ -72,6 +72,7 @@ PROTOCOLS: dict[str, Protocol] = {
         Protocol("buzaglo2023-unique", "one to one", "buzaglo2023, a candidate counts once"),
         Protocol("assigned", "one to one", "one to one, nothing rescaled", stretch=False),
         Protocol("balle2022", "aligned", "Balle et al. 2022, section 5", stretch=False, good="oracle"),
+        Protocol("hayes2023", "aligned", "Hayes et al. 2023: which of N", stretch=False, good="named"),
     )
 }
 
@@ -98,6 +99,7 @@ class Truth:
         mean: (C, H, W), what the victim subtracts from an image in [0, 1] (zeros if nothing).
         oracle: (n,) MSE of each image to the nearest one that the attacker has; inf where it has none.
         scale: broadcasts to (C, 1, 1), what one unit of an input is in pixels: images are inputs * scale + mean.
+        decoys: (n, N - 1, C, H, W) the other records of each image's prior; None where there is no prior.
 
     Raises:
         ValueError: shapes do not fit, there is no image, or one leaves [0, 1].
@@ -107,6 +109,7 @@ class Truth:
     mean: Tensor
     oracle: Tensor
     scale: Tensor = field(default_factory=lambda: torch.ones(()))
+    decoys: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.images.ndim != 4 or len(self.images) == 0:
@@ -227,11 +230,26 @@ def judge(protocol: Protocol, served: Tensor, candidate: Tensor, voters: Tensor,
         candidate: (n,) int64, which candidate it is; -1 if none.
         voters: (n,) int64, how many candidates it averages.
         truth: the training images.
+
+    Raises:
+        UserError: the protocol asks which record of a prior it is, and there is no prior.
     """
     reconstruction = torch.where((candidate >= 0)[:, None, None, None], rescaled(protocol, served, truth), truth.mean)
     ssim = protocol_ssim(protocol, reconstruction, truth.images)
-    good = ssim > protocol.threshold if protocol.good == "ssim" else mse(reconstruction, truth.images) < truth.oracle
+    if protocol.good == "ssim":
+        good = ssim > protocol.threshold
+    else:
+        limit = truth.oracle if protocol.good == "oracle" else _nearest_decoy(protocol, reconstruction, truth)
+        good = mse(reconstruction, truth.images) < limit
     return Scores(protocol, ssim, good & (candidate >= 0), candidate, voters, reconstruction)
+
+
+def _nearest_decoy(protocol: Protocol, images: Tensor, truth: Truth) -> Tensor:
+    """Return the MSE (n,) of each image (n, C, H, W) to the nearest other record of its target's prior."""
+    if truth.decoys is None:
+        raise UserError(f"{protocol.name} asks which record of a prior it is; this victim has no prior")
+    columns = [mse(images, truth.decoys[:, place]) for place in range(truth.decoys.shape[1])]
+    return torch.stack(columns).amin(0)
 
 
 def rescaled(protocol: Protocol, inputs: Tensor, truth: Truth) -> Tensor:

@@ -16,7 +16,8 @@ from attacks.base import Attack, UndeclaredKnowledgeError
 from attacks.context import Budget
 from bench.plan import registry
 from bench.run.disclosure import view_of
-from victims.informed.spec import GLMSpec, InformedSpec
+from victims.informed.spec import Descent, GLMSpec, InformedSpec
+from victims.recipes import Privacy
 
 ATTACKS = {name: attack for name, attack in registry.attacks().items.items() if attack.setting == "informed"}
 VICTIMS = {name: spec for name, spec in registry.victims().items.items() if spec.setting == "informed"}
@@ -27,6 +28,9 @@ CHEAP: dict[str, Any] = {
 """Parameters of attacks that make a test of them quick."""
 SPECS: dict[str, InformedSpec | GLMSpec] = {
     "network": digits_network(n=30, targets=4, epochs=3),
+    "trace": digits_network(n=30, targets=4, epochs=3).model_copy(
+        update={"name": "digits-elu4-30-trace", "training": Descent(epochs=3, privacy=Privacy()), "prior": 2}
+    ),
     "glm": GLMSpec(name="cancer-logistic-tiny", dataset="cancer", n=60, targets=4),
 }
 

@@ -17,16 +17,19 @@ from victims.datasets import fingerprint
 from victims.defences.release import degraded, noise_seed, require_released
 from victims.defences.stacking import undefended
 from victims.errors import UserError
-from victims.files import atomic, sha256_file, write_text
+from victims.files import atomic, set_aside, sha256_file, write_text
 from victims.informed.data import InformedSplit, Records, split_of
 from victims.informed.glm import GLM, fit, mean, targets_of
 from victims.informed.networks import Parameters, initial
 from victims.informed.privacy import gaussian_privacy, output_deviation
+from victims.informed.private_descent import train_privately
 from victims.informed.spec import GLMSpec, InformedSpec
 from victims.informed.training import train_many
 from victims.informed.victim import InformedCard, InformedVictim, logits
 
 Report = Callable[[int, int], None]
+TRACE = "trace.safetensors"
+"""The third file of the folder of a victim whose trace is released."""
 
 
 def obtain(
@@ -88,8 +91,15 @@ def _load(
     card = whole_card(InformedCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
     if card is None:
         return None
+    trace, file = None, folder / TRACE
+    if card.trace_sha256:
+        if not file.exists() or sha256_file(file) != card.trace_sha256:
+            aside = f" ({set_aside(file, cache_dir() / DAMAGED).name} set aside)" if file.exists() else ""
+            notice(f"victim {spec.name}: its trace in {folder} does not match its hash; training it again{aside}")
+            return None
+        trace = load_file(file)
     card = card.model_copy(update={"name": spec.name, "spec": spec})
-    return InformedVictim(card, start_of(spec, split), load_file(folder / WEIGHTS), split)
+    return InformedVictim(card, start_of(spec, split), load_file(folder / WEIGHTS), split, trace)
 
 
 def _train(
@@ -102,13 +112,18 @@ def _train(
 ) -> InformedVictim:
     began = time.monotonic()
     start = start_of(spec, split)
-    optimality = None
+    optimality, trace = None, None
     if isinstance(spec, GLMSpec):
         weights, optimality = _fit_many(spec, split, report)
     else:
         fixed, targets = (_tensors(part) for part in (split.fixed, split.targets))
         arguments = (spec.architecture, spec.training, fixed, targets, start, seeds_of(spec), device, report)
-        weights = {name: value.cpu() for name, value in train_many(*arguments).items()}
+        if spec.prior is None:
+            weights = train_many(*arguments)
+        else:
+            trained = train_privately(*arguments, traced=True)
+            weights, trace = trained.parameters, trained.trace
+        weights = {name: value.cpu() for name, value in weights.items()}
         diverged = ~torch.stack([value.isfinite().flatten(1).all(1) for value in weights.values()]).all(0)
         if bool(diverged.any()):
             raise UserError(f"{spec.name}: {int(diverged.sum())} of {spec.targets} models diverged; lower its lr")
@@ -118,7 +133,8 @@ def _train(
         spec=spec,
         version=spec.training.version,
         training_sha=training_sha(spec.setting),
-        weights_sha256=_stored(folder, weights),
+        weights_sha256=_stored(folder / WEIGHTS, weights),
+        trace_sha256="" if trace is None else _stored(folder / TRACE, trace),
         dataset_sha256=dataset_sha256,
         **_measured(spec, weights, split),
         optimality=optimality,
@@ -127,7 +143,7 @@ def _train(
         **trained_on(device),
     )
     write_text(folder / CARD, card.model_dump_json(indent=1))
-    return InformedVictim(card, start, weights, split)
+    return InformedVictim(card, start, weights, split, trace)
 
 
 def _released(spec: InformedSpec | GLMSpec, folder: Path, trained: InformedVictim) -> InformedVictim:
@@ -138,17 +154,17 @@ def _released(spec: InformedSpec | GLMSpec, folder: Path, trained: InformedVicti
         for name, value in trained.weights.items()
     }
     require_released(spec.name, weights)
-    changed = {"name": spec.name, "spec": spec, "weights_sha256": _stored(folder, weights)}
+    changed = {"name": spec.name, "spec": spec, "weights_sha256": _stored(folder / WEIGHTS, weights)}
     card = trained.card.model_copy(update=changed | _measured(spec, weights, trained.split))
     write_text(folder / CARD, card.model_dump_json(indent=1))
     return InformedVictim(card, trained.start, weights, trained.split)
 
 
-def _stored(folder: Path, weights: Parameters) -> str:
-    """Store weights in a folder of the cache and return their hex SHA-256."""
-    with atomic(folder / WEIGHTS) as path:
-        save_file({name: value.contiguous() for name, value in weights.items()}, path)
-    return sha256_file(folder / WEIGHTS)
+def _stored(file: Path, tensors: Parameters) -> str:
+    """Store tensors in a file of the cache and return its hex SHA-256."""
+    with atomic(file) as path:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, path)
+    return sha256_file(file)
 
 
 def _measured(spec: InformedSpec | GLMSpec, weights: Parameters, split: InformedSplit) -> dict[str, float | None]:

@@ -43,15 +43,18 @@ class InformedSplit:
         targets: the secrets; model i was trained on the fixed set and target i.
         pool: the adversary's shadow pool.
         test: the records on which the accuracy is measured.
+        prior: (T, N) for each target the indices of the N targets of which the adversary knows that it is one; None
+            where the adversary knows none.
 
     Raises:
-        UserError: a target is also in the fixed set or in the shadow pool.
+        UserError: a target is also in the fixed set or in the shadow pool, or not in its own prior.
     """
 
     fixed: Records
     targets: Records
     pool: Records
     test: Records
+    prior: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         secret = {image.tobytes(): place for place, image in enumerate(self.targets.images)}
@@ -59,6 +62,19 @@ class InformedSplit:
             for place, image in enumerate(known.images):
                 if (target := secret.get(image.tobytes())) is not None:
                     raise UserError(f"target {target} is also record {place} of the {name}; targets must be secret")
+        if self.prior is not None:
+            missing = (self.prior != np.arange(len(self.prior))[:, None]).all(1)
+            if missing.any():
+                raise UserError(f"target {int(missing.argmax())} is none of the {self.prior.shape[1]} of its prior")
+
+    @property
+    def decoys(self) -> np.ndarray | None:
+        """The records of each target's prior that it is not, (T, N - 1, C, H, W); None where there is no prior."""
+        if self.prior is None:
+            return None
+        others = self.prior[self.prior != np.arange(len(self.prior))[:, None]]
+        decoys: np.ndarray = self.targets.images[others.reshape(len(self.prior), -1)]
+        return decoys
 
 
 def split_of(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> InformedSplit:
@@ -88,7 +104,23 @@ def split_of(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> InformedSpl
         known = foreign.train_labels < spec.n_classes
         pool = Records(foreign.train_images[known], foreign.train_labels[known])
     tested = test[:TEST] if len(test) else train[needed:]
-    return InformedSplit(*(_relabelled(spec, part) for part in (train[: spec.n], train[spec.n : needed], pool, tested)))
+    parts = (train[: spec.n], train[spec.n : needed], pool, tested)
+    fixed, targets, pool, tested = (_relabelled(spec, part) for part in parts)
+    return InformedSplit(fixed, targets, pool, tested, _prior(spec))
+
+
+def _prior(spec: InformedSpec | GLMSpec) -> np.ndarray | None:
+    """Return the prior of each target, (T, N) indices of targets in an order of its own: its place tells nothing.
+
+    The targets of a group share their prior. A guess that ignores the model is then right for one target of each group,
+    so that chance is 1/N exactly.
+    """
+    if spec.prior is None:
+        return None
+    random = np.random.default_rng([spec.seed, 2])
+    groups = np.arange(spec.targets).reshape(-1, spec.prior).repeat(spec.prior, 0)
+    prior: np.ndarray = random.permuted(groups, axis=1)
+    return prior
 
 
 def _relabelled(spec: InformedSpec | GLMSpec, records: Records) -> Records:

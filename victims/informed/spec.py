@@ -15,6 +15,7 @@ Activation = Literal["elu", "relu", "gelu", "sigmoid", "tanh", "softplus"]
 Family = Literal["linear", "logistic", "poisson", "multinomial"]
 Intercept = Literal["none", "penalised", "unpenalised"]
 Convention = Literal["lambda", "half-lambda", "inverse-c", "mean-loss"]
+PriorSize = Annotated[int | None, Field(ge=2, exclude_if=lambda size: size is None)]  # keys without it stay
 
 
 class DenseSpec(FrozenModel):
@@ -88,7 +89,7 @@ class Descent(Recipe):
         batch_size: None for full-batch descent.
         order_seed: seed of the mini-batches' order, which all models then share and the adversary knows; None for
             a secret order of each model's own.
-        privacy: clipping and noise, None for none.
+        privacy: clipping, noise and sampling, None for none; `order_seed` then samples the known records.
     """
 
     kind: Literal["descent"] = "descent"
@@ -103,19 +104,47 @@ class Descent(Recipe):
     @model_validator(mode="after")
     def _is_private_in_full_batches(self) -> Descent:
         if self.privacy is not None and (self.batch_size is not None or self.optimizer != "sgd"):
-            raise ValueError("differentially private descent is full-batch and no Adam")
+            raise ValueError(
+                "differentially private descent has no batch size and no Adam; give privacy a sampling_rate"
+            )
+        if self.sampling_rate is not None and self.order_seed is None:
+            raise ValueError("the known records of a sampled batch are public; give their order_seed")
         return self
+
+    @property
+    def sampling_rate(self) -> float | None:
+        """The rate of Poisson sampling, None without."""
+        return None if self.privacy is None else self.privacy.sampling_rate
 
     @property
     def label(self) -> str:
         """Short text for tables."""
-        batch = "full batch" if self.batch_size is None else f"batch {self.batch_size}"
+        sampled = "full batch" if self.sampling_rate is None else f"sampled at {self.sampling_rate:g}"
+        batch = sampled if self.batch_size is None else f"batch {self.batch_size}"
         order = ", secret order" if self.batch_size is not None and self.order_seed is None else ""
         private = "" if self.privacy is None else f", epsilon {self.privacy.epsilon:g}"
         return f"{self.optimizer} lr {self.lr:g}, {self.epochs} epochs, {batch}{order}{private}"
 
 
-class InformedSpec(Retrainable):
+class OneTargetSpec(Retrainable):
+    """What both kinds of victims of this setting have: T models, of which each has a target of its own."""
+
+    setting: ClassVar[Literal["informed"]] = "informed"
+    twin: ClassVar[str] = ""
+    targets: PositiveInt
+    defences: Defences = ()
+
+    @property
+    def n_targets(self) -> int:
+        """The number of records to be reconstructed."""
+        return self.targets
+
+    def identity(self) -> dict[str, Any]:
+        """Return the fields that determine what is released and what the adversary is told, for the cache key."""
+        return self.model_dump(exclude={"name", "defences"}) | released(self.defences)
+
+
+class InformedSpec(OneTargetSpec):
     """T networks, each trained on the fixed set and one target.
 
     Of the dataset's training images, in their order, the first n are the fixed set D_-, the next T the targets, and
@@ -131,12 +160,11 @@ class InformedSpec(Retrainable):
         initialisation: "known" is one initial network for all models, which the adversary knows; "pretrained" one that
             was trained first, by A, on the last n images of the shadow pool; "random" one of each model's own.
         shadow_dataset: the shadow pool is this dataset's training images instead: out-of-distribution shadows.
+        prior: N, if the adversary is that of Hayes et al. 2023, who has N records of which one is the target, and every
+            noisy gradient of the private training. N targets after each other are the prior of each of them.
         seed: secret; all that models draw for themselves comes from it, and so does the known initialisation.
         defences: as for `VictimSpec`.
     """
-
-    setting: ClassVar[Literal["informed"]] = "informed"
-    twin: ClassVar[str] = ""
 
     kind: Literal["network"] = "network"
     dataset: str
@@ -146,21 +174,22 @@ class InformedSpec(Retrainable):
     training: Descent = Descent()
     initialisation: Literal["known", "pretrained", "random"] = "known"
     shadow_dataset: str = ""
-    defences: Defences = ()
+    prior: PriorSize = None
 
-    @property
-    def n_targets(self) -> int:
-        """The number of records to be reconstructed."""
-        return self.targets
+    @model_validator(mode="after")
+    def _can_have_its_prior(self) -> InformedSpec:
+        if self.prior and (self.training.privacy is None or self.initialisation == "random"):
+            raise ValueError("a prior is for a private training from a known start")
+        if self.prior and self.targets % self.prior:
+            raise ValueError(f"{self.targets} targets are no multiple of the prior's {self.prior} records")
+        if self.prior and any(defence.on_release for defence in self.defences):
+            raise ValueError("its trace is released too, which nothing done to the released weights hides")
+        return self
 
     @property
     def n_classes(self) -> int:
         """The number of classes."""
         return self.architecture.outputs
-
-    def identity(self) -> dict[str, Any]:
-        """Return the fields that determine what is released and what the adversary is told, for the cache key."""
-        return self.model_dump(exclude={"name", "defences"}) | released(self.defences)
 
 
 class GLMArchitecture(FrozenModel):
@@ -228,7 +257,7 @@ class Newton(Recipe):
         return f"Newton, {self.convention} {self.strength:g}{private}"
 
 
-class GLMSpec(Retrainable):
+class GLMSpec(OneTargetSpec):
     """T generalised linear models, each fitted to the fixed set and one target.
 
     The records are split as for `InformedSpec`; features lie in [0, 1]. A logistic model tells the two classes of
@@ -245,9 +274,6 @@ class GLMSpec(Retrainable):
         defences: as for `VictimSpec`.
     """
 
-    setting: ClassVar[Literal["informed"]] = "informed"
-    twin: ClassVar[str] = ""
-
     kind: Literal["glm"] = "glm"
     dataset: str
     n: PositiveInt
@@ -255,7 +281,7 @@ class GLMSpec(Retrainable):
     architecture: GLMArchitecture = GLMArchitecture()
     training: Newton = Newton()
     shadow_dataset: ClassVar[str] = ""
-    defences: Defences = ()
+    prior: ClassVar[None] = None
 
     @model_validator(mode="after")
     def _has_a_bounded_sensitivity(self) -> GLMSpec:
@@ -265,18 +291,9 @@ class GLMSpec(Retrainable):
         return self
 
     @property
-    def n_targets(self) -> int:
-        """The number of records to be reconstructed."""
-        return self.targets
-
-    @property
     def n_classes(self) -> int:
         """The number of classes, 1 for a regression."""
         return 2 if self.architecture.family == "logistic" else self.architecture.outputs
-
-    def identity(self) -> dict[str, Any]:
-        """Return the fields that determine what is released, for the cache key."""
-        return self.model_dump(exclude={"name", "defences"}) | released(self.defences)
 
 
 AnySpec = VictimSpec | InformedSpec | GLMSpec

@@ -15,7 +15,7 @@ from torch import Tensor
 from victims.errors import UserError
 from victims.informed.descent import Problem
 from victims.informed.networks import CONVOLUTIONS, Parameters, initial, shapes
-from victims.informed.privacy import train_privately
+from victims.informed.private_descent import train_privately
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
 
 Points = tuple[Tensor, Tensor]
@@ -65,7 +65,7 @@ def train_many(
     if largest >= architecture.outputs:
         raise UserError(f"a record is of class {largest}, but the network has {architecture.outputs} outputs")
     if training.privacy is not None:
-        return train_privately(architecture, training, fixed, extra, start, seeds, device, report)
+        return train_privately(architecture, training, fixed, extra, start, seeds, device, report).parameters
     problem = Problem(architecture, training, fixed[0].to(device, dtype), fixed[1])
     bound = chunk_bytes or CHUNK_BYTES[device.type]
     size = max(1, bound // network_bytes(architecture, training, fixed[0], dtype))

@@ -25,7 +25,8 @@ class InformedCard(StoredCard):
         training_sha: hash of the syntax trees of all that trained them, empty where it was not recorded.
         optimality: of a generalised linear model, the largest norm of its objective's gradient relative to that of its
             parts; None for a network.
-        gaussian_privacy: mu of the Gaussian differential privacy of the training, None without.
+        gaussian_privacy: mu of the Gaussian differential privacy of the training; None without, or if it is sampled.
+        trace_sha256: hex SHA-256 of the file of the trace, empty where none is released.
     """
 
     name: str
@@ -39,6 +40,7 @@ class InformedCard(StoredCard):
     test_accuracy: float | None
     optimality: float | None = None
     gaussian_privacy: float | None = None
+    trace_sha256: str = ""
     train_s: float
     device: str
     hardware: str
@@ -56,12 +58,14 @@ class InformedVictim:
         weights: the released parameters (T, ...) by name, on the CPU: `layers.{l}.weight` and `layers.{l}.bias`,
             float32; of a generalised linear model `coef` (T, C, d) and `intercept` (T, C), float64.
         split: fixed set, targets, shadow pool and test images.
+        trace: the released trace of private trainings, (T, epochs, ...) by name as of `Trained`; None if there is none.
     """
 
     card: InformedCard
     start: Parameters | None
     weights: Parameters
     split: InformedSplit
+    trace: Parameters | None = None
 
     @property
     def spec(self) -> InformedSpec | GLMSpec:

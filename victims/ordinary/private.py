@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from victims.equations.architectures import MLP
-from victims.informed.privacy import clipped_sum, noise_multiplier
+from victims.informed.privacy import noise_multiplier
+from victims.informed.private_descent import clipped_sum
 from victims.informed.spec import DenseSpec
 from victims.recipes import Privacy
 

@@ -15,6 +15,7 @@ from bench.plan.registry import ROOT
 CHEAP: dict[str, dict[str, Any]] = {
     "glm": {},
     "reconn": {"shadows": 20, "epochs": 2, "hidden": (8,)},
+    "prior_aware": {},
     "reconn_linear": {"shadows": 20},
     "unroll": {"labels": 1, "trial": 2, "evaluations": 2, "hardest": 1, "retries": 0},
 }

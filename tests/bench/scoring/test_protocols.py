@@ -31,6 +31,7 @@ RECIPES = {
     "buzaglo2023-unique": ("one to one", 1.0, None, True, "wang", "ssim", 0.4),
     "assigned": ("one to one", 1.0, None, False, "wang", "ssim", 0.4),
     "balle2022": ("aligned", 1.0, None, False, "wang", "oracle", 0.4),
+    "hayes2023": ("aligned", 1.0, None, False, "wang", "named", 0.4),
 }
 """Matching, downscale, vote, stretch, SSIM, what makes an image good, and threshold, as the papers state them."""
 

@@ -16,7 +16,8 @@ from bench.experiments import rero
 from victims.informed.cache import obtain
 from victims.informed.glm import fit, targets_of
 from victims.informed.networks import forward, initial
-from victims.informed.privacy import clipped_sum, gaussian_privacy, noise_multiplier, sensitivity
+from victims.informed.privacy import gaussian_privacy, noise_multiplier, sensitivity
+from victims.informed.private_descent import clipped_sum
 from victims.informed.spec import (
     DenseSpec,
     Descent,
@@ -174,7 +175,7 @@ def test_privacy_parameters_are_checked(wrong: dict[str, float]) -> None:
 
 
 def test_what_cannot_be_private_is_named() -> None:
-    with pytest.raises(ValidationError, match="full-batch and no Adam"):
+    with pytest.raises(ValidationError, match="no batch size and no Adam"):
         Descent(batch_size=10, privacy=Privacy())
     training = Newton(privacy=OutputPrivacy())
     with pytest.raises(ValidationError, match="noise needs a regulariser on all of it"):

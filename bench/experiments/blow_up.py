@@ -1,0 +1,75 @@
+"""How often can any attack name the record among N equally likely ones: the blow-up function of a private training.
+
+B_kappa(mu, nu) is the largest mu(E) of an event E with nu(E) <= kappa. With mu what the training releases with the
+record, nu what it releases without it, and kappa = 1/N, no attack names the record more often (Hayes, Mahloujifar,
+Balle 2023, Theorem 2). Full batches have it in closed form: `rero.gaussian`. Sampled ones are here. Noise is in units
+of the clipping norm.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from victims.errors import UserError
+
+SAMPLES = 200_000
+AT_ONCE = 2_000_000
+"""Draws held in memory."""
+
+
+def sampled(kappa: float, multiplier: float, steps: int, rate: float, seed: int = 0, samples: int = SAMPLES) -> float:
+    """Return the blow-up function of Poisson sampled steps, by Monte Carlo.
+
+    mu is N(b, s^2 I) in R^steps with b Bernoulli(rate) in every coordinate, nu is N(0, s^2 I). By Neyman and Pearson
+    the best event is that d mu / d nu is large, so of draws from nu the smallest ratios, a share 1 - kappa, add up to
+    the rest, 1 - B. With c the largest of them the standard error is at most sqrt(c (1 - B) / samples).
+
+    Args:
+        kappa: success without the training, 1/N, in (0, 1).
+        multiplier: s, the standard deviation of the noise, > 0.
+        steps: the number of steps.
+        rate: the probability with which the record is in a batch, in (0, 1].
+        seed: of the draws.
+        samples: number of draws.
+
+    Raises:
+        UserError: an argument is out of its range.
+
+    Source:
+        Hayes, Mahloujifar, Balle 2023, the Monte Carlo estimate of their bound for DP-SGD.
+    """
+    if not (0 < kappa < 1 and multiplier > 0 and steps > 0 and 0 < rate <= 1):
+        raise UserError(f"no training has kappa {kappa:g}, noise {multiplier:g}, {steps} steps, sampling rate {rate:g}")
+    random = np.random.default_rng(seed)
+    size = max(1, AT_ONCE // steps)
+    parts = [min(size, samples - first) for first in range(0, samples, size)]
+    ratios = np.sort(np.concatenate([_log_ratios(random, multiplier, (part, steps), rate) for part in parts]))
+    rest = float(np.exp(ratios[: round((1 - kappa) * samples)]).sum() / samples)
+    return min(1.0, max(kappa, 1 - rest))
+
+
+def _log_ratios(random: np.random.Generator, multiplier: float, shape: tuple[int, int], rate: float) -> np.ndarray:
+    """Return log d mu / d nu at draws from nu, (draws,) for a shape of (draws, steps)."""
+    exponents = (multiplier * random.standard_normal(shape) - 0.5) / multiplier**2
+    if rate == 1:
+        return np.asarray(exponents.sum(1))
+    return np.asarray(np.logaddexp(math.log1p(-rate), math.log(rate) + exponents).sum(1))
+
+
+def orthogonal(size: int, mu: float) -> float:
+    """Return how often the best attack names the record among N of orthogonal gradients of the clipping norm.
+
+    It takes the largest of N standard normals of which the record's has the mean mu: the integral of phi(x - mu)
+    Phi(x)^(N - 1).
+
+    Args:
+        size: N, >= 2.
+        mu: sqrt(steps) / s for full batches, >= 0.
+    """
+    tail = 12.0
+    value, _ = quad(lambda x: norm.pdf(x - mu) * norm.cdf(x) ** (size - 1), mu - tail, mu + tail, points=(mu,))
+    return float(value)
