@@ -157,7 +157,7 @@ def victims(plugin_dir: Path | None = None) -> Victims:
     def collect(module: ModuleType, origin: str) -> None:
         for spec in vars(module).get("VICTIMS", ()):
             if not isinstance(spec, AnySpec):
-                raise TypeError(f"VICTIMS holds {spec!r}, which is no VictimSpec, InformedSpec or GLMSpec")
+                raise TypeError(f"VICTIMS holds {spec!r}, which is no VictimSpec, InformedSpec, GLMSpec or DeletionSpec")
             registry.add(spec.name, spec, origin)
 
     _scan(registry, "victims.zoo", collect, plugin_dir)

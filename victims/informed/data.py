@@ -60,6 +60,15 @@ class InformedSplit:
                 if (target := secret.get(image.tobytes())) is not None:
                     raise UserError(f"target {target} is also record {place} of the {name}; targets must be secret")
 
+    @property
+    def known(self) -> Records:
+        """The records that the adversary has: the fixed set and the shadow pool."""
+        return Records(*(np.concatenate(pair) for pair in zip(*map(_arrays, (self.fixed, self.pool)), strict=True)))
+
+
+def _arrays(records: Records) -> tuple[np.ndarray, np.ndarray]:
+    return records.images, records.labels
+
 
 def split_of(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> InformedSplit:
     """Return the records of a victim.

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from victims.defences.spec import Defences, released
+from victims.deletion.spec import DeletionSpec
 from victims.frozen_model import FrozenModel, Recipe, Retrainable
 from victims.recipes import Privacy, Share
 from victims.spec import VictimSpec
@@ -279,5 +280,5 @@ class GLMSpec(Retrainable):
         return self.model_dump(exclude={"name", "defences"}) | released(self.defences)
 
 
-AnySpec = VictimSpec | InformedSpec | GLMSpec
-"""A victim of either setting."""
+AnySpec = VictimSpec | InformedSpec | GLMSpec | DeletionSpec
+"""A victim of any setting."""
