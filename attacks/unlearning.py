@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import PositiveInt, model_validator
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
 from victims.errors import UserError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from victims.deletion.objective import Objective, Parameters
     from victims.deletion.spec import Deletion, DeletionSpec, ShallowSpec
+
 
 class UnlearningParams(AttackParams):
     """Parameters of `unlearning`.
@@ -39,6 +40,12 @@ class UnlearningParams(AttackParams):
     public: PositiveInt | None = None
     evaluations: PositiveInt = 300
     guesses: PositiveInt = 4
+
+    @model_validator(mode="after")
+    def _counts_what_it_takes(self) -> UnlearningParams:
+        if self.records == "retained" and self.public is not None:
+            raise ValueError("public counts public records, which the retained ones replace; set one of the two")
+        return self
 
 
 class Unlearning(Attack[UnlearningParams]):
@@ -91,6 +98,7 @@ class Unlearning(Attack[UnlearningParams]):
         import torch
 
         from attacks.deletion.gradient import deleted_gradient
+        from attacks.deletion.releases import described, releases
         from attacks.deletion.search import mismatch
 
         spec, training = described(view)
@@ -140,7 +148,7 @@ class Unlearning(Attack[UnlearningParams]):
         images, labels = view.shadow_pool
         count = len(images) if self.params.public is None else self.params.public
         if not 0 < count <= len(images):
-            raise UserError(f"the attack needs {max(count, 1)} public records, and there are {len(images)}; lower public")
+            raise UserError(f"{count} public records are asked for, and there are {len(images)}; lower public")
         public = Objective.of(spec, training.penalty, images[:count], labels[:count], (view.n - k) / count)
         width = public.seen.shape[1]
         few = f"{count} public records for {width} features: the Hessian outside their span is the penalty's"
@@ -149,7 +157,7 @@ class Unlearning(Attack[UnlearningParams]):
     def _records(
         self, view: VictimView, ctx: AttackContext, theta: Tensor, deleted: Tensor
     ) -> tuple[Tensor, Tensor, int]:
-        """Return the records (B, k, C, H, W) of B deleted gradients (B, p), their y (B, k), and evaluations of a search.
+        """Return records (B, k, C, H, W) for B deleted gradients (B, p), their y (B, k), and evaluations of a search.
 
         Args:
             view: the victim.
@@ -159,6 +167,7 @@ class Unlearning(Attack[UnlearningParams]):
         """
         import torch
 
+        from attacks.deletion.releases import described
         from attacks.deletion.search import matched_records
         from victims.deletion.objective import features, named
 
@@ -220,36 +229,3 @@ class Unlearning(Attack[UnlearningParams]):
             classes.append(labels[best])
             ctx.progress(place + 1, len(parts))
         return torch.stack(found), torch.stack(classes)
-
-
-def described(view: VictimView) -> tuple[ShallowSpec, Deletion]:
-    """Return the model and its training.
-
-    Raises:
-        TypeError: the victim deletes nothing.
-    """
-    from victims.deletion.spec import Deletion, ShallowSpec
-
-    architecture, training = view.architecture.spec, view.training
-    if not (isinstance(architecture, ShallowSpec) and isinstance(training, Deletion)):
-        raise TypeError(f"a {architecture.kind} releases no model before and after a deletion")
-    return architecture, training
-
-
-def releases(view: VictimView) -> tuple[Tensor, Tensor]:
-    """Return the parameters before the deletion (p,) and those after each of B deletions (B, p), float64.
-
-    Raises:
-        UserError: there is not one earlier release, or its parameters are others.
-    """
-    import torch
-
-    earlier, later = view.earlier_weights, view.weights
-    if len(earlier) != 1:
-        raise UserError(f"{len(earlier)} releases before the deletion are given; the attack compares one with those after")
-    shapes = [{name: tuple(value.shape) for name, value in earlier[0].items()}]
-    shapes.append({name: tuple(value.shape[1:]) for name, value in later.items()})
-    if shapes[0] != shapes[1]:
-        raise UserError(f"the releases are no two of one model: {shapes[0]} before the deletion, {shapes[1]} after it")
-    before = torch.cat([value.flatten() for value in earlier[0].values()]).double()
-    return before, torch.cat([value.flatten(1) for value in later.values()], 1).double()

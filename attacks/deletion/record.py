@@ -23,7 +23,7 @@ def seen_by_first_layer(gradient: Parameters, longest: float) -> Tensor:
         longest: phi is no longer than this; it bounds the scale where noise leaves next to nothing of the bias.
     """
     layer = torch.cat([gradient["layers.0.weight"], gradient["layers.0.bias"][:, None]], 1)
-    vector = torch.linalg.svd(layer, full_matrices=False)[2][0]
+    vector: Tensor = torch.linalg.svd(layer, full_matrices=False)[2][0]
     direction, bias = vector[:-1], float(vector[-1])
     least = float(direction.norm()) / longest
     scale = max(abs(bias), least, 1e-300)

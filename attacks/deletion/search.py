@@ -73,5 +73,3 @@ def matched_records(
     begun = starts.flatten(1).double().clamp(0, 1).numpy()
     ended, count = minimise_in_lockstep(evaluate, begun, evaluations, expired)
     return torch.from_numpy(ended).unflatten(1, shape), count
-
-

@@ -16,10 +16,10 @@ from bench.check.tiny import CPU
 from bench.plan.options import attack_params
 from bench.terminal.text import describe
 from victims.datasets import Split
-from victims.errors import UserError
 from victims.deletion import cache as deletion_cache
 from victims.deletion.data import split_of as deletion_split_of
 from victims.deletion.spec import DeletionSpec
+from victims.errors import UserError
 from victims.informed import cache as informed_cache
 from victims.informed.data import split_of as informed_split_of
 from victims.informed.spec import AnySpec, GLMSpec, InformedSpec

@@ -90,7 +90,7 @@ def answer_of(victim: AnyVictim, needs: frozenset[Knowledge], device: torch.devi
         weights = {name: value.to(device, copy=True) for name, value in victim.weights.items()}
         return lambda queries: answered(logits(victim.spec, weights, queries.to(device)), victim.spec.defences)
     network = network_of(victim)
-    assert network is not None
+    assert network is not None and isinstance(victim, Victim)
     model = network()
     model.load_state_dict(victim.model.state_dict())
     model = model.to(device)

@@ -145,7 +145,8 @@ def _load(
     weights = {name: value for name, value in stored.items() if not name.startswith(BEFORE)}
     card = card.model_copy(update={"name": spec.name, "spec": spec})
     order = list(sizes(spec.architecture, split.targets.images[0].size))
-    return DeletionVictim(card, *({name: part[name] for name in order} for part in (before, weights)), split)
+    before, weights = ({name: part[name] for name in order} for part in (before, weights))
+    return DeletionVictim(card, before, weights, split)
 
 
 def _stored(folder: Path, before: Parameters, weights: Parameters) -> str:

@@ -14,13 +14,12 @@ from victims.errors import UserError
 Precondition = Callable[[Tensor], Tensor]
 """Approximates the inverse Hessian's product with a vector (p,)."""
 
-TOLERANCE = 1e-9
-"""Largest relative gradient that counts as a minimum; steps go on as long as it falls by `PROGRESS`."""
-PROGRESS = 0.1
+TOLERANCE, WORST = 1e-11, 1e-9
+"""Relative gradients at which steps end, and at the most of which rounding may end them earlier."""
 STEPS = 30
 HALVINGS = 20
 ITERATIONS = 2000
-EXACT, ROUGH = 1e-12, 1e-5
+EXACT, ROUGH = 1e-12, 1e-3
 """Conjugate gradients end where the residual is so much smaller than the right side: for one step that is released, and
 for steps that are followed by others."""
 
@@ -52,12 +51,14 @@ def settled(objective: Objective, start: Tensor, precondition: Precondition) -> 
     """
     theta, best = start, objective.optimality(start)
     for _ in range(STEPS):
+        if best <= TOLERANCE:
+            break
         moved = _descended(objective, theta, newton_step(objective, theta, precondition, ROUGH))
         reached = objective.optimality(moved)
-        if best <= TOLERANCE and reached > PROGRESS * best:
+        if best <= WORST and reached >= best:
             break
         theta, best = moved, reached
-    if not best <= TOLERANCE:
+    if not best <= WORST:
         raise UserError(f"training did not reach a stationary point (relative gradient {best:.1e}); raise the penalty")
     return theta
 
@@ -128,7 +129,7 @@ def _descended(objective: Objective, theta: Tensor, step: Tensor) -> Tensor:
     """Return theta after a step, halved until the objective does not rise beyond rounding."""
     value = float(objective.value(theta))
     for halving in range(HALVINGS):
-        moved = theta + step / 2**halving
+        moved = theta + step * 0.5**halving
         if float(objective.value(moved)) <= value + 1e-12 * abs(value):
             return moved
     return theta

@@ -45,9 +45,12 @@ class ShallowSpec(FrozenModel):
     def label(self) -> str:
         """Short text for tables."""
         head = "ridge" if self.loss == "squared" else "softmax"
-        return head + {"none": "", "fourier": f" on {self.units} Fourier features", "hidden": f", tanh {self.units}"}[
-            self.front
-        ]
+        return (
+            head
+            + {"none": "", "fourier": f" on {self.units} Fourier features", "hidden": f", tanh {self.units}"}[
+                self.front
+            ]
+        )
 
 
 class Deletion(Recipe):

@@ -15,8 +15,8 @@ from victims.deletion.spec import DeletionSpec
 class DeletionCard(StoredCard):
     """The card of a model and of those after a deletion, stored beside their parameters.
 
-    Accuracies lie in [0, 1]; they and the losses are of the model before the deletion. A regression has no accuracy, and
-    its loss is the mean squared error.
+    Accuracies lie in [0, 1]; they and the losses are of the model before the deletion. A regression has no accuracy,
+    and its loss is the mean squared error.
 
     Attributes:
         version: of the recipe.
