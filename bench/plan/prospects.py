@@ -19,6 +19,12 @@ TOLD_BY_IMAGES = frozenset(
     {Knowledge.CLASS_BALANCE, Knowledge.LABELS, Knowledge.SHADOW_POOL, Knowledge.TRAINING_IMAGES}
 )
 """What is known of a released model only if its images are given."""
+OTHER_SETTINGS = {
+    "dataset": "it is for one model, all of whose training images are to be found",
+    "informed": "it needs the training itself, to repeat it, and is for informed victims",
+    "deletion": "it compares a model before and after a deletion, and is for victims that delete records",
+}
+"""By setting, why an attack of it does not apply to a victim of another."""
 
 
 class Outlook(StrEnum):
@@ -79,10 +85,7 @@ def prospects(
                 continue
             outlook, reason = Outlook.OPEN, ""
             if kind.setting != victim.setting:
-                outlook, reason = (
-                    Outlook.DECLINED,
-                    "it needs the training itself, to repeat it, and is for informed victims",
-                )
+                outlook, reason = Outlook.DECLINED, OTHER_SETTINGS[kind.setting]
             elif (declined := attack.supports(victim)) is not None:
                 outlook, reason = Outlook.DECLINED, declined
             elif not victim.dataset and (lacking := attack.knowledge & TOLD_BY_IMAGES):
