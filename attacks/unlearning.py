@@ -84,9 +84,13 @@ class Unlearning(Attack[UnlearningParams]):
         return self.needs | {Knowledge.TRAINING_IMAGES} if self.params.records == "retained" else self.needs
 
     def supports(self, victim: DeletionSpec) -> str | None:
-        """Decline regressions that delete several records at once: their y may be any number."""
-        if victim.architecture.outputs == 1 and victim.training.records > 1:
+        """Decline deletions of more records at once than the gradient's span can tell apart."""
+        architecture, records = victim.architecture, victim.training.records
+        if records > 1 and architecture.outputs == 1:
             return "several records of a regression deleted at once: no classes tell them apart"
+        width = architecture.units if architecture.front == "hidden" else architecture.outputs
+        if records > width:
+            return f"{records} records deleted at once, and a gradient of {width} rows: it spans too little"
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 from scipy.optimize import least_squares
+from scipy.special import softmax
 from torch import Tensor
 
-from victims.deletion.objective import Parameters, answers, flat, gradients, hidden, mean, outputs
+from victims.deletion.objective import Parameters, answers, flat, gradients
 from victims.deletion.spec import ShallowSpec
 
+EVALUATIONS = 50
+"""The most evaluations of a search for one candidate, which has k unknowns."""
 SWEEPS = 4
 """How often each of the chosen candidates may be exchanged."""
 
@@ -34,19 +37,28 @@ def spanned(
     """
     layer = torch.cat([gradient["layers.0.weight"], gradient["layers.0.bias"][:, None]], 1)
     left, _, right = torch.linalg.svd(layer, full_matrices=False)
-    left, right = left[:, :records], right[:records]
-    found = []
-    for label, guess in zip(labels, guesses, strict=True):
-        wanted = torch.eye(spec.outputs, dtype=guess.dtype)[label]
+    right = right[:records]
+    outside = (torch.eye(len(left), dtype=left.dtype) - left[:, :records] @ left[:, :records].T).numpy()
+    of_point = (parameters["layers.0.weight"] @ right[:, :-1].T).numpy()  # (h, k): the first layer, on the span
+    top, units = list(parameters.values())[-2].numpy(), [value.numpy() for value in parameters.values()]
 
-        def outside(point: np.ndarray, wanted: Tensor = wanted) -> np.ndarray:
-            seen = torch.from_numpy(point) @ right
-            error = _error(spec, parameters, seen[:-1], wanted)
-            return torch.cat([error - left @ (left.T @ error), seen[-1:] - 1]).numpy()
+    def residual(point: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        first = of_point @ point + units[1]
+        inner = np.tanh(first) if spec.front == "hidden" else first
+        predicted = top @ inner + units[-1] if spec.front == "hidden" else first
+        error = (predicted if spec.loss == "squared" else softmax(predicted)) - wanted
+        if spec.front == "hidden":
+            error = (error @ top) * (1 - inner**2)
+        return np.append(outside @ error, point @ ones - 1)
 
-        start = right @ torch.cat([guess, guess.new_ones(1)])
-        found.append((torch.from_numpy(least_squares(outside, start.numpy()).x) @ right)[:-1])
-    return torch.stack(found)
+    ones = right[:, -1].numpy()
+    starts = torch.cat([guesses, guesses.new_ones(len(guesses), 1)], 1) @ right.T
+    answers_of = np.eye(spec.outputs)[labels.numpy()]
+    found = [
+        least_squares(residual, start, args=(wanted,), max_nfev=EVALUATIONS).x
+        for start, wanted in zip(starts.numpy(), answers_of, strict=True)
+    ]
+    return torch.from_numpy(np.stack(found)) @ right[:, :-1]
 
 
 def explaining(
@@ -73,11 +85,3 @@ def explaining(
         chosen = [*rest[:place], int(gap.argmin()), *rest[place:]]
     return torch.tensor(chosen)
 
-
-def _error(spec: ShallowSpec, parameters: Parameters, seen: Tensor, wanted: Tensor) -> Tensor:
-    """Return the error (h,) that is back-propagated to the first trained layer, for what it saw (q,) and y (C,)."""
-    error = mean(spec, outputs(spec, parameters, seen)) - wanted
-    if spec.front != "hidden":
-        return error
-    top = list(parameters.values())[-2]
-    return (error @ top) * (1 - hidden(spec, parameters, seen).square())

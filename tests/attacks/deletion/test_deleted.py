@@ -34,9 +34,7 @@ def victim_of(
 ) -> DeletionVictim:
     deletion = Deletion(**training)
     name = f"{dataset}-unlearn-tiny-{n}"
-    spec = DeletionSpec(
-        name=name, dataset=dataset, n=n, targets=targets, architecture=architecture, training=deletion
-    )
+    spec = DeletionSpec(name=name, dataset=dataset, n=n, targets=targets, architecture=architecture, training=deletion)
     return cache.obtain(spec, None, CPU, lambda done, models: None, lambda notice: None)
 
 

@@ -1,4 +1,4 @@
-"""Victims that release two models in the harness: what is told of them, how they are scored, from the word to the row."""
+"""Victims that release two models in the harness: what is told of them, how they are scored, up to the row."""
 
 from __future__ import annotations
 
@@ -174,11 +174,19 @@ def test_a_deletion_that_changed_nothing_is_a_flag_and_few_public_records_anothe
     )
 
 
-def test_a_regression_that_deletes_several_is_declined() -> None:
-    spec = VICTIMS["diabetes-unlearn-ridge-300"]
+@pytest.mark.parametrize(
+    ("name", "records", "reason"),
+    [
+        ("diabetes-unlearn-ridge-300", 2, "no classes tell them apart"),
+        ("digits-unlearn-ridge-1000", 25, "25 records deleted at once, and a gradient of 10 rows"),
+        ("digits-unlearn-mlp-1000", 25, "a gradient of 10 rows"),
+    ],
+)
+def test_deletions_of_too_many_records_are_declined(name: str, records: int, reason: str) -> None:
+    spec = VICTIMS[name]
     assert isinstance(spec, DeletionSpec)
-    together = spec.model_copy(update={"training": Deletion(records=2)})
-    assert "no classes tell them apart" in str(Unlearning(UnlearningParams()).supports(together))
+    together = spec.model_copy(update={"training": Deletion(records=records)})
+    assert reason in str(Unlearning(UnlearningParams()).supports(together))
 
 
 def test_an_attack_of_the_setting_is_checked_like_any_other(bench: Bench) -> None:
@@ -192,4 +200,3 @@ def test_a_victim_of_the_setting_is_checked_like_any_other(bench: Bench, tmp_pat
     done = bench("check", tmp_path / "victim.py")
     assert done.status == 0, done.out
     assert "an attack takes it" in done.out
-
