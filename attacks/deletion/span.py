@@ -84,4 +84,3 @@ def explaining(
         gap[rest] = torch.inf
         chosen = [*rest[:place], int(gap.argmin()), *rest[place:]]
     return torch.tensor(chosen)
-
