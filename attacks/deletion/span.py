@@ -58,7 +58,8 @@ def spanned(
         least_squares(residual, start, args=(wanted,), max_nfev=EVALUATIONS).x
         for start, wanted in zip(starts.numpy(), answers_of, strict=True)
     ]
-    return torch.from_numpy(np.stack(found)) @ right[:, :-1]
+    seen: Tensor = torch.from_numpy(np.stack(found)) @ right[:, :-1]
+    return seen
 
 
 def explaining(
