@@ -125,9 +125,11 @@ class Attack(ABC, Generic[ParamsT]):
         control: whether it is a control, which reads nothing of single images out of the victim: it has no rank. From
             one whose Params are `ControlParams` the harness draws as many candidates as an attack returned, of the same
             contrast: that is the null control of random candidates.
-        setting: the victims that it is for: "dataset", all of whose records are to be reconstructed, or "informed",
-            where one record is, and all others are known (Balle et al. 2022).
-        protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; "balle2022" if informed.
+        setting: the victims that it is for: "dataset", all of whose records are to be reconstructed, "informed", where
+            one record is, and all others are known (Balle et al. 2022), or "deletion", where the records are that one
+            release has and the next has not (Bertran et al. 2024).
+        protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; "balle2022" outside of the
+            setting "dataset".
         audits: the variants that an audit runs, "" for the defaults: those that may each find what the others do not.
         version: raised when the attack finds other candidates than before: stored runs of a lower version are then run
             again, and their rows leave the boards. A subclass has its parent's unless it states its own.
@@ -141,7 +143,7 @@ class Attack(ABC, Generic[ParamsT]):
     variants: ClassVar[dict[str, dict[str, Any]]] = {}
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {}
     control: ClassVar[bool] = False
-    setting: ClassVar[Literal["dataset", "informed"]] = "dataset"
+    setting: ClassVar[Literal["dataset", "informed", "deletion"]] = "dataset"
     protocol: ClassVar[str] = "buzaglo2023"
     audits: ClassVar[tuple[str, ...]] = ("",)
     version: ClassVar[int] = 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from victims.deletion.spec import Deletion, ShallowSpec
     from victims.informed.spec import DenseSpec, Descent, GLMArchitecture, Newton, SmallCNNSpec
     from victims.spec import Loss, NetworkSpec
 
@@ -43,6 +44,7 @@ class Threat(StrEnum):
     WEIGHTS = "the weights alone"
     SEED = "the weights and a guessable seed"
     START = "the weights and the start of the training"
+    RELEASES = "the weights before and after a deletion"
     RECORDS = "the weights and all records but one"
 
 
@@ -54,6 +56,8 @@ def threat_of(knowledge: frozenset[Knowledge]) -> Threat | None:
         return Threat.RECORDS
     if Knowledge.INITIAL_WEIGHTS in knowledge:
         return Threat.START
+    if Knowledge.EARLIER_WEIGHTS in knowledge:
+        return Threat.RELEASES
     if Knowledge.WEIGHTS in knowledge:
         return Threat.WEIGHTS
     return Threat.QUERIES if Knowledge.LOGITS in knowledge else None
@@ -82,7 +86,7 @@ class Architecture:
             it. Not for the informed adversary, who is shown many models.
     """
 
-    spec: NetworkSpec | DenseSpec | SmallCNNSpec | GLMArchitecture
+    spec: NetworkSpec | DenseSpec | SmallCNNSpec | GLMArchitecture | ShallowSpec
     input_shape: tuple[int, int, int]
     build: Callable[[], nn.Module] = _no_module
 
@@ -91,7 +95,9 @@ class VictimView:
     """A victim as an attack sees it: the items that it declared, and an error for any other.
 
     A victim of the informed adversary is T models, each with a target of its own. There weights, labels and logits have
-    a leading dimension T, n is the size of the fixed set, and images are in [0, 1] without a mean subtracted.
+    a leading dimension T, n is the size of the fixed set, and images are in [0, 1] without a mean subtracted. A victim
+    of the deletion setting is one model before a deletion, the only one of the earlier weights, and B models after one
+    each; n is the number of training records before it, and the shadow pool is what is public.
     """
 
     def __init__(self, facts: dict[Knowledge, Any], allowed: frozenset[Knowledge]) -> None:
@@ -158,7 +164,7 @@ class VictimView:
     def shadow_pool(self) -> tuple[Tensor, Tensor]:
         """Images (k, C, H, W) of the same distribution, none of them a member, and their classes (k,).
 
-        Their own mean is subtracted, but not in the informed setting.
+        Their own mean is subtracted in the dataset setting alone.
         """
         images, labels = self._read(Knowledge.SHADOW_POOL)
         return images.clone(), labels.clone()
@@ -170,9 +176,9 @@ class VictimView:
         return images.clone(), labels.clone()
 
     @property
-    def training(self) -> Descent | Newton:
-        """The algorithm A that was run on the fixed set and a target; `victims.informed.training` runs it again."""
-        training: Descent | Newton = self._read(Knowledge.TRAINING)
+    def training(self) -> Descent | Newton | Deletion:
+        """The algorithm A that was run on the fixed set and a target, or how records were deleted."""
+        training: Descent | Newton | Deletion = self._read(Knowledge.TRAINING)
         return training
 
     @property
@@ -186,7 +192,7 @@ class VictimView:
 
     @property
     def earlier_weights(self) -> tuple[dict[str, Tensor], ...]:
-        """The weights that were released in the course of the training, the first first; empty where none were."""
+        """The weights that were released before the last ones, the first first; empty where none were."""
         earlier: tuple[dict[str, Tensor], ...] = self._read(Knowledge.EARLIER_WEIGHTS)
         return tuple({name: value.clone() for name, value in weights.items()} for weights in earlier)
 
@@ -208,7 +214,7 @@ class VictimView:
     def training_images(self) -> tuple[Tensor, Tensor]:
         """The training images (n, C, H, W) in the victim's input space, and their classes (n,).
 
-        In the informed setting they are the T targets.
+        In the informed setting they are the T targets, in the deletion setting the targets come last.
         """
         images, labels = self._read(Knowledge.TRAINING_IMAGES)
         return images.clone(), labels.clone()

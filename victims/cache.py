@@ -26,7 +26,7 @@ WEIGHTS, CARD = "weights.safetensors", "card.json"
 """The two files of a folder of the cache."""
 DAMAGED = "damaged"
 """The folder, of the cache and of the results, of files that did not match their hash."""
-MAKERS = {"dataset": "victims.obtain", "informed": "victims.informed.cache"}
+MAKERS = {"dataset": "victims.obtain", "informed": "victims.informed.cache", "deletion": "victims.deletion.cache"}
 """By setting, the module that trains victims: it imports all that decides their weights."""
 
 

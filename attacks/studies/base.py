@@ -31,18 +31,19 @@ class Plot:
         kind: "map" has one heat map an attack and value, over the labels `x` and `y`; "curve" draws values over the
             label `x`, one line an attack and label `y`; "dots" has a line for each cell, named by its labels `x` and
             `y`, and on it a dot for each value; "scatter" has one panel a cell, named by the label `x`, in which every
-            training image has a point: its SSIM over its margin; "tradeoff" draws the first of the values over the
-            column `x`, the first cell as a star, from which a line leads through the cells of each `y` in their order,
-            named by their label `strength`, and the other values as small crosses; "bounded" has a panel for each `y`,
-            in which the first of the values is drawn over `x` with its interval, a line for each attack and label
-            `sees`, and the other values, which are the same for all attacks, once.
+            training image has a point: its SSIM over its margin; "cdf" has one panel a cell, named by the label `x`,
+            with the distribution over its records of each value, a column of per_sample.csv; "tradeoff" draws the first
+            of the values over the column `x`, the first cell as a star, from which a line leads through the cells of
+            each `y` in their order, named by their label `strength`, and the other values as small crosses; "bounded"
+            has a panel for each `y`, in which the first of the values is drawn over `x` with its interval, a line for
+            each attack and label `sees`, and the other values, which are the same for all attacks, once.
         x: label of the columns.
         y: label of the rows or lines; empty for one line an attack.
         values: columns of the study's table that are drawn.
         logarithmic: whether the scale of the values is logarithmic, and for a curve also that of `x`.
     """
 
-    kind: Literal["map", "curve", "dots", "scatter", "tradeoff", "bounded"]
+    kind: Literal["map", "curve", "dots", "scatter", "cdf", "tradeoff", "bounded"]
     x: str
     y: str = ""
     values: tuple[str, ...] = ("n_good", "null_n_good")

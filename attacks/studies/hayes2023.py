@@ -58,7 +58,9 @@ STUDIES: tuple[Study, ...] = (
         name="trace",
         summary="which of 8 records a private training had, over epsilon: by its trace, and by the released model",
         paper="Hayes, Mahloujifar, Balle 2023; needs no data set",
-        cells=naming(DIGITS, FULL) + RECONSTRUCTING + naming(SAMPLED, "digits, sampled at .1", ("1", "3", "1e1", "3e1", "1e2")),
+        cells=naming(DIGITS, FULL)
+        + RECONSTRUCTING
+        + naming(SAMPLED, "digits, sampled at .1", ("1", "3", "1e1", "3e1", "1e2")),
         smoke=SMOKE,
         plots=BOUNDED,
     ),

@@ -16,8 +16,9 @@ from bench.check.trial import Trial, file_of, try_out
 from bench.check.watch import Doings
 from bench.plan.options import attack_params
 from bench.scoring import PROTOCOLS
+from victims.base import Victim
 from victims.errors import UserError
-from victims.informed.victim import AnyVictim, InformedVictim
+from victims.informed.victim import AnyVictim
 
 QUICK_SECONDS = 1.0
 """What no budget would shorten."""
@@ -81,7 +82,7 @@ def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:
         yield f"`setting` {attack.setting!r} is none of {', '.join(settings)}"
     if attack.protocol not in PROTOCOLS:
         yield f"`protocol` {attack.protocol!r} is none of {', '.join(PROTOCOLS)}"
-    elif (PROTOCOLS[attack.protocol].matching == "aligned") != (attack.setting == "informed"):
+    elif (PROTOCOLS[attack.protocol].matching == "aligned") != (attack.setting != "dataset"):
         yield f"`protocol` {attack.protocol!r} is for attacks of the other `setting`, this one's is {attack.setting!r}"
     if type(attack.version) is not int or attack.version < 1:
         yield f"`version` is {attack.version!r}; expected a whole number from 1, raised when candidates change"
@@ -106,7 +107,7 @@ def _shapes(found: Reconstruction, victim: AnyVictim) -> Iterator[str]:
     if not isinstance(given, tuple) or len(given) != 4 or given[1:] != shape or given[0] == 0:
         yield f"candidates are {given}; expected (m, {', '.join(map(str, shape))}), m > 0"
         return
-    if isinstance(victim, InformedVictim) and given[0] != victim.spec.targets:
+    if not isinstance(victim, Victim) and given[0] != victim.spec.targets:
         yield f"{given[0]} candidates for {victim.spec.targets} targets; return one each, NaN where there is none"
     if not candidates.is_floating_point() or candidates.requires_grad:
         yield f"candidates are {candidates.dtype}, requires_grad={candidates.requires_grad}; detach them, as float32"
@@ -145,7 +146,7 @@ def _overspent(attack: type[Attack[Any]], params: AttackParams, victim: AnyVicti
 
     One that is quick, and tells where it is no more than once for each problem that it has, does not iterate.
     """
-    problems = victim.spec.targets if isinstance(victim, InformedVictim) else 1
+    problems = 1 if isinstance(victim, Victim) else victim.spec.targets
     if free.steps <= problems and free.doings.seconds < QUICK_SECONDS:
         return ""
     if not free.context.asked:

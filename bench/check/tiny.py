@@ -1,4 +1,4 @@
-"""Victims to try an attack on, of either setting, which train in about a second."""
+"""Victims to try an attack on, of any setting, which train in about a second."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import torch
 
+from victims.deletion import cache as deletion_cache
+from victims.deletion.spec import DeletionSpec
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, GLMSpec, InformedSpec
 from victims.informed.victim import AnyVictim
@@ -54,6 +56,7 @@ FAMILIES: tuple[AnySpec, ...] = (
         prior=2,
     ),
     GLMSpec(name="check-glm", dataset="digits", n=60, targets=4),
+    DeletionSpec(name="check-deletion", dataset="digits", n=60, targets=4),
 )
 """An attack is tried on the first of its setting that it supports."""
 
@@ -62,6 +65,8 @@ def trained(spec: AnySpec) -> AnyVictim:
     """Return one of the tiny victims, an informed one with a shadow pool of `POOL` images."""
     if isinstance(spec, VictimSpec):
         return obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
+    if isinstance(spec, DeletionSpec):
+        return deletion_cache.obtain(spec, None, CPU, lambda done, models: None, lambda notice: None)
     victim = informed_cache.obtain(spec, None, CPU, lambda done, models: None, lambda notice: None)
     return replace(victim, split=replace(victim.split, pool=victim.split.pool[:POOL]))
 
@@ -69,4 +74,6 @@ def trained(spec: AnySpec) -> AnyVictim:
 def smallest(spec: AnySpec) -> AnySpec:
     """Return the smallest victim of a kind: one image a class, and one target (one prior) if that is looked for."""
     few = {"n": spec.n_classes}
-    return spec.model_copy(update=few if isinstance(spec, VictimSpec) else few | {"targets": spec.prior or 1})
+    if not isinstance(spec, VictimSpec):
+        few["targets"] = spec.prior or 1 if isinstance(spec, InformedSpec) else 1
+    return spec.model_copy(update=few)

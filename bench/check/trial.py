@@ -6,7 +6,7 @@ import random
 import sys
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,7 @@ def _images(victim: AnyVictim) -> dict[str, Tensor]:
     """Return a copy of a victim's training images and of all else that an attack may be told."""
     if isinstance(victim, Victim):
         return {name: torch.tensor(getattr(victim.split, name)) for name in ("inputs", "labels", "mean")}
-    parts = {name: getattr(victim.split, name) for name in ("fixed", "targets", "pool")}
+    parts = {field.name: getattr(victim.split, field.name) for field in fields(victim.split)}
     return {
         f"{name} {kind}": torch.tensor(getattr(part, kind))
         for name, part in parts.items()

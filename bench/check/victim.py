@@ -16,6 +16,9 @@ from bench.check.tiny import CPU
 from bench.plan.options import attack_params
 from bench.terminal.text import describe
 from victims.datasets import Split
+from victims.deletion import cache as deletion_cache
+from victims.deletion.data import split_of as deletion_split_of
+from victims.deletion.spec import DeletionSpec
 from victims.errors import UserError
 from victims.informed import cache as informed_cache
 from victims.informed.data import split_of as informed_split_of
@@ -37,7 +40,9 @@ def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir:
         attacks: who may attack it.
         data_dir: the data folder, None for the default.
     """
-    if not isinstance(spec, VictimSpec):
+    if isinstance(spec, DeletionSpec):
+        yield from _deletion(spec, data_dir)
+    elif not isinstance(spec, VictimSpec):
         yield from _informed(spec, data_dir)
     else:
         yield from _released(spec, data_dir) if spec.training.kind == "released" else _trainable(spec, data_dir)
@@ -86,6 +91,23 @@ def _informed(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> Iterator[C
     few = spec.model_copy(update=short)
     try:
         informed_cache.obtain(few, data_dir, CPU, lambda done, models: None, lambda notice: None)
+    except Exception as error:
+        trouble = describe(error)
+    yield Claim(spec.name, "trains", trouble)
+
+
+def _deletion(spec: DeletionSpec, data_dir: Path | None) -> Iterator[Claim]:
+    try:
+        deletion_split_of(spec, data_dir)
+        trouble = ""
+    except UserError as error:
+        trouble = str(error)
+    yield Claim(spec.name, "its images are there", trouble)
+    if trouble:
+        return
+    few = spec.model_copy(update={"targets": spec.training.records})
+    try:
+        deletion_cache.obtain(few, data_dir, CPU, lambda done, models: None, lambda notice: None)
     except Exception as error:
         trouble = describe(error)
     yield Claim(spec.name, "trains", trouble)

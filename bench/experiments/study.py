@@ -36,7 +36,7 @@ from victims.base import Victim
 from victims.errors import UserError
 from victims.files import write_text
 from victims.informed.privacy import noise_multiplier
-from victims.informed.spec import GLMSpec, InformedSpec
+from victims.informed.spec import AnySpec, InformedSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,7 +216,7 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
     } | {name: value for name in TRAINED if (value := getattr(victim.card, name)) is not None}
 
 
-def naming(record: RunRecord, spec: InformedSpec | GLMSpec) -> dict[str, float | None]:
+def naming(record: RunRecord, spec: AnySpec) -> dict[str, float | None]:
     """Return how often an attack named the record among N, beside chance and bounds; empty without a prior.
 
     `success` is the share of targets, with a 95% interval from `success_low` to `success_high`, `null_success` that of

@@ -48,6 +48,8 @@ def draw(root: Path, name: str, plot: Plot, table: pd.DataFrame) -> None:
         _save(_bounded(table, plot), root / f"{name}-bounded.png")
     elif plot.kind == "dots":
         _save(_dots(table, plot), root / f"{name}-dots.png")
+    elif plot.kind == "cdf":
+        _save(_distributions(root, table, plot), root / f"{name}-cdf.png")
     else:
         _save(_scatter(root, table, plot), root / f"{name}-scatter.png")
 
@@ -176,21 +178,42 @@ def _dots(table: pd.DataFrame, plot: Plot) -> Figure:
 
 def _scatter(root: Path, table: pd.DataFrame, plot: Plot) -> Figure:
     """Return a figure of one panel a cell: each training image's SSIM over its margin."""
+    figure, panels = _panels(root, table, plot)
+    for axes, samples in panels:
+        axes.scatter(samples["margin"], samples["ssim"], s=4)
+        axes.set_xlabel("margin", fontsize=6)
+        axes.set_ylabel("SSIM", fontsize=6)
+    return figure
+
+
+def _distributions(root: Path, table: pd.DataFrame, plot: Plot) -> Figure:
+    """Return a figure of one panel a cell: the share of its records below each value."""
+    figure, panels = _panels(root, table, plot)
+    for axes, samples in panels:
+        for value in (value for value in plot.values if value in samples):
+            axes.ecdf(samples[value], linestyle="-" if value == plot.values[0] else "--", label=value)
+        axes.set_xlabel(plot.values[0], fontsize=6)
+        axes.set_ylabel("share of records", fontsize=6)
+        axes.legend(fontsize=5)
+    return figure
+
+
+def _panels(root: Path, table: pd.DataFrame, plot: Plot) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """Return a figure of one panel a cell that has been run, and each panel with the cell's per_sample.csv."""
     cells = [row for _, row in table.iterrows() if (root / "runs" / row["run_id"] / "per_sample.csv").exists()]
     across = min(_PANELS, max(len(cells), 1))
     down = math.ceil(max(len(cells), 1) / across)
     figure = _figure(2.4 * across, 2.2 * down)
     panels: list[Axes] = list(figure.subplots(down, across, squeeze=False, sharey=True).flat)
     for axes, cell in zip(panels, cells, strict=False):
-        samples = pd.read_csv(root / "runs" / cell["run_id"] / "per_sample.csv")
-        axes.scatter(samples["margin"], samples["ssim"], s=4)
         axes.set_title(f"{cell['victim']}: {plot.x} {cell[plot.x]}", fontsize=6)
-        axes.set_xlabel("margin", fontsize=6)
-        axes.set_ylabel("SSIM", fontsize=6)
         axes.tick_params(labelsize=6)
     for axes in panels[len(cells) :]:
         axes.set_axis_off()
-    return figure
+    return figure, [
+        (axes, pd.read_csv(root / "runs" / cell["run_id"] / "per_sample.csv"))
+        for axes, cell in zip(panels, cells, strict=False)
+    ]
 
 
 def strips(path: Path, title: str, rows: Sequence[tuple[str, Tensor]]) -> None:

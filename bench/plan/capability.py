@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attacks.base import Knowledge
-from victims.informed.spec import AnySpec
+from victims.informed.spec import AnySpec, InformedSpec
 
 TOLD_BY_IMAGES = frozenset(
     {Knowledge.CLASS_BALANCE, Knowledge.LABELS, Knowledge.SHADOW_POOL, Knowledge.TRAINING_IMAGES}
@@ -22,12 +22,23 @@ TOLD_OF_INFORMED = frozenset(
     }
 )
 """What is told to the informed adversary."""
+TOLD_OF_A_TRACE = TOLD_OF_INFORMED | {Knowledge.GRADIENT_TRACE, Knowledge.PRIOR}
+"""What is told to the one that sees a private training, of a record that is one of N."""
+TOLD_OF_DELETIONS = frozenset(
+    {
+        *(Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.EARLIER_WEIGHTS, Knowledge.N, Knowledge.SHADOW_POOL),
+        *(Knowledge.TRAINING, Knowledge.TRAINING_IMAGES),
+    }
+)
+"""What is told of a model before and after records were deleted."""
 
 
 def tellable(victim: AnySpec) -> frozenset[Knowledge]:
     """Return the items of knowledge that there are of a victim, trained or not."""
+    if victim.setting == "deletion":
+        return TOLD_OF_DELETIONS
     if victim.setting == "informed":
-        return TOLD_OF_INFORMED
+        return TOLD_OF_A_TRACE if isinstance(victim, InformedSpec) and victim.prior is not None else TOLD_OF_INFORMED
     told = TOLD_OF_NETWORKS if victim.dataset else TOLD_OF_NETWORKS - TOLD_BY_IMAGES
     if victim.tells_start:
         told |= {Knowledge.INITIAL_WEIGHTS}

@@ -9,6 +9,9 @@ def family(victim: AnySpec) -> str:
     """Return the family of a victim: how it was trained and what it predicts, in a few words."""
     if victim.setting == "informed":
         return f"one record unknown, {'network' if victim.kind == 'network' else 'generalised linear model'}"
+    if victim.setting == "deletion":
+        front = {"none": "linear model", "fourier": "random features", "hidden": "network"}[victim.architecture.front]
+        return f"deleted between two releases, {front}"
     classes = "two classes" if victim.n_classes == 2 else "several classes"
     kinds = {
         "released weights": victim.training.kind == "released",

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
 
+OTHER_SETTINGS = {
+    "dataset": "it is for one model, all of whose training images are to be found",
+    "informed": "it needs the training itself, to repeat it, and is for informed victims",
+    "deletion": "it compares a model before and after a deletion, and is for victims that delete records",
+}
+"""By setting, why an attack of it does not apply to a victim of another."""
+
+
 class Outlook(StrEnum):
     """What can be said of an attack before it runs."""
 
@@ -74,10 +82,7 @@ def prospects(
                 continue
             outlook, reason = Outlook.OPEN, ""
             if kind.setting != victim.setting:
-                outlook, reason = (
-                    Outlook.DECLINED,
-                    "it needs the training itself, to repeat it, and is for informed victims",
-                )
+                outlook, reason = Outlook.DECLINED, OTHER_SETTINGS[kind.setting]
             elif (declined := attack.supports(victim)) is not None:
                 outlook, reason = Outlook.DECLINED, declined
             elif (lacking := untold(attack.knowledge, victim)) is not None:

@@ -161,7 +161,8 @@ def victims(plugin_dir: Path | None = None) -> Victims:
     def collect(module: ModuleType, origin: str) -> None:
         for spec in vars(module).get("VICTIMS", ()):
             if not isinstance(spec, AnySpec):
-                raise TypeError(f"VICTIMS holds {spec!r}, which is no VictimSpec, InformedSpec or GLMSpec")
+                kinds = "VictimSpec, InformedSpec, GLMSpec or DeletionSpec"
+                raise TypeError(f"VICTIMS holds {spec!r}, which is no {kinds}")
             registry.add(spec.name, spec, origin)
 
     _scan(registry, "victims.zoo", collect, plugin_dir)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from attacks.base import Reconstruction
@@ -18,6 +19,7 @@ from bench.store.picture import grid
 from bench.store.tensors import DamagedError, read_tensors, write_tensors
 from victims.base import Victim
 from victims.cache import DAMAGED
+from victims.deletion.victim import DeletionVictim
 from victims.equations.losses import margins
 from victims.errors import UserError
 from victims.files import set_aside
@@ -86,7 +88,7 @@ def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
 
 def write_scores(folder: Path, victim: AnyVictim, reference: Reference, evaluation: Evaluation, title: str) -> None:
     """Write per_sample.csv, held_out.csv, confidence.csv; and of images examples.safetensors and grid.png."""
-    _csv(_per_sample(victim, evaluation), folder / "per_sample.csv")
+    _csv(_per_sample(victim, reference, evaluation), folder / "per_sample.csv")
     _csv(pd.DataFrame({"ssim": evaluation.held_out.numpy()}), folder / "held_out.csv")
     if (curve := evaluation.confidence) is not None:
         columns = {name: getattr(curve, name).numpy() for name in ("confidence", "hit", "precision", "recall")}
@@ -104,7 +106,7 @@ def write_scores(folder: Path, victim: AnyVictim, reference: Reference, evaluati
     )
 
 
-def _per_sample(victim: AnyVictim, evaluation: Evaluation) -> pd.DataFrame:
+def _per_sample(victim: AnyVictim, reference: Reference, evaluation: Evaluation) -> pd.DataFrame:
     """Return one row a training image: where it is, the model's output (for its class) and margin, and its scores."""
     row = evaluation.row
     table = _outputs(victim) if isinstance(victim, Victim) else pd.DataFrame({"label": victim.split.targets.labels})
@@ -115,7 +117,22 @@ def _per_sample(victim: AnyVictim, evaluation: Evaluation) -> pd.DataFrame:
         table[name] = value.numpy()
     table["candidate"], table["voters"] = row.candidate.numpy(), row.voters.numpy()
     table["oracle_mse"] = evaluation.oracle.numpy()
+    if isinstance(victim, DeletionVictim):
+        for name, images in _beside_a_deletion(reference, row.reconstruction).items():
+            table[name] = F.cosine_similarity(images.flatten(1), reference.truth.images.flatten(1)).numpy()
     return table
+
+
+def _beside_a_deletion(reference: Reference, reconstruction: Tensor) -> dict[str, Tensor]:
+    """Return the images whose cosines with the deleted ones Bertran et al. 2024 compare, by column.
+
+    They are not centred, so that the mean of all public images is near to everything: it is their baseline. Stricter is
+    the public image that is nearest to the deleted one.
+    """
+    images = reference.truth.images
+    nearest = reference.held_out[nearest_neighbours(images, reference.held_out)[1]]
+    mean = reference.held_out.mean(0).expand_as(images)
+    return {"cosine": reconstruction, "cosine_public_mean": mean, "cosine_public_nearest": nearest}
 
 
 def _outputs(victim: Victim) -> pd.DataFrame:

@@ -13,6 +13,8 @@ from attacks.base import Architecture, Knowledge, UndeclaredKnowledgeError, Vict
 from bench.plan.capability import TOLD_BY_IMAGES
 from victims.base import Victim
 from victims.defences.release import answered
+from victims.deletion.cache import training_records
+from victims.deletion.victim import DeletionVictim
 from victims.equations.architectures import blank
 from victims.informed.data import Records
 from victims.informed.victim import AnyVictim, InformedVictim, logits
@@ -43,7 +45,7 @@ def disclosed(victim: AnyVictim, needs: frozenset[Knowledge]) -> Facts:
     Raises:
         LookupError: a victim of its setting has no such item.
     """
-    facts = _facts(victim) if isinstance(victim, Victim) else _informed_facts(victim)
+    facts = _all_facts(victim)
     if absent := needs - facts.keys():
         raise LookupError(f"a victim of the {victim.spec.setting} setting has no {', '.join(sorted(absent))} to tell")
     return {item: _copied(facts[item], torch.device("cpu")) for item in needs}
@@ -84,11 +86,11 @@ def answer_of(victim: AnyVictim, needs: frozenset[Knowledge], device: torch.devi
     """
     if Knowledge.LOGITS not in needs:
         return _refuse
-    if not isinstance(victim, Victim):
+    if isinstance(victim, InformedVictim):
         weights = {name: value.to(device, copy=True) for name, value in victim.weights.items()}
         return lambda queries: answered(logits(victim.spec, weights, queries.to(device)), victim.spec.defences)
     network = network_of(victim)
-    assert network is not None
+    assert network is not None and isinstance(victim, Victim)
     model = network()
     model.load_state_dict(victim.model.state_dict())
     model = model.to(device)
@@ -138,6 +140,12 @@ def _blank(network: Callable[[], nn.Module], device: torch.device) -> Callable[[
     return blank
 
 
+def _all_facts(victim: AnyVictim) -> Facts:
+    if isinstance(victim, DeletionVictim):
+        return _deletion_facts(victim)
+    return _facts(victim) if isinstance(victim, Victim) else _informed_facts(victim)
+
+
 def _facts(victim: Victim) -> Facts:
     split = victim.split
     labels, pool = torch.from_numpy(split.labels), torch.from_numpy(split.test_inputs)
@@ -181,6 +189,19 @@ def _informed_facts(victim: InformedVictim) -> Facts:
         Knowledge.GRADIENT_TRACE: victim.trace,
         Knowledge.PRIOR: prior,
         Knowledge.TRAINING_IMAGES: targets,
+    }
+
+
+def _deletion_facts(victim: DeletionVictim) -> Facts:
+    split, spec = victim.split, victim.spec
+    return {
+        Knowledge.ARCHITECTURE: Architecture(spec.architecture, victim.input_shape),
+        Knowledge.WEIGHTS: victim.weights,
+        Knowledge.EARLIER_WEIGHTS: (victim.before,),
+        Knowledge.N: spec.n,
+        Knowledge.SHADOW_POOL: (torch.from_numpy(split.pool.images), torch.from_numpy(split.pool.labels)),
+        Knowledge.TRAINING: spec.training,
+        Knowledge.TRAINING_IMAGES: training_records(split),
     }
 
 

@@ -19,7 +19,7 @@ from bench.plan.run import Run, attack_sha
 from bench.run.failures import Fault, fault_of
 from bench.run.session import Session
 from bench.scoring import Protocol, Scores
-from bench.scoring.evaluation import Reference, count_scores, counts, mean_image_scores, one_to_one
+from bench.scoring.evaluation import Reference, count_scores, counts, mean_image_scores, one_to_one, together
 from bench.store.good_images import encode
 from bench.store.records import ABSENT, ALIGNED_NULLS, LOST, NULLS, RAISED
 from bench.store.tensors import DamagedError, read_tensors, write_tensors
@@ -131,9 +131,9 @@ class NullControls:
         if name == "null_shuffled":
             if found is None:
                 raise NoControlError("the attack failed")
-            return found.candidates.roll(1, 0)
+            return found.candidates.roll(1 if isinstance(victim, Victim) else together(victim), 0)
         if not isinstance(victim, Victim):
-            raise NoControlError(f"{name} is no control of the informed setting")
+            raise NoControlError(f"{name} is no control of the {victim.spec.setting} setting")
         if name == "null_random":
             if self.control is None:
                 raise NoControlError("no attack is a null control")

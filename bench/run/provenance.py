@@ -85,7 +85,7 @@ def blank_record(run: Run, run_id: str, victim_key: str, device: torch.device) -
         family=family(run.victim),
         dataset=run.victim.dataset,
         n=run.victim.n_targets,
-        n_fixed=run.victim.n if run.victim.setting == "informed" else None,
+        n_fixed={"dataset": None, "informed": run.victim.n, "deletion": 0}[run.victim.setting],
         n_classes=run.victim.n_classes,
         seed=run.seed,
         protocol=run.protocol,

@@ -134,6 +134,7 @@ class Session:
 
     def victim(self, spec: AnySpec) -> AnyVictim:
         """Return a trained victim, training it if need be; the last one that is no twin is kept in memory."""
+        from victims.deletion.cache import obtain as obtain_deletion
         from victims.informed.cache import obtain as obtain_informed
         from victims.obtain import obtain
         from victims.training.loop import TrainProgress
@@ -151,6 +152,8 @@ class Session:
         victim: AnyVictim
         if spec.setting == "dataset":
             victim = obtain(spec, self.data_dir, self.device, report, self.reporter.notice)
+        elif spec.setting == "deletion":
+            victim = obtain_deletion(spec, self.data_dir, self.device, count, self.reporter.notice)
         else:
             victim = obtain_informed(spec, self.data_dir, self.device, count, self.reporter.notice)
         if not spec.twin:
@@ -187,7 +190,7 @@ class Session:
             facts=disclosed(victim, run.knowledge),
             own=run.victim.name if run.victim.training.kind == "released" else "",
             shape=victim.input_shape,
-            targets=victim.spec.n_targets if victim.spec.setting == "informed" else None,
+            targets=None if victim.spec.setting == "dataset" else victim.spec.n_targets,
             checkpoint=checkpoint,
             guarded=guarded_places(run.victim.dataset, self.data_dir, self.results_dir),
         )

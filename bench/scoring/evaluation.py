@@ -23,10 +23,12 @@ from bench.scoring import (
     measure,
     score,
 )
+from bench.scoring.matching import in_order
 from bench.scoring.membership import membership_auc
 from bench.scoring.metrics import oracle
 from victims.base import Victim
-from victims.informed.victim import AnyVictim
+from victims.deletion.victim import DeletionVictim
+from victims.informed.victim import AnyVictim, InformedVictim
 
 if TYPE_CHECKING:
     from bench.scoring.judges import Judge
@@ -66,26 +68,28 @@ class Reference:
     Attributes:
         truth: the training images; of a victim of the informed adversary the T targets, and their mean is that of the
             images that the adversary has.
-        held_out: (p, C, H, W) in [0, 1], test images, none of them among the training images; p may be 0. Of a victim
-            of the informed adversary all images that it has, the fixed set and the shadow pool: its oracle chooses
-            among them.
+        held_out: (p, C, H, W) in [0, 1], test images, none of them among the training images; p may be 0. Outside of
+            the dataset setting all images that the adversary has, such as the fixed set and the shadow pool: its oracle
+            chooses among them.
         shift: (C, H, W) or a number, what candidates lack to be images less `truth.mean`.
+        together: number of records that were deleted at once, whose order nothing tells: candidates are brought into
+            the order of their targets within each deletion, at the smallest total error. Null controls are too.
     """
 
     truth: Truth
     held_out: Tensor
     shift: Tensor | float = 0.0
+    together: int = 1
 
     @classmethod
     def of(cls, victim: AnyVictim) -> Reference:
         """Return a victim's training and held-out images."""
         if not isinstance(victim, Victim):
-            known = [torch.from_numpy(part.images) for part in (victim.split.fixed, victim.split.pool)]
-            had, targets = torch.cat(known), torch.from_numpy(victim.split.targets.images)
-            mean, decoys = had.mean(0), victim.split.decoys
-            nearest = oracle(Evidence(targets, targets, had))
+            had, targets = (torch.from_numpy(part.images) for part in (victim.split.known, victim.split.targets))
+            mean, nearest = had.mean(0), oracle(Evidence(targets, targets, had))
+            decoys = victim.split.decoys if isinstance(victim, InformedVictim) else None
             truth = Truth(targets, mean, nearest, decoys=None if decoys is None else torch.from_numpy(decoys))
-            return cls(truth, had, -mean)
+            return cls(truth, had, -mean, together(victim))
         split = victim.split
         images, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
         mean, scale = torch.from_numpy(split.mean), torch.from_numpy(victim.scale)
@@ -98,11 +102,17 @@ class Reference:
 
     def matcher(self, candidates: Tensor) -> Matcher:
         """Return candidates (m, C, H, W) of an attack beside the training images."""
-        return Matcher(candidates.detach().float().cpu() + self.shift, self.truth)
+        given = candidates.detach().float().cpu()
+        return Matcher(in_order(given, self.truth.images, self.together) + self.shift, self.truth)
 
     def swapped(self) -> Truth:
         """Return the held-out images in the place of the training images, to count false positives."""
         return replace(self.truth, images=self.held_out, oracle=torch.full((len(self.held_out),), math.inf))
+
+
+def together(victim: InformedVictim | DeletionVictim) -> int:
+    """Return how many records one released model is to give away, whose order it cannot show."""
+    return victim.spec.training.records if isinstance(victim, DeletionVictim) else 1
 
 
 def count_scores(protocol: Protocol, candidates: Tensor, reference: Reference) -> dict[str, Scores]:

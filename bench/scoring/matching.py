@@ -145,6 +145,24 @@ def assign(candidates: Tensor, distance: Tensor) -> tuple[Tensor, Tensor, Tensor
     return assigned, index, (index >= 0).long()
 
 
+def in_order(candidates: Tensor, images: Tensor, together: int) -> Tensor:
+    """Return candidates in the order of their images within each group, at the smallest sum of squared errors.
+
+    Args:
+        candidates: (n, C, H, W); one that is not finite comes where the others leave a place.
+        images: (n, C, H, W) in [0, 1], in groups of `together` that follow each other.
+        together: size of a group; 1 leaves all where they are.
+    """
+    if together == 1:
+        return candidates
+    order = torch.arange(len(candidates))
+    for first in range(0, len(images), together):
+        group = slice(first, first + together)
+        error = torch.cdist(images[group].flatten(1), candidates[group].clamp(0, 1).flatten(1)).square()
+        order[group] = first + torch.from_numpy(linear_sum_assignment(error.nan_to_num(_DIVERGED))[1])
+    return candidates[order]
+
+
 def stretch(images: Tensor) -> Tensor:
     """Stretch each image linearly to fill [0, 1], all channels together; a constant image becomes zeros.
 

@@ -19,6 +19,7 @@ from victims.defences.spec import (
     ForgetStart,
     RandomSeed,
 )
+from victims.deletion.spec import DeletionSpec
 from victims.errors import UserError
 from victims.informed.spec import AnySpec, Descent, GLMSpec, InformedSpec, Newton, OutputPrivacy
 from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent, Ordinary, Privacy, Regularised
@@ -106,7 +107,7 @@ def _unguessable(spec: AnySpec) -> dict[str, Any] | None:
     """
     if isinstance(spec, InformedSpec):
         return {"initialisation": "random"}
-    if isinstance(spec, GLMSpec) or spec.training.kind == "released":
+    if isinstance(spec, GLMSpec | DeletionSpec) or spec.training.kind == "released":
         return None
     if isinstance(spec.training, Ordinary) and spec.training.pretraining is not None:
         return None

@@ -76,6 +76,15 @@ class InformedSplit:
         decoys: np.ndarray = self.targets.images[others.reshape(len(self.prior), -1)]
         return decoys
 
+    @property
+    def known(self) -> Records:
+        """The records that the adversary has: the fixed set and the shadow pool."""
+        return Records(*(np.concatenate(pair) for pair in zip(*map(_arrays, (self.fixed, self.pool)), strict=True)))
+
+
+def _arrays(records: Records) -> tuple[np.ndarray, np.ndarray]:
+    return records.images, records.labels
+
 
 def split_of(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> InformedSplit:
     """Return the records of a victim.

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from victims.defences.spec import Defences, released
+from victims.deletion.spec import DeletionSpec
 from victims.frozen_model import FrozenModel, Recipe, Retrainable
 from victims.recipes import Privacy, Share
 from victims.spec import VictimSpec
@@ -296,5 +297,5 @@ class GLMSpec(OneTargetSpec):
         return 2 if self.architecture.family == "logistic" else self.architecture.outputs
 
 
-AnySpec = VictimSpec | InformedSpec | GLMSpec
-"""A victim of either setting."""
+AnySpec = VictimSpec | InformedSpec | GLMSpec | DeletionSpec
+"""A victim of any setting."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from victims.base import Victim
 from victims.cache import StoredCard
+from victims.deletion.victim import DeletionVictim
 from victims.informed.data import InformedSplit
 from victims.informed.networks import Parameters
 from victims.informed.spec import GLMSpec, InformedSpec
@@ -84,8 +85,8 @@ class InformedVictim:
         return []
 
 
-AnyVictim = Victim | InformedVictim
-"""A trained victim of either setting."""
+AnyVictim = Victim | InformedVictim | DeletionVictim
+"""A trained victim of any setting."""
 
 
 def logits(spec: InformedSpec | GLMSpec, weights: Parameters, images: Tensor) -> Tensor:

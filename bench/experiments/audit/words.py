@@ -17,10 +17,12 @@ WHO = {
     Threat.WEIGHTS: "has the weights alone",
     Threat.SEED: "has the weights and guesses the seed of the start",
     Threat.START: "has the weights and the start of the training",
+    Threat.RELEASES: "has the weights before and after a deletion",
     Threat.RECORDS: "has the weights and all records but one",
 }
 WAY_OUT = {
     Threat.START: "the start was not given; `initial` names its file",
+    Threat.RELEASES: "an audit is of one release; `run` attacks victims that delete records",
     Threat.RECORDS: "those attacks train the model again, which an audit cannot",
 }
 """Why an attacker is not tested, and what the owner can do about it."""

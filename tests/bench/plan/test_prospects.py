@@ -102,6 +102,7 @@ def test_who_can_mount_it_follows_from_what_it_knows() -> None:
     assert threat_of(frozenset(base | {Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS, Knowledge.KNOWN_POINTS})) is (
         Threat.RECORDS
     )
+    assert threat_of(frozenset(base | {Knowledge.WEIGHTS, Knowledge.EARLIER_WEIGHTS})) is Threat.RELEASES
     assert threat_of(frozenset(base | {Knowledge.LOGITS})) is Threat.QUERIES
     assert threat_of(frozenset(base | {Knowledge.SHADOW_POOL})) is None
     assert threat_of(frozenset(base | {Knowledge.WEIGHTS, Knowledge.TRAINING_IMAGES})) is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pictures import random_images
 from torch import Tensor
 
-from bench.scoring.matching import assign, ncc_distance, nearest_neighbours, one_to_one, stretch, vote
+from bench.scoring.matching import assign, in_order, ncc_distance, nearest_neighbours, one_to_one, stretch, vote
 
 
 @settings(max_examples=50, deadline=None)
@@ -113,6 +113,20 @@ def test_one_to_one_prefers_more_pairs_to_cheaper_ones() -> None:
     assigned, index, voters = assign(candidates, torch.tensor([[0.0, 4.0], [4.0, math.inf]]))
     torch.testing.assert_close(assigned, candidates[[1, 0]])
     assert (index.tolist(), voters.tolist()) == ([1, 0], [1, 1])
+
+
+def test_within_a_group_candidates_take_the_order_of_their_images() -> None:
+    """At the smallest sum of squared errors, whatever leaves [0, 1]; one that is not finite takes what is left."""
+    images = random_images(6, 1, 4, 4).clamp(0, 1)
+    given = images[[2, 0, 1, 5, 3, 4]].clone()
+    assert in_order(given, images, 1) is given
+    assert torch.equal(in_order(given, images, 3), images)
+    given[0] += 10 * (given[0] == 1)  # beyond white is white
+    assert torch.equal(in_order(given, images, 3).clamp(0, 1), images)
+    given[3] = math.nan
+    ordered = in_order(given, images, 3)
+    assert torch.equal(ordered[3:5], images[3:5]) and bool(ordered[5].isnan().all())
+    assert torch.equal(in_order(images[[0, 3]], images[[3, 0]], 1), images[[0, 3]])
 
 
 def test_stretch() -> None:

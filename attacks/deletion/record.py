@@ -1,0 +1,51 @@
+"""The deleted record in closed form: what the first trained layer saw, read off the gradient of that layer.
+
+For one record that gradient is an outer product, of the layer's back-propagated error with (phi, 1), where phi is what
+the layer sees and 1 belongs to the bias. So (phi, 1) is the first right singular vector, divided by its last entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from victims.deletion.objective import Parameters, mean, outputs
+from victims.deletion.spec import ShallowSpec
+
+
+def seen_by_first_layer(gradient: Parameters, longest: float) -> Tensor:
+    """Return phi (q,) of the one record whose gradient this is.
+
+    Args:
+        gradient: of the record's loss, by parameter name.
+        longest: phi is no longer than this; it bounds the scale where noise leaves next to nothing of the bias.
+    """
+    layer = torch.cat([gradient["layers.0.weight"], gradient["layers.0.bias"][:, None]], 1)
+    vector: Tensor = torch.linalg.svd(layer, full_matrices=False)[2][0]
+    direction, bias = vector[:-1], float(vector[-1])
+    least = float(direction.norm()) / longest
+    scale = max(abs(bias), least, 1e-300)
+    return direction / (scale if bias >= 0 else -scale)
+
+
+def answered(spec: ShallowSpec, parameters: Parameters, seen: Tensor, gradients: Sequence[Parameters]) -> Tensor:
+    """Return the y of one deleted record each, f or p less the gradient of the last layer's bias.
+
+    Args:
+        spec: the model.
+        parameters: of the model at which the gradients are taken.
+        seen: (B, q) what the first layer saw of the records.
+        gradients: of the records' losses, by parameter name.
+
+    Returns:
+        Classes (B, 1), or the y (B, 1) of a regression.
+    """
+    wanted = mean(spec, outputs(spec, parameters, seen)) - torch.stack([last_bias(one) for one in gradients])
+    return wanted if spec.outputs == 1 else wanted.argmax(1, keepdim=True)
+
+
+def last_bias(gradient: Parameters) -> Tensor:
+    """Return the gradient (outputs,) of the last layer's bias."""
+    return [value for name, value in gradient.items() if name.endswith("bias")][-1]

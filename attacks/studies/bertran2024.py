@@ -1,0 +1,74 @@
+"""What two releases give away of a deleted record, and what hides it, after Bertran et al. 2024."""
+
+from __future__ import annotations
+
+from attacks.studies.base import Cell, Plot, Study
+
+MODELS = {"ridge": "mnist-unlearn-ridge-5000", "softmax": "mnist-unlearn-softmax-5000"}
+NOISE = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+BATCHES = (1, 2, 5, 10)
+PENALTIES = (1, 10, 100, 1000)
+PUBLIC = (300, 1000, 3000, 10_000)
+DIGITS = "digits-unlearn-softmax-1000"
+COSINES = ("cosine", "cosine_public_nearest", "cosine_public_mean")
+
+
+def noised(name: str, victim: str, strength: float) -> Cell:
+    """Return the cell of a victim whose releases have noise of that relative strength."""
+    noisy = f"{victim}+noise={strength:.15g}" if strength else victim
+    return Cell({"model": name, "noise": strength}, "unlearning", noisy)
+
+
+def batched(name: str, victim: str, records: int) -> Cell:
+    """Return the cell of a victim that deletes so many records at once."""
+    together = f"{victim}-batch{records}" if records > 1 else victim
+    return Cell({"model": name, "records": records}, "unlearning", together)
+
+
+def estimated(penalty: int, public: int) -> Cell:
+    """Return the cell of a ridge regression with that penalty, attacked with so many public records."""
+    victim = MODELS["ridge"] if penalty == 100 else f"{MODELS['ridge']}-lambda{penalty}"
+    return Cell({"penalty": penalty, "public": public}, "unlearning", victim, {"public": public})
+
+
+STUDIES: tuple[Study, ...] = (
+    Study(
+        name="unlearning",
+        summary="distributions of the cosine between deleted records and reconstructions, by model",
+        paper="Bertran et al. 2024, the figures of cosine similarities",
+        cells=tuple(
+            Cell({"model": name}, "unlearning", victim)
+            for name, victim in {
+                **MODELS,
+                "Fourier features": "mnist-unlearn-rff-5000",
+                "tanh network": "mnist-unlearn-mlp-5000",
+            }.items()
+        ),
+        smoke=(Cell({"model": "softmax"}, "unlearning", DIGITS),),
+        plots=(Plot("cdf", "model", values=COSINES),),
+    ),
+    Study(
+        name="unlearning-noise",
+        summary="what noise on both releases leaves of the attack",
+        paper="new here",
+        cells=tuple(noised(name, victim, noise) for name, victim in MODELS.items() for noise in (0.0, *NOISE)),
+        smoke=tuple(noised("softmax", DIGITS, noise) for noise in (0.0, 1e-3)),
+        plots=(Plot("curve", "noise", "model", logarithmic=True),),
+    ),
+    Study(
+        name="unlearning-batch",
+        summary="what is left of the attack where several records are deleted at once",
+        paper="new here",
+        cells=tuple(batched(name, victim, records) for name, victim in MODELS.items() for records in BATCHES),
+        smoke=tuple(batched("softmax", DIGITS, records) for records in (1, 2)),
+        plots=(Plot("curve", "records", "model"),),
+    ),
+    Study(
+        name="unlearning-public",
+        summary="the attack over the penalty and the number of public records that the Hessian is estimated from",
+        paper="new here",
+        cells=tuple(estimated(penalty, public) for penalty in PENALTIES for public in PUBLIC),
+        smoke=(Cell({"penalty": 10, "public": 200}, "unlearning", DIGITS, {"public": 200}),),
+        plots=(Plot("map", "public", "penalty", values=("n_good", "mse_p50")),),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Victims that release two models, before and after records are deleted (Bertran et al. 2024)."""
