@@ -80,7 +80,7 @@ class Pursuit:
 
         def done() -> bool:
             if self.spent % REPORT == 0:
-                self.ctx.report(self.spent, self.steps, unexplained=min(self.loss, losses[-1]))
+                self.ctx.report(min(self.spent, self.steps), self.steps, unexplained=min(self.loss, losses[-1]))
             return losses[-1] <= self.params.spanned or self.ctx.expired(self.spent)
 
         steps = min(CHUNK, limit - self.done)
