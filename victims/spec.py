@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 
 from victims.defences.spec import Defences, RandomSeed, released
 from victims.frozen_model import FrozenModel, Retrainable
+from victims.kernel.spec import KernelFit, KernelSpec
 from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent, Ordinary, Regularised, Released
 
 Loss = Literal["cross-entropy", "l2", "l2.5", "huber"]
@@ -120,7 +121,7 @@ class ModuleSpec(FrozenModel):
         return self.name
 
 
-NetworkSpec = MLPSpec | ConvSpec | CNNSpec | ModuleSpec
+NetworkSpec = MLPSpec | ConvSpec | CNNSpec | KernelSpec | ModuleSpec
 
 
 class VictimSpec(Retrainable):
@@ -147,7 +148,7 @@ class VictimSpec(Retrainable):
     architecture: Annotated[NetworkSpec, Field(discriminator="kind")] = MLPSpec()
     loss: Loss = "cross-entropy"
     training: Annotated[
-        GradientDescent | NormalizedDescent | DecayedDescent | Regularised | Ordinary | Released,
+        GradientDescent | NormalizedDescent | DecayedDescent | Regularised | Ordinary | KernelFit | Released,
         Field(discriminator="kind"),
     ] = NormalizedDescent()
     twin: Literal["", "untrained", "disjoint"] = ""
@@ -164,6 +165,10 @@ class VictimSpec(Retrainable):
             return self
         if not self.n:
             raise ValueError("n is 0, and a recipe trains on at least one image")
+        if (self.architecture.kind == "kernel") != (self.training.kind == "kernel"):
+            raise ValueError("a kernel machine is fitted by the recipe `kernel`, and nothing else is")
+        if self.architecture.kind == "kernel":
+            return self
         if self.architecture.kind != "mlp" and self.architecture.biases == "all":
             raise ValueError(f"no recipe trains {self.architecture.label}; give its weights, see victims.released")
         if self.architecture.kind == "cnn" and self.training.kind != "ordinary":
