@@ -37,9 +37,9 @@ class KernelQueryParams(AttackParams):
     queries: PositiveInt | None = None
     equations: PositiveFloat = 4.0
     rounds: PositiveInt = 8
-    steps: PositiveInt = 8
+    steps: PositiveInt = 12
     iterations: PositiveInt = 100
-    spread: tuple[PositiveFloat, PositiveFloat] = (0.2, 0.05)
+    spread: tuple[PositiveFloat, PositiveFloat] = (0.2, 0.1)
     pixels: tuple[float, float] | None = (0.0, 1.0)
     width: Literal["found", "told"] = "found"
 

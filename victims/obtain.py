@@ -99,7 +99,8 @@ def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], 
     card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
     if card is None:
         return None
-    assert spec.architecture.kind not in ("module", "kernel")
+    assert spec.architecture.kind != "module"
+    assert spec.architecture.kind != "kernel"
     model = blank(spec.architecture, split.inputs.shape[1:])
     model.load_state_dict(load_file(folder / WEIGHTS))
     return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, split)

@@ -128,7 +128,12 @@ class Search:
     def advance(self, iterations: int, expired: Callable[[], bool]) -> None:
         """Take one step."""
         fit, self.damping, products = step(
-            self.fit.answers, self.fit, self.damping, self.setting.pixels, self.setting.width is None, iterations,
+            self.fit.answers,
+            self.fit,
+            self.damping,
+            self.setting.pixels,
+            self.setting.width is None,
+            iterations,
             expired,
         )
         self._fit, self._points, self._log_gamma = fit, fit.points, fit.log_gamma

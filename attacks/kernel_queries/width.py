@@ -47,9 +47,7 @@ def read_width(
     return guess
 
 
-def _slopes(
-    ask: Callable[[Tensor], Tensor], kernel: Kernel, rays: Tensor, lengths: Tensor, far: Tensor
-) -> Tensor:
+def _slopes(ask: Callable[[Tensor], Tensor], kernel: Kernel, rays: Tensor, lengths: Tensor, far: Tensor) -> Tensor:
     """Return the estimates of gamma of all rays and outputs where answers are above the rounding of the largest."""
     values = ask((lengths[:, None, None] * rays[None]).flatten(0, 1)) - far
     logs = values.abs().reshape(len(lengths), -1).clamp_min(1e-300).log()

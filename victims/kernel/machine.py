@@ -79,8 +79,6 @@ class KernelMachine(nn.Module):
     @classmethod
     def of(cls, model: Model, kernel: Kernel, state: dict[str, Tensor]) -> KernelMachine:
         """Return the machine of that state dict."""
-        machine = cls(
-            model, kernel, float(state["gamma"]), state["points"], state["coefficients"], state["intercept"]
-        )
+        machine = cls(model, kernel, float(state["gamma"]), state["points"], state["coefficients"], state["intercept"])
         machine.load_state_dict(state)
         return machine

@@ -82,7 +82,9 @@ def test_clipped_answers_keep_the_class_and_hide_how_sure_it_is() -> None:
     assert torch.equal(shown.argmax(1), outputs.argmax(1))
     assert shown.abs().amax(1).tolist() == pytest.approx([2, 0.3, 0])
     assert torch.equal(shown[1:], outputs[1:])
-    assert answered(torch.tensor([5.0, -5, 0.5]), stack("clip-outputs=2"), torch.Generator()).tolist() == pytest.approx([2, -2, 0.5])
+    assert answered(torch.tensor([5.0, -5, 0.5]), stack("clip-outputs=2"), torch.Generator()).tolist() == pytest.approx(
+        [2, -2, 0.5]
+    )
     assert answered(outputs, stack("noise=1"), torch.Generator()) is outputs
 
 
