@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import PositiveFloat, PositiveInt, field_validator
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
 
@@ -20,8 +20,11 @@ class KernelQueryParams(AttackParams):
     """Parameters of `kernel-query`.
 
     Attributes:
-        candidates: number of images that are looked for; None for n, which is then asked for.
-        queries: how many queries are asked in all; None for `equations` a round.
+        candidates: number of images that are looked for; None for `surplus` times n, which is then asked for. Those in
+            excess find what the others overlook, and end with small coefficients or beside another.
+        surplus: see `candidates`.
+        queries: how many queries are asked in all, at least 200, since the width alone takes up to 193 where answers
+            are rounded; None for `equations` a round.
         equations: numbers answered in a round for each unknown (pixels and coefficients); as many of the last ones
             are explained at a time.
         rounds: how often it asks: first all over the box of pixels, then around the candidates.
@@ -34,7 +37,8 @@ class KernelQueryParams(AttackParams):
     """
 
     candidates: PositiveInt | None = None
-    queries: PositiveInt | None = None
+    surplus: Annotated[float, Field(ge=1)] = 1.2
+    queries: Annotated[int, Field(ge=200)] | None = None
     equations: PositiveFloat = 4.0
     rounds: PositiveInt = 8
     steps: PositiveInt = 12
@@ -55,13 +59,14 @@ class KernelQuery(Attack[KernelQueryParams]):
     """Looks for images and coefficients whose kernel machine answers as the victim does.
 
     It asks all over the box of pixels, explains the answers, asks around the images found, and so on: near an image
-    its own kernel is steep and those of the others are not.
+    its own kernel is steep and those of the others are not. It ends when it has foretold the answers to a round.
     """
 
     name = "kernel-query"
     summary = "the training images of a kernel machine, from its answers to queries"
     paper = "Barzilai et al. 2025"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.LOGITS, Knowledge.N})
+    protocol = "nearest-public"
     Params = KernelQueryParams
 
     @property
@@ -84,6 +89,8 @@ class KernelQuery(Attack[KernelQueryParams]):
         while search.done < total and not ctx.expired(search.done):
             if search.done % self.params.steps == 0:
                 search.ask(self._spread(search.done // self.params.steps))
+                if search.foretold:
+                    break
             search.advance(self.params.iterations, lambda: ctx.expired(search.done))
             ctx.report(search.done, total, loss=search.fit.loss, queries=search.asked)
             ctx.checkpoint(search.state)
@@ -95,7 +102,7 @@ class KernelQuery(Attack[KernelQueryParams]):
         params, architecture = self.params, view.architecture
         spec = architecture.spec
         assert spec.kind == "kernel"
-        count = view.n if params.candidates is None else params.candidates
+        count = math.ceil(params.surplus * view.n) if params.candidates is None else params.candidates
         unknowns = count * (math.prod(architecture.input_shape) + spec.outputs)
         kept = math.ceil(params.equations * unknowns / spec.outputs)
         setting = Setting(

@@ -18,6 +18,8 @@ from victims.kernel.spec import Kernel, Model
 
 DAMPING = 0.1
 """Of the first step, relative to the curvature."""
+FORETOLD = 1e-8
+"""The images are found if they leave so little of the answers to new queries unexplained."""
 BATCH = 4096
 """Queries that are sent at once."""
 
@@ -70,7 +72,7 @@ class Search:
     ) -> None:
         self.setting, self._answer, self._generator, self._device = setting, answer, generator, device
         self.done = self.asked = self.products = 0
-        self.damping = DAMPING
+        self.damping, self.foretold = DAMPING, False
         low, high = setting.pixels or (0.0, 1.0)
         self._low, self._range = low, high - low
         if state:
@@ -112,6 +114,7 @@ class Search:
         self._queries = torch.cat([self._queries, queries])[-kept:]
         self._values = torch.cat([self._values.to(values).expand(-1, values.shape[1]), values])[-kept:]
         self._fit = None
+        self.foretold = spread is not None and self.fit.loss < FORETOLD
 
     _fit: Fit | None = None
 
@@ -168,7 +171,7 @@ class Search:
         coefficients = fit.coefficients
         labels = coefficients.argmax(1) if coefficients.shape[1] > 1 else (coefficients[:, 0] > 0).long()
         own = coefficients.gather(1, labels[:, None])[:, 0] if coefficients.shape[1] > 1 else coefficients[:, 0]
-        flags = [f"{self.asked:,} queries", f"gamma {float(fit.log_gamma.exp()):.6g}"]
+        flags = [f"gamma {float(fit.log_gamma.exp()):.6g}"]
         equations, unknowns = self._values.numel(), fit.points.numel() + coefficients.numel()
         if equations < unknowns:
             flags.append(f"{equations:,} equations for {unknowns:,} unknowns")

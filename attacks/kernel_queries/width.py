@@ -13,8 +13,10 @@ from torch import Tensor
 
 from victims.kernel.spec import Kernel
 
-RAYS, STEPS = 8, 9
+RAYS, STEPS = 8, 3
 """Rays, and queries on each."""
+HALVINGS = 8
+"""How often the rays are halved where their answers are lost in rounding."""
 FAR = 1e4
 """The length at which only the intercept is answered, in diagonals of the box of images."""
 SMALLEST = 1e-9
@@ -37,8 +39,8 @@ def read_width(
     rays = rays / rays.norm(dim=1, keepdim=True)
     far = ask(FAR * span * rays[:1])
     guess = 1 / span if kernel == "laplace" else 1 / span**2
-    lengths = span * torch.linspace(1, 3, STEPS, dtype=torch.float64)
-    for _ in range(8):
+    lengths = span * torch.linspace(2, 3, STEPS, dtype=torch.float64)
+    for _ in range(HALVINGS):
         found = _slopes(ask, kernel, rays, lengths, far)
         if len(found):
             guess = float(found.median())

@@ -100,6 +100,22 @@ def answer_of(victim: AnyVictim, needs: frozenset[Knowledge], device: torch.devi
     return answer
 
 
+class Counted:
+    """An answer that counts.
+
+    Attributes:
+        asked: how many inputs it has answered.
+    """
+
+    def __init__(self, answer: Callable[[Tensor], Tensor]) -> None:
+        self._answer, self.asked = answer, 0
+
+    def __call__(self, queries: Tensor) -> Tensor:
+        """Return the answers to queries (m, C, H, W)."""
+        self.asked += len(queries)
+        return self._answer(queries)
+
+
 def _refuse(queries: Tensor) -> Tensor:
     raise UndeclaredKnowledgeError(f"the attack asks for {Knowledge.LOGITS.value!r}, which its `needs` do not declare")
 

@@ -71,6 +71,13 @@ PROTOCOLS: dict[str, Protocol] = {
         Protocol("buzaglo2023-conv", "nearest", "Buzaglo et al. 2023, eq. 16, B = 1.5 (convolutions)", vote_ratio=1.5),
         Protocol("buzaglo2023-unique", "one to one", "buzaglo2023, a candidate counts once"),
         Protocol("assigned", "one to one", "one to one, nothing rescaled", stretch=False),
+        Protocol(
+            "nearest-public",
+            "one to one",
+            "after Balle et al. 2022: nearer than the nearest held-out image, one to one",
+            stretch=False,
+            good="oracle",
+        ),
         Protocol("balle2022", "aligned", "Balle et al. 2022, section 5", stretch=False, good="oracle"),
     )
 }
