@@ -20,9 +20,9 @@ class KernelQueryParams(AttackParams):
     """Parameters of `kernel-query`.
 
     Attributes:
-        candidates: number of images that are looked for; None for `surplus` times n, which is then asked for. Those in
-            excess find what the others overlook, and end with small coefficients or beside another.
-        surplus: see `candidates`.
+        images: number of training images that is assumed; None for n, which is then asked for.
+        surplus: candidates for each of them. Those in excess find what the others overlook, and end with small
+            coefficients or beside another.
         queries: how many queries are asked in all, at least 200, since the width alone takes up to 193 where answers
             are rounded; None for `equations` a round.
         equations: numbers answered in a round for each unknown (pixels and coefficients); as many of the last ones
@@ -36,7 +36,7 @@ class KernelQueryParams(AttackParams):
         width: whether the kernel's width is "found", or "told" (then it is asked for).
     """
 
-    candidates: PositiveInt | None = None
+    images: PositiveInt | None = None
     surplus: Annotated[float, Field(ge=1)] = 1.2
     queries: Annotated[int, Field(ge=200)] | None = None
     equations: PositiveFloat = 4.0
@@ -71,8 +71,8 @@ class KernelQuery(Attack[KernelQueryParams]):
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """The items of `needs`, without n if the number of candidates is given, with the width if it is to be told."""
-        less = set() if self.params.candidates is None else {Knowledge.N}
+        """The items of `needs`, without n if it is assumed, and with the width if it is to be told."""
+        less = set() if self.params.images is None else {Knowledge.N}
         more = {Knowledge.KERNEL_WIDTH} if self.params.width == "told" else set()
         return (self.needs - less) | more
 
@@ -102,7 +102,7 @@ class KernelQuery(Attack[KernelQueryParams]):
         params, architecture = self.params, view.architecture
         spec = architecture.spec
         assert spec.kind == "kernel"
-        count = math.ceil(params.surplus * view.n) if params.candidates is None else params.candidates
+        count = math.ceil(params.surplus * (params.images or view.n))
         unknowns = count * (math.prod(architecture.input_shape) + spec.outputs)
         kept = math.ceil(params.equations * unknowns / spec.outputs)
         setting = Setting(

@@ -12,6 +12,7 @@ from bench.run.disclosure import view_of
 from victims import obtain
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec
+from victims.kernel.spec import KernelFit, KernelSpec
 from victims.recipes import Ordinary
 from victims.spec import CNNSpec, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
@@ -36,7 +37,14 @@ ORDINARY = VictimSpec(
 BATCH_NORM = ORDINARY.model_copy(
     update={"name": "digits-cnn-10-c10-ordinary", "architecture": CNNSpec(channels=(4,), hidden=(20,), outputs=10)}
 )
-"""Victims of the dataset setting: with biases, with a weight decay, and two whose start is kept."""
+KERNEL = VictimSpec(
+    name="digits-krr-10-tiny",
+    dataset="digits",
+    n=10,
+    architecture=KernelSpec(outputs=10),
+    training=KernelFit(gamma=0.5),
+)
+"""Victims of the dataset setting: with biases, with a weight decay, two whose start is kept, and a kernel machine."""
 
 
 def digits_network(n: int, targets: int, epochs: int, hidden: int = 4) -> InformedSpec:

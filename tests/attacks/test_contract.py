@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from attacking import BATCH_NORM, BIASES, CPU, DECAYED, ORDINARY, attacked, context, quick, victim_of
+from attacking import BATCH_NORM, BIASES, CPU, DECAYED, KERNEL, ORDINARY, attacked, context, quick, victim_of
 
 from attacks.base import Attack, AttackParams, Knowledge, UndeclaredKnowledgeError
 from bench.plan import registry
@@ -21,7 +21,7 @@ from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, R
 ATTACKS = registry.attacks().items
 DATASET_ATTACKS = {name: attack for name, attack in ATTACKS.items() if attack.setting == "dataset"}
 VICTIMS = {name: spec for name, spec in registry.victims().items.items() if isinstance(spec, VictimSpec)}
-CHEAP = {"steps": 20, "restarts": 2, "candidates": 12, "lower_steps": 30, "inverse_steps": 20}
+CHEAP = {"steps": 20, "restarts": 2, "candidates": 12, "lower_steps": 30, "inverse_steps": 20, "rounds": 2}
 DETERMINISTIC = {"first-layer", "class-mean"}
 SPECS = {
     spec.name: spec
@@ -59,6 +59,7 @@ SPECS = {
         DECAYED,
         ORDINARY,
         BATCH_NORM,
+        KERNEL,
         VictimSpec(
             name="digits-mlp-6-affine", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
         ),
