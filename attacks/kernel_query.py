@@ -59,7 +59,8 @@ class KernelQuery(Attack[KernelQueryParams]):
     """Looks for images and coefficients whose kernel machine answers as the victim does.
 
     It asks all over the box of pixels, explains the answers, asks around the images found, and so on: near an image
-    its own kernel is steep and those of the others are not. It ends when it has foretold the answers to a round.
+    its own kernel is steep and those of the others are not. When it has foretold the answers to a round it drops the
+    candidates in excess, those of the smallest coefficients, and ends.
     """
 
     name = "kernel-query"
@@ -86,12 +87,17 @@ class KernelQuery(Attack[KernelQueryParams]):
         state = ctx.resume()
         search = self._search(view, ctx, state)
         total = self.params.rounds * self.params.steps
+
+        def expired() -> bool:
+            return ctx.expired(search.done)
+
         while search.done < total and not ctx.expired(search.done):
             if search.done % self.params.steps == 0:
                 search.ask(self._spread(search.done // self.params.steps))
                 if search.foretold:
+                    search.settle(self._images(view), self.params.steps, self.params.iterations, expired)
                     break
-            search.advance(self.params.iterations, lambda: ctx.expired(search.done))
+            search.advance(self.params.iterations, expired)
             ctx.report(search.done, total, loss=search.fit.loss, queries=search.asked)
             ctx.checkpoint(search.state)
         return search.reconstruction()
@@ -102,7 +108,7 @@ class KernelQuery(Attack[KernelQueryParams]):
         params, architecture = self.params, view.architecture
         spec = architecture.spec
         assert spec.kind == "kernel"
-        count = math.ceil(params.surplus * (params.images or view.n))
+        count = math.ceil(params.surplus * self._images(view))
         unknowns = count * (math.prod(architecture.input_shape) + spec.outputs)
         kept = math.ceil(params.equations * unknowns / spec.outputs)
         setting = Setting(
@@ -117,6 +123,10 @@ class KernelQuery(Attack[KernelQueryParams]):
             width=view.kernel_width if params.width == "told" else None,
         )
         return Search(setting, view.logits, ctx.generator, ctx.device, state)
+
+    def _images(self, view: VictimView) -> int:
+        """Return how many training images there are, or are assumed to be."""
+        return view.n if self.params.images is None else self.params.images
 
     def _spread(self, round_: int) -> float | None:
         """Return the standard deviation of a round's queries around candidates; None for queries all over the box."""

@@ -143,6 +143,20 @@ class Search:
         self.products += products
         self.done += 1
 
+    def settle(self, images: int, steps: int, iterations: int, expired: Callable[[], bool]) -> None:
+        """Drop the candidates of the smallest coefficients and take more steps, unless the answers need them."""
+        kept = self.fit.coefficients.norm(dim=1).topk(min(images, len(self._points))).indices.sort().values
+        fit, damping, box = Fit(self.fit.answers, self._points[kept], self._log_gamma), DAMPING, self.setting.pixels
+        for _ in range(steps):
+            if expired():
+                break
+            fit, damping, products = step(
+                fit.answers, fit, damping, box, self.setting.width is None, iterations, expired
+            )
+            self.products += products
+        if fit.loss < FORETOLD:
+            self._fit, self._points, self._log_gamma = fit, fit.points, fit.log_gamma
+
     def state(self) -> dict[str, Tensor]:
         """Return all that the search goes on from."""
         numbers = torch.tensor([self.done, self.asked, self.products], dtype=torch.int64)
