@@ -85,7 +85,7 @@ def test_n_may_be_assumed() -> None:
     assert Knowledge.N not in more.knowledge
     found = attacked(more, owner)
     assert len(found.candidates) == 15
-    assert errors(found.candidates, owner)[0].max() < EXACT
+    assert errors(found.candidates, owner)[0].max() < 0.05  # those in excess stay, beside others
 
 
 def test_too_few_equations_are_told() -> None:
