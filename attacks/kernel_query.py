@@ -39,10 +39,10 @@ class KernelQueryParams(AttackParams):
     images: PositiveInt | None = None
     surplus: Annotated[float, Field(ge=1)] = 1.2
     queries: Annotated[int, Field(ge=200)] | None = None
-    equations: PositiveFloat = 4.0
+    equations: PositiveFloat = 2.0
     rounds: PositiveInt = 8
     steps: PositiveInt = 12
-    iterations: PositiveInt = 100
+    iterations: PositiveInt = 50
     spread: tuple[PositiveFloat, PositiveFloat] = (0.2, 0.1)
     pixels: tuple[float, float] | None = (0.0, 1.0)
     width: Literal["found", "told"] = "found"
@@ -91,15 +91,17 @@ class KernelQuery(Attack[KernelQueryParams]):
         def expired() -> bool:
             return ctx.expired(search.done)
 
-        while search.done < total and not ctx.expired(search.done):
-            if search.done % self.params.steps == 0:
+        if not state:
+            search.ask(None)
+        while search.done < total and not expired():
+            if search.done and search.done % self.params.steps == 0:
                 search.ask(self._spread(search.done // self.params.steps))
                 if search.foretold:
-                    search.settle(self._images(view), self.params.steps, self.params.iterations, expired)
                     break
             search.advance(self.params.iterations, expired)
             ctx.report(search.done, total, loss=search.fit.loss, queries=search.asked)
             ctx.checkpoint(search.state)
+        search.settle(self._images(view), self.params.steps, self.params.iterations, expired)
         return search.reconstruction()
 
     def _search(self, view: VictimView, ctx: AttackContext, state: dict[str, Tensor]) -> Search:
@@ -128,10 +130,8 @@ class KernelQuery(Attack[KernelQueryParams]):
         """Return how many training images there are, or are assumed to be."""
         return view.n if self.params.images is None else self.params.images
 
-    def _spread(self, round_: int) -> float | None:
-        """Return the standard deviation of a round's queries around candidates; None for queries all over the box."""
-        if round_ == 0:
-            return None
+    def _spread(self, round_: int) -> float:
+        """Return the standard deviation of the queries around candidates in a round after the first, 0."""
         first, last = self.params.spread
         share = (round_ - 1) / max(self.params.rounds - 2, 1)
         return float(first * (last / first) ** share)

@@ -144,7 +144,12 @@ class Search:
         self.done += 1
 
     def settle(self, images: int, steps: int, iterations: int, expired: Callable[[], bool]) -> None:
-        """Drop the candidates of the smallest coefficients and take more steps, unless the answers need them."""
+        """Drop the candidates of the smallest coefficients and take more steps, unless the answers need them.
+
+        Answers that are not explained anyway need all candidates.
+        """
+        if self.fit.loss >= FORETOLD:
+            return
         kept = self.fit.coefficients.norm(dim=1).topk(min(images, len(self._points))).indices.sort().values
         fit, damping, box = Fit(self.fit.answers, self._points[kept], self._log_gamma), DAMPING, self.setting.pixels
         for _ in range(steps):

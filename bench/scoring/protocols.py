@@ -32,7 +32,7 @@ class Protocol:
         stretch: whether candidate + mean is stretched to fill [0, 1] (else clipped to it).
         ssim: the SSIM that `threshold` judges; "wang" falls back to "window3" for images under 11 pixels.
         good: "ssim": an image is good when its SSIM is above `threshold`; "oracle": when its MSE is below that of the
-            nearest image the attacker has.
+            nearest image the attacker has, or, matched one to one where there is none, by its SSIM.
         source: where the recipe comes from.
         version: raised when its scores change and those of other protocols do not; else `METRIC_SUITE` is raised.
     """
@@ -237,7 +237,10 @@ def judge(protocol: Protocol, served: Tensor, candidate: Tensor, voters: Tensor,
     """
     reconstruction = torch.where((candidate >= 0)[:, None, None, None], rescaled(protocol, served, truth), truth.mean)
     ssim = protocol_ssim(protocol, reconstruction, truth.images)
-    good = ssim > protocol.threshold if protocol.good == "ssim" else mse(reconstruction, truth.images) < truth.oracle
+    good = ssim > protocol.threshold
+    if protocol.good == "oracle":
+        nearer = mse(reconstruction, truth.images) < truth.oracle
+        good = nearer if protocol.matching == "aligned" else torch.where(truth.oracle.isfinite(), nearer, good)
     return Scores(protocol, ssim, good & (candidate >= 0), candidate, voters, reconstruction)
 
 

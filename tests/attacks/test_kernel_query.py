@@ -75,8 +75,8 @@ def test_queries_are_counted_and_no_more_are_asked_than_allowed() -> None:
         assert queries is None or answer.asked <= queries
     assert 150 < counted[200] <= 200
     assert found.loss < 1e-6
-    # 12 candidates of 64 pixels and ten coefficients, 4 equations each, ten answers a query; 25 for the width
-    assert (counted[None] - 25) % 356 == 0
+    # 12 candidates of 64 pixels and ten coefficients, 2 equations each, ten answers a query; 25 for the width
+    assert (counted[None] - 25) % 178 == 0
 
 
 def test_n_may_be_assumed() -> None:
