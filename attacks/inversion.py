@@ -99,7 +99,9 @@ class Inversion(Attack[InversionParams]):
         return needs if self.params.access == "weights" else needs - {Knowledge.WEIGHTS} | {Knowledge.LOGITS}
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline regressions, which have no classes; the network may be any."""
+        """Decline regressions, which have no classes, and the weights of a kernel machine; the network may be any."""
+        if victim.architecture.kind == "kernel" and self.params.access == "weights":
+            return "the weights of a kernel machine are its training images; --variant black-box asks for its answers"
         return None if victim.loss == "cross-entropy" else f"it is a regression ({victim.loss}), which has no classes"
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:

@@ -28,6 +28,7 @@ class Knowledge(StrEnum):
     WEIGHT_DECAY = "weight decay"
     SHADOW_POOL = "shadow pool"
     LOGITS = "logits of chosen inputs"
+    KERNEL_WIDTH = "kernel width"
     KNOWN_POINTS = "known points"
     TRAINING = "training algorithm"
     INITIAL_WEIGHTS = "initial weights"
@@ -164,7 +165,7 @@ class VictimView:
     def shadow_pool(self) -> tuple[Tensor, Tensor]:
         """Images (k, C, H, W) of the same distribution, none of them a member, and their classes (k,).
 
-        Their own mean is subtracted in the dataset setting alone.
+        Their own mean is subtracted in the dataset setting alone, and not where a victim's inputs are images.
         """
         images, labels = self._read(Knowledge.SHADOW_POOL)
         return images.clone(), labels.clone()
@@ -218,6 +219,12 @@ class VictimView:
         """
         images, labels = self._read(Knowledge.TRAINING_IMAGES)
         return images.clone(), labels.clone()
+
+    @property
+    def kernel_width(self) -> float:
+        """The inverse width gamma of a kernel machine's kernel, whose family the architecture tells."""
+        width: float = self._read(Knowledge.KERNEL_WIDTH)
+        return width
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Return the victim's outputs Phi (m,) or (m, C) for inputs (m, C, H, W), without a gradient.

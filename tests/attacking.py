@@ -12,6 +12,7 @@ from bench.run.disclosure import view_of
 from victims import obtain
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec
+from victims.kernel.spec import KernelFit, KernelSpec
 from victims.recipes import Interpolation, Ordinary
 from victims.spec import CNNSpec, MLPSpec, NormalizedDescent, RandomFeaturesSpec, Regularised, VictimSpec
 
@@ -44,7 +45,14 @@ RANDOM_FEATURES = VictimSpec(
     loss="l2",
     training=Interpolation(),
 )
-"""Victims of the dataset setting: with biases, with a weight decay, and three whose start is kept."""
+KERNEL = VictimSpec(
+    name="digits-krr-10-tiny",
+    dataset="digits",
+    n=10,
+    architecture=KernelSpec(outputs=10),
+    training=KernelFit(gamma=0.5),
+)
+"""Victims of the dataset setting: with biases, with a weight decay, three whose start is kept, and a kernel machine."""
 
 
 def digits_network(n: int, targets: int, epochs: int, hidden: int = 4) -> InformedSpec:

@@ -73,7 +73,7 @@ def describe(
     if len(labels):
         train_loss, train_margins = _measured(spec, model, inputs, labels)
         train_accuracy = float((train_margins > 0).float().mean())
-        quantiles = torch.quantile(train_margins, torch.tensor([0, 0.25, 0.5, 0.75, 1.0])).tolist()
+        quantiles = torch.quantile(train_margins, train_margins.new_tensor([0, 0.25, 0.5, 0.75, 1.0])).tolist()
         residuals = stationarity_residuals(spec, model, inputs, labels)
     test_loss, test_accuracy = math.nan, math.nan
     if len(split.test_labels):

@@ -20,6 +20,7 @@ from victims.defences.stacking import undefended
 from victims.equations.architectures import blank
 from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
+from victims.kernel import obtain as kernel
 from victims.ordinary import obtain as ordinary
 from victims.ordinary.obtain import way
 from victims.recipes import Interpolation, Ordinary, Released
@@ -56,6 +57,8 @@ def obtain(
     if isinstance(spec.training, Ordinary | Interpolation):
         return ordinary.obtain(spec, data_dir, device, report, notice)
     split = split_of(spec, data_dir)
+    if spec.training.kind == "kernel":
+        return kernel.obtain(spec, split, data_dir, notice)
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     with locked_folder(spec, dataset_sha256, notice) as folder:
         victim = _load(spec, folder, split, notice) or _train(spec, folder, split, dataset_sha256, device, report)
@@ -97,6 +100,7 @@ def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], 
     if card is None:
         return None
     assert spec.architecture.kind != "module"
+    assert spec.architecture.kind != "kernel"
     model = blank(spec.architecture, split.inputs.shape[1:])
     model.load_state_dict(load_file(folder / WEIGHTS))
     return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, split)

@@ -24,6 +24,8 @@ from victims.datasets.sources import load_own
 from victims.equations.recognition import NotCoveredError, architecture_of, relu_network_of
 from victims.errors import UserError
 from victims.files import sha256_file
+from victims.kernel.machine import KernelMachine
+from victims.kernel.spec import KernelSpec
 from victims.source import tree_sha256
 from victims.spec import Loss, ModuleSpec, NetworkSpec, Released, VictimSpec
 
@@ -231,6 +233,8 @@ def _architecture(name: str, module: object, shape: Shape) -> NetworkSpec:
     if not isinstance(outputs, Tensor) or outputs.ndim > 2 or len(outputs) != 2:
         found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise UserError(f"victim {name}: the network answers 2 inputs with {found}; expected (2,), (2, 1) or (2, C)")
+    if isinstance(module, KernelMachine):
+        return KernelSpec(model=module.model, kernel=module.kernel, outputs=len(module.intercept))
     try:
         return architecture_of(relu_network_of(module, shape))
     except NotCoveredError as error:

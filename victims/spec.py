@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 
 from victims.defences.spec import Defences, RandomSeed, released
 from victims.frozen_model import FrozenModel, Retrainable
+from victims.kernel.spec import KernelFit, KernelSpec
 from victims.recipes import (
     DecayedDescent,
     GradientDescent,
@@ -155,7 +156,14 @@ class RandomFeaturesSpec(FrozenModel):
 
 BuiltSpec = MLPSpec | ConvSpec | CNNSpec | RandomFeaturesSpec
 """What the suite can build."""
-NetworkSpec = BuiltSpec | ModuleSpec
+NetworkSpec = BuiltSpec | KernelSpec | ModuleSpec
+
+
+OWN_RECIPES = {
+    "rf": ("interpolation", "random features are trained by `interpolation`"),
+    "kernel": ("kernel", "a kernel machine is fitted by the recipe `kernel`"),
+}
+"""The architectures that one recipe alone trains: that recipe, and what to say of it."""
 
 
 class VictimSpec(Retrainable):
@@ -183,7 +191,14 @@ class VictimSpec(Retrainable):
     architecture: Annotated[NetworkSpec, Field(discriminator="kind")] = MLPSpec()
     loss: Loss = "cross-entropy"
     training: Annotated[
-        GradientDescent | NormalizedDescent | DecayedDescent | Regularised | Interpolation | Ordinary | Released,
+        GradientDescent
+        | NormalizedDescent
+        | DecayedDescent
+        | Regularised
+        | Interpolation
+        | Ordinary
+        | KernelFit
+        | Released,
         Field(discriminator="kind"),
     ] = NormalizedDescent()
     twin: Literal["", "untrained", "disjoint"] = ""
@@ -192,8 +207,6 @@ class VictimSpec(Retrainable):
 
     @model_validator(mode="after")
     def _is_trainable(self) -> VictimSpec:
-        if (self.architecture.kind == "rf") != (self.training.kind == "interpolation"):
-            raise ValueError("random features are trained by `interpolation`, and nothing else is")
         if self.training.kind == "interpolation" and self.loss != "l2":
             raise ValueError(f"interpolation ends at the least squared error: the loss is l2, not {self.loss}")
         if self.loss != "cross-entropy" and self.architecture.outputs > 1 and self.architecture.kind != "rf":
@@ -204,6 +217,11 @@ class VictimSpec(Retrainable):
             return self
         if not self.n:
             raise ValueError("n is 0, and a recipe trains on at least one image")
+        for kind, (recipe, rule) in OWN_RECIPES.items():
+            if (self.architecture.kind == kind) != (self.training.kind == recipe):
+                raise ValueError(f"{rule}, and nothing else is")
+        if self.architecture.kind in OWN_RECIPES:
+            return self
         if self.architecture.kind != "mlp" and self.architecture.biases == "all":
             raise ValueError(f"no recipe trains {self.architecture.label}; give its weights, see victims.released")
         if self.architecture.kind == "cnn" and self.training.kind != "ordinary":

@@ -11,7 +11,7 @@ WEAK = ("1e2", "1e4")
 """The epsilons at which the attacks are run that reconstruct and know of no prior: below, little is left to them."""
 FEW = {"labels": 2, "trial": 6, "evaluations": 24, "retries": 0}
 """Fewer steps of `unroll`: it is not told the noise, and more only fit that."""
-TRACE = ("trace", {})
+TRACE: tuple[str, dict[str, Any]] = ("trace", {})
 PAPER = ("trace, the paper's rule", {"evidence": "inner-product"})
 MODEL = ("released model", {"evidence": "weights"})
 

@@ -11,6 +11,7 @@ from victims.deletion.spec import DeletionSpec
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, GLMSpec, InformedSpec
 from victims.informed.victim import AnyVictim
+from victims.kernel.spec import KernelFit, KernelSpec
 from victims.obtain import obtain
 from victims.recipes import Ordinary, Privacy
 from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
@@ -37,6 +38,9 @@ FAMILIES: tuple[AnySpec, ...] = (
         n=10,
         architecture=MLPSpec(hidden=(16,), outputs=10, biases="every", first_layer_scale=None),
         training=Ordinary(epochs=5),
+    ),
+    VictimSpec(
+        name="check-kernel", dataset="digits", n=10, architecture=KernelSpec(outputs=10), training=KernelFit(gamma=0.5)
     ),
     InformedSpec(
         name="check-network",

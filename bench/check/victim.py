@@ -23,6 +23,8 @@ from victims.errors import UserError
 from victims.informed import cache as informed_cache
 from victims.informed.data import split_of as informed_split_of
 from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
+from victims.kernel.fitting import fitted
+from victims.kernel.spec import KernelFit, KernelSpec
 from victims.obtain import obtain, split_of
 from victims.ordinary.descent import Examples
 from victims.ordinary.training import train_ordinary
@@ -114,7 +116,9 @@ def _deletion(spec: DeletionSpec, data_dir: Path | None) -> Iterator[Claim]:
 
 
 def _weights(spec: VictimSpec, split: Split) -> dict[str, Tensor]:
-    """Return the weights after a few steps."""
+    """Return the weights after a few steps; a kernel machine has no steps."""
+    if isinstance(spec.training, KernelFit) and isinstance(spec.architecture, KernelSpec):
+        return fitted(spec.architecture, spec.training, split.images, split.labels).state_dict()
     count = "epochs" if spec.training.kind in ("gd", "ordinary") else "steps"
     short = spec.model_copy(update={"training": spec.training.model_copy(update={count: FEW_STEPS})})
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)

@@ -40,6 +40,8 @@ def tellable(victim: AnySpec) -> frozenset[Knowledge]:
     if victim.setting == "informed":
         return TOLD_OF_A_TRACE if isinstance(victim, InformedSpec) and victim.prior is not None else TOLD_OF_INFORMED
     told = TOLD_OF_NETWORKS if victim.dataset else TOLD_OF_NETWORKS - TOLD_BY_IMAGES
+    if victim.architecture.kind == "kernel":
+        told |= {Knowledge.KERNEL_WIDTH}
     if victim.tells_start:
         told |= {Knowledge.INITIAL_WEIGHTS}
     if victim.training.kind == "ordinary" and victim.training.snapshots:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +13,13 @@ from torch import Tensor, nn
 from attacks.base import Architecture, Knowledge, UndeclaredKnowledgeError, VictimView
 from bench.plan.capability import TOLD_BY_IMAGES
 from victims.base import Victim
-from victims.defences.release import answered
+from victims.defences.release import answered, noise_seed
 from victims.deletion.cache import training_records
 from victims.deletion.victim import DeletionVictim
 from victims.equations.architectures import blank
 from victims.informed.data import Records
 from victims.informed.victim import AnyVictim, InformedVictim, logits
+from victims.kernel.machine import KernelMachine
 from victims.released import answering
 from victims.spec import NetworkSpec, Released
 
@@ -88,18 +90,33 @@ def answer_of(victim: AnyVictim, needs: frozenset[Knowledge], device: torch.devi
         return _refuse
     if isinstance(victim, InformedVictim):
         weights = {name: value.to(device, copy=True) for name, value in victim.weights.items()}
-        return lambda queries: answered(logits(victim.spec, weights, queries.to(device)), victim.spec.defences)
-    network = network_of(victim)
-    assert network is not None and isinstance(victim, Victim)
-    model = network()
-    model.load_state_dict(victim.model.state_dict())
-    model = model.to(device)
+        noise = torch.Generator().manual_seed(noise_seed(victim.card.weights_sha256))
+        return lambda queries: answered(logits(victim.spec, weights, queries.to(device)), victim.spec.defences, noise)
+    assert isinstance(victim, Victim)
+    model = copy.deepcopy(victim.model).to(device)
+    generator = torch.Generator().manual_seed(noise_seed(victim.card.weights_sha256))
 
     @torch.no_grad()
     def answer(queries: Tensor) -> Tensor:
-        return answered(model(queries.to(device)), victim.spec.defences)
+        return answered(model(queries.to(device)), victim.spec.defences, generator)
 
     return answer
+
+
+class Counted:
+    """An answer that counts.
+
+    Attributes:
+        asked: how many inputs it has answered.
+    """
+
+    def __init__(self, answer: Callable[[Tensor], Tensor]) -> None:
+        self._answer, self.asked = answer, 0
+
+    def __call__(self, queries: Tensor) -> Tensor:
+        """Return the answers to queries (m, C, H, W)."""
+        self.asked += len(queries)
+        return self._answer(queries)
 
 
 def _refuse(queries: Tensor) -> Tensor:
@@ -107,8 +124,8 @@ def _refuse(queries: Tensor) -> Tensor:
 
 
 def network_of(victim: AnyVictim) -> Callable[[], nn.Module] | None:
-    """Return a function that builds a victim's network; None for the many models of the informed setting."""
-    if not isinstance(victim, Victim):
+    """Return a function that builds a victim's network; None for many models, and for one that stores its images."""
+    if not isinstance(victim, Victim) or victim.spec.architecture.kind == "kernel":
         return None
     spec, shape = victim.spec, victim.input_shape
     own = spec.training.network if isinstance(spec.training, Released) else None
@@ -128,6 +145,7 @@ def network_from(
     if own is not None:
         return answering(own().eval(), shape).float()
     assert architecture.kind != "module"
+    assert architecture.kind != "kernel"
     return blank(architecture, shape)
 
 
@@ -150,16 +168,18 @@ def _facts(victim: Victim) -> Facts:
     split = victim.split
     labels, pool = torch.from_numpy(split.labels), torch.from_numpy(split.test_inputs)
     counts = np.bincount(split.labels, minlength=victim.spec.n_classes)
+    stored = victim.model if isinstance(victim.model, KernelMachine) else None
     facts = {
         Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, victim.input_shape),
-        Knowledge.WEIGHTS: victim.model.state_dict(),
+        Knowledge.WEIGHTS: victim.model.state_dict() if stored is None else {},  # those are its training images
+        Knowledge.KERNEL_WIDTH: None if stored is None else float(stored.gamma),
         Knowledge.CLASS_BALANCE: tuple(float(count) / max(len(split.labels), 1) for count in counts),
         Knowledge.N: victim.spec.n_trained,
         Knowledge.LABELS: labels,
         Knowledge.DATA_MEAN: torch.from_numpy(split.mean),
         Knowledge.LOSS: victim.spec.loss,
         Knowledge.WEIGHT_DECAY: victim.spec.weight_decay,
-        Knowledge.SHADOW_POOL: (pool - pool.mean(0), torch.from_numpy(split.test_labels)),
+        Knowledge.SHADOW_POOL: (pool - pool.mean(0) if stored is None else pool, torch.from_numpy(split.test_labels)),
         Knowledge.LOGITS: None,
         Knowledge.INITIAL_WEIGHTS: victim.start if victim.spec.tells_start else None,
         Knowledge.EARLIER_WEIGHTS: victim.earlier,

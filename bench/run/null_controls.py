@@ -169,6 +169,8 @@ class NullControls:
         """
         if run.victim.training.kind == "released":
             raise NoControlError("its training is not known here, so it has no twin")
+        if kind == "untrained" and run.victim.training.kind == "kernel":
+            raise NoControlError("a kernel machine that is not fitted stores nothing")
         params = type(run.params).model_validate(run.params.model_dump() | resolved)
         attacked = replace(run, params=params, victim=spec.as_twin(kind), seed=TWIN_SEED)
         name = f"{self.session.run_id(attacked)}-{attack_sha(run.attack)}"

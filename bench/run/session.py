@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -173,7 +174,7 @@ class Session:
             DivergedError: no candidate is finite.
             ValueError: the candidates have another shape than the victim's inputs, or the victim is not what it was.
         """
-        from bench.run.disclosure import answer_of, disclosed, network_of
+        from bench.run.disclosure import Counted, answer_of, disclosed, network_of
         from bench.run.isolation.reading import guarded_places
 
         def progress(step: int, steps: int, **figures: float) -> None:
@@ -194,10 +195,13 @@ class Session:
             checkpoint=checkpoint,
             guarded=guarded_places(run.victim.dataset, self.data_dir, self.results_dir),
         )
-        answer = answer_of(victim, run.knowledge, self.device)
+        answer = Counted(answer_of(victim, run.knowledge, self.device))
         if self.host is not None:
-            return self.host.attack(attempt, answer, progress)
-        return perform(attempt, run.attack, network_of(victim), answer, progress)
+            attacked = self.host.attack(attempt, answer, progress)
+        else:
+            attacked = perform(attempt, run.attack, network_of(victim), answer, progress)
+        asked = (f"{answer.asked} queries",) if answer.asked else ()
+        return replace(attacked, flags=(*attacked.flags, *asked))
 
     def learned_metrics(self, dataset: str) -> LearnedMetrics:
         """Return the networks that measure LPIPS and KL on a dataset, or why there is none; train a missing judge."""

@@ -260,4 +260,5 @@ def evaluate(
 def _protocols(row: Protocol) -> dict[str, Protocol]:
     if row.matching == "aligned":
         return {"n_good": row}
-    return {"n_good": row} | {column: PROTOCOLS[name] for column, name in COUNT_PROTOCOLS.items()}
+    by_column = {"n_good": row} | {column: PROTOCOLS[name] for column, name in COUNT_PROTOCOLS.items()}
+    return by_column | ({"n_good_unique": row} if row.good == "oracle" else {})  # it is one to one itself

@@ -32,7 +32,8 @@ class Protocol:
         stretch: whether candidate + mean is stretched to fill [0, 1] (else clipped to it).
         ssim: the SSIM that `threshold` judges; "wang" falls back to "window3" for images under 11 pixels.
         good: "ssim": an image is good when its SSIM is above `threshold`; "oracle": when its MSE is below that of the
-            nearest image the attacker has; "named": when its MSE is below that to every other record of its prior.
+            nearest image the attacker has, or, matched one to one where there is none, by its SSIM; "named": when its
+            MSE is below that to every other record of its prior.
         source: where the recipe comes from.
         version: raised when its scores change and those of other protocols do not; else `METRIC_SUITE` is raised.
     """
@@ -71,6 +72,13 @@ PROTOCOLS: dict[str, Protocol] = {
         Protocol("buzaglo2023-conv", "nearest", "Buzaglo et al. 2023, eq. 16, B = 1.5 (convolutions)", vote_ratio=1.5),
         Protocol("buzaglo2023-unique", "one to one", "buzaglo2023, a candidate counts once"),
         Protocol("assigned", "one to one", "one to one, nothing rescaled", stretch=False),
+        Protocol(
+            "nearest-public",
+            "one to one",
+            "after Balle et al. 2022: nearer than the nearest held-out image, one to one",
+            stretch=False,
+            good="oracle",
+        ),
         Protocol("balle2022", "aligned", "Balle et al. 2022, section 5", stretch=False, good="oracle"),
         Protocol("hayes2023", "aligned", "Hayes et al. 2023: which of N", stretch=False, good="named"),
     )
@@ -236,11 +244,12 @@ def judge(protocol: Protocol, served: Tensor, candidate: Tensor, voters: Tensor,
     """
     reconstruction = torch.where((candidate >= 0)[:, None, None, None], rescaled(protocol, served, truth), truth.mean)
     ssim = protocol_ssim(protocol, reconstruction, truth.images)
-    if protocol.good == "ssim":
-        good = ssim > protocol.threshold
-    else:
-        limit = truth.oracle if protocol.good == "oracle" else _nearest_decoy(protocol, reconstruction, truth)
-        good = mse(reconstruction, truth.images) < limit
+    good = ssim > protocol.threshold
+    if protocol.good == "oracle":
+        nearer = mse(reconstruction, truth.images) < truth.oracle
+        good = nearer if protocol.matching == "aligned" else torch.where(truth.oracle.isfinite(), nearer, good)
+    elif protocol.good == "named":
+        good = mse(reconstruction, truth.images) < _nearest_decoy(protocol, reconstruction, truth)
     return Scores(protocol, ssim, good & (candidate >= 0), candidate, voters, reconstruction)
 
 

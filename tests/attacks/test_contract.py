@@ -16,6 +16,7 @@ from attacking import (
     BIASES,
     CPU,
     DECAYED,
+    KERNEL,
     ORDINARY,
     RANDOM_FEATURES,
     attacked,
@@ -32,7 +33,7 @@ from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, R
 ATTACKS = registry.attacks().items
 DATASET_ATTACKS = {name: attack for name, attack in ATTACKS.items() if attack.setting == "dataset"}
 VICTIMS = {name: spec for name, spec in registry.victims().items.items() if isinstance(spec, VictimSpec)}
-CHEAP = {"steps": 20, "restarts": 2, "candidates": 12, "lower_steps": 30, "inverse_steps": 20}
+CHEAP = {"steps": 20, "restarts": 2, "candidates": 12, "lower_steps": 30, "inverse_steps": 20, "rounds": 2}
 DETERMINISTIC = {"first-layer", "class-mean"}
 SPECS = {
     spec.name: spec
@@ -71,6 +72,7 @@ SPECS = {
         ORDINARY,
         BATCH_NORM,
         RANDOM_FEATURES,
+        KERNEL,
         VictimSpec(
             name="digits-mlp-6-affine", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
         ),

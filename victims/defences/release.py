@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from victims.defences.spec import ClippedOutputs, Defence, Noise, Rounding
+from victims.defences.spec import Answers, ClippedOutputs, Defence, Noise, NoisyOutputs, RoundedOutputs, Rounding
 from victims.errors import UserError
 
 INT8 = 127
@@ -56,15 +56,35 @@ def require_released(name: str, weights: dict[str, Any]) -> None:
         raise UserError(f"victim {name}: a weight is too large for the format that it is rounded to; take bfloat16")
 
 
-def answered(outputs: Tensor, defences: Sequence[Defence]) -> Tensor:
+def answered(outputs: Tensor, defences: Sequence[Defence], generator: torch.Generator) -> Tensor:
     """Return what a query is answered.
 
     Args:
         outputs: (m,) of one logit, or (..., m, C).
         defences: of the victim.
+        generator: draws the noise of answers; on the CPU.
     """
     for defence in defences:
         if isinstance(defence, ClippedOutputs):
             largest = outputs.abs() if outputs.ndim == 1 else outputs.abs().amax(-1, keepdim=True)
             outputs = outputs * (defence.strength / largest).clamp(max=1)
+        elif isinstance(defence, RoundedOutputs):
+            outputs = outputs.round(decimals=defence.strength)
+        elif isinstance(defence, NoisyOutputs):
+            drawn = torch.randn(outputs.shape, generator=generator, dtype=outputs.dtype)
+            outputs = outputs + defence.strength * drawn.to(outputs.device)
+        elif isinstance(defence, Answers):
+            outputs = _probabilities(outputs) if defence.strength == "probabilities" else _labels(outputs)
     return outputs
+
+
+def _probabilities(outputs: Tensor) -> Tensor:
+    """Return the probability of class 1 (m,) where there is one logit, else of each class (..., m, C)."""
+    return outputs.sigmoid() if outputs.ndim == 1 else outputs.softmax(-1)
+
+
+def _labels(outputs: Tensor) -> Tensor:
+    """Return 1 for the class that is predicted and 0 for the others, of the shape and type of the outputs."""
+    if outputs.ndim == 1:
+        return (outputs > 0).to(outputs)
+    return torch.nn.functional.one_hot(outputs.argmax(-1), outputs.shape[-1]).to(outputs)

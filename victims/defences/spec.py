@@ -66,6 +66,33 @@ class ClippedOutputs(Defence):
     strength: PositiveFloat = 1.0
 
 
+class RoundedOutputs(Defence):
+    """Answers to queries are rounded to `strength` decimals."""
+
+    on_release = True
+    example = "round-outputs=2"
+    kind: Literal["round-outputs"] = "round-outputs"
+    strength: Annotated[int, Field(ge=0, le=15)]
+
+
+class NoisyOutputs(Defence):
+    """Every answer to a query has Gaussian noise of standard deviation `strength`, drawn anew each time."""
+
+    on_release = True
+    example = "noise-outputs=0.01"
+    kind: Literal["noise-outputs"] = "noise-outputs"
+    strength: PositiveFloat
+
+
+class Answers(Defence):
+    """Queries are answered with probabilities, by sigmoid or softmax, or with labels: 1 for the class, 0 for others."""
+
+    on_release = True
+    example = "answers=probabilities"
+    kind: Literal["answers"] = "answers"
+    strength: Literal["probabilities", "labels"]
+
+
 class EarlyStop(Defence):
     """Training ends once its mean loss is below `strength`."""
 
@@ -105,7 +132,19 @@ class RandomSeed(Defence):
     kind: Literal["random-seed"] = "random-seed"
 
 
-AnyDefence = Noise | Rounding | ClippedOutputs | EarlyStop | Decay | DifferentialPrivacy | ForgetStart | RandomSeed
+AnyDefence = (
+    Noise
+    | Rounding
+    | ClippedOutputs
+    | RoundedOutputs
+    | NoisyOutputs
+    | Answers
+    | EarlyStop
+    | Decay
+    | DifferentialPrivacy
+    | ForgetStart
+    | RandomSeed
+)
 Defences = tuple[Annotated[AnyDefence, Field(discriminator="kind")], ...]
 """Defences of one victim, in the order in which they are applied."""
 KINDS: dict[str, type[AnyDefence]] = {kind.model_fields["kind"].default: kind for kind in get_args(AnyDefence)}

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from victims.defences.spec import (
     JOINT,
+    KINDS,
     AnyDefence,
     Decay,
     DifferentialPrivacy,
@@ -65,7 +66,8 @@ def _with(spec: AnySpec, defence: AnyDefence) -> AnySpec:
     except ValidationError as error:
         reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
     if spec.training.kind == "released":
-        reason = "its training is over, so that only what is done on release remains: noise, round, clip-outputs"
+        remaining = ", ".join(name for name, kind in KINDS.items() if kind.on_release)
+        reason = f"its training is over, so that only what is done on release remains: {remaining}"
     raise UserError(f"victim {spec.name} cannot have the defence {defence.text}: {reason}")
 
 

@@ -13,19 +13,23 @@ from torch import nn
 
 from victims.errors import UserError
 from victims.files import atomic
+from victims.kernel.estimators import COVERED, is_kernel_machine, machine_of
 
 
-def network_of(estimator: Any) -> nn.Sequential:
+def network_of(estimator: Any) -> nn.Module:
     """Return the network with the estimator's weights, whose outputs are its logits: (n, 1) for two classes.
 
     The inputs are flattened: an image (C, H, W) becomes a row of C H W numbers, channel by channel.
 
     Args:
-        estimator: a fitted LogisticRegression, or an MLPClassifier with the activation "relu".
+        estimator: a fitted LogisticRegression, or an MLPClassifier with the activation "relu"; or a kernel machine,
+            see `victims.kernel.estimators`, which stores its training images.
 
     Raises:
         UserError: it is another estimator, or not fitted.
     """
+    if is_kernel_machine(estimator):
+        return machine_of(estimator)
     weights, biases = _layers(estimator)
     steps: list[nn.Module] = [nn.Flatten()]
     for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
@@ -73,4 +77,4 @@ def _layers(estimator: Any) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
     if isinstance(estimator, MLPClassifier) and estimator.activation == "relu":
         return [weight.T for weight in estimator.coefs_], estimator.intercepts_
     detail = f" with the activation {estimator.activation}" if isinstance(estimator, MLPClassifier) else ""
-    raise UserError(f"{name}{detail} is not covered; LogisticRegression is, and MLPClassifier with relu")
+    raise UserError(f"{name}{detail} is not covered; LogisticRegression is, MLPClassifier with relu, and {COVERED}")

@@ -143,6 +143,7 @@ def _load(spec: VictimSpec, folder: Path, data: Data, notice: Callable[[str], No
             notice(f"victim {spec.name}: {kept} is missing or not what its card says; training again")
             return None
     assert spec.architecture.kind != "module"
+    assert spec.architecture.kind != "kernel"
     model = blank(spec.architecture, data.split.inputs.shape[1:])
     model.load_state_dict(load_file(folder / WEIGHTS))
     card = card.model_copy(update={"name": spec.name, "spec": spec})

@@ -95,6 +95,7 @@ def train_ordinary(
     training, architecture = spec.training, spec.architecture
     assert isinstance(training, Ordinary)
     assert architecture.kind != "module"
+    assert architecture.kind != "kernel"
     dtype, shape = getattr(torch, training.dtype), members.inputs.shape[1:]
     file = _Checkpoint(checkpoint)
     state = file.load()

@@ -100,7 +100,7 @@ def _network(attempt: Attempt, plugin_dir: Path | None) -> Callable[[], nn.Modul
     from victims.spec import NetworkSpec, Released
 
     told = attempt.facts.get(Knowledge.ARCHITECTURE)
-    if not isinstance(told, Architecture) or not isinstance(told.spec, NetworkSpec):
+    if not isinstance(told, Architecture) or not isinstance(told.spec, NetworkSpec) or told.spec.kind == "kernel":
         return None
     architecture, own = told.spec, None
     if attempt.own:

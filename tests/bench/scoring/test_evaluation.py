@@ -88,6 +88,20 @@ def test_held_out_images_are_what_the_null_is() -> None:
     assert counts(count_scores(ROW, held_out, reference)) == {name: columns[name] for name in COUNTS}
 
 
+def test_nearer_than_the_nearest_public_image_no_public_image_is() -> None:
+    truth, held_out = textures(30, 0), textures(200, 1)
+    reference, protocol = reference_of(truth, held_out), PROTOCOLS["nearest-public"]
+    near = truth.clone()
+    near[20:] = held_out[:10]
+    columns = evaluate(protocol, near - reference.truth.mean, None, reference, LearnedMetrics()).columns()
+
+    assert counts(count_scores(protocol, held_out - reference.truth.mean, reference))["n_good"] == 0
+    assert columns["n_good"] == columns["n_good_unique"] == 20
+    alone = reference_of(truth, held_out[:0])  # without public images it is judged by SSIM
+    assert alone.truth.oracle.isinf().all()
+    assert count_scores(protocol, near - alone.truth.mean, alone)["n_good"].n_good == 20
+
+
 def test_false_positives_are_counted_among_the_held_out_images() -> None:
     truth, held_out = textures(30, 0), textures(200, 1)
     reference = reference_of(truth, held_out)

@@ -30,6 +30,7 @@ RECIPES = {
     "buzaglo2023-conv": ("nearest", 1.0, 1.5, True, "wang", "ssim", 0.4),
     "buzaglo2023-unique": ("one to one", 1.0, None, True, "wang", "ssim", 0.4),
     "assigned": ("one to one", 1.0, None, False, "wang", "ssim", 0.4),
+    "nearest-public": ("one to one", 1.0, None, False, "wang", "oracle", 0.4),
     "balle2022": ("aligned", 1.0, None, False, "wang", "oracle", 0.4),
     "hayes2023": ("aligned", 1.0, None, False, "wang", "named", 0.4),
 }

@@ -78,12 +78,14 @@ def test_a_weight_beyond_the_format_is_a_mistake_of_the_user() -> None:
 
 def test_clipped_answers_keep_the_class_and_hide_how_sure_it_is() -> None:
     outputs = torch.tensor([[3.0, -8.0, 1.0], [0.1, 0.3, 0.2], [0.0, 0.0, 0.0]])
-    shown = answered(outputs, stack("clip-outputs=2"))
+    shown = answered(outputs, stack("clip-outputs=2"), torch.Generator())
     assert torch.equal(shown.argmax(1), outputs.argmax(1))
     assert shown.abs().amax(1).tolist() == pytest.approx([2, 0.3, 0])
     assert torch.equal(shown[1:], outputs[1:])
-    assert answered(torch.tensor([5.0, -5, 0.5]), stack("clip-outputs=2")).tolist() == pytest.approx([2, -2, 0.5])
-    assert answered(outputs, stack("noise=1")) is outputs
+    assert answered(torch.tensor([5.0, -5, 0.5]), stack("clip-outputs=2"), torch.Generator()).tolist() == pytest.approx(
+        [2, -2, 0.5]
+    )
+    assert answered(outputs, stack("noise=1"), torch.Generator()) is outputs
 
 
 def test_a_released_victim_is_made_of_the_trained_one_and_measured_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,4 +175,4 @@ def test_queries_are_answered_within_the_clip(spec: AnySpec) -> None:
     free, shown = (view_of(victim, needs, CPU).logits(inputs) for victim in (plain, clipped))
     assert float(free.abs().max()) > 0.02
     assert float(shown.abs().max()) == pytest.approx(0.01)
-    torch.testing.assert_close(shown, answered(free, stack("clip-outputs=0.01")))
+    torch.testing.assert_close(shown, answered(free, stack("clip-outputs=0.01"), torch.Generator()))

@@ -1,0 +1,42 @@
+"""What a kernel machine answers, as the sums of kernels that the equation is about."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from victims.kernel.spec import Model
+
+LEAST = 1e-12
+"""Probabilities are kept so far from 0 and 1."""
+SUMS = 0.05
+"""Rounded probabilities sum to 1 within this."""
+
+
+def are_probabilities(answers: Tensor) -> bool:
+    """Say whether answers (q, C) are the probabilities of C classes, or (q, 1) of one of two, and no labels."""
+    inside = bool(((answers >= 0) & (answers <= 1)).all())
+    sums = answers.sum(1)
+    whole = answers.shape[1] == 1 or bool(((sums - 1).abs() < SUMS).all())
+    return inside and whole and not are_labels(answers)
+
+
+def are_labels(answers: Tensor) -> bool:
+    """Say whether answers are zeros and ones."""
+    return bool(((answers == 0) | (answers == 1)).all())
+
+
+def kernel_sums(model: Model, answers: Tensor) -> Tensor:
+    """Return answers (q,) or (q, C) as values (q, C) that are linear in the kernels, float64.
+
+    A density is the exponential of its logarithm, up to a factor that is the same for all queries and outputs. Of
+    probabilities the logarithms are taken, less their mean over the classes, which the softmax has lost.
+    """
+    values = answers.double().reshape(len(answers), -1)
+    if are_probabilities(values):
+        kept = values.clamp(LEAST, 1 - LEAST)
+        if values.shape[1] == 1:
+            return torch.logit(kept)
+        logs = kept.log()
+        return logs - logs.mean(1, keepdim=True)
+    return values.exp() if model == "density" else values
