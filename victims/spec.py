@@ -207,12 +207,7 @@ class VictimSpec(Retrainable):
 
     @model_validator(mode="after")
     def _is_trainable(self) -> VictimSpec:
-        if self.training.kind == "interpolation" and self.loss != "l2":
-            raise ValueError(f"interpolation ends at the least squared error: the loss is l2, not {self.loss}")
-        if self.loss != "cross-entropy" and self.architecture.outputs > 1 and self.architecture.kind != "rf":
-            raise ValueError(f"the loss {self.loss} is a regression of one output, not of {self.architecture.outputs}")
-        if self.loss != "cross-entropy" and self.training.kind == "normalized":
-            raise ValueError(f"normalised descent follows the cross-entropy, not {self.loss}")
+        self._require_loss()
         if self.training.kind == "released":
             return self
         if not self.n:
@@ -236,6 +231,15 @@ class VictimSpec(Retrainable):
         if self.training.kind == "regularised" and not plain:
             raise ValueError("the regularised minimum is that of a binary classifier without convolution")
         return self
+
+    def _require_loss(self) -> None:
+        """Raise a ValueError where the network or the recipe does not have this loss."""
+        if self.training.kind == "interpolation" and self.loss != "l2":
+            raise ValueError(f"interpolation ends at the least squared error: the loss is l2, not {self.loss}")
+        if self.loss != "cross-entropy" and self.architecture.outputs > 1 and self.architecture.kind != "rf":
+            raise ValueError(f"the loss {self.loss} is a regression of one output, not of {self.architecture.outputs}")
+        if self.loss != "cross-entropy" and self.training.kind == "normalized":
+            raise ValueError(f"normalised descent follows the cross-entropy, not {self.loss}")
 
     def _require_ordinary(self, training: Ordinary) -> None:
         """Raise a ValueError where a loop over torch.optim does not train this network so."""
