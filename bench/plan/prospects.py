@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from attacks.base import Attack, AttackParams, Knowledge, Threat
+from bench.plan.last_record import TOLD, NoLinearModelError, linear_model
 from bench.plan.options import attack_params
 
 if TYPE_CHECKING:
@@ -19,6 +20,15 @@ TOLD_BY_IMAGES = frozenset(
     {Knowledge.CLASS_BALANCE, Knowledge.LABELS, Knowledge.SHADOW_POOL, Knowledge.TRAINING_IMAGES}
 )
 """What is known of a released model only if its images are given."""
+
+
+def unknown(victim: VictimSpec) -> frozenset[Knowledge]:
+    """Return what nobody can be told of a victim, since its images are not given: nothing where they are."""
+    if victim.dataset:
+        return frozenset()
+    training = victim.training
+    told = {Knowledge.CLASS_BALANCE} if training.kind == "released" and training.class_balance else set()
+    return TOLD_BY_IMAGES - told
 
 
 class Outlook(StrEnum):
@@ -79,14 +89,24 @@ def prospects(
                 continue
             outlook, reason = Outlook.OPEN, ""
             if kind.setting != victim.setting:
-                outlook, reason = (
-                    Outlook.DECLINED,
-                    "it needs the training itself, to repeat it, and is for informed victims",
-                )
+                if (declined := _declined_last_record(attack, victim)) is not None:
+                    outlook, reason = Outlook.DECLINED, declined
             elif (declined := attack.supports(victim)) is not None:
                 outlook, reason = Outlook.DECLINED, declined
-            elif not victim.dataset and (lacking := attack.knowledge & TOLD_BY_IMAGES):
-                outlook, reason = Outlook.DECLINED, f"only images would tell it the {', the '.join(sorted(lacking))}"
+            elif lacking := attack.knowledge & unknown(victim):
+                given = "rows" if victim.tabular else "images"
+                outlook, reason = Outlook.DECLINED, f"only {given} would tell it the {', the '.join(sorted(lacking))}"
             elif exposure is not None and (doubted := attack.doubt(exposure)) is not None:
                 outlook, reason = Outlook.DOUBTED, doubted
             yield Prospect(kind, variant, params, threat, outlook, reason)
+
+
+def _declined_last_record(attack: Attack[Any], victim: VictimSpec) -> str | None:
+    """Return why an attack on one unknown record cannot be tried on a released model, None if it can."""
+    try:
+        model = linear_model(victim)
+    except NoLinearModelError as error:
+        return str(error)
+    if attack.knowledge - TOLD:
+        return "it needs the training itself, to repeat it, which an audit cannot"
+    return attack.supports(model)

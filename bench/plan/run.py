@@ -14,6 +14,9 @@ from victims.source import Sources
 if TYPE_CHECKING:
     from attacks.base import Attack, AttackParams, Knowledge
 
+TABULAR = "vero2023"
+"""The protocol of victims whose records are rows of a table."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -31,6 +34,11 @@ class Run:
     def knowledge(self) -> frozenset[Knowledge]:
         """What the attack is told with these parameters."""
         return self.attack(self.params).knowledge
+
+    @property
+    def protocol(self) -> str:
+        """The scoring protocol of its row: the attack's own, or that of rows of a table."""
+        return TABULAR if self.victim.setting == "dataset" and self.victim.tabular else self.attack.protocol
 
     def declined(self) -> str | None:
         """Return why the attack cannot run on this victim, None if it can."""

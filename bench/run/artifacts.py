@@ -109,6 +109,8 @@ def _per_sample(victim: AnyVictim, evaluation: Evaluation) -> pd.DataFrame:
     row = evaluation.row
     table = _outputs(victim) if isinstance(victim, Victim) else pd.DataFrame({"label": victim.split.targets.labels})
     table["good"], table["ssim"] = row.good.numpy(), row.ssim.numpy()
+    if row.protocol.good == "columns":
+        table["right_columns"] = row.similarity.numpy()
     for scores in evaluation.by_column.values():
         table[f"ssim_{scores.protocol.name}"] = scores.ssim.numpy()
     for name, value in evaluation.values.items():

@@ -145,7 +145,7 @@ class Scorer:
         from bench.scoring.protocols import protocol_named
 
         try:
-            protocol = protocol_named(run.attack.protocol)
+            protocol = protocol_named(run.protocol)
         except UserError:  # which is why it failed
             return {}
         return self.controls.count(run, protocol, None, victim, Reference.of(victim)).columns(None)
