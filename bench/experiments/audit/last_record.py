@@ -6,7 +6,6 @@ The released weights are those of one training. Whoever lacks record i has them 
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +18,6 @@ from bench.experiments.audit.scores import IMAGES, ROWS, Hits
 from bench.plan.last_record import linear_model
 from bench.plan.prospects import Prospect
 from bench.plan.run import Run
-from bench.run.executors.attacks import isolated_attacks
 from bench.run.failures import Failure, failure_of
 from bench.run.session import Session
 from bench.run.setup import Setup
@@ -53,38 +51,44 @@ class LastRecords:
 
 
 def attacked(prospect: Prospect, victim: Victim, setup: Setup, reporter: Reporter, seconds: float) -> LastRecords:
-    """Return what an attack makes of every record of a linear model.
+    """Return what an attack makes of every record of a linear model, without a process of its own for each of them.
 
     Args:
         prospect: an attack that needs no more than `bench.plan.last_record.TOLD`.
         victim: the model, with all of its training records.
-        setup: where and how attacks are run.
+        setup: where attacks are run.
         reporter: told how far it is.
         seconds: after these no further record is tried.
     """
     model = _Linear.of(victim)
     n, start = len(victim.split.labels), time.monotonic()
     candidates, tried = torch.full((n, *victim.input_shape), torch.nan), 0
-    attacking = isolated_attacks(setup.plugin_dir) if setup.jobs else nullcontext()
-    with attacking as host:
-        session = Session.of(setup, reporter, host=host)
-        for place in range(n):
-            if time.monotonic() - start > seconds:
-                break
-            tried += 1
-            reporter.progress(f"{prospect.name} on {victim.spec.name}", place + 1, n, {})
-            try:
-                without = model.without(place)
-            except UserError:  # the same record is among the known ones
-                continue
-            run = Run(prospect.attack, prospect.params, prospect.variant, "default", without.spec, 0, UNLIMITED)
-            try:
-                candidates[place] = session.attack(run, without).reconstruction.candidates[0]
-            except (Exception, SystemExit) as error:  # one attack's failure is not the end of the audit
-                failure = failure_of(error)
-                if failure.status is not Status.DIVERGED:  # which says that the weights do not show this record
-                    return LastRecords(None, time.monotonic() - start, failure=failure)
+    session = Session.of(setup, _Quiet())
+    for place in range(n):
+        if time.monotonic() - start > seconds:
+            break
+        tried += 1
+        reporter.progress(f"{prospect.name} on {victim.spec.name}", tried, n, {})
+        try:
+            without = model.without(place)
+        except UserError:  # the same record is among the known ones
+            continue
+        run = Run(prospect.attack, prospect.params, prospect.variant, "default", without.spec, 0, UNLIMITED)
+        try:
+            candidates[place] = session.attack(run, without).reconstruction.candidates[0]
+        except (Exception, SystemExit) as error:  # one attack's failure is not the end of the audit
+            failure = failure_of(error)
+            if failure.status is not Status.DIVERGED:  # which says that the weights do not show this record
+                return LastRecords(None, time.monotonic() - start, failure=failure)
     return LastRecords(_hits(candidates, victim), time.monotonic() - start, n - tried)
+
+
+class _Quiet:
+    """Tells nobody of the attack on a single record."""
+
+    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None: ...
+
+    def notice(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 TELLING = 3
 """Reconstructions on the page."""
-MOST_GROUPS, MOST_OVERLAPS, MOST_COLUMNS = 20, 8, 16
+MOST_GROUPS, MOST_OVERLAPS, MOST_COLUMNS = 20, 8, 10
 """Rows of the tables of classes, of overlaps and of columns; the rest are counted."""
 
 

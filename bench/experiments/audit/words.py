@@ -145,6 +145,8 @@ def _lacked(victim: Victim) -> list[str]:
 def advice(findings: Sequence[ThreatFinding]) -> list[str]:
     """Return the habits that help, those that concern what was found first."""
     found = [finding.threat for finding in findings if finding.outcome is Outcome.FOUND]
-    first = {Threat.WEIGHTS: HABITS[0], Threat.START: HABITS[1], Threat.SEED: HABITS[2]}
+    first = {
+        Threat.RECORDS: HABITS[4], Threat.WEIGHTS: HABITS[0], Threat.START: HABITS[1], Threat.SEED: HABITS[2],
+    }  # fmt: skip
     ordered = [habit for threat, habit in first.items() if threat in found]
     return list(dict.fromkeys([*ordered, *HABITS]))
