@@ -21,6 +21,7 @@ from bench.experiments.audit.model import Audit
         ("finetuned", "the weights and the start of the training", "found"),
         ("small_cnn", "the weights alone", "nothing beyond chance"),
         ("logistic", "the weights alone", "nothing beyond chance"),
+        ("patients", "the weights alone", "nothing beyond chance"),
     ],
 )
 def test_owners_models(bench: Callable[..., Any], tmp_path: Path, owner: str, threat: str, outcome: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,19 +15,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 10 * 2**20
 MOST_SHEETS = 4
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-PATIENCE_MS = 60_000
-
-
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra [dev]")
-    if CHROMIUM is None:
-        pytest.skip("needs chromium on the PATH: apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, timeout=PATIENCE_MS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

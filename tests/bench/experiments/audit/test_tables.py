@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
@@ -14,6 +14,9 @@ from owners.patients import LABEL, N
 
 from bench.experiments.audit.model import Audit, Outcome
 from bench.experiments.audit.rows import NEAREST, RECONSTRUCTION, TRAINING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 KNOWN, NEAR = 15, 5
 """Rows that the attack `leak` returns as they are, and those of which it has 28 of 30 columns."""
@@ -126,6 +129,15 @@ def test_the_page_shows_three_rows_with_their_columns_names(tabular: Any) -> Non
     assert section.count('aria-label="right"') == sum(10 if place < KNOWN else 8 for place in shown)
     assert "<img" not in section
     assert "Counts are training rows of which more than 90% of the columns are right" in page
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_nothing_is_cut_off_and_it_prints_on_few_sheets(browser: Browser, tabular: Any, width: int) -> None:
+    shown = browser.new_page(viewport={"width": width, "height": 900})
+    shown.goto((tabular.folder / "audit.html").as_uri())
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    sheets = len(re.findall(rb"/Type\s*/Page\b", shown.pdf(format="A4", print_background=True)))
+    assert 0 < sheets <= 4
 
 
 def test_the_exposure_card_tells_rows(tabular: Any) -> None:
