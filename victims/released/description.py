@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from inspect import getsourcefile
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from victims.errors import UserError
 from victims.files import sha256_file
 from victims.released.data import given
 from victims.released.module import Shape, built_architecture, is_row
+from victims.released.onnx_model import SUFFIX, onnx_module
 from victims.source import tree_sha256
 from victims.spec import Loss, Released, VictimSpec
 
@@ -24,7 +26,7 @@ Numbers = float | Sequence[float] | np.ndarray
 def released(
     name: str,
     *,
-    network: Callable[[], nn.Module],
+    network: Callable[[], nn.Module] | None = None,
     weights: Path | str,
     images: Path | str | None = None,
     records: Path | str | None = None,
@@ -47,8 +49,9 @@ def released(
         network: builds the module that takes inputs (n, C, H, W), or rows (n, d), and returns (n,), (n, 1) or (n, C)
             outputs, no softmax. Linear layers and ReLUs, with or without a convolution in front, in any module whose
             forward torch.fx can follow, are open to the attacks on layers (`victims.equations.recognition`), any other
-            module to the attacks that need its outputs and gradients alone.
-        weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone.
+            module to the attacks that need its outputs and gradients alone. None if `weights` is an ONNX model.
+        weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone; or the whole model as
+            an .onnx file, which needs the extra `onnx`.
         images: an .npz with train_images (n, H, W) or (n, H, W, 3), uint8 or floats in [0, 1], and train_labels (n,),
             classes from 0: all images that it was trained on, or some of them. test_images and test_labels, if given,
             are images that it was not trained on: they serve as null controls and as the shadow pool. None if there
@@ -91,10 +94,13 @@ def released(
     for file in (weights, *([] if start is None else [start])):
         if not file.is_file():
             raise UserError(f"victim {name}: there are no weights at {file}")
-    apart = None if held_out is None else _absolute(held_out)
+    if network is None and weights.suffix != SUFFIX:
+        raise UserError(f"victim {name}: give `network`, which builds the module of {weights}, or an .onnx file")
+    build, apart = network or partial(onnx_module, weights), None if held_out is None else _absolute(held_out)
     data = given(dataset, shape, tuple(columns), label if records is not None else "", apart)
     input_shape = data.shape
-    architecture, code = built_architecture(name, network, input_shape), getsourcefile(network)
+    architecture = built_architecture(name, build, input_shape)
+    code = None if network is None else getsourcefile(network)
     classes = max(architecture.outputs, 2)
     for labels in (data.raw.train_labels, data.raw.test_labels):
         if len(labels) and labels.max() >= classes:
@@ -118,7 +124,7 @@ def released(
             weights_sha256=sha256_file(weights),
             initial=start,
             initial_sha256=sha256_file(start) if start is not None else "",
-            network=network,
+            network=build,
             network_sha256=tree_sha256(Path(code).read_text(encoding="utf-8")) if code else "",
             mean="training" if isinstance(mean, str) else _one_each(name, "mean", mean, numbers, each),
             std=_one_each(name, "std", std, numbers, each),

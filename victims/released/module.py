@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from victims.equations.recognition import NotCoveredError, architecture_of, relu_network_of
 from victims.errors import UserError
 from victims.files import sha256_file
+from victims.released.onnx_model import SUFFIX, onnx_module
 from victims.spec import ModuleSpec, NetworkSpec
 
 Shape = tuple[int, int, int]
@@ -99,11 +100,13 @@ def _one_output(module: nn.Module, inputs: object, outputs: object) -> object:
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
-    """Return a state dict of real numbers, also one that lies under the key "state_dict".
+    """Return a state dict of real numbers, also one that lies under the key "state_dict", or that of an ONNX model.
 
     Raises:
         UserError: the file cannot be read, or holds none.
     """
+    if path.suffix == SUFFIX:
+        return onnx_module(path).state_dict()
     try:
         own = path.suffix == ".safetensors"
         state = load_file(path) if own else torch.load(path, map_location="cpu", weights_only=True)
