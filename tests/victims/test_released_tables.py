@@ -17,6 +17,8 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from attacks.base import Knowledge
+from bench.plan import registry
+from bench.plan.prospects import Outlook, prospects
 from bench.run.disclosure import view_of
 from victims.base import Victim
 from victims.cache import victim_key
@@ -165,3 +167,15 @@ def test_a_mistake_is_told_in_one_line(own: Callable[..., Victim], options: dict
     with pytest.raises(UserError, match=told.replace("(", r"\(").replace("`", "`")) as raised:
         own(**options)
     assert "\n" not in str(raised.value)
+
+
+def test_a_class_balance_that_is_told_opens_the_attacks_that_need_it(own: Callable[..., Victim]) -> None:
+    """Without rows nothing else tells it, and nothing is assumed in its place."""
+    without = {"records": None, "label": None, "columns": COLUMNS, "n_trained": 9}
+    outlooks = {}
+    for balance in ((), (0.25, 0.75)):
+        spec = own(**without, class_balance=balance).spec
+        found = {one.name: one for one in prospects(registry.attacks().items.values(), spec, None)}
+        outlooks[balance] = (found["inversion"].outlook, found["inversion"].reason)
+    assert outlooks[()] == (Outlook.DECLINED, "only rows would tell it the class balance")
+    assert outlooks[0.25, 0.75] == (Outlook.OPEN, "")
