@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,6 +65,14 @@ def test_nothing_is_cut_off(browser: Browser, done: Any, width: int) -> None:
     assert sum(url.startswith("file:") for url in asked) == 1
     sizes = shown.locator("img").evaluate_all("all => all.map(one => one.naturalWidth)")
     assert sizes == [16, 16, 16]
+
+
+def test_a_long_path_is_broken(browser: Browser, done: Any, tmp_path: Path) -> None:
+    audit = Audit.model_validate_json((done.folder / "audit.json").read_text())
+    (tmp_path / "long.html").write_text(render(audit.model_copy(update={"command": f"bench audit /{'x' * 300}"}), []))
+    shown = browser.new_page(viewport={"width": 360, "height": 900})
+    shown.goto((tmp_path / "long.html").as_uri())
+    assert shown.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_it_prints_on_few_sheets(browser: Browser, done: Any) -> None:
