@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from victims.card import VictimCard
 from victims.datasets import Split
+from victims.datasets.tables import Units
 from victims.spec import VictimSpec
 
 UNLEARNT = 0.01
@@ -24,9 +25,10 @@ class Victim:
         card: the measurements of it; `card.spec` is its description.
         model: the network, on the CPU, float32.
         split: its training and test data.
-        scale: (C, 1, 1), what one unit of an input is in pixels of [0, 1].
+        scale: (C, 1, 1), what one unit of an input is in pixels of [0, 1]; (1, 1, d) for the columns of a table.
         start: the weights that its training started from by parameter name, None where they were not kept.
         earlier: the weights that were released on the way, the first first.
+        units: what the columns mean where it was trained on rows of a table; None for images.
     """
 
     card: VictimCard
@@ -35,6 +37,7 @@ class Victim:
     scale: np.ndarray = field(default_factory=lambda: np.ones((1, 1, 1), np.float32))
     start: dict[str, Tensor] | None = None
     earlier: tuple[dict[str, Tensor], ...] = ()
+    units: Units | None = None
 
     @property
     def spec(self) -> VictimSpec:

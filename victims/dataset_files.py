@@ -75,7 +75,7 @@ def dataset_paths(name: str, data_dir: Path | None) -> list[Path]:
         return []
     if name in SHIPPED:
         return [_shipped(name, package, file) for package, file in SHIPPED[name]]
-    if name.endswith(".npz"):
+    if name.endswith((".npz", ".csv")):
         return [_home_expanded(name, f"change the path of the dataset {name}")]
     return [_folder(data_dir) / (DOWNLOADED[name][0] if name in DOWNLOADED else f"{name}.npz")]
 

@@ -293,9 +293,14 @@ class VictimSpec(Retrainable):
         """The number of images that it was trained on, `n` of which are at hand."""
         return self.training.n_trained if isinstance(self.training, Released) else self.n
 
+    @property
+    def tabular(self) -> bool:
+        """Whether its records are rows of a table."""
+        return isinstance(self.training, Released) and bool(self.training.columns)
+
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine what is released, for the cache key."""
-        silent = {"weights", "initial"} | self.training.at_default()
+        silent = {"weights", "initial", "held_out"} | self.training.at_default()
         left_out: dict[str, Any] = {"name": True, "reported_test_accuracy": True, "defences": True, "training": silent}
         return self.model_dump(exclude=left_out) | released(self.defences)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from bench.experiments.verdict import leading, verdict
+from bench.experiments.verdict import leading, unit_of, verdict
 from bench.plan.run import Run
 from bench.publish.leaderboard import refresh_tables
 from bench.publish.ranking import conflicts
@@ -179,27 +179,29 @@ def score_stored(
 
 def _line(record: RunRecord, cached: bool = False) -> str:
     if record.status is Status.OK and not record.n:
-        return f"{record.title}: {record.n_candidates} candidates, and no training images to compare them with"
+        return (
+            f"{record.title}: {record.n_candidates} candidates, and no training {unit_of(record)} to compare them with"
+        )
     if record.status is Status.OK and record.n_good is None:
         return f"{record.title}: attacked, and not scored; `run` scores it again"
     if record.status is not Status.OK:
         stored = " (stored; --retry-failed runs it again)" if cached and record.status in FAILED else ""
         return f"{record.title}: {record.status} ({record.reason}){stored}"
     parts = [f"good {_against(record.n_good, record.null_n_good)} under {record.protocol}"]
-    if record.n_fixed is None:
+    if record.n_good_unique is not None:
         parts += [
             f"unique {_against(record.n_good_unique, record.null_n_good_unique)}",
             f"haim min {_against(record.n_good_haim_min, record.null_n_good_haim_min)}",
             f"haim mean {_against(record.n_good_haim_mean, record.null_n_good_haim_mean)}",
             f"at 1% false positives {record.n_good_at_1pct}",
         ]
-    elif record.oracle_mse is not None:
+    elif record.n_fixed is not None and record.oracle_mse is not None:
         parts.append(f"mean MSE {record.mse_mean:.3g} (nearest known image: {record.oracle_mse:.3g})")
     if record.test_accuracy is not None and not math.isnan(record.test_accuracy):
         parts.append(f"test accuracy {record.test_accuracy:.3g}")
     parts.append(f"attack {record.wall_s:.0f} s, training {record.train_s:.0f} s")
     stored = " (stored; --force runs it again)" if cached else ""
-    return f"{record.title}: of {record.n} images, {'; '.join(parts)}{stored}"
+    return f"{record.title}: of {record.n} {unit_of(record)}, {'; '.join(parts)}{stored}"
 
 
 def _against(count: int | None, null: int | None) -> str:

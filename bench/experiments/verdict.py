@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.plan.run import TABULAR
 from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
 
 
@@ -21,13 +22,13 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None) -> list[s
     if best is None:
         return []
     found, null = counts(best)
-    images = "training images" if best.n_fixed is None else "unknown records"
+    images = f"training {unit_of(best)}" if best.n_fixed is None else "unknown records"
     sentences = [f"{found} of {best.n} {images} came out of {best.victim} by {best.attack}, which knew {_known(best)}."]
     measured = [name for name in {**NULLS, **ALIGNED_NULLS} if getattr(best, name) is not None]
     if not measured or null is None:
         sentences.append("What chance gets is not known: no null control could be had.")
         return [*sentences, f"Try next: {_again(best)}."]
-    controls = f"the strictest of {len(measured)} null controls, candidates that cannot have seen those images"
+    controls = f"the strictest of {len(measured)} null controls, candidates that cannot have seen those {unit_of(best)}"
     if found > null:
         sentences.append(f"Chance gets {null}: {controls}.")
         look = f"look at {picture}; " if picture is not None else ""
@@ -49,6 +50,11 @@ def counts(record: RunRecord) -> tuple[int, int | None]:
     if record.n_good_unique is not None:
         return record.n_good_unique, record.null_n_good_unique
     return record.n_good or 0, record.null_n_good
+
+
+def unit_of(record: RunRecord) -> str:
+    """Return what the records of a victim are: images, or rows of a table."""
+    return "rows" if record.protocol == TABULAR else "images"
 
 
 def _lead(record: RunRecord) -> int:

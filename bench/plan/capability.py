@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attacks.base import Knowledge
 from victims.informed.spec import AnySpec, InformedSpec
+from victims.spec import VictimSpec
 
 TOLD_BY_IMAGES = frozenset(
     {Knowledge.CLASS_BALANCE, Knowledge.LABELS, Knowledge.SHADOW_POOL, Knowledge.TRAINING_IMAGES}
@@ -33,13 +34,22 @@ TOLD_OF_DELETIONS = frozenset(
 """What is told of a model before and after records were deleted."""
 
 
+def unknown(victim: VictimSpec) -> frozenset[Knowledge]:
+    """Return what nobody can be told of a victim, since its images are not given: nothing where they are."""
+    if victim.dataset:
+        return frozenset()
+    training = victim.training
+    told = {Knowledge.CLASS_BALANCE} if training.kind == "released" and training.class_balance else set()
+    return TOLD_BY_IMAGES - told
+
+
 def tellable(victim: AnySpec) -> frozenset[Knowledge]:
     """Return the items of knowledge that there are of a victim, trained or not."""
     if victim.setting == "deletion":
         return TOLD_OF_DELETIONS
     if victim.setting == "informed":
         return TOLD_OF_A_TRACE if isinstance(victim, InformedSpec) and victim.prior is not None else TOLD_OF_INFORMED
-    told = TOLD_OF_NETWORKS if victim.dataset else TOLD_OF_NETWORKS - TOLD_BY_IMAGES
+    told = TOLD_OF_NETWORKS - unknown(victim)
     if victim.architecture.kind == "kernel":
         told |= {Knowledge.KERNEL_WIDTH}
     if victim.tells_start:
@@ -54,6 +64,6 @@ def untold(knowledge: frozenset[Knowledge], victim: AnySpec) -> str | None:
     if not (lacking := knowledge - tellable(victim)):
         return None
     items = ", the ".join(sorted(lacking))
-    if victim.setting == "dataset" and not victim.dataset and lacking <= TOLD_BY_IMAGES:
-        return f"only images would tell it the {items}"
+    if victim.setting == "dataset" and lacking <= unknown(victim):
+        return f"only {'rows' if victim.tabular else 'images'} would tell it the {items}"
     return f"nobody can tell it the {items}: this victim has none, or keeps it secret"

@@ -65,21 +65,21 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
     else:
         yield "start", "not known"
     told = "not shown by the weights" if card.images_shown is None else f"{card.images_shown}, as the weights show it"
-    yield "number of training images", told
+    yield f"number of training {card.unit}", told
     yield from _measured(card)
 
 
 def _over(card: Exposure) -> str:
-    return f"{card.parameters} weights for {card.images} images of {card.inputs} numbers"
+    return f"{card.parameters} weights for {card.images} {card.unit} of {card.inputs} numbers"
 
 
 def _measured(card: Exposure) -> Iterator[tuple[str, str]]:
     """Yield what the images given show."""
     if card.residual:
         values = ", ".join("not measured" if value is None else f"{value:.2g}" for value in card.residual)
-        yield "stationarity residual", f"{values}: 0 at a stationary point, 1 where the images explain nothing"
+        yield "stationarity residual", f"{values}: 0 at a stationary point, 1 where the {card.unit} explain nothing"
     if card.margins:
         low, _, middle, _, high = card.margins
         yield "margins", f"{low:.3g} to {high:.3g}, median {middle:.3g}"
-    accuracy = "no images were given" if card.train_accuracy is None else f"{card.train_accuracy:.3f}"
-    yield "accuracy on the images given", accuracy
+    accuracy = f"no {card.unit} were given" if card.train_accuracy is None else f"{card.train_accuracy:.3f}"
+    yield f"accuracy on the {card.unit} given", accuracy

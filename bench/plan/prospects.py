@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from attacks.base import Attack, AttackParams, Threat
 from bench.plan.capability import untold
+from bench.plan.last_record import TOLD, NoLinearModelError, linear_model
 from bench.plan.options import attack_params
 
 if TYPE_CHECKING:
     from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
-
-
-OTHER_SETTINGS = {
-    "dataset": "it is for one model, all of whose training images are to be found",
-    "informed": "it needs the training itself, to repeat it, and is for informed victims",
-    "deletion": "it compares a model before and after a deletion, and is for victims that delete records",
-}
-"""By setting, why an attack of it does not apply to a victim of another."""
 
 
 class Outlook(StrEnum):
@@ -82,7 +75,8 @@ def prospects(
                 continue
             outlook, reason = Outlook.OPEN, ""
             if kind.setting != victim.setting:
-                outlook, reason = Outlook.DECLINED, OTHER_SETTINGS[kind.setting]
+                if (declined := _declined_by_setting(attack, victim)) is not None:
+                    outlook, reason = Outlook.DECLINED, declined
             elif (declined := attack.supports(victim)) is not None:
                 outlook, reason = Outlook.DECLINED, declined
             elif (lacking := untold(attack.knowledge, victim)) is not None:
@@ -90,3 +84,16 @@ def prospects(
             elif exposure is not None and (doubted := attack.doubt(exposure)) is not None:
                 outlook, reason = Outlook.DOUBTED, doubted
             yield Prospect(kind, variant, params, threat, outlook, reason)
+
+
+def _declined_by_setting(attack: Attack[Any], victim: VictimSpec) -> str | None:
+    """Return why an attack of another setting cannot be tried on a released model, None if it can."""
+    if attack.setting == "deletion":
+        return "it compares a model before and after a deletion, and is for victims that delete records"
+    try:
+        model = linear_model(victim)
+    except NoLinearModelError as error:
+        return str(error)
+    if attack.knowledge - TOLD:
+        return "it needs the training itself, to repeat it, which an audit cannot"
+    return attack.supports(model)

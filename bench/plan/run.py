@@ -15,6 +15,9 @@ from victims.source import Sources
 if TYPE_CHECKING:
     from attacks.base import Attack, AttackParams, Knowledge
 
+TABULAR = "vero2023"
+"""The protocol of victims whose records are rows of a table."""
+
 
 NAMING = "hayes2023"
 """The protocol of victims that have a prior."""
@@ -39,9 +42,10 @@ class Run:
 
     @property
     def protocol(self) -> str:
-        """The scoring protocol of its row: which of N where the victim has a prior, whatever the attack's own."""
-        has_prior = isinstance(self.victim, InformedSpec) and self.victim.prior is not None
-        return NAMING if has_prior else self.attack.protocol
+        """The scoring protocol of its row: the attack's own, but for a victim with a prior and for rows of a table."""
+        if isinstance(self.victim, InformedSpec) and self.victim.prior is not None:
+            return NAMING
+        return TABULAR if self.victim.setting == "dataset" and self.victim.tabular else self.attack.protocol
 
     def declined(self) -> str | None:
         """Return why the attack cannot run on this victim, None if it can; the description alone tells, untrained."""

@@ -111,6 +111,8 @@ def _per_sample(victim: AnyVictim, reference: Reference, evaluation: Evaluation)
     row = evaluation.row
     table = _outputs(victim) if isinstance(victim, Victim) else pd.DataFrame({"label": victim.split.targets.labels})
     table["good"], table["ssim"] = row.good.numpy(), row.ssim.numpy()
+    if row.protocol.good == "columns":
+        table["right_columns"] = row.similarity.numpy()
     for scores in evaluation.by_column.values():
         table[f"ssim_{scores.protocol.name}"] = scores.ssim.numpy()
     for name, value in evaluation.values.items():

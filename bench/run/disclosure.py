@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from attacks.base import Architecture, Knowledge, UndeclaredKnowledgeError, VictimView
-from bench.plan.capability import TOLD_BY_IMAGES
+from bench.plan.capability import unknown
 from victims.base import Victim
 from victims.defences.release import answered, noise_seed
 from victims.deletion.cache import training_records
@@ -169,11 +169,13 @@ def _facts(victim: Victim) -> Facts:
     labels, pool = torch.from_numpy(split.labels), torch.from_numpy(split.test_inputs)
     counts = np.bincount(split.labels, minlength=victim.spec.n_classes)
     stored = victim.model if isinstance(victim.model, KernelMachine) else None
+    told = victim.spec.training.class_balance if isinstance(victim.spec.training, Released) else ()
+    balance = told or tuple(float(count) / max(len(split.labels), 1) for count in counts)
     facts = {
         Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, victim.input_shape),
         Knowledge.WEIGHTS: victim.model.state_dict() if stored is None else {},  # those are its training images
         Knowledge.KERNEL_WIDTH: None if stored is None else float(stored.gamma),
-        Knowledge.CLASS_BALANCE: tuple(float(count) / max(len(split.labels), 1) for count in counts),
+        Knowledge.CLASS_BALANCE: balance,
         Knowledge.N: victim.spec.n_trained,
         Knowledge.LABELS: labels,
         Knowledge.DATA_MEAN: torch.from_numpy(split.mean),
@@ -185,7 +187,7 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.EARLIER_WEIGHTS: victim.earlier,
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
     }
-    return facts if victim.spec.dataset else {item: facts[item] for item in facts.keys() - TOLD_BY_IMAGES}
+    return {item: facts[item] for item in facts.keys() - unknown(victim.spec)}
 
 
 def _informed_facts(victim: InformedVictim) -> Facts:

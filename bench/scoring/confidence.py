@@ -13,7 +13,7 @@ import torch
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
-from bench.scoring.protocols import Matcher, Protocol, protocol_ssim, rescaled
+from bench.scoring.protocols import Matcher, Protocol, rescaled, similarity
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -
     """Judge an attack's own ranking of its candidates.
 
     Args:
-        protocol: says how a candidate is matched, rescaled and judged, each alone and without a vote; its threshold on
-            SSIM makes the hit.
+        protocol: says how a candidate is matched, rescaled and judged, each alone and without a vote; its threshold
+            makes the hit.
         matcher: the candidates (m, C, H, W), m at least 1, and the truth.
         confidence: (m,) the attack's; NaN counts as the least.
 
@@ -59,7 +59,7 @@ def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -
     distance, image = matcher.distance(protocol).min(0)
     usable = distance.isfinite()
     shown = rescaled(protocol, torch.where(usable[:, None, None, None], candidates, 0), truth)
-    hit = usable & (protocol_ssim(protocol, shown, truth.images[image]) > protocol.threshold)
+    hit = usable & (similarity(protocol, shown, truth.images[image], truth) > protocol.threshold)
 
     confidence = confidence.detach().double().cpu()
     confidence = confidence.nan_to_num(nan=-torch.inf).clamp(min=torch.finfo(torch.float64).min)

@@ -116,7 +116,7 @@ def together(victim: InformedVictim | DeletionVictim) -> int:
 
 
 def count_scores(protocol: Protocol, candidates: Tensor, reference: Reference) -> dict[str, Scores]:
-    """Return the scores under the row's protocol and those of `COUNT_PROTOCOLS`, by column."""
+    """Return the scores under the row's protocol and, of images, those of `COUNT_PROTOCOLS`, by column."""
     matcher = reference.matcher(candidates)
     return {column: score(named, matcher) for column, named in _protocols(protocol).items()}
 
@@ -150,11 +150,12 @@ class Evaluation:
 
     Attributes:
         by_column: for `n_good` and every column of `COUNT_PROTOCOLS`; for `n_good` alone where candidate i is for
-            image i, since the others match candidates to images.
+            image i, since the others match candidates to images, and of rows of a table.
         values: (n,) by metric, for the row's reconstructions.
         failed: the metrics that could not be measured, and why.
         oracle: (n,) MSE of each training image to the nearest held-out one.
-        held_out: (p,) SSIM that the same scoring call gives each held-out image; 0 for one that no candidate serves.
+        held_out: (p,) SSIM that the same scoring call gives each held-out image; 0 for one that no candidate serves,
+            and none of rows of a table.
         confidence: the attack's ranking of its candidates, None if it gave none.
         learned_metrics: what measured LPIPS and KL.
         membership_auc: of the informed membership test, where candidate i is for image i.
@@ -251,14 +252,14 @@ def evaluate(
     if confidence is not None:
         curve = confidence_curve(protocol, matcher, confidence)
     held_out = torch.empty(0)
-    if len(reference.held_out):
+    if len(reference.held_out) and protocol.good == "ssim":
         swapped = score(protocol, Matcher(matcher.candidates, reference.swapped()))
         held_out = torch.where(swapped.found, swapped.ssim, 0)
     return Evaluation(by_column, values, failed, reference.truth.oracle, held_out, curve, learned)
 
 
 def _protocols(row: Protocol) -> dict[str, Protocol]:
-    if row.matching == "aligned":
+    if row.matching == "aligned" or row.good == "columns":
         return {"n_good": row}
     by_column = {"n_good": row} | {column: PROTOCOLS[name] for column, name in COUNT_PROTOCOLS.items()}
     return by_column | ({"n_good_unique": row} if row.good == "oracle" else {})  # it is one to one itself

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from bench.scoring.columns import right_columns, wrong_columns
 from bench.scoring.matching import assign, ncc_distance, stretch, vote
 from bench.scoring.metrics import mse
 from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
@@ -25,15 +26,17 @@ class Protocol:
     Attributes:
         name: as in tables.
         matching: "nearest" by normalised distance, a candidate may serve many images; "one to one" at the smallest
-            total distance; "aligned" when candidate i was made for image i, as the informed adversary's are.
+            total distance, of rows of a table with the fewest wrong columns; "aligned" when candidate i was made for
+            image i, as the informed adversary's are.
         downscale: factor by which colour images are shrunk before matching. Grey images (one channel) are always
             matched at full resolution, as in the authors' MNIST notebook.
         vote_ratio: None for the nearest candidate alone, else the ratio of `vote`.
         stretch: whether candidate + mean is stretched to fill [0, 1] (else clipped to it).
         ssim: the SSIM that `threshold` judges; "wang" falls back to "window3" for images under 11 pixels.
-        good: "ssim": an image is good when its SSIM is above `threshold`; "oracle": when its MSE is below that of the
-            nearest image the attacker has, or, matched one to one where there is none, by its SSIM; "named": when its
-            MSE is below that to every other record of its prior.
+        good: "ssim": an image is good when its SSIM is above `threshold`; "columns": a row of a table when the share of
+            its columns that are right is; "oracle": when its MSE is below that of the nearest image the attacker has,
+            or, matched one to one where there is none, by its SSIM; "named": when its MSE is below that to every other
+            record of its prior.
         source: where the recipe comes from.
         version: raised when its scores change and those of other protocols do not; else `METRIC_SUITE` is raised.
     """
@@ -45,7 +48,7 @@ class Protocol:
     vote_ratio: float | None = None
     stretch: bool = True
     ssim: Literal["window3", "wang"] = "wang"
-    good: Literal["ssim", "oracle", "named"] = "ssim"
+    good: Literal["ssim", "columns", "oracle", "named"] = "ssim"
     threshold: float = 0.4
     version: int = 1
 
@@ -79,6 +82,14 @@ PROTOCOLS: dict[str, Protocol] = {
             stretch=False,
             good="oracle",
         ),
+        Protocol(
+            "vero2023",
+            "one to one",
+            "rows of a table: accuracy of Vero et al. 2023, one to one, above 0.9",
+            stretch=False,
+            good="columns",
+            threshold=0.9,
+        ),
         Protocol("balle2022", "aligned", "Balle et al. 2022, section 5", stretch=False, good="oracle"),
         Protocol("hayes2023", "aligned", "Hayes et al. 2023: which of N", stretch=False, good="named"),
     )
@@ -106,7 +117,7 @@ class Truth:
         images: (n, C, H, W) in [0, 1], the training images.
         mean: (C, H, W), what the victim subtracts from an image in [0, 1] (zeros if nothing).
         oracle: (n,) MSE of each image to the nearest one that the attacker has; inf where it has none.
-        scale: broadcasts to (C, 1, 1), what one unit of an input is in pixels: images are inputs * scale + mean.
+        scale: broadcasts to (C, H, W), what one unit of an input is in pixels: images are inputs * scale + mean.
         decoys: (n, N - 1, C, H, W) the other records of each image's prior; None where there is no prior.
 
     Raises:
@@ -128,6 +139,11 @@ class Truth:
         if not (self.images.min() >= 0 and self.images.max() <= 1):
             raise ValueError("images must lie in [0, 1]")
 
+    @property
+    def deviation(self) -> Tensor:
+        """(C, H, W), the standard deviation of each pixel, or column of a table, over the training images."""
+        return self.images.std(0, correction=0)
+
 
 @dataclass
 class Matcher:
@@ -143,12 +159,16 @@ class Matcher:
     _distances: dict[float, Tensor] = field(default_factory=dict)
 
     def distance(self, protocol: Protocol) -> Tensor:
-        """Return the protocol's distances (n, m) in [0, 4], inf for candidates that are not admitted.
+        """Return the protocol's distances (n, m) in [0, 4], of rows of a table in [0, 1]; inf for what is not admitted.
 
         Raises:
             ValueError: the candidates' shape is not the images'.
         """
         truth = self.truth
+        if protocol.good == "columns":
+            finite = self.candidates.isfinite().flatten(1).all(1)[:, None, None, None]
+            rows = torch.where(finite, rescaled(protocol, self.candidates, truth), torch.nan)
+            return wrong_columns(truth.images, rows, truth.deviation)
         downscale = protocol.downscale if truth.mean.shape[0] > 1 else 1.0
         if downscale not in self._distances:
             self._distances[downscale] = ncc_distance(truth.images - truth.mean, self.candidates, downscale)
@@ -164,7 +184,7 @@ class Scores:
 
     Attributes:
         protocol: the protocol that was followed.
-        ssim: (n,) the protocol's SSIM.
+        similarity: (n,) the protocol's SSIM, or the share of columns that are right.
         good: (n,) bool: a candidate serves the image, and well enough.
         candidate: (n,) int64, the nearest or assigned candidate; -1 if none.
         voters: (n,) int64, how many candidates the reconstruction averages.
@@ -172,11 +192,17 @@ class Scores:
     """
 
     protocol: Protocol
-    ssim: Tensor
+    similarity: Tensor
     good: Tensor
     candidate: Tensor
     voters: Tensor
     reconstruction: Tensor
+
+    @property
+    def ssim(self) -> Tensor:
+        """(n,) the protocol's SSIM; NaN where it judges rows of a table."""
+        judged = self.protocol.good == "columns"
+        return torch.full_like(self.similarity, torch.nan) if judged else self.similarity
 
     @property
     def found(self) -> Tensor:
@@ -243,14 +269,14 @@ def judge(protocol: Protocol, served: Tensor, candidate: Tensor, voters: Tensor,
         UserError: the protocol asks which record of a prior it is, and there is no prior.
     """
     reconstruction = torch.where((candidate >= 0)[:, None, None, None], rescaled(protocol, served, truth), truth.mean)
-    ssim = protocol_ssim(protocol, reconstruction, truth.images)
-    good = ssim > protocol.threshold
+    reached = similarity(protocol, reconstruction, truth.images, truth)
+    good = reached > protocol.threshold
     if protocol.good == "oracle":
         nearer = mse(reconstruction, truth.images) < truth.oracle
         good = nearer if protocol.matching == "aligned" else torch.where(truth.oracle.isfinite(), nearer, good)
     elif protocol.good == "named":
         good = mse(reconstruction, truth.images) < _nearest_decoy(protocol, reconstruction, truth)
-    return Scores(protocol, ssim, good & (candidate >= 0), candidate, voters, reconstruction)
+    return Scores(protocol, reached, good & (candidate >= 0), candidate, voters, reconstruction)
 
 
 def _nearest_decoy(protocol: Protocol, images: Tensor, truth: Truth) -> Tensor:
@@ -273,6 +299,13 @@ def protocol_ssim(protocol: Protocol, images: Tensor, references: Tensor) -> Ten
         return torch.full((len(images),), torch.nan)
     wang = protocol.ssim == "wang" and min(images.shape[2:]) >= WANG_WINDOW
     return ssim_wang(images, references) if wang else ssim_window3(images, references)
+
+
+def similarity(protocol: Protocol, images: Tensor, references: Tensor, truth: Truth) -> Tensor:
+    """Return what the protocol's threshold is held against (k,): the SSIM, or of rows the share of right columns."""
+    if protocol.good == "columns":
+        return right_columns(images, references, truth.deviation)
+    return protocol_ssim(protocol, images, references)
 
 
 def _aligned(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:

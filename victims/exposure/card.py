@@ -65,13 +65,14 @@ class Exposure(FrozenModel):
     """What a network gives away at a look; null stands for what cannot be read."""
 
     architecture: str = Field(description="The network in short.")
+    unit: Literal["images", "rows"] = Field(default="images", description="What it was trained on.")
     layers: bool = Field(description="Whether its layers are known: a sequence of linear layers and ReLUs.")
     uncovered: str = Field(description="What else it has, where its layers are not known; empty where they are.")
     homogeneous: bool = Field(description="Whether it is positively homogeneous: no bias behind the first layer.")
     hidden: Count = Field(description="Hidden layers; 0 where they are not known.")
     parameters: Count = Field(description="p, the number of weights and biases.")
     inputs: Count = Field(description="d, the numbers that an input has.")
-    images: Count = Field(description="n, the number of training images, as its owner tells it.")
+    images: Count = Field(description="n, the number of training records, as its owner tells it.")
     imbalance: list[Share] = Field(
         description="Of each hidden layer, sum_j |a_j - b_j| / sum_j (a_j + b_j) over the squared weights into and out "
         "of its neurons: 0 at a stationary point (Du, Hu and Lee 2018)."
@@ -82,10 +83,10 @@ class Exposure(FrozenModel):
     )
     seed: Seed | None = Field(description="The guess of the seed; null where the first layer is not fully connected.")
     residual: list[float | None] = Field(
-        description="Relative stationarity residual at the images given, a layer each."
+        description="Relative stationarity residual at the records given, a layer each."
     )
-    margins: list[float] = Field(description="Margins at the images given: smallest, quartiles, largest.")
-    train_accuracy: float | None = Field(description="Accuracy on the images given, in [0, 1]; null without images.")
+    margins: list[float] = Field(description="Margins at the records given: smallest, quartiles, largest.")
+    train_accuracy: float | None = Field(description="Accuracy on the records given, in [0, 1]; null without any.")
 
     @property
     def equations_per_unknown(self) -> float:

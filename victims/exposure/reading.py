@@ -49,6 +49,7 @@ def exposure(victim: Victim, seeds: int | None = None, progress: Callable[[str],
         read = _read(spec, model, victim, SEEDS if seeds is None else seeds, progress)
     return Exposure(
         architecture=spec.label,
+        unit="rows" if victim.spec.tabular else "images",
         layers=read is not None,
         uncovered=spec.uncovered,
         homogeneous=spec.kind != "module" and spec.biases == "first",

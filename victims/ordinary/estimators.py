@@ -15,6 +15,9 @@ from victims.errors import UserError
 from victims.files import atomic
 from victims.kernel.estimators import COVERED, is_kernel_machine, machine_of
 
+KEPT = ("support_vectors_", "_fit_X", "X_fit_", "X_train_")
+"""Where kernel machines, Gaussian processes and neighbours keep the records that they were fitted to."""
+
 
 def network_of(estimator: Any) -> nn.Module:
     """Return the network with the estimator's weights, whose outputs are its logits: (n, 1) for two classes.
@@ -68,6 +71,10 @@ def _layers(estimator: Any) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
     from sklearn.neural_network import MLPClassifier
 
     name = type(estimator).__name__
+    holder = getattr(estimator, "base_estimator_", estimator)  # a Gaussian process classifies by one inside
+    if kept := [attribute for attribute in KEPT if hasattr(holder, attribute)]:
+        told = f"it keeps training records as they are ({kept[0]})"
+        raise UserError(f"{name} is not covered, and needs no attack: {told}")
     if not hasattr(estimator, "classes_"):
         raise UserError(f"{name} is not fitted, or classifies nothing; an audit takes fitted classifiers")
     if not np.array_equal(estimator.classes_, np.arange(len(estimator.classes_))):

@@ -16,7 +16,7 @@ TUNED_BY = "default"
 
 
 def runs_of(found: Sequence[Prospect], victim: VictimSpec, budget: Budget) -> list[Run]:
-    """Return a run for each attack that can be tried.
+    """Return a run for each attack that can be tried, but for those on the last record, which are no runs.
 
     The time is shared equally before anything is run, so that the same command finds the runs that it has stored.
 
@@ -30,9 +30,19 @@ def runs_of(found: Sequence[Prospect], victim: VictimSpec, budget: Budget) -> li
     """
     assert budget.seconds is not None
     tried = [prospect for prospect in found if prospect.outlook is Outlook.OPEN]
-    share = round(budget.seconds / max(len(tried), 1), 1)
+    share = share_of(budget, len(tried))
     if tried and share < LEAST_SECONDS:
         least = LEAST_SECONDS * len(tried)
         raise UserError(f"--budget {budget} is too little for {len(tried)} attacks; give at least {least:.0f}s")
     own = Budget(seconds=share)
-    return [Run(one.attack, one.params, one.variant, one.variant or TUNED_BY, victim, 0, own) for one in tried]
+    return [
+        Run(one.attack, one.params, one.variant, one.variant or TUNED_BY, victim, 0, own)
+        for one in tried
+        if one.attack.setting == victim.setting
+    ]
+
+
+def share_of(budget: Budget, attacks: int) -> float:
+    """Return the seconds that each of so many attacks has."""
+    assert budget.seconds is not None
+    return round(budget.seconds / max(attacks, 1), 1)

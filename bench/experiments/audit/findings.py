@@ -12,8 +12,9 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from attacks.base import Threat
-from bench.experiments.audit.model import Attempt, Group, Outcome, Overlap, Record, ThreatFinding
-from bench.experiments.audit.scores import PROTOCOL, Scored
+from bench.experiments.audit.last_record import LastRecords
+from bench.experiments.audit.model import Attempt, Group, Outcome, Overlap, Record, ThreatFinding, Unit
+from bench.experiments.audit.scores import Scored
 from bench.experiments.audit.words import sentence
 from bench.experiments.verdict import counts
 from bench.plan.prospects import Outlook, Prospect
@@ -25,19 +26,28 @@ QUARTERS = ("smallest quarter", "second quarter", "third quarter", "largest quar
 TWO_RELEASES = "two releases"
 
 
-def attempts(found: Sequence[Prospect], rows: Mapping[str, RunRecord], scored: Scored) -> list[Attempt]:
+def attempts(
+    found: Sequence[Prospect], rows: Mapping[str, RunRecord], last: Mapping[str, LastRecords], scored: Scored
+) -> list[Attempt]:
     """Return all attacks with what came of them.
 
     Args:
         found: the attacks, and what was said of them before.
         rows: the rows of those that were run, by their name.
+        last: what those made that took every record for the one that is not known, by their name.
         scored: what those that ended well reached on every record.
     """
-    return [_attempt(prospect, rows.get(prospect.name), scored, max(len(rows), 1)) for prospect in found]
+    runs = max(len(rows) + len(last), 1)
+    return [
+        _on_last_record(prospect, last[prospect.name], scored, runs)
+        if prospect.name in last
+        else _attempt(prospect, rows.get(prospect.name), scored, runs)
+        for prospect in found
+    ]
 
 
 def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: int) -> Attempt:
-    known: dict[str, Any] = {"attack": prospect.name, "threat": prospect.threat, "outlook": prospect.outlook}
+    known = _known(prospect)
     if row is None:
         return _blank(known, prospect.reason)
     if row.status is Status.OK and not row.n:
@@ -48,8 +58,7 @@ def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: in
         return _blank(known, row.trouble or row.reason or "it has no null control").model_copy(
             update={"status": row.status, "run_id": row.run_id, "found": good}
         )
-    hits = scored.attacks[prospect.name]
-    chance = max(p_value(hits.good, null_ssim > PROTOCOL.threshold) for null_ssim in hits.nulls.values())
+    chance = _chance(scored, prospect.name)
     return Attempt(
         **known,
         reason="",
@@ -63,6 +72,40 @@ def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: in
         seconds=row.wall_s,
         budget_spent=_spent(row),
     )
+
+
+def _on_last_record(prospect: Prospect, made: LastRecords, scored: Scored, runs: int) -> Attempt:
+    known = _known(prospect)
+    if made.failure is not None:
+        told = f"{made.failure.status}: {made.failure.reason}"
+        return _blank(known, told).model_copy(update={"status": made.failure.status, "seconds": made.seconds})
+    hits = scored.attacks[prospect.name]
+    by_control = {name: int((reached > scored.protocol.threshold).sum()) for name, reached in hits.nulls.items()}
+    strictest = max(by_control, key=lambda name: by_control[name])
+    chance = _chance(scored, prospect.name)
+    return Attempt(
+        **known,
+        reason="",
+        status=Status.OK,
+        run_id="",
+        found=int(hits.good.sum()),
+        null=by_control[strictest],
+        null_control=strictest,
+        chance=chance,
+        beyond_chance=chance < SIGNIFICANCE / runs,
+        seconds=made.seconds,
+        budget_spent=made.untried > 0,
+    )
+
+
+def _chance(scored: Scored, attack: str) -> float:
+    """Return the p-value of an attack beside the null control that is most like it."""
+    hits, threshold = scored.attacks[attack], scored.protocol.threshold
+    return max(p_value(hits.good, by_chance > threshold) for by_chance in hits.nulls.values())
+
+
+def _known(prospect: Prospect) -> dict[str, Any]:
+    return {"attack": prospect.name, "threat": prospect.threat, "outlook": prospect.outlook}
 
 
 def _spent(row: RunRecord) -> bool:
@@ -92,15 +135,16 @@ def p_value(good: Tensor, by_chance: Tensor) -> float:
     return float(binomtest(own, own + others, 0.5, alternative="greater").pvalue) if own + others else 1.0
 
 
-def threats(tried: Sequence[Attempt], n: int, start_given: bool) -> list[ThreatFinding]:
+def threats(tried: Sequence[Attempt], n: int, start_given: bool, unit: Unit = "images") -> list[ThreatFinding]:
     """Return what each attacker gets, in the order of `Threat`, and two releases last.
 
     Args:
         tried: all attacks.
-        n: the number of training images given.
+        n: the number of training records given.
         start_given: whether the start of the training, or an earlier release, was given.
+        unit: what the records are.
     """
-    findings = [_finding(threat, [one for one in tried if one.threat == threat], n) for threat in Threat]
+    findings = [_finding(threat, [one for one in tried if one.threat == threat], n, unit) for threat in Threat]
     why = (
         "Two releases: somebody who has the start has them, if what was given as `initial` is the earlier one."
         if start_given
@@ -115,7 +159,7 @@ def threats(tried: Sequence[Attempt], n: int, start_given: bool) -> list[ThreatF
     ]  # fmt: skip
 
 
-def _finding(threat: Threat, own: Sequence[Attempt], n: int) -> ThreatFinding:
+def _finding(threat: Threat, own: Sequence[Attempt], n: int, unit: Unit) -> ThreatFinding:
     ended = [one for one in own if one.found is not None and one.null is not None]
     unverified = [one for one in own if one.candidates is not None]
     failed = [one for one in own if one.status is not None and one not in (*ended, *unverified)]
@@ -140,8 +184,8 @@ def _finding(threat: Threat, own: Sequence[Attempt], n: int) -> ThreatFinding:
         seconds=sum(one.seconds or 0 for one in own),
         sentence="",
     )
-    reasons = [one.reason for one in (failed or own) if one.reason]
-    return finding.model_copy(update={"sentence": sentence(finding, n, reasons)})
+    reasons = [one.reason for one in failed] or [f"{one.attack} does not apply ({one.reason})" for one in own]
+    return finding.model_copy(update={"sentence": sentence(finding, n, reasons, unit)})
 
 
 def records(scored: Scored, beyond: Sequence[str]) -> list[Record]:
@@ -153,7 +197,7 @@ def records(scored: Scored, beyond: Sequence[str]) -> list[Record]:
     """
     found, null = [], scored.null(scored.attacks)
     for index in range(len(scored.labels)):
-        reached = {name: float(hits.ssim[index]) for name, hits in scored.attacks.items()}
+        reached = {name: float(hits.similarity[index]) for name, hits in scored.attacks.items()}
         best = max(reached, key=lambda name: reached[name], default="")
         found.append(
             Record(
@@ -162,16 +206,27 @@ def records(scored: Scored, beyond: Sequence[str]) -> list[Record]:
                 margin=float(scored.margins[index]),
                 attacks=[name for name in beyond if bool(scored.attacks[name].good[index])],
                 best_attack=best,
-                best_ssim=reached.get(best, 0.0),
-                null_ssim=float(null[index]),
+                best_score=reached.get(best, 0.0),
+                null_score=float(null[index]),
             )
         )
     return found
 
 
+def hit_records(found: Sequence[Record], scored: Scored) -> list[Record]:
+    """Return the records that fell, each with the best attack beyond chance, those furthest above chance first."""
+    hit = []
+    for record in found:
+        if record.attacks:
+            best = max(record.attacks, key=lambda name: float(scored.attacks[name].similarity[record.index]))
+            score = float(scored.attacks[best].similarity[record.index])
+            hit.append(record.model_copy(update={"best_attack": best, "best_score": score}))
+    return sorted(hit, key=lambda record: record.best_score - record.null_score, reverse=True)
+
+
 def hit_by_chance(scored: Scored, beyond: Sequence[str]) -> int:
     """Return how many records any null control of the attacks beyond chance gets."""
-    return int((scored.null(beyond) > PROTOCOL.threshold).sum())
+    return int((scored.null(beyond) > scored.protocol.threshold).sum())
 
 
 def by_class(found: Sequence[Record]) -> list[Group]:

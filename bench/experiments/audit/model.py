@@ -13,6 +13,7 @@ from bench.store.records import Status
 from victims.exposure.card import Exposure
 
 Count = Annotated[int, Field(ge=0)]
+Unit = Literal["images", "rows"]
 
 
 class Outcome(StrEnum):
@@ -40,11 +41,11 @@ class Attempt(Part):
     outlook: Outlook = Field(description="What was said of it before it ran; only `can be tried` is run.")
     reason: str = Field(description="Why it was left out, or how it failed; empty otherwise.")
     status: Status | None = Field(description="How its run ended; null if it was not run.")
-    run_id: str = Field(description="Its folder below runs/; empty if it was not run.")
-    found: Count | None = Field(description="Training images that it reconstructed, one candidate for one image.")
+    run_id: str = Field(description="Its folder below runs/; empty if it has none.")
+    found: Count | None = Field(description="Training records that it reconstructed, one candidate for one record.")
     null: Count | None = Field(description="The most that a null control gets by the same count.")
     candidates: Count | None = Field(
-        default=None, description="Its candidates where no training images were given to compare them with; else null."
+        default=None, description="Its candidates where no training records were given to compare them with; else null."
     )
     null_control: str = Field(description="The null control that gets most under the row's own protocol.")
     chance: float | None = Field(
@@ -62,7 +63,7 @@ class ThreatFinding(Part):
 
     threat: Threat | Literal["two releases"] = Field(description="What the attacker has.")
     outcome: Outcome = Field(description="What came of it.")
-    found: Count | None = Field(description="Images that the best attack reconstructed; null if none was counted.")
+    found: Count | None = Field(description="Records that the best attack reconstructed; null if none was counted.")
     null: Count | None = Field(description="What the strictest null control of that attack gets.")
     attack: str = Field(
         description="The attack with the largest lead over its null control; empty if none was counted."
@@ -102,20 +103,21 @@ class Environment(Part):
 class Audit(Part):
     """All that an audit found."""
 
-    schema_version: Literal[1] = Field(default=1, description="Version of these fields.")
+    schema_version: Literal[2] = Field(default=2, description="Version of these fields.")
     name: str = Field(description="The model, as its file names it.")
+    unit: Unit = Field(description="What its records are: images, or rows of a table.")
     weights_sha256: str = Field(description="Hex SHA-256 of its weights.")
     created_utc: str = Field(description="When the audit ended, ISO 8601.")
     headline: str = Field(description="The verdict in one sentence.")
     verdict: list[str] = Field(description="A sentence for each threat model.")
-    images_given: Count = Field(description="Training images that the audit had; it can say nothing of others.")
-    images_trained: Count = Field(description="Training images of the model, as its owner tells it.")
-    held_out: Count = Field(description="Images given that the model was not trained on.")
+    records_given: Count = Field(description="Training records that the audit had; it can say nothing of others.")
+    records_trained: Count = Field(description="Training records of the model, as its owner tells it.")
+    held_out: Count = Field(description="Records given that the model was not trained on.")
     hit: Count | None = Field(
-        description="Training images that fell to any attack that is beyond chance; null if none were given."
+        description="Training records that fell to any attack that is beyond chance; null if none were given."
     )
     null_hit: Count | None = Field(
-        description="Training images that any null control of any of these attacks gets; null if none were given."
+        description="Training records that any null control of any of these attacks gets; null if none were given."
     )
     exposure: Exposure = Field(description="What the weights show at a look.")
     threats: list[ThreatFinding] = Field(description="What each attacker gets.")
@@ -133,10 +135,13 @@ class Audit(Part):
 class Record(Part):
     """One training record: a row of records.csv."""
 
-    index: Count = Field(description="Its place among the training images given.")
+    index: Count = Field(description="Its place among the training records given.")
     label: Count = Field(description="Its class.")
     margin: float = Field(description="The model's margin on it: how surely it is classified right.")
     attacks: list[str] = Field(description="Attacks beyond chance that reconstructed it; joined by spaces in the CSV.")
     best_attack: str = Field(description="The attack that came nearest to it.")
-    best_ssim: float = Field(description="SSIM of that reconstruction, in [-1, 1].")
-    null_ssim: float = Field(description="The best SSIM that any null control reaches on this record.")
+    best_score: float = Field(
+        description="SSIM of that reconstruction, in [-1, 1]; of a row of a table the share of its columns that are "
+        "right, in [0, 1]."
+    )
+    null_score: float = Field(description="The best score that any null control reaches on this record.")

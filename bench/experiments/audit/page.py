@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from markupsafe import Markup
 from torch import Tensor
 
 from bench.experiments.audit.candidates import Surest
+from bench.experiments.audit.findings import hit_records
 from bench.experiments.audit.model import Audit, Outcome, Record
 from bench.experiments.audit.scores import Scored
 from bench.plan.exposed import exposure_lines
@@ -20,12 +22,16 @@ from bench.plan.prospects import Outlook
 from bench.publish import report
 from bench.publish.report.columns import MISSING, duration
 from bench.publish.report.pictures import stack_uri
+from victims.datasets.tables import Units
+
+if TYPE_CHECKING:
+    from bench.experiments.audit.rows import SideBySide
 
 HERE = Path(__file__).parent
 TELLING = 3
 """Reconstructions on the page."""
-MOST_GROUPS, MOST_OVERLAPS = 20, 8
-"""Rows of the tables of classes and of overlaps; the rest are counted."""
+MOST_GROUPS, MOST_OVERLAPS, MOST_COLUMNS = 20, 8, 10
+"""Rows of the tables of classes, of overlaps and of columns; the rest are counted."""
 
 
 @dataclass(frozen=True)
@@ -50,27 +56,33 @@ def telling(found: Sequence[Record], scored: Scored) -> list[Telling]:
         found: all records.
         scored: the pictures.
     """
-    hit = [(record, _best(scored, record)) for record in found if record.attacks]
-    hit.sort(key=lambda pair: _ssim(scored, pair[1], pair[0]) - pair[0].null_ssim, reverse=True)
     shown = []
-    for record, attack in hit[:TELLING]:
+    for record in hit_records(found, scored)[:TELLING]:
+        attack = record.best_attack
         images = [scored.attacks[attack].reconstruction[record.index], scored.images[record.index]]
         layers = ["reconstruction", "training image"]
         if scored.nearest is not None:
             images.append(scored.nearest[record.index])
             layers.append("nearest held-out image")
-        told = record.model_copy(update={"best_attack": attack, "best_ssim": _ssim(scored, attack, record)})
-        shown.append(Telling(stack_uri(_bytes(images)), told, tuple(layers)))
+        shown.append(Telling(stack_uri(_bytes(images)), record, tuple(layers)))
     return shown
 
 
-def render(audit: Audit, shown: Sequence[Telling], unverified: Sequence[Surest] = ()) -> str:
+def render(
+    audit: Audit,
+    shown: Sequence[Telling],
+    unverified: Sequence[Surest] = (),
+    rows: Sequence[SideBySide] = (),
+    units: Units | None = None,
+) -> str:
     """Return the page.
 
     Args:
         audit: what was found.
         shown: reconstructions beside their training images.
-        unverified: candidates of a model without training images.
+        unverified: candidates of a model without training records.
+        rows: reconstructions beside their training rows.
+        units: of the columns of a table; None for images.
     """
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -79,7 +91,9 @@ def render(audit: Audit, shown: Sequence[Telling], unverified: Sequence[Surest] 
     return environment.get_template("audit.html.j2").render(
         audit=audit,
         shown=shown,
-        unverified=[(one, [stack_uri(_bytes([image])) for image in one.images]) for one in unverified],
+        unverified=[_candidates(one, units) for one in unverified],
+        rows=rows,
+        most_columns=MOST_COLUMNS,
         found=[finding.sentence for finding in audit.threats if finding.outcome is Outcome.FOUND],
         declined=_declined(audit),
         exposure=list(exposure_lines(audit.exposure)),
@@ -101,13 +115,16 @@ def _declined(audit: Audit) -> dict[str, list[str]]:
     return by_reason
 
 
-def _best(scored: Scored, record: Record) -> str:
-    """Return the attack beyond chance that came nearest to a record."""
-    return max(record.attacks, key=lambda name: _ssim(scored, name, record))
-
-
-def _ssim(scored: Scored, attack: str, record: Record) -> float:
-    return float(scored.attacks[attack].ssim[record.index])
+def _candidates(one: Surest, units: Units | None) -> tuple[Surest, list[str], list[tuple[str, list[str]]]]:
+    """Return candidates with their pictures, or of a table with its columns' names and the values of each."""
+    if units is None:
+        return one, [stack_uri(_bytes([image])) for image in one.images], []
+    values = units.rows(one.images.numpy()).T[:MOST_COLUMNS]
+    return (
+        one,
+        [],
+        [(name, [f"{value:.4g}" for value in row]) for name, row in zip(units.columns, values, strict=False)],
+    )
 
 
 def _bytes(images: Sequence[Tensor]) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,11 @@ from attacks.context import Budget
 from bench import __version__
 from bench.experiments.audit import findings, words
 from bench.experiments.audit.candidates import surest
-from bench.experiments.audit.cells import runs_of
-from bench.experiments.audit.model import Audit, Environment, Record
+from bench.experiments.audit.cells import runs_of, share_of
+from bench.experiments.audit.last_record import LastRecords, attacked
+from bench.experiments.audit.model import Attempt, Audit, Environment, Record, Unit
 from bench.experiments.audit.page import render, telling
+from bench.experiments.audit.rows import row_table, side_by_side
 from bench.experiments.audit.scores import Scored, scored
 from bench.experiments.sweep import execute_plan
 from bench.plan.exposed import exposure_lines
@@ -31,8 +33,8 @@ from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.store.cells import to_csv
 from bench.store.folders import Store
-from bench.store.records import RunRecord, Status
-from bench.terminal.progress import TerminalReporter
+from bench.store.records import Status
+from bench.terminal.progress import Reporter, TerminalReporter
 from bench.terminal.text import lines
 from victims.base import Victim
 from victims.errors import UserError
@@ -45,7 +47,7 @@ from victims.training.hardware import cpu_name, gpu_name
 if TYPE_CHECKING:
     from attacks.base import Attack
 
-PAGE, DATA, RECORDS = "audit.html", "audit.json", "records.csv"
+PAGE, DATA, RECORDS, ROWS = "audit.html", "audit.json", "records.csv", "rows.csv"
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
             written, or records are to be counted and none are given.
     """
     if not spec.n and asked.fail_above is not None:
-        raise UserError(f"--fail-above counts training images, and {spec.name} was given without; give `images`")
+        unit, option = ("rows", "records") if spec.tabular else ("images", "images")
+        raise UserError(f"--fail-above counts training {unit}, and {spec.name} was given without; give `{option}`")
     if asked.budget.seconds is None:
         raise UserError(f"--budget {asked.budget}: an audit takes a time, such as 20m")
     console, store = Console(), Store(setup.results_dir)
@@ -121,11 +124,21 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
             for name, row in by_name.items()
             if row.status is Status.OK and row.n_good is not None
         }
+        made = _last_records(found, victim, setup, reporter, asked.budget)
+        hits = {name: one.hits for name, one in made.items() if one.hits is not None}
         reached = scored(ended, victim, store, controls)
+        reached = replace(reached, attacks=reached.attacks | hits)
         unverified = {name: row.run_id for name, row in by_name.items() if row.status is Status.OK and not row.n}
         candidates = surest(unverified, victim, store)
-    result, records = _audit(victim, card, found, by_name, reached, asked, setup)
-    _write(setup.results_dir, result, records, render(result, telling(records, reached), candidates))
+        failures += len(made) - len(hits)
+    result, records = _audit(victim, card, findings.attempts(found, by_name, made, reached), reached, asked, setup)
+    units = victim.units
+    if units is None:
+        page = render(result, telling(records, reached), candidates)
+    else:
+        page = render(result, [], candidates, side_by_side(records, reached, units), units)
+    beside = row_table(records, reached, units) if units is not None and records else None
+    _write(setup.results_dir, result, records, page, beside)
     for sentence in (result.headline, *result.verdict):
         console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
     console.print(f"  {setup.results_dir / PAGE}", highlight=False, markup=False, soft_wrap=True)
@@ -146,42 +159,52 @@ def _tell(console: Console, card: Exposure, found: Sequence[Prospect]) -> None:
                 console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
+def _last_records(
+    found: Sequence[Prospect], victim: Victim, setup: Setup, reporter: Reporter, budget: Budget
+) -> dict[str, LastRecords]:
+    """Return what the attacks on the last record made of every record, by their name."""
+    tried = [prospect for prospect in found if prospect.outlook is Outlook.OPEN]
+    share = share_of(budget, len(tried))
+    alone = (prospect for prospect in tried if prospect.attack.setting != victim.spec.setting)
+    return {prospect.name: attacked(prospect, victim, setup, reporter, share) for prospect in alone}
+
+
 def _audit(
     victim: Victim,
     card: Exposure,
-    found: Sequence[Prospect],
-    rows: dict[str, RunRecord],
+    tried: Sequence[Attempt],
     reached: Scored,
     asked: Asked,
     setup: Setup,
 ) -> tuple[Audit, list[Record]]:
     """Return the audit and its records."""
-    tried = findings.attempts(found, rows, reached)
+    unit: Unit = "rows" if victim.spec.tabular else "images"
     beyond = [one.attack for one in tried if one.beyond_chance]
     records = findings.records(reached, beyond)
     n, spec = len(records), victim.spec
-    threats = findings.threats(tried, n, victim.start is not None)
-    hit = sum(bool(record.attacks) for record in records)
+    threats = findings.threats(tried, n, victim.start is not None, unit)
+    hit, ran = sum(bool(record.attacks) for record in records), sum(one.status is not None for one in tried)
     device = torch.device(setup.device)
     assert asked.budget.seconds is not None
     result = Audit(
         name=spec.name,
+        unit=unit,
         weights_sha256=victim.card.weights_sha256,
         created_utc=now_utc(),
-        headline=words.headline(threats, n),
+        headline=words.headline(threats, n, unit),
         verdict=words.verdict(threats),
-        images_given=n,
-        images_trained=spec.n_trained,
+        records_given=n,
+        records_trained=spec.n_trained,
         held_out=len(victim.split.test_labels),
         hit=hit if n else None,
         null_hit=findings.hit_by_chance(reached, beyond) if n else None,
         exposure=card,
         threats=threats,
-        attempts=tried,
+        attempts=list(tried),
         by_class=findings.by_class(records),
         by_margin=findings.by_margin(records),
         overlaps=findings.overlaps(records),
-        limits=words.limits(victim, card, threats, tried, asked.budget.seconds / max(len(rows), 1)),
+        limits=words.limits(victim, card, threats, tried, share_of(asked.budget, ran)),
         advice=words.advice(threats),
         command=asked.command(spec),
         budget_seconds=asked.budget.seconds,
@@ -197,17 +220,19 @@ def _audit(
     return result, records
 
 
-def _write(folder: Path, result: Audit, records: Sequence[Record], page: str) -> None:
-    """Write the page, the data and the table of records.
+def _write(folder: Path, result: Audit, records: Sequence[Record], page: str, rows: pd.DataFrame | None) -> None:
+    """Write the page, the data, the table of records, and of a model on a table its rows beside what was found.
 
     Raises:
         UserError: the folder cannot be written.
     """
-    rows = [record.model_dump() | {"attacks": " ".join(record.attacks)} for record in records]
-    table = pd.DataFrame(rows, columns=list(Record.model_fields))
+    told = [record.model_dump() | {"attacks": " ".join(record.attacks)} for record in records]
+    table = pd.DataFrame(told, columns=list(Record.model_fields))
     try:
         write_text(folder / DATA, result.model_dump_json(indent=1))
         write_text(folder / RECORDS, to_csv(table))
+        if rows is not None:
+            write_text(folder / ROWS, to_csv(rows))
         write_text(folder / PAGE, page)
     except OSError as error:
         raise UserError(f"cannot write the audit to {folder} ({error.strerror}); name another --results-dir") from None

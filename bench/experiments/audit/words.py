@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attacks.base import Threat
-from bench.experiments.audit.model import Attempt, Outcome, ThreatFinding
+from bench.experiments.audit.model import Attempt, Outcome, ThreatFinding, Unit
 
 if TYPE_CHECKING:
     from victims.base import Victim
@@ -23,7 +23,6 @@ WHO = {
 WAY_OUT = {
     Threat.START: "the start was not given; `initial` names its file",
     Threat.RELEASES: "an audit is of one release; `run` attacks victims that delete records",
-    Threat.RECORDS: "those attacks train the model again, which an audit cannot",
 }
 """Why an attacker is not tested, and what the owner can do about it."""
 HABITS = (
@@ -37,19 +36,20 @@ HABITS = (
 """What helps or may help; none of it is measured by an audit."""
 
 
-def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str]) -> str:
+def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit = "images") -> str:
     """Return what is known of one attacker.
 
     Args:
         finding: the same as fields, without its sentence.
-        n: the number of training images given.
+        n: the number of training records given.
         reasons: why attacks failed, or were left out.
+        unit: what the records are.
     """
     threat = Threat(finding.threat)
     who, ruled_out = WHO[threat], _ruled_out(finding)
-    got = f"{finding.attack} got {finding.found} of {n} training images and chance {finding.null}"
+    got = f"{finding.attack} got {finding.found} of {n} training {unit} and chance {finding.null}"
     if finding.outcome is Outcome.FOUND:
-        best = f"{finding.found} of {n} training images by {finding.attack}; chance gets {finding.null}"
+        best = f"{finding.found} of {n} training {unit} by {finding.attack}; chance gets {finding.null}"
         return f"Somebody who {who} can reconstruct {best}."
     if finding.outcome is Outcome.NOTHING:
         others = [name for name in finding.tried if name != finding.attack]
@@ -62,7 +62,8 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str]) -> str:
         return f"Somebody who {who} has no attack here that can work, so none was run.{ruled_out}"
     if finding.outcome is Outcome.FAILED:
         return f"What somebody who {who} gets is not known, for the attacks failed: {reasons[0]}."
-    return f"Somebody who {who}: {WAY_OUT.get(threat) or (reasons[0] if reasons else 'there is no such attack here')}."
+    why = WAY_OUT.get(threat) or (reasons[0] if reasons else "there is no such attack here")
+    return f"Somebody who {who} was not tried: {why}."
 
 
 def verdict(findings: Sequence[ThreatFinding]) -> list[str]:
@@ -81,21 +82,23 @@ def _ruled_out(finding: ThreatFinding) -> str:
     return "".join(f" {', '.join(names)} cannot work: {reason}." for reason, names in by_reason.items())
 
 
-def headline(findings: Sequence[ThreatFinding], n: int) -> str:
+def headline(findings: Sequence[ThreatFinding], n: int, unit: Unit = "images") -> str:
     """Return the verdict in one sentence.
 
     Args:
         findings: of all attackers.
-        n: the number of training images given.
+        n: the number of training records given.
+        unit: what the records are.
     """
     found = [one for one in findings if one.outcome is Outcome.FOUND]
     if found:
         best = max(found, key=lambda one: (one.found or 0) - (one.null or 0))
-        return f"{best.found} of {n} training images can be reconstructed, where chance gets {best.null}."
+        who = f"somebody who {WHO[Threat(best.threat)]}"
+        return f"{best.found} of {n} training {unit} can be reconstructed by {who}, where chance gets {best.null}."
     if any(finding.outcome is Outcome.NOTHING for finding in findings):
-        return f"None of {n} training images was reconstructed beyond chance, by the attacks that were tried."
+        return f"None of {n} training {unit} was reconstructed beyond chance, by the attacks that were tried."
     if any(finding.outcome is Outcome.UNVERIFIED for finding in findings):
-        return "Nothing could be verified: no training images were given to compare the attacks' candidates with."
+        return f"Nothing could be verified: no training {unit} were given to compare the attacks' candidates with."
     return "No attack was run to its end, so nothing is known of what can be reconstructed."
 
 
@@ -114,11 +117,6 @@ def limits(
     said = [finding.sentence for finding in findings if finding.outcome is Outcome.NOT_TESTED]
     if not card.layers:
         said.append(f"The attacks on layers do not apply, for the layers are not known: {card.uncovered}.")
-    if card.layers and not card.hidden:
-        said.append(
-            "Of a linear model the last record follows from all others in closed form (Balle et al. 2022, Theorem 1); "
-            "an audit does not run that attack."
-        )
     said += _lacked(victim)
     if spent := [one.attack for one in tried if one.budget_spent]:
         told = f"{', '.join(spent)} spent the {seconds:g} s that each attack had; more time may find more."
@@ -132,23 +130,27 @@ def limits(
 def _lacked(victim: Victim) -> list[str]:
     """Return what images an audit lacked, and what that leaves open."""
     given, trained = len(victim.split.labels), victim.spec.n_trained
+    unit, option = ("rows", "records") if victim.spec.tabular else ("images", "images")
     if not given:
         return [
-            "No training images were given: nothing is counted, no null control was run, and no candidate is known to "
-            "be right or wrong; `images` names their file.",
-            "The weights were not tried on any image: whether they, mean and std fit each other is not known.",
+            f"No training {unit} were given: nothing is counted, no null control was run, and no candidate is known to "
+            f"be right or wrong; `{option}` names their file.",
+            f"The weights were not tried on any of the {unit}: whether they, mean and std fit each other is not known.",
         ]
     said = []
     if given < trained:
-        said.append(f"{given} of the {trained} training images were given; nothing is known of the others.")
+        said.append(f"{given} of the {trained} training {unit} were given; nothing is known of the others.")
     if not len(victim.split.test_labels):
-        said.append("No held-out images were given: chance is measured by random candidates and the mean image alone.")
+        mean = f"the mean {unit[:-1]}"
+        said.append(f"No held-out {unit} were given: chance is measured by random candidates and {mean} alone.")
     return [*said, "No control repeats the training on other records: the audit cannot train the model again."]
 
 
 def advice(findings: Sequence[ThreatFinding]) -> list[str]:
     """Return the habits that help, those that concern what was found first."""
     found = [finding.threat for finding in findings if finding.outcome is Outcome.FOUND]
-    first = {Threat.WEIGHTS: HABITS[0], Threat.START: HABITS[1], Threat.SEED: HABITS[2]}
+    first = {
+        Threat.RECORDS: HABITS[4], Threat.WEIGHTS: HABITS[0], Threat.START: HABITS[1], Threat.SEED: HABITS[2],
+    }  # fmt: skip
     ordered = [habit for threat, habit in first.items() if threat in found]
     return list(dict.fromkeys([*ordered, *HABITS]))

@@ -41,7 +41,7 @@ def write_pool(folder: Path, tuner: Tuner, trials: Sequence[FrozenTrial], contro
     victim = tuner.session.victim(tuner.run.victim)
     found = [tuner.session.attack(tuner.tuned(trial.params), victim).reconstruction for trial in trials]
     pooled = Reconstruction(torch.cat([one.candidates.detach().float().cpu() for one in found]))
-    reference, protocol = Reference.of(victim), protocol_named(tuner.run.attack.protocol)
+    reference, protocol = Reference.of(victim), protocol_named(tuner.run.protocol)
     counted = counts(count_scores(protocol, pooled.candidates, reference))
     controls = NullControls(tuner.session, control, twins=False)
     nulls = controls.count(tuner.run, protocol, pooled, victim, reference).columns(counted["n_good"])

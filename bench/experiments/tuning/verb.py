@@ -148,7 +148,7 @@ def _study(folder: Path, run: Run, session: Session, search: Search) -> SharedSt
 
 def _counter(run: Run, session: Session) -> Callable[[Reconstruction], int]:
     """Return what counts good images under the attack's protocol: what an oracle looks at."""
-    protocol = protocol_named(run.attack.protocol)
+    protocol = protocol_named(run.protocol)
     reference = Reference.of(session.victim(run.victim))
     return lambda found: count_scores(protocol, found.candidates.float().cpu(), reference)["n_good"].n_good
 

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.linear_model import LogisticRegression, Perceptron
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
+from sklearn.svm import SVC
 
 from victims.errors import UserError
 from victims.ordinary.estimators import network_of, weights_of
@@ -53,8 +56,11 @@ def test_it_computes_the_same(name: str, tmp_path: Path) -> None:
         (Perceptron().fit(IMAGES, LABELS), "Perceptron is not covered"),
         (MLPClassifier((3,), activation="tanh", max_iter=1).fit(IMAGES, LABELS), "activation tanh is not covered"),
         (LogisticRegression(max_iter=5).fit(IMAGES, LABELS + 1), "fit it on labels 0, 1, 2"),
+        (SVC().fit(IMAGES[:90], LABELS[:90]), r"SVC is not covered.* as they are \(support_vectors_\)"),
+        (KNeighborsClassifier(2).fit(IMAGES[:90], LABELS[:90]), "keeps training records as they are"),
+        (GaussianProcessClassifier(optimizer=None).fit(IMAGES[:90], LABELS[:90] % 2), "keeps training records"),
     ],
-    ids=["not fitted", "another estimator", "another activation", "other labels"],
+    ids=["not fitted", "another", "another activation", "other labels", "kernel machine", "neighbours", "process"],
 )
 def test_what_is_not_covered_is_named(estimator: Any, told: str) -> None:
     with pytest.raises(UserError, match=told):

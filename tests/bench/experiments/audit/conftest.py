@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from owners import ordinary
@@ -19,6 +20,11 @@ from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.scoring.evaluation import LearnedMetrics
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PATIENCE_MS = 60_000
 KNOWN = 20
 """Training images that the attack `leak` returns."""
 ATTACKS = '''
@@ -78,6 +84,17 @@ class Sceptic(Leak):
     def doubt(self, exposure):
         return f"it has {exposure.hidden} hidden layers"
 '''
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra [dev]")
+    if CHROMIUM is None:
+        pytest.skip("needs chromium on the PATH: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, timeout=PATIENCE_MS)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

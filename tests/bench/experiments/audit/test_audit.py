@@ -44,9 +44,12 @@ def test_the_verdict_is_what_the_attacks_got(found: Audit) -> None:
     assert by_threat["query access"].outcome is Outcome.NOTHING
     assert by_threat["query access"].tried == ["blind"]
     assert by_threat["the weights and the start of the training"].outcome is Outcome.NOT_TESTED
-    assert found.headline == f"{KNOWN} of {N} training images can be reconstructed, where chance gets {weights.null}."
+    assert found.headline == (
+        f"{KNOWN} of {N} training images can be reconstructed by somebody who has the weights alone, "
+        f"where chance gets {weights.null}."
+    )
     assert found.verdict[0].startswith(f"Somebody who has the weights alone can reconstruct {KNOWN} of {N}")
-    assert (found.images_given, found.images_trained, found.held_out) == (N, N, 30)
+    assert (found.records_given, found.records_trained, found.held_out) == (N, N, 30)
     assert not any(attempt.attack == "sceptic" and attempt.status for attempt in found.attempts)
 
 
@@ -59,7 +62,7 @@ def test_every_record_has_the_attacks_that_got_it(found: Audit, done: Any) -> No
         index for index, attacks in zip(table["index"], table["attacks"], strict=True) if "leak" in attacks.split()
     ]
     assert leaked == list(range(KNOWN))
-    assert (table["best_ssim"][:KNOWN] > table["best_ssim"][KNOWN:].max()).all()
+    assert (table["best_score"][:KNOWN] > table["best_score"][KNOWN:].max()).all()
     assert found.hit == (table["attacks"] != "").sum() == KNOWN
     assert sum(group.hit for group in found.by_class) == sum(group.hit for group in found.by_margin) == found.hit
     assert sum(group.records for group in found.by_margin) == N

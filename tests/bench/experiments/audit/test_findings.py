@@ -12,7 +12,7 @@ import torch
 from attacks.base import Threat
 from bench.experiments.audit import findings
 from bench.experiments.audit.cells import runs_of
-from bench.experiments.audit.scores import Hits, Scored
+from bench.experiments.audit.scores import IMAGES, Hits, Scored
 from bench.plan import registry
 from bench.plan.options import parse_budget
 from bench.plan.prospects import Outlook, Prospect
@@ -33,6 +33,7 @@ def hits(good: list[int], ssim: float = 0.7, null: float = 0.1) -> Hits:
 @pytest.fixture
 def scored() -> Scored:
     return Scored(
+        protocol=IMAGES,
         images=torch.zeros(N, 1, 4, 4),
         labels=torch.arange(N) % 2,
         margins=torch.tensor([3.0, 1.0, 2.0, 8.0, 7.0, 6.0, 5.0, 4.0]),
@@ -46,7 +47,7 @@ def test_a_record_has_the_attacks_that_got_it(scored: Scored) -> None:
     assert [record.attacks for record in records] == [["a"], ["a"], ["a", "b"], ["b"], [], [], [], []]
     assert records[2].best_attack == "a"
     assert records[5].best_attack == "chance", "the nearest is told even where it is chance"
-    assert records[2].null_ssim == pytest.approx(0.5)
+    assert records[2].null_score == pytest.approx(0.5)
     assert findings.hit_by_chance(scored, ["a"]) == 0
     assert findings.hit_by_chance(scored, ["a", "b"]) == N
     assert findings.hit_by_chance(scored, []) == 0
@@ -96,15 +97,16 @@ def test_an_attempt_is_what_its_row_says(record: Callable[..., RunRecord], score
     row = record(attack="kkt", n=N, n_good=7, n_good_unique=N, null_n_good=2, null_n_good_unique=1, flags="budget;x")
     failed = record(attack="inversion", status=Status.OOM, reason="no memory", n_good=None)
     found = [prospect("kkt"), prospect("inversion"), prospect("kkt-span", Outlook.DOUBTED)]
-    kkt, inversion, span = findings.attempts(found, {"kkt": row, "inversion": failed, "third": failed}, all_good)
+    rows = {"kkt": row, "inversion": failed, "third": failed}
+    kkt, inversion, span = findings.attempts(found, rows, {}, all_good)
 
     assert (kkt.found, kkt.null, kkt.budget_spent, kkt.run_id) == (N, 1, True, row.run_id)
     assert kkt.chance == pytest.approx(2**-N)
     assert findings.SIGNIFICANCE / 3 < 2**-N < findings.SIGNIFICANCE / 2
     assert not kkt.beyond_chance
     strict = replace(scored, attacks={"kkt": hits(list(range(N)), null=0.9)})
-    assert findings.attempts(found[:1], {"kkt": row}, strict)[0].chance == 1, "the strictest control decides"
-    assert findings.attempts(found[:1], {"kkt": row, "inversion": failed}, all_good)[0].beyond_chance
+    assert findings.attempts(found[:1], {"kkt": row}, {}, strict)[0].chance == 1, "the strictest control decides"
+    assert findings.attempts(found[:1], {"kkt": row, "inversion": failed}, {}, all_good)[0].beyond_chance
     assert (inversion.status, inversion.found, inversion.reason) == (Status.OOM, None, "oom: no memory")
     assert (span.status, span.reason, span.outlook) == (None, "why not", Outlook.DOUBTED)
 

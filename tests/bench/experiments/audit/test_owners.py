@@ -21,6 +21,7 @@ from bench.experiments.audit.model import Audit
         ("finetuned", "the weights and the start of the training", "found"),
         ("small_cnn", "the weights alone", "nothing beyond chance"),
         ("logistic", "the weights alone", "nothing beyond chance"),
+        ("patients", "the weights alone", "nothing beyond chance"),
     ],
 )
 def test_owners_models(bench: Callable[..., Any], tmp_path: Path, owner: str, threat: str, outcome: str) -> None:
@@ -32,5 +33,8 @@ def test_owners_models(bench: Callable[..., Any], tmp_path: Path, owner: str, th
     assert by_threat[threat].outcome == outcome
     assert by_threat["query access"].outcome == "nothing beyond chance"
     assert audit.exposure.layers == (owner != "small_cnn")
+    assert by_threat["the weights and all records but one"].outcome == (
+        "found" if owner == "logistic" else "not tested"
+    )
     if owner == "finetuned":
         assert by_threat["the weights alone"].outcome == "nothing beyond chance"

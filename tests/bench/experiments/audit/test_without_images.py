@@ -108,7 +108,7 @@ def test_it_shows_candidates_and_claims_nothing(audit: tuple[Audit, Path, str]) 
     assert found.headline == (
         "Nothing could be verified: no training images were given to compare the attacks' candidates with."
     )
-    assert (found.images_given, found.images_trained, found.hit, found.null_hit) == (0, N, None, None)
+    assert (found.records_given, found.records_trained, found.hit, found.null_hit) == (0, N, None, None)
     assert weights.outcome is Outcome.UNVERIFIED
     assert weights.tried == ["leak", "half", "sure"]
     assert weights.ruled_out == {"sceptic": "it has 2 hidden layers"}

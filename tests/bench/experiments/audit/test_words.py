@@ -112,7 +112,10 @@ def test_the_verdict_begins_with_what_was_found() -> None:
 
 def test_the_headline_is_the_count_with_the_largest_lead_and_its_own_null() -> None:
     every = threats([ran("a", 30, 12), ran("b", 25, 2, Threat.START)], N, True)
-    assert words.headline(every, N) == "25 of 40 training images can be reconstructed, where chance gets 2."
+    assert words.headline(every, N) == (
+        "25 of 40 training images can be reconstructed by somebody who has the weights and the start of the training, "
+        "where chance gets 2."
+    )
     nothing = threats([ran("a", 3, 2)], N, True)
     assert words.headline(nothing, N) == (
         "None of 40 training images was reconstructed beyond chance, by the attacks that were tried."
@@ -123,3 +126,25 @@ def test_habits_that_concern_what_was_found_come_first() -> None:
     every = threats([ran("b", 25, 2, Threat.START)], N, True)
     assert words.advice(every)[0].startswith("Keep the start private")
     assert sorted(words.advice(every)) == sorted(words.HABITS)
+    single = threats([ran("b", 25, 2, Threat.RECORDS)], N, True)
+    assert words.advice(single)[0].startswith("Train with differential privacy")
+
+
+def test_an_attack_that_does_not_apply_is_named_with_its_reason() -> None:
+    """Once for what each attack says of itself; who has only attacks that do not apply was not tried."""
+    finding = of(Threat.RECORDS, attempt("last", Threat.RECORDS, reason="it needs all 9 training records"))
+    assert finding.outcome is Outcome.NOT_TESTED
+    assert finding.sentence == (
+        "Somebody who has the weights and all records but one was not tried: last does not apply "
+        "(it needs all 9 training records)."
+    )
+    assert of(Threat.SEED).sentence.endswith("was not tried: there is no such attack here.")
+
+
+def test_rows_of_a_table_are_called_rows() -> None:
+    every = threats([ran("a", 30, 12), ran("b", 1, 1, Threat.QUERIES)], N, True, "rows")
+    told = [words.headline(every, N, "rows"), *words.verdict(every), words.headline(threats([], 0, True), 0, "rows")]
+    assert not any("image" in sentence for sentence in told)
+    assert words.headline(threats([ran("a", 3, 2)], N, True), N, "rows").startswith("None of 40 training rows was")
+    assert "30 of 40 training rows by a; chance gets 12" in told[1]
+    assert "b got 1 of 40 training rows and chance 1" in told[2]

@@ -1,0 +1,78 @@
+"""A kill -9 in the middle of an audit loses the attack that ran, and no other."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from owners import small_cnn
+from processes import ROOT, environment
+
+from bench.experiments.audit.model import Audit
+
+ATTACKS = '''
+import os
+import time
+
+import numpy as np
+
+from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
+from attacks.inversion import Inversion
+
+Inversion.supports = lambda self, victim: "too slow for a test"
+
+
+class First(Attack[AttackParams]):
+    """Returns training images."""
+
+    name = "a-first"
+    summary = "returns training images"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
+    Params = AttackParams
+
+    def reconstruct(self, view, ctx):
+        with open(os.environ["CALLS"], "a") as calls:
+            calls.write(self.name + "\\n")
+        images = torch.from_numpy(np.load(HERE / "images.npz")["train_images"][:12]).permute(0, 3, 1, 2)
+        return Reconstruction((images - 0.5) / 0.25)
+
+
+class Second(First):
+    """Hangs when it is called first."""
+
+    name = "b-second"
+
+    def reconstruct(self, view, ctx):
+        found = super().reconstruct(view, ctx)
+        if open(os.environ["CALLS"]).read().count(self.name) == 1:
+            time.sleep(600)
+        return Reconstruction(found.candidates[:6])
+'''
+
+
+def test_a_killed_audit_goes_on_with_the_attack_that_was_running(tmp_path: Path) -> None:
+    file, results, calls = small_cnn.make(tmp_path), tmp_path / "results", tmp_path / "calls"
+    file.write_text(file.read_text() + ATTACKS)
+    given = environment(tmp_path, BENCH_JOBS="1", CALLS=str(calls))
+    command = [sys.executable, "-m", "bench", "audit", str(file), "--budget", "600s", "--results-dir", str(results)]
+    running = subprocess.Popen([*command, "--device", "cpu"], cwd=ROOT, env=given, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not (calls.exists() and "b-second" in calls.read_text()):
+        assert time.monotonic() < deadline
+        assert running.poll() is None
+        time.sleep(0.1)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    folder = results / "audits" / "mine"
+    assert not (folder / "audit.json").exists(), "no verdict before its end"
+
+    again = subprocess.run(
+        [*command, "--device", "cpu"], cwd=ROOT, env=given, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    assert calls.read_text().split() == ["a-first", "b-second", "b-second"]
+    found = Audit.model_validate_json((folder / "audit.json").read_text())
+    assert {one.attack: one.found for one in found.attempts if one.status} == {"a-first": 12, "b-second": 6}

@@ -1,0 +1,84 @@
+"""Loads a model of somebody's own and measures it on the data given."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+from victims.base import Victim
+from victims.card import describe
+from victims.datasets import Split
+from victims.datasets.tables import Units
+from victims.errors import UserError
+from victims.files import sha256_file
+from victims.released.data import Given, given
+from victims.released.module import Shape, loaded
+from victims.spec import Released, VictimSpec
+
+
+def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
+    """Load a released victim and measure it on the images or rows given, if there are any.
+
+    Raises:
+        UserError: a file cannot be read, changed since the plug-in was loaded, or holds none of the network's weights.
+    """
+    training = spec.training
+    assert isinstance(training, Released)
+    assert training.network is not None
+    if training.held_out is not None and sha256_file(training.held_out) != training.held_out_sha256:
+        raise UserError(f"victim {spec.name}: {training.held_out} changed while this ran; start again")
+    data = given(spec.dataset, training.shape, training.columns, training.label_column, training.held_out)
+    split, scale, units = _as_inputs(data, training)
+    shape = data.shape
+    model = loaded(spec.name, training.network, training.weights, training.weights_sha256, shape)
+    start = None
+    if training.initial is not None:
+        start = loaded(spec.name, training.network, training.initial, training.initial_sha256, shape).state_dict()
+    card = describe(
+        spec,
+        model,
+        split,
+        weights_sha256=training.weights_sha256,
+        dataset_sha256=dataset_sha256,
+        device=torch.device("cpu"),
+        train_s=0.0,
+    )
+    if not (math.isfinite(card.train_loss) if spec.n else _finite_at_zero(model, shape)):
+        raise UserError(f"victim {spec.name}: its outputs are not finite; do weights and normalisation fit?")
+    return Victim(card, model, split, scale, start, units=units)
+
+
+def _as_inputs(data: Given, training: Released) -> tuple[Split, np.ndarray, Units | None]:
+    """Return all data given as inputs of the network, what one unit of input is in [0, 1], and a table's units."""
+    raw, units = data.raw, data.units
+    per_channel = units is None
+    scale = np.array(training.std, np.float64).reshape((-1, 1, 1) if per_channel else (1, 1, -1))
+    if training.mean == "training":
+        mean = raw.train_images.mean(axis=0, dtype=np.float64)
+    else:
+        mean = np.array(training.mean, np.float64).reshape((-1, 1, 1) if per_channel else (1, 1, -1))
+    if units is not None:  # mean and std are told in the table's units
+        if not len(raw.train_labels):
+            assert training.mean != "training"
+            units = Units.of_scale(units.columns, training.mean, training.std)
+        scale = scale / units.span
+        mean = mean if training.mean == "training" else (mean - units.low) / units.span
+    scale = scale.astype(np.float32)
+    mean = np.broadcast_to(mean.astype(np.float32), data.shape).copy()
+    split = Split(
+        inputs=(raw.train_images - mean) / scale,
+        labels=raw.train_labels,
+        indices=np.arange(len(raw.train_labels)),
+        mean=mean,
+        test_inputs=(raw.test_images - mean) / scale,
+        test_labels=raw.test_labels,
+    )
+    return split, scale, units
+
+
+@torch.no_grad()
+def _finite_at_zero(model: nn.Module, shape: Shape) -> bool:
+    return bool(model(torch.zeros(2, *shape)).isfinite().all())
