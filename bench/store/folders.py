@@ -41,6 +41,7 @@ class Store:
         self.root = root
         self.runs = root / "runs"
         self.work = root / WORK
+        self._table_known, self._table_sequence = (0, 0, 0), 0
 
     def require_writable(self) -> None:
         """Make the folder, and see that it can be written before any work is done.
@@ -80,9 +81,21 @@ class Store:
                 last = int(counter.read_text())
             except (OSError, ValueError):
                 last = max((record.sequence for record in self.records()), default=0)
-            number = max(last, _highest_sequence(self.root / "runs.csv")) + 1
+            number = max(last, self._highest_sequence()) + 1
             write_text(counter, str(number))
         return number
+
+    def _highest_sequence(self) -> int:
+        """Return the highest number of a run in runs.csv, 0 if there is none; it is read when it has changed."""
+        table = self.root / "runs.csv"
+        try:
+            status = table.stat()
+        except OSError:
+            return 0
+        known = status.st_mtime_ns, status.st_size, status.st_ino
+        if known != self._table_known:
+            self._table_known, self._table_sequence = known, _highest_sequence(table)
+        return self._table_sequence
 
     def folder(self, run_id: str) -> Path:
         """Return the folder of a run, stored or not."""

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import ray
+from ray.exceptions import RayError
 
 from bench.terminal.text import one_line
 from victims.errors import UserError
@@ -31,7 +32,7 @@ def connect(address: str, source: Path) -> None:
     environment = {"working_dir": str(source)}
     try:
         ray.init(address or None, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (ConnectionError, ImportError, RuntimeError, ValueError, RayError) as error:
         raise UserError(f"--ray-address {address}: {one_line(str(error))}") from None
 
 
