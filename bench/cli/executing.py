@@ -115,7 +115,7 @@ def run(
     if jobs != 0 and executor == "local" and not (pdb or only_cached or dry_run):
         with withheld():
             server.start(server.threads_each(jobs or 1))  # it imports torch while this process does
-    chosen_device = choose_device(asked.device if device is None else device)
+    chosen_device = choose_device(asked.device if device is None else device, elsewhere=executor == "ray")
 
     from bench.experiments.sweep import preview_plan, run_plan
     from bench.experiments.whole import Known, announced, run_rest

@@ -134,7 +134,7 @@ class Machines:
 
     def _start(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
         with (self.root / f"{name}.log").open("wb") as log:
-            environment = os.environ | {"RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+            environment = os.environ | {"RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
             return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
 
     def _logs(self) -> str:

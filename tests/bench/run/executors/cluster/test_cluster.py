@@ -18,6 +18,27 @@ PLAN = ("-a", "steps", "-a", "plain", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "-
 RUNS = 24
 MEASURED = ["cpu", "kl_mean", "kl_status", "lpips_status"]
 """Columns that say on what a run was made, beside times."""
+DEADLY = '''
+import psutil
+
+from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
+
+
+class Deadly(Attack):
+    name = "deadly"
+    summary = "kills its worker with a seed of 9"
+    needs = frozenset({Knowledge.ARCHITECTURE})
+    Params = AttackParams
+
+    def reconstruct(self, view, ctx):
+        import torch
+
+        if ctx.generator.initial_seed() == 9:
+            for parent in psutil.Process().parents():
+                if "ray::carry_out" in " ".join(parent.cmdline()):
+                    parent.kill()
+        return Reconstruction(candidates=torch.randn(3, *view.architecture.input_shape, generator=ctx.generator))
+'''
 Worlds = Callable[[], World]
 
 
@@ -73,3 +94,75 @@ def test_a_plan_on_machines_that_share_nothing_is_that_of_one(
     }
     assert not [path for one in machines.nodes for path in one.tmp.glob("reconstruction-bench/*")]
     assert not world.unfinished()
+
+
+def test_a_node_that_goes_and_one_that_comes_cost_no_row(
+    machines: Machines, worlds: Worlds, local: list[dict[str, object]]
+) -> None:
+    world = worlds()
+    running = world.start(*on(machines, *PLAN))
+    wait(lambda: stored(world) >= 4 and machines.nodes[-1].workers(), running)
+    machines.nodes[-1].fail()
+    machines.add()
+    out, err = running.communicate()
+    assert running.returncode == 0, out + err
+    assert rows(world) == local
+
+
+def test_a_driver_that_is_killed_goes_on_where_it_was(
+    machines: Machines, worlds: Worlds, local: list[dict[str, object]]
+) -> None:
+    world = worlds()
+    running = world.start(*on(machines, *PLAN))
+    wait(lambda: stored(world) >= 6, running)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    first = {path: path.stat().st_mtime_ns for path in (world.results / "runs").glob("[!.]*/run.json")}
+    done = world.run(*on(machines, *PLAN))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert rows(world) == local
+    assert len(first) >= 6
+    assert {path: path.stat().st_mtime_ns for path in first} == first
+
+
+def test_a_run_goes_on_from_the_checkpoint_that_came_back(machines: Machines, worlds: Worlds) -> None:
+    """The driver is killed in the middle of a long run, and its next one does only what is left."""
+    world = worlds()
+    plan = ("-a", "steps", "-v", "mini-mlp-4", "--controls", "quick", "--set", "steps=1200")
+    running = world.start(*on(machines, *plan))
+    checkpoints = world.results / ".work" / "checkpoints"
+    wait(lambda: list(checkpoints.glob("[!.]*")), running)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    done = world.run(*on(machines, *plan))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = world.rows().to_dict("records")
+    trace = pd.read_csv(world.results / "runs" / row["run_id"] / "trace.csv")
+    assert list(trace["step"]) == list(range(1, 1201))
+    assert (trace["wall_s"].diff().dropna() >= 0).all()  # of both drivers: the clock goes on, too
+    here = worlds()
+    assert here.run(*plan).returncode == 0
+    assert rows(world) == rows(here)
+
+
+def test_a_run_whose_workers_die_is_one_row(machines: Machines, worlds: Worlds) -> None:
+    """An attack kills the worker that it runs beside: of its seeds only that one is lost, after a second try."""
+    world = worlds()
+    (world.plugins / "deadly.py").write_text(DEADLY)
+    plan = ("-a", "deadly", "-v", "mini-mlp-4", "--controls", "quick", "--seeds", "8-9")
+    done = world.run(*on(machines, *plan))
+    assert done.returncode == 1, done.stdout + done.stderr
+    status = world.rows().set_index("seed")
+    assert status["status"].to_dict() == {8: "ok", 9: "error"}
+    assert "its worker was lost, 2 times" in status.loc[9, "reason"]
+
+
+def test_a_plug_in_that_does_not_travel_is_one_line(machines: Machines, worlds: Worlds) -> None:
+    world = worlds()
+    (world.root / "beside.txt").write_text("3")
+    (world.plugins / "tied.py").write_text(f"STEPS = int(open({str(world.root / 'beside.txt')!r}).read())")
+    done = world.run(*on(machines, "-a", "plain", "-v", "mini-mlp-4"))
+    assert done.returncode == 2
+    assert "cannot do the runs: the plug-in tied.py does not import there (FileNotFoundError" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not stored(world)
