@@ -32,7 +32,9 @@ def fetched(location: str) -> Path:
     try:
         system, path = url_to_fs(location)
         is_folder = system.isdir(path)
-        system.get(f"{path.rstrip('/')}/" if is_folder else path, f"{copy}/" if is_folder else str(copy), recursive=True)
+        system.get(
+            f"{path.rstrip('/')}/" if is_folder else path, f"{copy}/" if is_folder else str(copy), recursive=True
+        )
     except (ImportError, OSError, ValueError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{location} cannot be read: {reason}") from None

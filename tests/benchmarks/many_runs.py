@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from attacks.context import Budget
+from bench.cli.app import say
 from bench.experiments import sweep
 from bench.plan import registry
 from bench.plan.config import Section, planned
@@ -30,7 +31,10 @@ from bench.run.provenance import blank_record
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
+from bench.store.records import RunRecord, ScoreState
 from bench.terminal.progress import TerminalReporter
+
+SCORED = {"scores": ScoreState.SCORED, "null_n_good": 0, "wall_s": 0.1, "train_s": 0.1}
 
 
 class Stub:
@@ -40,14 +44,15 @@ class Stub:
         self.reporter, self.victims = reporter, registry.victims()
         self.session = Session.of(setup, reporter)
         self.attacks, self.depot = registry.attacks(), Depot(setup, self.session, self.victims, "")
-        self.record: dict[str, object] | None = None
 
     def execute(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
+        blank: RunRecord | None = None
         for task in tasks:
             run = task.run(self.attacks, self.victims)
             needs.preparations(run, twins=True)
-            record = blank_record(run, task.run_id, self.session.definition(run.victim), torch.device("cpu"))
-            record = record.model_copy(update={"n_good": task.seed % 3, "null_n_good": 0, "scores": "scored"})
+            blank = blank or blank_record(run, task.run_id, self.session.definition(run.victim), torch.device("cpu"))
+            own = {"run_id": task.run_id, "seed": task.seed, "victim": task.victim, "n_good": task.seed % 3}
+            record = blank.model_copy(update=SCORED | own)
             files = {f"runs/{task.run_id}/trace.csv": b"step,wall_s\n" * 50}
             yield self.depot.record(Returned(Outcome(record), files, {}, 0.0), self.reporter)
 
@@ -60,7 +65,7 @@ def main(runs: int) -> None:
         began = time.monotonic()
         plan = planned(sections, registry.attacks(), registry.victims(), Budget())
         plan = plan[:runs]
-        print(f"{len(plan)} runs planned in {time.monotonic() - began:.1f} s")
+        say(f"{len(plan)} runs listed in {time.monotonic() - began:.1f} s")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         sweep.executor_for = Stub  # type: ignore[assignment]
         began = time.monotonic()
@@ -69,8 +74,8 @@ def main(runs: int) -> None:
         assert len(rows) == runs and not failures
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seconds = time.monotonic() - began
-        print(f"{runs} runs recorded in {seconds:.1f} s, {1000 * seconds / runs:.1f} ms each")
-        print(f"peak memory {peak / 1024:.0f} MiB, {(peak - before) / 1024:.0f} MiB of them for the runs")
+        say(f"{runs} runs planned and recorded in {seconds:.1f} s, {1000 * seconds / runs:.1f} ms each")
+        say(f"peak memory {peak / 1024:.0f} MiB, {(peak - before) / 1024:.0f} MiB of them for the runs")
 
 
 if __name__ == "__main__":

@@ -128,19 +128,24 @@ class Ray:
             self._running[reference] = task
 
     def _missing(self, task: Task, run: Run, wanted: list[Preparation]) -> Need | None:
-        """Return what a task waits for, None if nothing; a training that nobody has begun is begun."""
-        for preparation in wanted:
-            if preparation in self._settled or preparation.made(self._depot.session, self._victims):
-                self._settled.add(preparation)
-                continue
+        """Return what a task waits for, None if nothing; trainings that nobody has begun are begun."""
+        missing = [one for one in wanted if not self._made(one)]
+        for preparation in missing:
             if preparation not in self._running.values():
                 self._prepare(preparation)
-            return preparation
+        if missing:
+            return missing[0]
         if self.setup.twins and needs.attacks_twins(run):
             cell = _cell(task)
             if cell not in self._settled and self._leading.setdefault(cell, task.run_id) != task.run_id:
                 return cell
         return None
+
+    def _made(self, preparation: Preparation) -> bool:
+        """Say whether a training is in this machine's cache, or was tried."""
+        if preparation not in self._settled and preparation.made(self._depot.session, self._victims):
+            self._settled.add(preparation)
+        return preparation in self._settled
 
     def _prepare(self, preparation: Preparation) -> None:
         share = self._share(Resources())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -127,7 +126,9 @@ class Machines:
             Machine(self._head, self.root).fail()
 
     def _sockets(self) -> list[Path]:
-        return [path for one in self.nodes if one.process.poll() is None for path in one.tmp.glob("ray/*/sockets/raylet")]
+        return [
+            path for one in self.nodes if one.process.poll() is None for path in one.tmp.glob("ray/*/sockets/raylet")
+        ]
 
     def _common(self) -> list[str]:
         return ["--block", "--disable-usage-stats", f"--object-store-memory={STORE_BYTES}"]

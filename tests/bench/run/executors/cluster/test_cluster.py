@@ -1,4 +1,4 @@
-"""Plans on machines that share no folder: the rows of one machine, whatever becomes of workers, nodes and the driver."""
+"""Plans on machines that share no folder: the rows of one machine, whatever becomes of workers, nodes and driver."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pytest
 from machines import Machines
 from world import World, comparable
 
-PLAN = ("-a", "steps", "-a", "plain", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--controls", "quick", "--seeds", "0-5")
-RUNS = 24
+CELLS = ("-a", "steps", "-a", "plain", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--controls", "quick")
+FEW, MANY = (*CELLS, "--seeds", "0-1"), (*CELLS, "--seeds", "0-5")
+"""Plans of 8 and of 24 runs."""
 MEASURED = ["cpu", "kl_mean", "kl_status", "lpips_status"]
 """Columns that say on what a run was made, beside times."""
-DEADLY = '''
+DEADLY = """
 import psutil
 
 from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
@@ -38,7 +39,7 @@ class Deadly(Attack):
                 if "ray::carry_out" in " ".join(parent.cmdline()):
                     parent.kill()
         return Reconstruction(candidates=torch.randn(3, *view.architecture.input_shape, generator=ctx.generator))
-'''
+"""
 Worlds = Callable[[], World]
 
 
@@ -55,7 +56,7 @@ def stored(world: World) -> int:
     return len(list((world.results / "runs").glob("[!.]*/run.json")))
 
 
-def wait(until: Callable[[], object], running: subprocess.Popen[str], seconds: float = 90) -> None:
+def wait(until: Callable[[], object], running: subprocess.Popen[str], seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not until():
         assert running.poll() is None, running.communicate()
@@ -69,25 +70,47 @@ def calls(machines: Machines) -> Counter[str]:
     return Counter(line for path in files for line in path.read_text().splitlines())
 
 
-@pytest.fixture(scope="module")
-def local(worlds: Worlds) -> list[dict[str, object]]:
-    """The rows of the plan on one machine."""
-    world = worlds()
-    done = world.run(*PLAN, "--jobs", 2)
+def here(world: World, plan: tuple[str, ...]) -> list[dict[str, object]]:
+    """The rows of a plan on one machine."""
+    done = world.run(*plan, "--jobs", 2)
     assert done.returncode == 0, done.stderr
     return rows(world)
 
 
-def test_a_plan_on_machines_that_share_nothing_is_that_of_one(
-    machines: Machines, worlds: Worlds, local: list[dict[str, object]]
+def killed(world: World, machines: Machines, plan: tuple[str, ...], runs: int) -> dict[Path, int]:
+    """Kill the driver of a plan when so many runs are stored; return when each of them was."""
+    running = world.start(*on(machines, *plan))
+    wait(lambda: stored(world) >= runs, running)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    return {path: path.stat().st_mtime_ns for path in (world.results / "runs").glob("[!.]*/run.json")}
+
+
+def test_a_plan_is_that_of_one_machine_though_a_node_goes_and_the_driver_is_killed(
+    machines: Machines, worlds: Worlds
 ) -> None:
     world = worlds()
-    done = world.run(*on(machines, *PLAN))
+    first = killed(world, machines, FEW, 2)
+    running = world.start(*on(machines, *FEW))
+    wait(lambda: stored(world) >= 4 and machines.nodes[-1].workers(), running)
+    machines.nodes[-1].fail()
+    machines.add()
+    out, err = running.communicate()
+    assert running.returncode == 0, out + err
+    assert rows(world) == here(worlds(), FEW)
+    assert len(rows(world)) == 8
+    assert {path: path.stat().st_mtime_ns for path in first} == first  # nothing was done twice
+    assert not world.unfinished()
+
+
+@pytest.mark.slow
+def test_a_plan_on_machines_that_share_nothing_is_that_of_one(machines: Machines, worlds: Worlds) -> None:
+    world, before = worlds(), calls(machines)
+    done = world.run(*on(machines, *MANY))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(local) == RUNS
-    assert rows(world) == local
-    assert sorted(world.rows()["sequence"]) == list(range(1, RUNS + 1))
-    made = calls(machines)
+    assert rows(world) == here(worlds(), MANY)
+    assert sorted(world.rows()["sequence"]) == list(range(1, 25))
+    made = calls(machines) - before
     assert {name: made[name] for name in made if name.startswith("train")} == {
         "train mini-mlp-4": 1,
         "train mini-mlp-6": 1,
@@ -96,35 +119,30 @@ def test_a_plan_on_machines_that_share_nothing_is_that_of_one(
     assert not world.unfinished()
 
 
-def test_a_node_that_goes_and_one_that_comes_cost_no_row(
-    machines: Machines, worlds: Worlds, local: list[dict[str, object]]
-) -> None:
+@pytest.mark.slow
+def test_a_node_that_goes_and_one_that_comes_cost_no_row(machines: Machines, worlds: Worlds) -> None:
     world = worlds()
-    running = world.start(*on(machines, *PLAN))
-    wait(lambda: stored(world) >= 4 and machines.nodes[-1].workers(), running)
+    running = world.start(*on(machines, *MANY))
+    wait(lambda: stored(world) >= 12 and machines.nodes[-1].workers(), running)
     machines.nodes[-1].fail()
     machines.add()
     out, err = running.communicate()
     assert running.returncode == 0, out + err
-    assert rows(world) == local
+    assert rows(world) == here(worlds(), MANY)
 
 
-def test_a_driver_that_is_killed_goes_on_where_it_was(
-    machines: Machines, worlds: Worlds, local: list[dict[str, object]]
-) -> None:
+@pytest.mark.slow
+def test_a_driver_that_is_killed_goes_on_where_it_was(machines: Machines, worlds: Worlds) -> None:
     world = worlds()
-    running = world.start(*on(machines, *PLAN))
-    wait(lambda: stored(world) >= 6, running)
-    running.send_signal(signal.SIGKILL)
-    running.communicate()
-    first = {path: path.stat().st_mtime_ns for path in (world.results / "runs").glob("[!.]*/run.json")}
-    done = world.run(*on(machines, *PLAN))
+    first = killed(world, machines, MANY, 12)
+    done = world.run(*on(machines, *MANY))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert rows(world) == local
-    assert len(first) >= 6
+    assert rows(world) == here(worlds(), MANY)
+    assert len(first) >= 12
     assert {path: path.stat().st_mtime_ns for path in first} == first
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_the_checkpoint_that_came_back(machines: Machines, worlds: Worlds) -> None:
     """The driver is killed in the middle of a long run, and its next one does only what is left."""
     world = worlds()
@@ -140,11 +158,10 @@ def test_a_run_goes_on_from_the_checkpoint_that_came_back(machines: Machines, wo
     trace = pd.read_csv(world.results / "runs" / row["run_id"] / "trace.csv")
     assert list(trace["step"]) == list(range(1, 1201))
     assert (trace["wall_s"].diff().dropna() >= 0).all()  # of both drivers: the clock goes on, too
-    here = worlds()
-    assert here.run(*plan).returncode == 0
-    assert rows(world) == rows(here)
+    assert rows(world) == here(worlds(), plan)
 
 
+@pytest.mark.slow
 def test_a_run_whose_workers_die_is_one_row(machines: Machines, worlds: Worlds) -> None:
     """An attack kills the worker that it runs beside: of its seeds only that one is lost, after a second try."""
     world = worlds()

@@ -88,7 +88,9 @@ def test_a_plugin_that_does_not_travel_is_told(tmp_path: Path) -> None:
 
 def test_a_cluster_of_another_python_is_one_line_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise RuntimeError("Version mismatch: The cluster was started with:\n  Python: 3.12.1\nThis process with:\n  3.11.7")
+        raise RuntimeError(
+            "Version mismatch: The cluster was started with:\n  Python: 3.12.1\nThis process with:\n  3.11.7"
+        )
 
     monkeypatch.setattr(connection.ray, "init", refuse)
     with pytest.raises(UserError, match=r"cluster was started with: Python: 3\.12\.1 This process with: 3\.11\.7"):
