@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -153,11 +154,10 @@ class Store:
 
     def _clear(self, run_id: str) -> None:
         """Remove what a killed writer left of a run; only its next writer may."""
-        for replaced in self.runs.glob(f".{run_id}.*{REPLACED}"):
-            if not (self.runs / run_id).exists():  # it was killed between the two renames
-                replaced.replace(self.runs / run_id)
-        for end in (WRITING, REPLACED):
-            for left in self.runs.glob(f".{run_id}.*{end}"):
+        for left in self._temporary(run_id):
+            if left.suffix == REPLACED and not (self.runs / run_id).exists():  # a kill between the two renames
+                left.replace(self.runs / run_id)
+            else:
                 shutil.rmtree(left, ignore_errors=True)
         checkpoint = self.checkpoint(run_id)
         for half in checkpoint.parent.glob(f".{run_id}.*{checkpoint.suffix}"):
@@ -209,10 +209,19 @@ class Store:
             if final.exists():
                 shutil.rmtree(replaced, ignore_errors=True)
 
+    def _temporary(self, run_id: str) -> list[Path]:
+        """Return the folders of a run that is being written or replaced, or was when its process was killed."""
+        try:
+            names = os.listdir(self.runs)  # noqa: PTH208 one pass over what may be thousands of names
+        except FileNotFoundError:
+            return []
+        own = (name for name in names if name.startswith(f".{run_id}.") and name.endswith((WRITING, REPLACED)))
+        return [self.runs / name for name in own]
+
     def _replaced(self, run_id: str) -> RunRecord | None:
         """Return the record of a run while its folder is being replaced, or after a kill in the middle of that."""
-        for path in self.runs.glob(f".{run_id}.*{REPLACED}/run.json"):
-            if (record := self._read(path, run_id)) is not None:
+        for left in self._temporary(run_id):
+            if left.suffix == REPLACED and (record := self._read(left / "run.json", run_id)) is not None:
                 return record
         return self._read(self.runs / run_id / "run.json", run_id)
 
