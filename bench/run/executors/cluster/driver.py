@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import ray
-from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
+from ray.exceptions import ObjectLostError, OutOfMemoryError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from attacks.base import Resources
@@ -79,7 +79,7 @@ class Ray:
             ray.shutdown()
             raise
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        self._desk: Any = ray.remote(Desk).options(num_cpus=0, scheduling_strategy=here).remote()
+        self._desk: Any = ray.remote(Desk).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
         self._depot = Depot(setup, Session.of(setup, reporter), self._victims, plugins)
         self._queue: deque[Task] = deque()
         self._waiting: dict[Need, list[Task]] = defaultdict(list)
@@ -97,10 +97,13 @@ class Ray:
         self._queue.extend(tasks)
         ended, total = 0, len(self._queue)
         try:
+            for attack in self._attacks.match(dict.fromkeys(task.attack for task in self._queue)):
+                self._share(attack.resources).require_room()
             while self._queue or self._running:
                 self._fill()
                 done, _ = ray.wait(list(self._running), timeout=POLL_SECONDS)
-                self._tell(ray.get(self._desk.collect.remote()))
+                with suppress(RayError):  # it is begun again, and what it held is lost
+                    self._tell(ray.get(self._desk.collect.remote()))
                 for reference in done:
                     outcome = self._ended(reference, self._running.pop(reference))
                     if outcome is not None:
@@ -173,7 +176,9 @@ class Ray:
     def _lost(self, what: Work, error: RayError) -> Outcome | None:
         """Begin again what was lost with its worker, or else record that it was."""
         self._losses[what] += 1
-        self._depot.forget()  # an object may have been lost, too
+        cause = error.cause if isinstance(error, RayTaskError) else error
+        if isinstance(cause, ObjectLostError):
+            self._depot.forget()
         if self._losses[what] <= RETRIES:
             if isinstance(what, Preparation):
                 self._prepare(what)
@@ -185,8 +190,8 @@ class Ray:
             return None
         self._settle(_cell(what))
         status = Status.OOM if isinstance(error, OutOfMemoryError) else Status.ERROR
-        cause = str(error.cause) if isinstance(error, RayTaskError) else type(error).__name__
-        reason = f"its worker was lost, {self._losses[what]} times ({one_line(cause)})"
+        told = str(cause) if isinstance(error, RayTaskError) else type(error).__name__
+        reason = f"its worker was lost, {self._losses[what]} times ({one_line(told)})"
         return self._failed(what, Failure(status, reason, nulls=False))
 
     def _failed(self, task: Task, failure: Failure) -> Outcome:

@@ -37,14 +37,16 @@ class Share(NamedTuple):
         return int(min(node["Resources"].get(name, 0) / amount for name, amount in self._wanted.items()))
 
     def room(self) -> int:
-        """Return how many runs the living nodes have room for at a time.
+        """Return how many runs the living nodes have room for at a time."""
+        return sum(self._room_on(node) for node in ray.nodes() if node["Alive"])
+
+    def require_room(self) -> None:
+        """Check that some node has room for a run at all.
 
         Raises:
-            UserError: none has room for one.
+            UserError: none has.
         """
-        runs = sum(self._room_on(node) for node in ray.nodes() if node["Alive"])
-        if not runs:
+        if not self.room():
             gib = f" and {self.memory / 2**30:.3g} GiB of memory" if self.memory else ""
             wanted = f"{self.cpus:g} CPUs{f', {self.gpus:g} GPUs' if self.gpus else ''}{gib}"
             raise UserError(f"no node of the Ray cluster has {wanted} for a run; see --cpus, --gpus and --memory")
-        return runs

@@ -124,4 +124,4 @@ def test_there_is_room_for_as_many_runs_as_living_nodes_hold(
 def test_a_run_that_fits_on_no_node_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.run.executors.cluster.share.ray.nodes", lambda: NODES)
     with pytest.raises(UserError, match=r"no node of the Ray cluster has 1 CPUs, 2 GPUs and 4 GiB of memory"):
-        Share(1, 2, 2**32).room()
+        Share(1, 2, 2**32).require_room()
