@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
@@ -32,6 +32,7 @@ __all__ = [
     "DivergedError",
     "Knowledge",
     "Reconstruction",
+    "Resources",
     "Threat",
     "UndeclaredKnowledgeError",
     "VictimView",
@@ -72,6 +73,20 @@ class Reconstruction:
     loss: float = float("nan")
     grad_evals: int = 0
     flags: tuple[str, ...] = ()
+
+
+class Resources(NamedTuple):
+    """What a run of an attack takes of a machine in a cluster; options of `run` say otherwise.
+
+    Attributes:
+        cpus: processors, as the cluster counts them; its threads are as many.
+        gpus: GPUs if it runs on one, which may be a fraction.
+        memory: bytes that must be free for it; 0 for none in particular.
+    """
+
+    cpus: float = 1.0
+    gpus: float = 1.0
+    memory: int = 0
 
 
 _ENTRY = re.compile(r"^        (?=\w+: )", re.MULTILINE)
@@ -131,6 +146,7 @@ class Attack(ABC, Generic[ParamsT]):
         protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; "balle2022" outside of the
             setting "dataset".
         audits: the variants that an audit runs, "" for the defaults: those that may each find what the others do not.
+        resources: what a run takes of a machine in a cluster.
         version: raised when the attack finds other candidates than before: stored runs of a lower version are then run
             again, and their rows leave the boards. A subclass has its parent's unless it states its own.
     """
@@ -146,6 +162,7 @@ class Attack(ABC, Generic[ParamsT]):
     setting: ClassVar[Literal["dataset", "informed", "deletion"]] = "dataset"
     protocol: ClassVar[str] = "buzaglo2023"
     audits: ClassVar[tuple[str, ...]] = ("",)
+    resources: ClassVar[Resources] = Resources()
     version: ClassVar[int] = 1
 
     def __init__(self, params: ParamsT) -> None:

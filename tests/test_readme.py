@@ -22,6 +22,8 @@ DOCUMENTS = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in FOL
 TEMPLATES = ROOT / "bench" / "check" / "templates"
 ELSEWHERE = {"--check", "--accept", "--shown-by", "--write"}
 """Flags of other programs: of `ruff format` and of `.ci/versions.py`."""
+ELSEWHERE |= {"--array", "--nodes", "--gpus-per-node", "--exclude", "--head", "--port", "--address", "--block"}
+"""Of Slurm and of `ray start`."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -31,6 +31,14 @@ def named_folder(text: str) -> Path:
     return Path(text)
 
 
+def readable(text: str) -> Path:
+    """Return where the file or folder that a text names can be read: as `named_folder`, or copied from storage."""
+    from bench.store.remote import fetched
+
+    named_folder(text)
+    return fetched(text)
+
+
 PluginDir = Annotated[
     Path | None,
     typer.Option(
@@ -57,6 +65,19 @@ Jobs = Annotated[
     ),
 ]
 ResultsDir = Annotated[Path, typer.Option(parser=named_folder, metavar="PATH", help="Where runs and tables go.")]
+
+ReadResults = Annotated[
+    Path,
+    typer.Option(
+        "--results-dir", parser=readable, metavar="PATH", help="The results folder, here or at an address as s3://..."
+    ),
+]
+Tables = Annotated[
+    Path,
+    typer.Argument(
+        parser=readable, metavar="PATH", help="A leaderboard.csv, runs.csv or results folder, here or at s3://..."
+    ),
+]
 
 
 def complain(text: str) -> None:

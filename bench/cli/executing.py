@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bench.cli.app import (
+    MOST_JOBS,
     Attacks,
     Controls,
     DataDir,
@@ -52,7 +53,16 @@ def run(
     plugin_dir: PluginDir = None,
     controls: Controls = ControlSet.ALL,
     budget: Spend = "",
-    jobs: Jobs = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MOST_JOBS,
+            envvar="BENCH_JOBS",
+            help="Runs at a time, each in its own process, 1 if not given; 0: in this one. On a cluster the most at a "
+            "time, as many as there is room for if not given.",
+        ),
+    ] = None,
     memory: Annotated[
         str, typer.Option(help="What each process may use, e.g. 8g; an equal share of what is free.")
     ] = "",
@@ -60,6 +70,10 @@ def run(
         Literal["local", "ray"], typer.Option(help="local: processes here; ray: tasks on a Ray cluster.")
     ] = "local",
     ray_address: Annotated[str, typer.Option(help="host:port of the cluster; RAY_ADDRESS, or a new one here.")] = "",
+    cpus: Annotated[float | None, typer.Option(min=0.01, help="CPUs of a run on a cluster; 1 if not given.")] = None,
+    gpus: Annotated[
+        float | None, typer.Option(min=0.01, help="GPUs of a run on a cluster, such as 0.25; 1 if not given.")
+    ] = None,
     pdb: Annotated[bool, typer.Option("--pdb", help="In this process, with a debugger where an attack fails.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed.")] = False,
@@ -98,14 +112,14 @@ def run(
     data, share = choose_data_dir(data_dir), parse_memory(memory) if memory else None
     if not dry_run:
         Store(results_dir).require_writable()
-    if jobs and executor == "local" and not (pdb or only_cached or dry_run):
+    if jobs != 0 and executor == "local" and not (pdb or only_cached or dry_run):
         with withheld():
-            server.start(server.threads_each(jobs))  # it imports torch while this process does
-    chosen_device = choose_device(asked.device if device is None else device)
+            server.start(server.threads_each(jobs or 1))  # it imports torch while this process does
+    chosen_device = choose_device(asked.device if device is None else device, elsewhere=executor == "ray")
 
     from bench.experiments.sweep import preview_plan, run_plan
     from bench.experiments.whole import Known, announced, run_rest
-    from bench.run.setup import Setup
+    from bench.run.setup import Cluster, Setup
     from bench.run.steps import Again
 
     setup = Setup(
@@ -115,11 +129,11 @@ def run(
         str(chosen_device),
         twins=controls is ControlSet.ALL,
         again=Again.ALWAYS if force else Again.FAILED if retry_failed else Again.NEVER,
-        jobs=jobs,
+        jobs=1 if jobs is None else jobs,
         memory=share,
         debug=pdb,
         only_cached=only_cached,
-        ray=ray_address if executor == "ray" else None,
+        cluster=Cluster(ray_address, jobs or None, cpus, gpus) if executor == "ray" else None,
         environment=Setup.variables(),
     )
     known = Known(attacks, victims, registry.studies(plugin_dir))

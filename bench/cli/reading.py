@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bench.cli.app import DataDir, PluginDir, ResultsDir, app, named_folder, say
+from bench.cli.app import DataDir, PluginDir, ReadResults, ResultsDir, Tables, app, named_folder, say
 from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
 from victims.cache import trained_card
@@ -102,8 +102,8 @@ def show(
 
 @app.command()
 def compare(
-    old: Annotated[Path, typer.Argument(help="A leaderboard.csv, runs.csv or results folder.")],
-    new: Annotated[Path, typer.Argument(help="What to compare, likewise.")],
+    old: Tables,
+    new: Tables,
     format_: Annotated[
         Literal["text", "markdown", "csv"], typer.Option("--format", help="For a terminal, a pull request, a program.")
     ] = "text",
@@ -160,14 +160,17 @@ def report(
         Path | None,
         typer.Option(parser=named_folder, metavar="PATH", help="File to write; report.html in the results folder."),
     ] = None,
-    results_dir: ResultsDir = Path("results"),
+    results_dir: ReadResults = Path("results"),
 ) -> None:
     """Write a report of a results folder: boards, figures, pictures, failures, in one file that loads nothing.
 
     It reads runs.csv and what is there of the run folders; it needs no data set, no training and no network.
     """
     from bench.publish.report import write_report
+    from bench.store.remote import is_copy
 
+    if output is None and is_copy(results_dir):
+        raise UserError("results in object storage are only read; name the file to write with --output")
     work_begins()
     say(str(write_report(results_dir, output, format_, across_knowledge=across_knowledge)))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.cli.app import Controls, DataDir, Device, ResultsDir, app, complain, say
+from bench.cli.app import Controls, DataDir, Device, ReadResults, app, complain, say
 from bench.plan.options import ControlSet
 from bench.terminal.interrupts import work_begins
 from victims.errors import UserError
@@ -22,7 +22,7 @@ CLAIMS = "claims.toml"
 
 @app.command()
 def verify(
-    results_dir: ResultsDir = Path("results"),
+    results_dir: ReadResults = Path("results"),
     claims: Annotated[Path | None, typer.Option(help="The entries; claims.toml of the results folder.")] = None,
     rerun: Annotated[
         Literal["quick", "all"] | None, typer.Option(help="Make the runs again: the cheap ones, or all.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -22,7 +23,7 @@ from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.run.steps import Step
-from bench.run.todo import changed_sources, todo, why
+from bench.run.todo import Todo, changed_sources, todo, why
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
 from bench.terminal.progress import TerminalReporter, plural
@@ -32,6 +33,10 @@ from victims.errors import UserError
 if TYPE_CHECKING:
     from attacks.base import Attack
     from bench.plan.registry import Registry, Victims
+
+
+WRITING_SHARE = 0.1
+"""The share of the time that goes into tables: they take the longer to write the more runs there are."""
 
 
 def run_plan(plan: Sequence[Run], setup: Setup) -> int:
@@ -54,22 +59,23 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
 def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], int]:
     """Execute a plan, and return its rows and how many runs failed; a line tells of each.
 
-    Tables are written after every run, so an interrupt or a kill loses the runs in progress alone.
+    A run is on disk before its line is told, so an interrupt or a kill loses the runs in progress alone; the tables,
+    which are made of what is there, follow now and then, and at the end.
 
     Raises:
         UserError: no run of the plan can be made, for want of data.
     """
     console, store = Console(), Store(setup.results_dir)
     store.sweep()
-    board = refresh_tables(store)  # a table of another schema, or a full disk, is refused before any work is done
     failures, rows = 0, list[RunRecord]()
-    with TerminalReporter(console) as reporter:
+    with TerminalReporter(console) as reporter, Tables(store, reporter) as tables:
         session = Session.of(setup, reporter)
         entries = todo(plan, setup, session)
         for line in changed_sources(entries, session):
             reporter.notice(line)
-        there = [entry for entry in entries if entry.step is Step.NOTHING or (setup.only_cached and entry.shown)]
-        left = [entry for entry in entries if entry not in there]
+        there, left = list[Todo](), list[Todo]()
+        for entry in entries:
+            (there if entry.step is Step.NOTHING or (setup.only_cached and entry.shown) else left).append(entry)
         stored = (Outcome(entry.stored, cached=True) for entry in there if entry.stored is not None)
         executed: Iterable[Outcome] = ()
         if left and not setup.only_cached:
@@ -79,20 +85,58 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], in
             record = outcome.record
             failures += bool(outcome.trouble or record.trouble)
             if not outcome.cached:
-                try:
-                    board = refresh_tables(store)
-                except UserError as error:
-                    reporter.notice(str(error))
+                tables.follow()
             console.print(lines(_line(record, outcome.cached)), highlight=False, markup=False, soft_wrap=True)
             if trouble := outcome.trouble or (record.trouble if record.status is Status.OK else ""):
                 reporter.notice(f"{record.title}: {trouble}")
             _paths(console, store, record)
             rows.append(record)
     attacked = {run.victim.described.name for run in plan}
-    for victim, conflict in conflicts(board).items():
+    for victim, conflict in conflicts(tables.board).items():
         if victim in attacked:
             console.print(lines(f"{victim}: {conflict}"), style="red", highlight=False, markup=False, soft_wrap=True)
     return rows, failures
+
+
+class Tables:
+    """Tables that follow the runs of a sweep; a context manager, after which they hold all of them.
+
+    Args:
+        store: whose tables.
+        reporter: told if they cannot be written any more.
+
+    Attributes:
+        board: the leaderboard as it was written last.
+
+    Raises:
+        UserError: a table is there that cannot be read, or none can be written; no work is done then.
+    """
+
+    def __init__(self, store: Store, reporter: TerminalReporter) -> None:
+        self.store, self.reporter = store, reporter
+        self.board, self._next, self._behind = refresh_tables(store), 0.0, False
+
+    def __enter__(self) -> Tables:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._behind:
+            self._write()
+
+    def follow(self) -> None:
+        """Write the tables, unless that would take more than a tenth of the time."""
+        self._behind = True
+        if time.monotonic() >= self._next:
+            self._write()
+
+    def _write(self) -> None:
+        began = time.monotonic()
+        try:
+            self.board, self._behind = refresh_tables(self.store), False
+        except UserError as error:
+            self.reporter.notice(str(error))
+        took = time.monotonic() - began
+        self._next = began + took / WRITING_SHARE
 
 
 def _settled(outcomes: Iterable[Outcome], store: Store, reporter: TerminalReporter) -> Iterator[Outcome]:

@@ -151,8 +151,12 @@ def attack_params(attack: type[Attack[Any]], variant: str, settings: dict[str, A
         raise UserError(f"--set {key}={short(first['input'])}: {first['msg']}") from None
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str, elsewhere: bool = False) -> torch.device:
     """Return the torch device that `auto`, `cpu` or `cuda` (`cuda:1`) names.
+
+    Args:
+        name: what the user says.
+        elsewhere: whether the runs are made on other machines, whose GPUs this one does not know.
 
     Raises:
         UserError: it is none of these, or there is no such GPU.
@@ -166,6 +170,8 @@ def choose_device(name: str) -> torch.device:
     found = DEVICE.fullmatch(name)
     if found is None:
         raise UserError(f"--device {short(name)} is no device; write auto, cpu or cuda")
+    if elsewhere:
+        return torch.device("cuda")  # a cluster shows a run the GPUs that are its own
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(found[1] or 0) >= count:
         raise UserError(f"--device {name}: this machine has {count or 'no'} CUDA device; use --device cpu or auto")

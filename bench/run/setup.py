@@ -10,6 +10,23 @@ from bench.run.steps import Again
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """A Ray cluster, and what each run takes of it.
+
+    Attributes:
+        address: host:port or ray://host:port; empty for the one at hand.
+        jobs: runs at a time; None for as many as there is room for.
+        cpus: of each run, as Ray counts them; None for what its attack says.
+        gpus: of each run on a GPU, which may be a fraction; None for what its attack says.
+    """
+
+    address: str = ""
+    jobs: int | None = None
+    cpus: float | None = None
+    gpus: float | None = None
+
+
+@dataclass(frozen=True)
 class Setup:
     """Where runs read and write, and how they are executed.
 
@@ -24,7 +41,7 @@ class Setup:
         memory: bytes that each process may use; None for an equal share of what is free.
         debug: post-mortem debugger on every failure, in this process.
         only_cached: show what is stored, execute nothing.
-        ray: address of the Ray cluster that executes the runs, empty for the one at hand; None for this machine alone.
+        cluster: the Ray cluster that executes the runs; None for this machine alone.
         environment: variables of the suite, the cache's folder among them.
     """
 
@@ -38,7 +55,7 @@ class Setup:
     memory: int | None = None
     debug: bool = False
     only_cached: bool = False
-    ray: str | None = None
+    cluster: Cluster | None = None
     environment: tuple[tuple[str, str], ...] = ()
 
     @staticmethod

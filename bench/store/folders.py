@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -41,6 +42,7 @@ class Store:
         self.root = root
         self.runs = root / "runs"
         self.work = root / WORK
+        self._table_known, self._table_sequence = (0, 0, 0), 0
 
     def require_writable(self) -> None:
         """Make the folder, and see that it can be written before any work is done.
@@ -80,9 +82,21 @@ class Store:
                 last = int(counter.read_text())
             except (OSError, ValueError):
                 last = max((record.sequence for record in self.records()), default=0)
-            number = max(last, _highest_sequence(self.root / "runs.csv")) + 1
+            number = max(last, self._highest_sequence()) + 1
             write_text(counter, str(number))
         return number
+
+    def _highest_sequence(self) -> int:
+        """Return the highest number of a run in runs.csv, 0 if there is none; it is read when it has changed."""
+        table = self.root / "runs.csv"
+        try:
+            status = table.stat()
+        except OSError:
+            return 0
+        known = status.st_mtime_ns, status.st_size, status.st_ino
+        if known != self._table_known:
+            self._table_known, self._table_sequence = known, _highest_sequence(table)
+        return self._table_sequence
 
     def folder(self, run_id: str) -> Path:
         """Return the folder of a run, stored or not."""
@@ -140,11 +154,10 @@ class Store:
 
     def _clear(self, run_id: str) -> None:
         """Remove what a killed writer left of a run; only its next writer may."""
-        for replaced in self.runs.glob(f".{run_id}.*{REPLACED}"):
-            if not (self.runs / run_id).exists():  # it was killed between the two renames
-                replaced.replace(self.runs / run_id)
-        for end in (WRITING, REPLACED):
-            for left in self.runs.glob(f".{run_id}.*{end}"):
+        for left in self._temporary(run_id):
+            if left.suffix == REPLACED and not (self.runs / run_id).exists():  # a kill between the two renames
+                left.replace(self.runs / run_id)
+            else:
                 shutil.rmtree(left, ignore_errors=True)
         checkpoint = self.checkpoint(run_id)
         for half in checkpoint.parent.glob(f".{run_id}.*{checkpoint.suffix}"):
@@ -196,10 +209,19 @@ class Store:
             if final.exists():
                 shutil.rmtree(replaced, ignore_errors=True)
 
+    def _temporary(self, run_id: str) -> list[Path]:
+        """Return the folders of a run that is being written or replaced, or was when its process was killed."""
+        try:
+            names = os.listdir(self.runs)  # noqa: PTH208 one pass over what may be thousands of names
+        except FileNotFoundError:
+            return []
+        own = (name for name in names if name.startswith(f".{run_id}.") and name.endswith((WRITING, REPLACED)))
+        return [self.runs / name for name in own]
+
     def _replaced(self, run_id: str) -> RunRecord | None:
         """Return the record of a run while its folder is being replaced, or after a kill in the middle of that."""
-        for path in self.runs.glob(f".{run_id}.*{REPLACED}/run.json"):
-            if (record := self._read(path, run_id)) is not None:
+        for left in self._temporary(run_id):
+            if left.suffix == REPLACED and (record := self._read(left / "run.json", run_id)) is not None:
                 return record
         return self._read(self.runs / run_id / "run.json", run_id)
 

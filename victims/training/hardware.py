@@ -39,7 +39,7 @@ def cpu_name() -> str:
 
 
 def gpu_name(device: torch.device) -> str:
-    """Return the GPU's name, or the empty string for another device."""
+    """Return the GPU's name, or the empty string for another device, and on a machine without GPUs."""
     import torch
 
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" and torch.cuda.is_available() else ""

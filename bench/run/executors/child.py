@@ -48,6 +48,24 @@ class PipeReporter:
             self.connection.send((what, arguments))
 
 
+def begin(output: Connection, threads: int) -> None:
+    """Make this process one of the suite's: its output goes to a log, and it ends with its parent.
+
+    Args:
+        output: the log of what it prints.
+        threads: that it may use.
+    """
+    capture(output.fileno())
+    os.setsid()  # so that what it starts can be ended with it, and Ctrl-C reaches the parent alone
+    end_with_parent()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+    import torch
+
+    torch.set_num_threads(threads)
+
+
 def main(task: Task, connection: Connection, output: Connection, zygote: Connection, threads: int, memory: int) -> None:
     """Do a task, tell the parent how it ended, and leave.
 
@@ -59,15 +77,7 @@ def main(task: Task, connection: Connection, output: Connection, zygote: Connect
         threads: that this process may use.
         memory: bytes that an attack may take.
     """
-    capture(output.fileno())
-    os.setsid()  # so that what it starts can be ended with it, and Ctrl-C reaches the parent alone
-    end_with_parent()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
-    import torch
-
-    torch.set_num_threads(threads)
+    begin(output, threads)
     reporter = PipeReporter(connection)
     host = IsolatedAttacks(zygote, memory)
     zygote.close()  # the zygote ends when the host's own copy is closed, as this process ends

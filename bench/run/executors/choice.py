@@ -15,12 +15,12 @@ def executor_for(reporter: TerminalReporter, setup: Setup) -> Executor:
     Raises:
         UserError: Ray is wanted and not installed, or its cluster does not answer.
     """
-    if setup.ray is not None and not setup.debug:
+    if setup.cluster is not None and not setup.debug:
         try:
-            from bench.run.executors.ray import Ray
-        except ImportError:
+            from bench.run.executors.cluster.driver import Ray
+        except ModuleNotFoundError:
             raise UserError("--executor ray needs Ray: pip install 'reconstruction-bench[ray]'") from None
-        return Ray(reporter, setup.ray)
+        return Ray(reporter, setup)
     if setup.debug or not setup.jobs:
         return Inline(reporter, _post_mortem if setup.debug else None)
     from bench.run.executors.processes import Limits, Processes

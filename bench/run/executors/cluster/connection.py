@@ -1,0 +1,51 @@
+"""The way into a cluster: its address, and the source that travels there."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+
+import ray
+from ray.exceptions import RayError
+
+from bench.terminal.text import one_line
+from victims.errors import UserError
+
+ANSWER_SECONDS = 5.0
+HERE = ("", "auto", "local")
+"""Addresses that Ray finds by itself."""
+
+
+def connect(address: str, source: Path) -> None:
+    """Join a cluster, to which the source travels; where the address is empty and there is none, begin one here.
+
+    Args:
+        address: host:port or ray://host:port; empty for the one that RAY_ADDRESS names, or else a new one.
+        source: the folder from which workers import the suite.
+
+    Raises:
+        UserError: nothing answers, or what answers is of another version of Ray or Python.
+    """
+    if address not in HERE:
+        _require_answer(address)
+    environment = {"working_dir": str(source)}
+    try:
+        ray.init(address or None, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ImportError, RuntimeError, ValueError, RayError) as error:
+        raise UserError(f"--ray-address {address}: {one_line(str(error))}") from None
+
+
+def _require_answer(address: str) -> None:
+    """Check that an address answers; Ray itself would wait a minute.
+
+    Raises:
+        UserError: nothing answers, or this is no address.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), ANSWER_SECONDS).close()
+    except ValueError:
+        raise UserError(f"--ray-address {address!r} is no address; write host:port or ray://host:port") from None
+    except OSError as error:
+        raise UserError(f"--ray-address {address}: nothing answers ({error.strerror or error})") from None

@@ -1,0 +1,45 @@
+"""Files as they travel between machines: by name, relative to a folder that each machine has of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from victims.files import atomic
+
+Parcel = dict[str, bytes]
+"""Contents of files by their place in a folder, with "/" between its parts."""
+LOCKS = ("lock", ".lock")
+"""Ends of the names of files that belong to the processes of one machine."""
+
+
+def pack(root: Path, patterns: Iterable[str]) -> Parcel:
+    """Return the files below a folder that globs name; locks, and files that are being written, stay where they are."""
+    parcel: Parcel = {}
+    for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):
+        if path.name.startswith(".") or path.name.endswith(LOCKS) or not path.is_file():
+            continue
+        with suppress(FileNotFoundError):
+            parcel[path.relative_to(root).as_posix()] = path.read_bytes()
+    return parcel
+
+
+def unpack(parcel: Parcel, root: Path) -> None:
+    """Write files below a folder, each of them whole or not at all.
+
+    Raises:
+        ValueError: a name leads out of the folder.
+        OSError: the folder cannot be written.
+    """
+    for name, content in parcel.items():
+        place = PurePosixPath(name)
+        if place.is_absolute() or ".." in place.parts or not place.parts:
+            raise ValueError(f"the file {name!r} of a parcel lies outside its folder")
+        with atomic(root / place) as path:
+            path.write_bytes(content)
+
+
+def size(parcel: Parcel) -> int:
+    """Return the bytes of a parcel's files."""
+    return sum(map(len, parcel.values()))

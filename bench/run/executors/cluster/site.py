@@ -1,0 +1,133 @@
+"""The folders of a plan on a node: what its runs read and write there, and what is laid there for them once."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import ray
+
+from bench.run.executors.cluster.parcels import Parcel, unpack
+from bench.run.setup import Setup
+from victims.files import exclusive
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A file of the driver's machine, of data or of weights.
+
+    Attributes:
+        path: where it is there.
+        stamp: its size and time, in ns: a file of the same place and stamp is the same file, in a shared folder.
+        content: the reference of a parcel that holds it, by its name.
+    """
+
+    path: Path
+    stamp: tuple[int, int]
+    content: ray.ObjectRef[Parcel]
+
+    def shared(self) -> bool:
+        """Say whether this machine sees the same file."""
+        return self.path.is_file() and stamp(self.path) == self.stamp
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """Return a file's size and its time in ns."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+@dataclass(frozen=True)
+class Luggage:
+    """What travels with a task. References are fetched where they are missing, and not before.
+
+    Attributes:
+        token: a file in the driver's cache: a machine that sees it shares the cache.
+        plugins: place of the plug-ins in the source that travelled, empty if there are none.
+        data: files of the data folder.
+        weights: the file that BENCH_LPIPS_WEIGHTS names, None if there is none.
+        cache: parcels for the cache, laid there once a node.
+        own: the run's own parts of the results folder, such as a checkpoint.
+        own_cache: the run's own parts of the cache.
+        returned: globs of what comes back from the results folder.
+        returned_cache: globs of what comes back from the cache.
+    """
+
+    token: Path
+    plugins: str
+    data: tuple[Shipped, ...] = ()
+    weights: Shipped | None = None
+    cache: tuple[ray.ObjectRef[Parcel], ...] = ()
+    own: Parcel = field(default_factory=dict)
+    own_cache: Parcel = field(default_factory=dict)
+    returned: tuple[str, ...] = ()
+    returned_cache: tuple[str, ...] = ()
+
+    @property
+    def references(self) -> tuple[ray.ObjectRef[Parcel], ...]:
+        """All that may have to be fetched."""
+        files = (*self.data, *(() if self.weights is None else (self.weights,)))
+        return *self.cache, *(file.content for file in files)
+
+
+class Site:
+    """The folder of a plan on a node, below the system's temporary folder.
+
+    Args:
+        root: the folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.results, self.cache, self.data = root / "results", root / "cache", root / "data"
+
+    @classmethod
+    def here(cls) -> Site:
+        """Return that of the plan whose task is executed, on the node where it is."""
+        context = ray.get_runtime_context()
+        name = f"{context.get_node_id()[:12]}-{context.get_job_id()}"
+        return cls(Path(tempfile.gettempdir()) / "reconstruction-bench" / name)
+
+    def settle(self, setup: Setup, luggage: Luggage) -> Setup:
+        """Lay down what a task needs, and return its setup with the folders of this machine.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        with exclusive(self.root / "lock"):
+            shared = luggage.token.exists()
+            cache = luggage.token.parent if shared else self.cache
+            for reference in () if shared else luggage.cache:
+                self._once(reference, cache)
+            unpack({} if shared else luggage.own_cache, cache)
+            unpack(luggage.own, self.results)
+            data = setup.data_dir
+            if not all(file.shared() for file in luggage.data):
+                data = self.data
+                for file in luggage.data:
+                    self._once(file.content, data)
+            environment = dict(setup.environment) | {"BENCH_CACHE_DIR": str(cache)}
+            environment.pop("BENCH_DATA_DIR", None)
+            if luggage.weights is not None and not luggage.weights.shared():
+                self._once(luggage.weights.content, self.data)
+                environment["BENCH_LPIPS_WEIGHTS"] = str(self.data / luggage.weights.path.name)
+        os.environ.update(environment)  # for what this process starts
+        return replace(
+            setup,
+            results_dir=self.results,
+            data_dir=data,
+            plugin_dir=Path.cwd() / luggage.plugins if luggage.plugins else None,
+            device=setup.device.partition(":")[0],  # Ray shows a run the GPUs that are its own
+            environment=tuple(environment.items()),
+        )
+
+    def _once(self, reference: ray.ObjectRef[Parcel], folder: Path) -> None:
+        """Lay a parcel into a folder, unless that was done on this node."""
+        mark = self.root / "laid" / reference.hex()
+        if not mark.exists():
+            parcel: Parcel = ray.get(reference)
+            unpack(parcel, folder)
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()

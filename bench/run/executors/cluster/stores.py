@@ -1,0 +1,167 @@
+"""The driver's own folders: what of them travels with a run, and where what comes back is put."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import ray
+
+from bench.plan.registry import Victims
+from bench.plan.run import Run
+from bench.run.executors.cluster import needs
+from bench.run.executors.cluster.needs import Preparation
+from bench.run.executors.cluster.parcels import Parcel, pack, size, unpack
+from bench.run.executors.cluster.site import Luggage, Shipped, stamp
+from bench.run.executors.cluster.worker import Returned
+from bench.run.provenance import git_commit
+from bench.run.runner import Outcome
+from bench.run.session import Session
+from bench.run.setup import Setup
+from bench.store.folders import Store, write_record
+from bench.store.records import Status
+from bench.terminal.progress import Reporter
+from bench.terminal.text import describe
+from victims.cache import cache_dir
+from victims.errors import UserError
+
+MOST_PARCELS = 64
+"""Trainings whose weights are kept in the object store; of more the first are packed again when they are needed."""
+
+
+class Depot:
+    """Packs what travels from this machine's folders, and puts there what comes back.
+
+    Args:
+        setup: where the folders are.
+        session: knows victims and data.
+        victims: all that are known.
+        plugins: place of the plug-ins in the source that travels.
+
+    Attributes:
+        moved: bytes of files that went into the object store, or came back.
+    """
+
+    def __init__(self, setup: Setup, session: Session, victims: Victims, plugins: str) -> None:
+        self.setup, self.session, self.victims, self.plugins = setup, session, victims, plugins
+        self.store, self.cache = Store(setup.results_dir), cache_dir()
+        self.cache.mkdir(parents=True, exist_ok=True)
+        self._token = NamedTemporaryFile(dir=self.cache, prefix=".shared-")  # noqa: SIM115 it is there while a plan runs
+        self._shipped: dict[Path, Shipped] = {}
+        self._made: dict[Preparation, ray.ObjectRef[Parcel]] = {}
+        self._commit = git_commit()
+        self.moved = 0
+
+    def close(self) -> None:
+        """Remove what tells others that they share the cache."""
+        self._token.close()
+
+    def for_training(self, preparation: Preparation) -> Luggage:
+        """Return what travels with a training: its data, and its last checkpoint."""
+        files = preparation.files(self.session, self.victims)
+        spec = preparation.spec(self.victims)
+        data = needs.data_files(spec.dataset, self.setup.data_dir)
+        luggage = self._luggage(data, [])
+        return replace(luggage, own_cache=self._counted(pack(self.cache, files)), returned_cache=files)
+
+    def for_run(self, run: Run, run_id: str, made: Iterable[Preparation]) -> Luggage:
+        """Return what travels with a run: data, victims, and what this machine has of the run itself.
+
+        Args:
+            run: the run.
+            run_id: its id.
+            made: the trainings that it needs.
+        """
+        controls = needs.controls_of(run) if self.setup.twins else ()
+        return replace(
+            self._luggage(needs.data_files(run.victim.dataset, self.setup.data_dir), made),
+            own=self._counted(pack(self.store.root, needs.of_run(run_id))),
+            own_cache=self._counted(pack(self.cache, controls)),
+            returned=needs.of_run(run_id)[:1],
+            returned_cache=controls,
+        )
+
+    def _luggage(self, data: Iterable[Path], made: Iterable[Preparation]) -> Luggage:
+        weights = Path(os.environ.get(needs.LPIPS_WEIGHTS, ""))
+        return Luggage(
+            token=Path(self._token.name),
+            plugins=self.plugins,
+            data=tuple(map(self._ship, data)),
+            weights=self._ship(weights) if weights.is_file() else None,
+            cache=tuple(map(self._parcel, made)),
+        )
+
+    def _ship(self, path: Path) -> Shipped:
+        path = path.resolve()
+        if path not in self._shipped:
+            parcel = self._counted({path.name: path.read_bytes()})
+            self._shipped[path] = Shipped(path, stamp(path), ray.put(parcel))
+        return self._shipped[path]
+
+    def _parcel(self, preparation: Preparation) -> ray.ObjectRef[Parcel]:
+        """Return the reference of what a training left in this machine's cache, which this machine keeps in memory."""
+        if preparation not in self._made:
+            while len(self._made) >= MOST_PARCELS:
+                self._made.pop(next(iter(self._made)))  # what still travels, Ray keeps
+            files = preparation.files(self.session, self.victims)
+            self._made[preparation] = ray.put(self._counted(pack(self.cache, files)))
+        return self._made[preparation]
+
+    def forget(self) -> None:
+        """Pack everything anew from now on: what was put into the object store may be lost."""
+        self._made.clear()
+        self._shipped.clear()
+
+    def trained(self, preparation: Preparation, parcel: Parcel) -> None:
+        """Keep what a training left, in this machine's cache.
+
+        Raises:
+            UserError: the cache cannot be written.
+        """
+        self._made.pop(preparation, None)
+        try:
+            unpack(self._counted(parcel), self.cache)
+        except OSError as error:
+            hint = "name another with BENCH_CACHE_DIR"
+            raise UserError(f"the cache {self.cache} cannot be written ({error.strerror}); {hint}") from None
+
+    def keep(self, checkpoint: Parcel) -> None:
+        """Keep the checkpoint of what has not ended, of a run or of a training, by where its file belongs."""
+        of_run = all(name.startswith(".work/") for name in checkpoint)
+        with suppress(OSError):  # it is a help and no result
+            unpack(self._counted(checkpoint), self.store.root if of_run else self.cache)
+
+    def record(self, returned: Returned, reporter: Reporter) -> Outcome:
+        """Store a run that came back, under this folder's next number, and return how it ended.
+
+        What an attack found before stays if it found nothing now.
+        """
+        unpack(self._counted(returned.cache), self.cache)
+        outcome = returned.outcome
+        if not outcome.stored or not returned.results:
+            return outcome
+        run_id = outcome.record.run_id
+        try:
+            with self.store.claimed(run_id, reporter.notice):
+                before = self.store.find(run_id)
+                if before is not None and before.status is Status.OK and outcome.record.status is not Status.OK:
+                    return Outcome(before, trouble=outcome.record.reason)
+                told = {"sequence": self.store.next_sequence(), "git_commit": self._commit}
+                record = outcome.record.model_copy(update=told)
+                with self.store.writing(run_id) as folder:
+                    inside = {Path(name).name: content for name, content in self._counted(returned.results).items()}
+                    unpack(inside, folder)
+                    write_record(folder, record)
+                if record.status is not Status.OOM:
+                    self.store.checkpoint(run_id).unlink(missing_ok=True)
+        except OSError as error:
+            return replace(outcome, stored=False, trouble=f"it cannot be stored: {describe(error)}")
+        return replace(outcome, record=record)
+
+    def _counted(self, parcel: Parcel) -> Parcel:
+        self.moved += size(parcel)
+        return parcel

@@ -1,0 +1,123 @@
+"""What a worker of the cluster does: a run, or a training that runs wait for, in a process of its own beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+import ray
+
+from bench.run.executors import server
+from bench.run.executors.child import PipeReporter, begin
+from bench.run.executors.cluster.desk import DeskReporter
+from bench.run.executors.cluster.needs import Preparation, checkpoint_of_run
+from bench.run.executors.cluster.nodes import require_versions
+from bench.run.executors.cluster.parcels import Parcel, pack
+from bench.run.executors.cluster.site import Luggage, Site
+from bench.run.executors.processes import LEAVE_SECONDS, JobReporter, Limits, Processes
+from bench.run.executors.task import Task
+from bench.run.runner import Outcome
+from bench.run.session import Session
+from bench.run.setup import Setup
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What a run left on its node.
+
+    Attributes:
+        outcome: how it ended.
+        results: its files of the results folder.
+        cache: files of the cache that others may need too.
+        seconds: how long its process took.
+    """
+
+    outcome: Outcome
+    results: Parcel
+    cache: Parcel
+    seconds: float
+
+
+@ray.remote(max_retries=0)
+def carry_out(task: Task, luggage: Luggage, desk: Any, limits: Limits, versions: dict[str, str]) -> Returned:
+    """Do a run, and return it with its files."""
+    require_versions(versions)
+    site, reporter = Site.here(), DeskReporter(desk, task.run_id)
+    here = replace(task, setup=site.settle(task.setup, luggage))
+    began = time.monotonic()
+    try:
+        with reporter.checkpoints(site.results, checkpoint_of_run(task.run_id)):
+            (outcome,) = Processes(reporter, 1, _limited(limits)).execute([here])
+        seconds = time.monotonic() - began
+        results = pack(site.results, luggage.returned)
+    finally:
+        shutil.rmtree(site.results / "runs" / task.run_id, ignore_errors=True)
+    cache = {} if luggage.token.exists() else _changed(pack(site.cache, luggage.returned_cache), luggage.own_cache)
+    return Returned(outcome, results, cache, seconds)
+
+
+@ray.remote(max_retries=0)
+def prepare(
+    preparation: Preparation, setup: Setup, luggage: Luggage, desk: Any, limits: Limits, versions: dict[str, str]
+) -> Parcel:
+    """Make a training, and return what it left in the cache; what fails is told by the runs that need it."""
+    require_versions(versions)
+    site, reporter = Site.here(), DeskReporter(desk, str(preparation))
+    here = site.settle(setup, luggage)
+    with reporter.checkpoints(site.cache, tuple(f"{folder}checkpoint-*" for folder in _folders(luggage))):
+        _train(preparation, here, reporter, _limited(limits).threads)
+    return {} if luggage.token.exists() else pack(site.cache, luggage.returned_cache)
+
+
+@ray.remote(num_cpus=0, max_retries=0)
+def leave() -> None:
+    """Remove the folder of the plan from the node."""
+    shutil.rmtree(Site.here().root, ignore_errors=True)
+
+
+def _limited(limits: Limits) -> Limits:
+    """Return limits whose memory is what is free here, where none is given."""
+    return limits if limits.memory else Limits(limits.threads, Limits.shared(1, None).memory)
+
+
+def _changed(parcel: Parcel, before: Parcel) -> Parcel:
+    return {name: content for name, content in parcel.items() if before.get(name) != content}
+
+
+def _folders(luggage: Luggage) -> list[str]:
+    return [pattern.removesuffix("*") for pattern in luggage.returned_cache if pattern.startswith("victims/")]
+
+
+def _train(preparation: Preparation, setup: Setup, reporter: JobReporter, threads: int) -> None:
+    """Make a training in a process of its own, and pass on what it reports."""
+    context = server.start(threads)
+    receiver, sender = context.Pipe(duplex=False)
+    with tempfile.TemporaryFile() as output:
+        log = Connection(os.dup(output.fileno()), readable=False)
+        process = context.Process(target=_main, args=(preparation, setup, sender, log, threads))
+        process.start()
+        sender.close()
+        log.close()
+        try:
+            with suppress(EOFError, OSError):
+                while True:
+                    what, arguments = receiver.recv()
+                    getattr(reporter, what)(*arguments)
+        finally:
+            process.join(LEAVE_SECONDS)
+            process.kill()
+
+
+def _main(preparation: Preparation, setup: Setup, connection: Connection, output: Connection, threads: int) -> None:
+    begin(output, threads)
+    from bench.plan import registry
+
+    os.environ.update(setup.environment)
+    session = Session.of(setup, PipeReporter(connection))
+    preparation.make(session, registry.victims(setup.plugin_dir))
