@@ -51,7 +51,7 @@ def draw(attacks: Iterable[type[Attack[Any]]], picture: Path) -> None:
     Raises:
         UserError: it cannot be written there.
     """
-    from bench.publish.lattice_picture import draw_lattice
+    from bench.publish.report.lattice_picture import draw_lattice
 
     work_begins()
     if picture.suffix != ".png":

@@ -2,7 +2,8 @@
 
 from bench.scoring.confidence import ConfidenceCurve, confidence_curve
 from bench.scoring.metrics import METRIC_SUITE, METRICS, Evidence, Metric, measure
-from bench.scoring.protocols import PROTOCOLS, Matcher, Protocol, Scores, Truth, judge, score
+from bench.scoring.protocols import PROTOCOLS, Matcher, Protocol, Truth, judge, score
+from bench.scoring.scores import Scores
 
 __all__ = [
     "METRICS",

@@ -105,9 +105,7 @@ class Descent(Recipe):
     @model_validator(mode="after")
     def _is_private_in_full_batches(self) -> Descent:
         if self.privacy is not None and (self.batch_size is not None or self.optimizer != "sgd"):
-            raise ValueError(
-                "differentially private descent has no batch size and no Adam; give privacy a sampling_rate"
-            )
+            raise ValueError("private descent has no batch size and no Adam; give privacy a sampling_rate")
         if self.sampling_rate is not None and self.order_seed is None:
             raise ValueError("the known records of a sampled batch are public; give their order_seed")
         return self

@@ -11,7 +11,7 @@ from skimage.io import imread
 from attacks.base import Attack, AttackParams, Knowledge, Threat
 from bench.plan import registry
 from bench.plan.lattice import Node, by_threat, covers, nodes
-from bench.publish.lattice_picture import draw_lattice
+from bench.publish.report.lattice_picture import draw_lattice
 
 Bench = Callable[..., Any]
 A, W, N, L, C = (

@@ -1,0 +1,147 @@
+"""The networks that victims have, as frozen, hashable descriptions. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from victims.frozen_model import FrozenModel
+from victims.kernel.spec import KernelSpec
+
+
+class MLPSpec(FrozenModel):
+    """A fully connected ReLU network d-h1-...-C (Haim et al. 2022, Section 5; Buzaglo et al. 2023, Section 4).
+
+    Attributes:
+        hidden: widths of the hidden layers; none for the affine classifier.
+        outputs: C; one output is a binary classifier or a regression.
+        biases: "first" keeps the network positively homogeneous (a bias in layer 1 only); "all" is the paper's
+            non-homogeneous variant, with biases in every hidden layer; "every" has one in the last layer too, as torch
+            has by default.
+        first_layer_scale: standard deviation of layer 1's initial weights and biases (the paper's 1e-4);
+            None for torch's standard initialisation. The other layers always start at the standard one.
+        uncovered: nothing: attacks see all its layers.
+    """
+
+    uncovered: ClassVar[str] = ""
+
+    kind: Literal["mlp"] = "mlp"
+    hidden: tuple[PositiveInt, ...] = (1000, 1000)
+    outputs: PositiveInt = 1
+    biases: Literal["first", "all", "every"] = "first"
+    first_layer_scale: PositiveFloat | None = 1e-4
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `mlp 1000-1000-1`."""
+        if not self.hidden:
+            return "affine"
+        widths = "-".join(map(str, (*self.hidden, self.outputs)))
+        return f"mlp {widths}{'' if self.biases == 'first' else ' +biases'}"
+
+
+class ConvSpec(FrozenModel):
+    """A convolution, then fully connected layers, all ReLU: conv(k, C_out)-h1-...-C (Buzaglo et al. 2023, Section 5).
+
+    Attributes:
+        kernel: k, side of the square kernel; stride 1, no padding.
+        channels: C_out.
+        hidden: widths of the fully connected hidden layers.
+        outputs: C; one output is a binary classifier or a regression.
+        biases: "first", the convolution's alone; "all" is for released weights.
+        first_layer_scale: as for `MLPSpec`.
+        uncovered: nothing, as for `MLPSpec`.
+    """
+
+    uncovered: ClassVar[str] = ""
+
+    kind: Literal["conv"] = "conv"
+    kernel: PositiveInt = 3
+    channels: PositiveInt = 32
+    hidden: tuple[PositiveInt, ...] = (1000,)
+    outputs: PositiveInt = 1
+    biases: Literal["first", "all"] = "first"
+    first_layer_scale: PositiveFloat | None = 1e-4
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `conv(3, 32)-1000-1`."""
+        return f"conv({self.kernel}, {self.channels})-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
+
+
+class CNNSpec(FrozenModel):
+    """Convolutions, each with batch normalisation and a ReLU, then fully connected layers, as people build them.
+
+    Attributes:
+        channels: of each convolution's output; kernel 3, padding 1, stride 2, so that each halves the sides.
+        hidden: widths of the fully connected hidden layers.
+        outputs: C; one output is a binary classifier.
+        biases: "every" layer has one.
+        uncovered: what it has that a sequence of linear layers and ReLUs has not.
+    """
+
+    uncovered: ClassVar[str] = "convolutions with padding and strides, and batch normalisation"
+
+    kind: Literal["cnn"] = "cnn"
+    channels: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (32,)
+    hidden: tuple[PositiveInt, ...] = (500,)
+    outputs: PositiveInt = 1
+    biases: Literal["every"] = "every"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `cnn bn(32)-500-10`."""
+        return f"cnn bn({', '.join(map(str, self.channels))})-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
+
+
+class ModuleSpec(FrozenModel):
+    """Any other torch module, for released weights: attacks see its outputs and gradients, and no layers.
+
+    Attributes:
+        name: its class.
+        outputs: C; one output is a binary classifier or a regression.
+        biases: "all": it is not taken for homogeneous.
+        uncovered: what it has that a sequence of linear layers and ReLUs has not.
+    """
+
+    kind: Literal["module"] = "module"
+    name: str
+    outputs: PositiveInt = 1
+    biases: Literal["all"] = "all"
+    uncovered: str = Field(default="", exclude=True)
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        return self.name
+
+
+class RandomFeaturesSpec(FrozenModel):
+    """Random features: x -> W s(V x), where V ~ N(0, 1/d) stays as it was drawn and W (C, p) is learnt.
+
+    Attributes:
+        width: p, the number of features.
+        activation: s. "relu" tells no length of an image: s(c z) = c s(z) for c > 0. "relu+tanh" does.
+        outputs: C; one output is a regression of the binary labels.
+        biases: "none".
+        uncovered: what it has that a sequence of layers which are all learnt has not.
+    """
+
+    uncovered: ClassVar[str] = "a first layer that is not learnt"
+
+    kind: Literal["rf"] = "rf"
+    width: PositiveInt = 1000
+    activation: Literal["relu", "relu+tanh"] = "relu"
+    outputs: PositiveInt = 1
+    biases: Literal["none"] = "none"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `relu features 6400-1`."""
+        return f"{self.activation} features {self.width}-{self.outputs}"
+
+
+BuiltSpec = MLPSpec | ConvSpec | CNNSpec | RandomFeaturesSpec
+"""What the suite can build."""
+NetworkSpec = BuiltSpec | KernelSpec | ModuleSpec

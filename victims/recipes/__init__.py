@@ -1,0 +1,19 @@
+"""The recipes by which victims are trained, as frozen, hashable descriptions. Imports no torch."""
+
+from victims.recipes.ordinary import Ordinary, Pretraining
+from victims.recipes.privacy import Privacy, Share
+from victims.recipes.released import Released
+from victims.recipes.stationary import DecayedDescent, GradientDescent, Interpolation, NormalizedDescent, Regularised
+
+__all__ = [
+    "DecayedDescent",
+    "GradientDescent",
+    "Interpolation",
+    "NormalizedDescent",
+    "Ordinary",
+    "Pretraining",
+    "Privacy",
+    "Regularised",
+    "Released",
+    "Share",
+]

@@ -1,0 +1,98 @@
+"""Training as people write it, and private training, as frozen descriptions. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from victims.frozen_model import FrozenModel, Recipe
+from victims.recipes.privacy import Privacy
+
+
+class Pretraining(FrozenModel):
+    """What a network learns before it is fine-tuned: the dataset's images that neither it nor its twin is tuned on.
+
+    Attributes:
+        epochs: passes over them.
+        lr: learning rate of SGD with momentum 0.9, constant.
+        batch_size: of the batches, shuffled every epoch.
+    """
+
+    epochs: PositiveInt = 15
+    lr: PositiveFloat = 0.01
+    batch_size: PositiveInt = 64
+
+
+class Ordinary(Recipe):
+    """A loop over torch.optim as people write it; the start is torch's own, or a pre-trained network, and it is kept.
+
+    Attributes:
+        inputs: "standardised" are (x - mean) / std a channel, over all training images of the dataset; "raw" are pixels
+            in [0, 1].
+        optimiser: of torch.optim.
+        lr: learning rate at the first step.
+        momentum: SGD's alone.
+        batch_size: of the batches, shuffled every epoch.
+        epochs: the most passes over the training set.
+        weight_decay: as torch's optimisers have it: decoupled for AdamW, in the gradient for the others.
+        schedule: of the learning rate: "cosine" falls to 0, "step" by ten after half of the steps and after three
+            quarters.
+        clip: largest norm of a batch's gradient; None for no clipping.
+        stop_loss: training ends after an epoch whose mean loss is below it; None for no early stop.
+        privacy: every record's gradient is clipped, and the sum noised, all records being in one batch; None for none.
+        pretraining: where the start comes from; None for torch's default initialisation after
+            `torch.manual_seed(seed)`.
+        last_layers: train so many of the last layers alone; None for all of them.
+        lora_rank: train B_l A_l of this rank r beside each frozen W_l (Hu et al. 2022, LoRA); what is released is
+            W_l + B_l A_l. A_l (r, h_{l-1}) starts as torch starts a layer, B_l (h_l, r) at zero, and the biases stay.
+            None to train the weights themselves.
+        snapshots: epochs, rising, after which weights are released besides those at the end.
+    """
+
+    young: ClassVar[frozenset[str]] = frozenset({"inputs", "last_layers", "lora_rank", "snapshots"})
+
+    kind: Literal["ordinary"] = "ordinary"
+    inputs: Literal["standardised", "raw"] = "standardised"
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
+    lr: PositiveFloat = 0.05
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    batch_size: PositiveInt = 64
+    epochs: PositiveInt = 300
+    weight_decay: NonNegativeFloat = 5e-4
+    schedule: Literal["constant", "cosine", "step"] = "cosine"
+    clip: PositiveFloat | None = None
+    stop_loss: PositiveFloat | None = None
+    privacy: Annotated[Privacy | None, Field(exclude_if=lambda privacy: privacy is None)] = None
+    pretraining: Pretraining | None = None
+    last_layers: PositiveInt | None = None
+    lora_rank: PositiveInt | None = None
+    snapshots: tuple[PositiveInt, ...] = ()
+    dtype: Literal["float32", "float64"] = "float32"
+
+    @model_validator(mode="after")
+    def _is_one_training(self) -> Ordinary:
+        if self.last_layers is not None and self.lora_rank is not None:
+            raise ValueError("low-rank updates are of all layers: set last_layers or lora_rank, not both")
+        if list(self.snapshots) != sorted({*self.snapshots} & {*range(1, self.epochs)}):
+            raise ValueError(f"snapshots are epochs that rise and lie before the last, {self.epochs}")
+        if self.privacy is not None and self.stop_loss is not None:
+            raise ValueError("a private training does not look at its loss to stop there")
+        if self.privacy is not None and (self.last_layers is not None or self.lora_rank is not None):
+            raise ValueError("private training is that of all layers: set neither last_layers nor lora_rank")
+        return self
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        name = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[self.optimiser]
+        decay = f", decay {self.weight_decay:g}" if self.weight_decay else ""
+        tuned = ", from a checkpoint" if self.pretraining else ""
+        part = f", last {self.last_layers} layers" if self.last_layers else ""
+        part += f", LoRA of rank {self.lora_rank}" if self.lora_rank else ""
+        private = f", epsilon {self.privacy.epsilon:g}" if self.privacy else ""
+        kept = f", {len(self.snapshots)} snapshots" if self.snapshots else ""
+        kept += ", raw inputs" if self.inputs == "raw" else ""
+        return (
+            f"{name} lr {self.lr:g}, {self.epochs} epochs, batch {self.batch_size}{decay}{private}{tuned}{part}{kept}"
+        )

@@ -1,0 +1,67 @@
+"""Weights that were trained elsewhere, as a frozen description. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from victims.frozen_model import Recipe
+
+
+class Released(Recipe):
+    """No recipe: weights that were trained elsewhere. `victims.released.released` fills it in.
+
+    Attributes:
+        weights: file of the weights; the hash stands for it in the cache key.
+        weights_sha256: its hex SHA-256.
+        network: builds the module that the weights belong to.
+        initial: file of the weights that its training started from, None if they are not known.
+        initial_sha256: its hex SHA-256, empty without.
+        network_sha256: hex SHA-256 of the syntax tree of the file that defines `network`.
+        mean: what is subtracted from an image in [0, 1], a number a channel, or "training" for the per-pixel mean of
+            the images given; of a row in the table's units, a number a column.
+        std: the divisor after that, a number for each channel, or column.
+        dtype: the precision in which it is attacked.
+        weight_decay: that of the training, as far as it is known.
+        n_trained: number of images that the network was trained on.
+        n_held_out: number of images given that it was not trained on.
+        shape: (C, H, W) of an input where no images are given, which else tell it.
+        columns: those of a table that it is given, in order; empty for images.
+        label_column: the table's column of classes.
+        held_out: file of a table's held-out rows, None for none; the hash stands for it in the cache key.
+        held_out_sha256: its hex SHA-256, empty without.
+        class_balance: the share of each class where no data are given, which else tell it; empty if it is not known.
+    """
+
+    young: ClassVar[frozenset[str]] = frozenset(
+        {"shape", "columns", "label_column", "held_out", "held_out_sha256", "class_balance"}
+    )
+
+    kind: Literal["released"] = "released"
+    weights: Path
+    weights_sha256: str
+    initial: Path | None = None
+    initial_sha256: str = ""
+    network: Callable[[], Any] | None = Field(default=None, exclude=True, repr=False)
+    network_sha256: str
+    mean: tuple[float, ...] | Literal["training"]
+    std: tuple[PositiveFloat, ...]
+    dtype: Literal["float32"] = "float32"
+    weight_decay: NonNegativeFloat = 0.0
+    n_trained: PositiveInt
+    n_held_out: int = 0
+    shape: tuple[PositiveInt, PositiveInt, PositiveInt] | None = None
+    columns: tuple[str, ...] = ()
+    label_column: str = ""
+    held_out: Path | None = None
+    held_out_sha256: str = ""
+    class_balance: tuple[NonNegativeFloat, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        decay = f", decay {self.weight_decay:g}" if self.weight_decay else ""
+        return f"released weights{decay}"
