@@ -70,9 +70,12 @@ def test_another_source_changes_no_key(kind: str, monkeypatch: pytest.MonkeyPatc
 def test_all_that_decides_weights_is_in_the_hash_of_the_training(setting: str) -> None:
     sources = Sources()
     files = set(sources.trees(sources.file_of(cache.MAKERS[setting])))
-    decisive = {"victims/datasets/raw.py", "victims/datasets/selection.py"}
-    decisive |= {"victims/training/newton.py"} if setting == "dataset" else {"victims/informed/stacked.py"}
-    assert decisive <= files
+    decisive = {
+        "dataset": "victims/training/newton.py",
+        "informed": "victims/informed/stacked.py",
+        "deletion": "victims/deletion/newton.py",
+    }
+    assert {"victims/datasets/raw.py", "victims/datasets/selection.py", decisive[setting]} <= files
 
 
 @pytest.mark.parametrize(("name", "identity"), IDENTITIES.items(), ids=IDENTITIES)

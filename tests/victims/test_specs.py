@@ -9,7 +9,9 @@ import pytest
 
 from bench.plan import registry
 from victims.defences.spec import Noise
+from victims.kernel.spec import KernelSpec
 from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
+from victims.zoo.barzilai2025 import NAMES
 
 VICTIMS = {name: spec for name, spec in registry.victims().items.items() if isinstance(spec, VictimSpec)}
 DEFAULTS = ((MLPSpec(), NormalizedDescent()), (ConvSpec(), DecayedDescent()))
@@ -20,9 +22,13 @@ every_victim = pytest.mark.parametrize("spec", VICTIMS.values(), ids=VICTIMS)
 
 @every_victim
 def test_a_victim_is_named_by_what_it_is(spec: VictimSpec) -> None:
-    start = f"{spec.dataset}-{spec.architecture.kind}-{spec.n}"
+    if isinstance(spec.architecture, KernelSpec):
+        kind, plain = NAMES[spec.architecture.model], spec.architecture.kernel == "laplace"
+    else:
+        plain = (spec.architecture, spec.training) in DEFAULTS and spec.loss == "cross-entropy"
+        kind = spec.architecture.kind
+    start = f"{spec.dataset}-{kind}-{spec.n}"
     assert re.fullmatch(rf"{re.escape(start)}(-[a-z0-9]+)*", spec.name)
-    plain = (spec.architecture, spec.training) in DEFAULTS and spec.loss == "cross-entropy"
     assert plain == (spec.name == start)
 
 
