@@ -160,11 +160,9 @@ def _hits(candidates: Tensor, victim: Victim) -> Hits:
     inputs = torch.from_numpy(victim.split.inputs)
     n = len(inputs)
     means = (inputs.sum(0) - inputs) / (n - 1)
-    flat = inputs.flatten(1).double()
-    distance = torch.cdist(flat, flat).fill_diagonal_(torch.inf)
     controls = {
         "null_mean_image": means,
-        "nearest known record": inputs[distance.argmin(1)],
+        "nearest known record": inputs[_nearest_others(inputs.flatten(1))],
         "null_shuffled": candidates.roll(1, 0),
     }
     reached = score(protocol, reference.matcher(candidates))
@@ -174,6 +172,16 @@ def _hits(candidates: Tensor, victim: Victim) -> Hits:
         nulls={name: _similarity(protocol, control, reference) for name, control in controls.items()},
         reconstruction=reached.reconstruction,
     )
+
+
+def _nearest_others(rows: Tensor) -> Tensor:
+    """Return of each row (n, d) the index (n,) of the nearest other one."""
+    nearest = []
+    for part in torch.arange(len(rows)).split(1024):  # all pairs at once would not fit into memory
+        distance = torch.cdist(rows[part], rows, compute_mode="donot_use_mm_for_euclid_dist")
+        distance[torch.arange(len(part)), part] = torch.inf
+        nearest.append(distance.argmin(1))
+    return torch.cat(nearest)
 
 
 def _similarity(protocol: Protocol, candidates: Tensor, reference: Reference) -> Tensor:

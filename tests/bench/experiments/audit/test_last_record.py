@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from attacks.base import Threat
-from bench.experiments.audit.last_record import LastRecords, attacked
+from bench.experiments.audit.last_record import LastRecords, _nearest_others, attacked
 from bench.plan import registry
 from bench.plan.last_record import NoLinearModelError, linear_model
 from bench.plan.prospects import Outlook, Prospect, prospects
@@ -86,6 +86,14 @@ def test_at_the_optimum_every_record_comes_out(tmp_path: Path, classes: int, str
     assert made.hits.similarity.tolist() == [1.0] * N
     assert max(float((reached > 0.9).sum()) for reached in made.hits.nulls.values()) == 0
     assert set(made.hits.nulls) == {"null_mean_image", "nearest known record", "null_shuffled"}
+
+
+def test_the_nearest_other_record_is_never_the_record_itself() -> None:
+    """Also beyond the rows that are compared at once."""
+    rows = torch.arange(1500.0)[:, None] ** 2
+    nearest = _nearest_others(rows)
+    assert nearest[0] == 1
+    assert torch.equal(nearest[1:], torch.arange(1499)), "gaps grow, so the one before is nearest"
 
 
 def test_a_penalty_on_the_intercept_is_read_off_too(tmp_path: Path) -> None:
