@@ -39,10 +39,10 @@ class KernelQueryParams(AttackParams):
     images: PositiveInt | None = None
     surplus: Annotated[float, Field(ge=1)] = 1.2
     queries: Annotated[int, Field(ge=200)] | None = None
-    equations: PositiveFloat = 2.0
+    equations: PositiveFloat = 4.0
     rounds: PositiveInt = 8
     steps: PositiveInt = 12
-    iterations: PositiveInt = 50
+    iterations: PositiveInt = 100
     spread: tuple[PositiveFloat, PositiveFloat] = (0.2, 0.1)
     pixels: tuple[float, float] | None = (0.0, 1.0)
     width: Literal["found", "told"] = "found"
