@@ -130,15 +130,16 @@ def _bounded(table: pd.DataFrame, plot: Plot) -> Figure:
     panels = list(table.groupby(plot.y, sort=False))
     figure = _figure(5 * len(panels), 4.4)
     value, *shared = plot.values
+    lines = list(dict.fromkeys(zip(table["attack"], table["sees"], strict=True)))  # each has one colour in all panels
     for (title, panel), axes in zip(panels, figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
         axes.set_title(str(title))
         for (attack, sees), part in panel.groupby(["attack", "sees"], sort=False):
             line = part.sort_values(plot.x)
             if value in line and line[value].notna().any():
                 spread = (line[[f"{value}_low", f"{value}_high"]].to_numpy().T - line[value].to_numpy()).astype(float)
-                marker = _MARKERS[0] if attack == table["attack"].iloc[0] else "s"
+                style = f"C{lines.index((attack, sees))}o-"
                 label = f"{attack}: {sees}"
-                axes.errorbar(line[plot.x], line[value], yerr=np.abs(spread), fmt=f"{marker}-", capsize=2, label=label)
+                axes.errorbar(line[plot.x], line[value], yerr=np.abs(spread), fmt=style, capsize=2, label=label)
         for name, style in zip((name for name in shared if name in panel), _STYLES, strict=False):
             line = panel.dropna(subset=[name]).drop_duplicates(plot.x).sort_values(plot.x)
             if len(line):
