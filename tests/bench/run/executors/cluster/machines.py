@@ -43,10 +43,6 @@ class Machine:
     process: subprocess.Popen[bytes]
     tmp: Path
 
-    def workers(self) -> list[psutil.Process]:
-        """Its processes that are at a run."""
-        return [one for one in self._family() if "ray::carry_out" in " ".join(_command(one))]
-
     def fail(self) -> None:
         """Die as a machine does: all processes at once."""
         for one in self._family():
@@ -60,13 +56,6 @@ class Machine:
             return [leader, *leader.children(recursive=True)]
         except psutil.NoSuchProcess:
             return []
-
-
-def _command(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 @dataclass
