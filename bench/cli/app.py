@@ -31,12 +31,12 @@ def named_folder(text: str) -> Path:
     return Path(text)
 
 
-def readable(text: str) -> Path:
+def readable(text: str | Path) -> Path:
     """Return where the file or folder that a text names can be read: as `named_folder`, or copied from storage."""
     from bench.store.remote import fetched
 
-    named_folder(text)
-    return fetched(text)
+    named_folder(str(text))
+    return fetched(str(text))  # a default is a path already
 
 
 PluginDir = Annotated[
