@@ -60,8 +60,8 @@ def tellable(victim: AnySpec) -> frozenset[Knowledge]:
 
 
 def untold(knowledge: frozenset[Knowledge], victim: AnySpec) -> str | None:
-    """Return why an attack cannot be told all that it needs, None if it can."""
-    if not (lacking := knowledge - tellable(victim)):
+    """Return why an attack cannot be told all that it needs, None if it can; an item that is none fails as it runs."""
+    if not (lacking := (knowledge & frozenset(Knowledge)) - tellable(victim)):
         return None
     items = ", the ".join(sorted(lacking))
     if victim.setting == "dataset" and lacking <= unknown(victim):

@@ -199,7 +199,7 @@ def test_a_new_model_wants_its_files(bench: Callable[..., Any], tmp_path: Path) 
     checked = bench("check", write_new("model", "mine", tmp_path))
 
     assert checked.status == 1
-    assert "there are no images at" in " ".join(checked.out.split())
+    assert "there are no weights at" in " ".join(checked.out.split())
 
 
 ZEROS = """
