@@ -88,12 +88,11 @@ def data_of(spec: VictimSpec, raw: RawDataset) -> Data:
     Raises:
         UserError: there are too few images.
     """
-    assert isinstance(spec.training, Ordinary)
     own = datasets.select(raw, spec.n, spec.groups, TEST_IMAGES)
     split = own
     if spec.twin == "disjoint":
         split = datasets.select(raw, spec.n, spec.groups, TEST_IMAGES, skip_first=True)
-    mean, scale = _mean_and_scale(spec.training, raw.train_images)
+    mean, scale = _mean_and_scale(spec, raw.train_images)
     others = _others(spec, raw, own, mean, scale)
     standardised = Split(
         inputs=((split.inputs + split.mean - mean) / scale).astype(np.float32),
@@ -106,10 +105,10 @@ def data_of(spec: VictimSpec, raw: RawDataset) -> Data:
     return Data(standardised, scale, others)
 
 
-def _mean_and_scale(training: Ordinary, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _mean_and_scale(spec: VictimSpec, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return what is subtracted from images (n, C, H, W) and what they are then divided by, each (C, 1, 1)."""
     mean = images.mean((0, 2, 3), keepdims=True, dtype=np.float64).astype(np.float32)[0]
-    if training.inputs == "raw":
+    if isinstance(spec.training, Ordinary) and spec.training.inputs == "raw":
         return np.zeros_like(mean), np.ones_like(mean)
     scale = images.std((0, 2, 3), keepdims=True, dtype=np.float64).astype(np.float32)[0]
     return mean, np.where(scale > FLAT, scale, np.float32(1))
