@@ -27,6 +27,7 @@ from attacking import (
 
 from attacks.base import Attack, AttackParams, Knowledge, UndeclaredKnowledgeError
 from bench.plan import registry
+from bench.scoring import PROTOCOLS
 from bench.run.disclosure import view_of
 from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
@@ -163,7 +164,7 @@ def test_an_attack_describes_itself(attack: type[Attack[Any]]) -> None:
     assert attack.paper or attack.control
     assert attack.needs <= set(Knowledge)
     assert issubclass(attack.Params, AttackParams)
-    assert attack.setting == "dataset" or attack.protocol == "balle2022"
+    assert attack.setting == "dataset" or PROTOCOLS[attack.protocol].matching == "aligned"
     assert (
         attack.Params().model_dump()
         == attack.Params.model_validate_json(attack.Params().model_dump_json()).model_dump()
