@@ -27,8 +27,8 @@ from attacking import (
 
 from attacks.base import Attack, AttackParams, Knowledge, UndeclaredKnowledgeError
 from bench.plan import registry
-from bench.scoring import PROTOCOLS
 from bench.run.disclosure import view_of
+from bench.scoring import PROTOCOLS
 from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
 ATTACKS = registry.attacks().items
