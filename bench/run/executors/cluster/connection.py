@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from pathlib import Path
 
@@ -30,8 +31,10 @@ def connect(address: str, source: Path) -> None:
     if address not in HERE:
         _require_answer(address)
     environment = {"working_dir": str(source)}
+    # without an address Ray would look for the last cluster of this machine, and wait for one that has gone
+    chosen = address or os.environ.get("RAY_ADDRESS") or "local"
     try:
-        ray.init(address or None, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(chosen, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ImportError, RuntimeError, ValueError, RayError) as error:
         raise UserError(f"--ray-address {address}: {one_line(str(error))}") from None
 

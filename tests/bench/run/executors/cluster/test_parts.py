@@ -125,3 +125,19 @@ def test_a_run_that_fits_on_no_node_is_one_line(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("bench.run.executors.cluster.share.ray.nodes", lambda: NODES)
     with pytest.raises(UserError, match=r"no node of the Ray cluster has 1 CPUs, 2 GPUs and 4 GiB of memory"):
         Share(1, 2, 2**32).require_room()
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "joined"),
+    [("", None, "local"), ("", "10.0.0.1:6379", "10.0.0.1:6379"), ("local", "10.0.0.1:6379", "local")],
+)
+def test_without_an_address_no_cluster_of_before_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, named: str | None, joined: str
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(connection.ray, "init", lambda address, **options: asked.append(address))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if named is not None:
+        monkeypatch.setenv("RAY_ADDRESS", named)
+    connection.connect(given, tmp_path)
+    assert asked == [joined]
