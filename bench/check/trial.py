@@ -20,6 +20,7 @@ from bench.check.tiny import CPU
 from bench.check.watch import Doings, watched
 from bench.run.disclosure import view_of
 from victims.base import Victim
+from victims.informed.data import Records
 from victims.informed.victim import AnyVictim
 
 LIMIT_SECONDS = 15.0
@@ -132,6 +133,7 @@ def _images(victim: AnyVictim) -> dict[str, Tensor]:
     return {
         f"{name} {kind}": torch.tensor(getattr(part, kind))
         for name, part in parts.items()
+        if isinstance(part, Records)
         for kind in ("images", "labels")
     }
 

@@ -266,6 +266,6 @@ def test_a_victim_of_this_suite_is_the_same_as_a_model_of_ones_own(tmp_path: Pat
         same = all(torch.equal(mine[name], other[name]) for name in other) if isinstance(other, dict) else mine == other
         assert same, item
     candidates = torch.from_numpy(split.inputs + 0.3 * np.random.default_rng(0).standard_normal(split.inputs.shape))
-    for protocol in PROTOCOLS.values():
+    for protocol in (one for one in PROTOCOLS.values() if one.good != "named"):  # that asks for a prior
         counts = [score(protocol, Matcher(candidates.float(), Reference.of(victim).truth)) for victim in (own, theirs)]
         torch.testing.assert_close(counts[0].similarity, counts[1].similarity, rtol=1e-4, atol=1e-4)
