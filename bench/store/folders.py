@@ -213,7 +213,7 @@ class Store:
         """Return the folders of a run that is being written or replaced, or was when its process was killed."""
         try:
             names = os.listdir(self.runs)  # noqa: PTH208 one pass over what may be thousands of names
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         own = (name for name in names if name.startswith(f".{run_id}.") and name.endswith((WRITING, REPLACED)))
         return [self.runs / name for name in own]
