@@ -94,9 +94,27 @@ def locked_folder(spec: AnySpec, dataset_sha256: str, notice: Callable[[str], No
 
 
 class StoredCard(BaseModel):
-    """A card of weights that are stored beside it, with their hex SHA-256."""
+    """A card of weights that are stored beside it: which they are, and what, when and where they were trained.
+
+    Attributes:
+        weights_sha256: hex SHA-256 of the file of the weights.
+        training_sha: hash of the syntax trees of all that trained them, empty where it was not recorded.
+        dataset_sha256: hex fingerprint of the data.
+        train_s: seconds of the training.
+        device: "cpu" or "cuda".
+        hardware: name of the processor.
+        torch: its version.
+        created_utc: when the training ended, ISO 8601.
+    """
 
     weights_sha256: str
+    training_sha: str = ""
+    dataset_sha256: str
+    train_s: float
+    device: str
+    hardware: str
+    torch: str
+    created_utc: str
 
 
 CardT = TypeVar("CardT", bound=StoredCard)

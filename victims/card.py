@@ -28,15 +28,12 @@ class VictimCard(StoredCard):
     Where the start was kept, `movement` is ||theta - theta(0)|| / ||theta(0)||, and `start_decay` and `directions` are
     c and the rank of W - c W(0) for the first fully connected layer that moved, see `victims.ordinary.difference`.
     `relative_gradient` is ||gradient|| / (weight_decay ||theta||), for victims trained to a minimum alone.
-    `version` is that of the recipe, `training_sha` the hash of the syntax trees of all that trained it, empty for
-    released weights and where it was not recorded.
+    `version` is that of the recipe; `training_sha` is empty for released weights.
     """
 
     name: str
     spec: VictimSpec
     version: int = 1
-    training_sha: str = ""
-    dataset_sha256: str
     train_loss: float
     train_accuracy: float
     test_loss: float
@@ -49,11 +46,6 @@ class VictimCard(StoredCard):
     movement: float | None = None
     start_decay: float | None = None
     directions: int | None = None
-    train_s: float
-    device: str
-    hardware: str
-    torch: str
-    created_utc: str
 
 
 def describe(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,40 +79,40 @@ def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
 
 
 def _informed(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> Iterator[Claim]:
-    try:
-        informed_split_of(spec, data_dir)
-        trouble = ""
-    except UserError as error:
-        trouble = str(error)
-    yield Claim(spec.name, "its images are there", trouble)
-    if trouble:
-        return
     short: dict[str, Any] = {"targets": 1}
     if isinstance(spec, InformedSpec):
         short["training"] = spec.training.model_copy(update={"epochs": FEW_STEPS})
     few = spec.model_copy(update=short)
-    try:
-        informed_cache.obtain(few, data_dir, CPU, lambda done, models: None, lambda notice: None)
-    except Exception as error:
-        trouble = describe(error)
-    yield Claim(spec.name, "trains", trouble)
+    yield from _attempts(
+        spec.name,
+        lambda: informed_split_of(spec, data_dir),
+        lambda: informed_cache.obtain(few, data_dir, CPU, lambda done, models: None, lambda notice: None),
+    )
 
 
 def _deletion(spec: DeletionSpec, data_dir: Path | None) -> Iterator[Claim]:
-    try:
-        deletion_split_of(spec, data_dir)
-        trouble = ""
-    except UserError as error:
-        trouble = str(error)
-    yield Claim(spec.name, "its images are there", trouble)
-    if trouble:
-        return
     few = spec.model_copy(update={"targets": spec.training.records})
+    yield from _attempts(
+        spec.name,
+        lambda: deletion_split_of(spec, data_dir),
+        lambda: deletion_cache.obtain(few, data_dir, CPU, lambda done, models: None, lambda notice: None),
+    )
+
+
+def _attempts(name: str, split: Callable[[], object], training: Callable[[], object]) -> Iterator[Claim]:
+    """Yield whether a victim's images are there, and then whether it trains."""
     try:
-        deletion_cache.obtain(few, data_dir, CPU, lambda done, models: None, lambda notice: None)
+        split()
+    except UserError as error:
+        yield Claim(name, "its images are there", str(error))
+        return
+    yield Claim(name, "its images are there", "")
+    try:
+        training()
+        trouble = ""
     except Exception as error:
         trouble = describe(error)
-    yield Claim(spec.name, "trains", trouble)
+    yield Claim(name, "trains", trouble)
 
 
 def _weights(spec: VictimSpec, split: Split) -> dict[str, Tensor]:

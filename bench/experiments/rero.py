@@ -80,7 +80,7 @@ def gaussian(kappa: float, mu: float) -> float:
         mu: > 0; a Gaussian mechanism of noise multiplier sigma, T times over all records, has sqrt(T) / sigma.
 
     Source:
-        Hayes, Mahloujifar, Balle 2023, Theorem 2, for full batches, where the divergence is in closed form.
+        Hayes, Mahloujifar, Balle 2023, the bound by the blow-up function, in closed form for full batches.
     """
     _check(kappa, mu=mu)
     return float(norm.cdf(norm.ppf(kappa) + mu))

@@ -11,7 +11,8 @@ from torch import Tensor
 TOLERANCE = 0.319
 """Standard deviations of its column by which a number may be off and still be right (Vero et al. 2023, TabLeak).
 
-Of a Gaussian column the mean is right for one record in four."""
+It is the default of `create_tolerance_map` in the authors' code (eth-sri/tableak, datasets/base_dataset.py). Of a
+Gaussian column the mean is right for one record in four."""
 _CHUNK = 256
 """Candidates compared at once: it bounds the memory, and changes no number."""
 

@@ -20,7 +20,6 @@ class DeletionCard(StoredCard):
 
     Attributes:
         version: of the recipe.
-        training_sha: hash of the syntax trees of all that trained them.
         optimality: the largest norm of an objective's gradient relative to its penalty's part: before the deletion, and
             after a refit.
         moved: median distance of the models after a deletion from the one before, relative to its norm.
@@ -30,8 +29,6 @@ class DeletionCard(StoredCard):
     name: str
     spec: DeletionSpec
     version: int = 1
-    training_sha: str = ""
-    dataset_sha256: str
     train_loss: float | None
     train_accuracy: float | None
     test_loss: float | None
@@ -39,11 +36,6 @@ class DeletionCard(StoredCard):
     accuracy_after: float | None
     optimality: float
     moved: float
-    train_s: float
-    device: str
-    hardware: str
-    torch: str
-    created_utc: str
 
 
 @dataclass(frozen=True)
@@ -70,8 +62,7 @@ class DeletionVictim:
     @property
     def input_shape(self) -> tuple[int, int, int]:
         """(C, H, W) of a record."""
-        channels, height, width = self.split.targets.images.shape[1:]
-        return channels, height, width
+        return self.split.targets.shape
 
     @property
     def flags(self) -> list[str]:

@@ -30,6 +30,12 @@ class Records:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of one."""
+        channels, height, width = self.images.shape[1:]
+        return channels, height, width
+
     def __getitem__(self, chosen: slice | np.ndarray) -> Records:
         return Records(self.images[chosen], self.labels[chosen])
 

@@ -23,7 +23,6 @@ class InformedCard(StoredCard):
 
     Attributes:
         version: of the recipe.
-        training_sha: hash of the syntax trees of all that trained them, empty where it was not recorded.
         optimality: of a generalised linear model, the largest norm of its objective's gradient relative to that of its
             parts; None for a network.
         gaussian_privacy: mu of the Gaussian differential privacy of the training; None without, or if it is sampled.
@@ -33,8 +32,6 @@ class InformedCard(StoredCard):
     name: str
     spec: InformedSpec | GLMSpec = Field(discriminator="kind")
     version: int = 1
-    training_sha: str = ""
-    dataset_sha256: str
     train_loss: float | None
     train_accuracy: float | None
     test_loss: float | None
@@ -42,11 +39,6 @@ class InformedCard(StoredCard):
     optimality: float | None = None
     gaussian_privacy: float | None = None
     trace_sha256: str = ""
-    train_s: float
-    device: str
-    hardware: str
-    torch: str
-    created_utc: str
 
 
 @dataclass(frozen=True)
@@ -76,8 +68,7 @@ class InformedVictim:
     @property
     def input_shape(self) -> tuple[int, int, int]:
         """(C, H, W) of a record."""
-        channels, height, width = self.split.targets.images.shape[1:]
-        return channels, height, width
+        return self.split.targets.shape
 
     @property
     def flags(self) -> list[str]:

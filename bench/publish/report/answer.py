@@ -76,6 +76,8 @@ def _sentences(best: list[Best], rows: list[Row]) -> tuple[str, ...]:
         return (f"None of the {tried} networks attacked gives training images away: no attack beats its null control.",)
     beaten = sum(one.beaten for one in best)
     first = f"{beaten} of the {tried} networks attacked give training images away to an attack that beats chance"
+    if tried == 1:
+        first = "The one network attacked gives training images away to an attack that beats chance"
     kept = [f"{one.family} ({one.tried - one.beaten} of {one.tried})" for one in best if one.beaten < one.tried]
     last = f"No attack here got images out of: {', '.join(kept)}." if kept else "No network kept its images."
     return (f"{first}.", *(_led(threat, row) for threat, row in _of_threats(rows)), last)

@@ -19,8 +19,7 @@ class JudgeCard(StoredCard):
     """The description of a judge, stored beside its weights.
 
     Accuracy in [0, 1] and loss (mean cross-entropy, nats) are those on `n_test` images that it was not trained on: the
-    dataset's test set, or, if `held_out`, a fifth of its training set. `training_sha` is the hash of the syntax trees
-    of all that trained it, empty where it was not recorded.
+    dataset's test set, or, if `held_out`, a fifth of its training set.
     """
 
     dataset: str
@@ -34,13 +33,6 @@ class JudgeCard(StoredCard):
     loss: float
     steps: int
     seed: int
-    training_sha: str = ""
-    dataset_sha256: str
-    train_s: float
-    device: str
-    hardware: str
-    torch: str
-    created_utc: str
 
 
 @dataclass(frozen=True)
