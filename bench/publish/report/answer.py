@@ -73,11 +73,11 @@ def _sentences(best: list[Best], rows: list[Row]) -> tuple[str, ...]:
     """Return what comes out, by whom and at what cost, and what gives nothing away."""
     tried = len({network(row) for row in rows})
     if all(one.row is None for one in best):
-        return (f"None of the {tried} networks attacked gives training images away: no attack beats its null control.",)
+        none = "The one network attacked gives no" if tried == 1 else f"None of the {tried} networks attacked gives"
+        return (f"{none} training images away: no attack beats its null control.",)
     beaten = sum(one.beaten for one in best)
-    first = f"{beaten} of the {tried} networks attacked give training images away to an attack that beats chance"
-    if tried == 1:
-        first = "The one network attacked gives training images away to an attack that beats chance"
+    some = "The one network attacked gives" if tried == 1 else f"{beaten} of the {tried} networks attacked give"
+    first = f"{some} training images away to an attack that beats chance"
     kept = [f"{one.family} ({one.tried - one.beaten} of {one.tried})" for one in best if one.beaten < one.tried]
     last = f"No attack here got images out of: {', '.join(kept)}." if kept else "No network kept its images."
     return (f"{first}.", *(_led(threat, row) for threat, row in _of_threats(rows)), last)

@@ -45,14 +45,14 @@ def test_each_kind_of_attacker_is_told_with_what_leads_for_him(results: Path, sc
 def test_where_nothing_beats_its_null_it_says_so(results: Path, scored: Scored) -> None:
     found = told(results, [scored(n_good=3, null_n_good=4, null_n_good_unique=4)])
     (sentence,) = found.sentences
-    assert sentence.startswith("None of the 1 networks attacked gives training images away")
+    assert sentence.startswith("The one network attacked gives no training images away")
     assert found.best is None
 
 
 def test_a_network_met_with_different_weights_is_left_out(results: Path, scored: Scored) -> None:
     weights = [scored("kkt", victim_sha="a" * 64), scored("first-layer", victim_sha="b" * 64)]
     found = told(results, [*weights, scored("kkt", victim="digits-mlp-100")])
-    assert found.sentences[0].startswith("1 of the 1 networks")
+    assert found.sentences[0].startswith("The one network attacked gives training images away")
 
 
 def test_the_picture_is_that_of_the_row_that_leads(built: Path) -> None:
