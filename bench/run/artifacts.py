@@ -27,7 +27,7 @@ from victims.informed.victim import AnyVictim
 
 RECONSTRUCTION = "reconstruction.safetensors"
 PICTURED = "n_good_haim_min"
-"""The count whose protocol the picture shows: one candidate an image, as in the figures of Haim et al. 2022."""
+"""The count whose pairs the picture shows: one candidate an image, as in the figures of Haim et al. 2022."""
 LOG_END = 500_000
 """Bytes of what a run has printed that its log keeps, of the beginning and of the end each."""
 EXAMPLES = 6
@@ -102,7 +102,7 @@ def write_scores(folder: Path, victim: AnyVictim, reference: Reference, evaluati
         reference.truth.images,
         shown.reconstruction,
         shown.ssim,
-        title=f"{title}: {shown.n_good} of {len(shown.ssim)} good ({shown.protocol.name})",
+        title=f"{title}: {evaluation.row.n_good} of {len(shown.ssim)} good ({evaluation.row.protocol.name})",
     )
 
 
