@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 
 class FrozenModel(BaseModel):
     """A pydantic model that rejects unknown fields and cannot be changed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def unsaid(default: Any) -> Any:
+    """Return the annotation of a field that no description mentions where it has its default.
+
+    A field that is added so leaves the keys of the victims that there are.
+    """
+    return Field(exclude_if=lambda value: value == default)
 
 
 class Recipe(FrozenModel):
@@ -20,15 +28,9 @@ class Recipe(FrozenModel):
         version: raised when the same description and data lead to other weights than before; it is part of a victim's
             key, and no field that a description sets. What all recipes share (the choice of images, the
             initialisation) raises all of them.
-        young: fields that were added after victims had been stored; at their defaults they are in no victim's key.
     """
 
     version: ClassVar[int] = 1
-    young: ClassVar[frozenset[str]] = frozenset()
-
-    def at_default(self) -> set[str]:
-        """Return the young fields that have their defaults."""
-        return {name for name in self.young if getattr(self, name) == type(self).model_fields[name].default}
 
 
 class Retrainable(FrozenModel):
@@ -43,14 +45,7 @@ class Retrainable(FrozenModel):
 
     name: str
     seed: int = 1
-    retraining: NonNegativeInt = 0
-
-    @model_serializer(mode="wrap")
-    def _without_no_retraining(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        values: dict[str, Any] = handler(self)
-        if not self.retraining:
-            values.pop("retraining", None)
-        return values
+    retraining: Annotated[NonNegativeInt, unsaid(0)] = 0
 
     def retrained(self, retraining: int) -> Self:
         """Return a retraining of the victim as it is described, which is the retraining 0."""

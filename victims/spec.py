@@ -190,7 +190,7 @@ class VictimSpec(Retrainable):
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine what is released, for the cache key."""
-        silent = {"weights", "initial", "held_out"} | self.training.at_default()
+        silent = {"weights", "initial", "held_out"}
         left_out: dict[str, Any] = {"name": True, "reported_test_accuracy": True, "defences": True, "training": silent}
         return self.model_dump(exclude=left_out) | released(self.defences)
 

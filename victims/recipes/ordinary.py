@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from victims.frozen_model import FrozenModel, Recipe
+from victims.frozen_model import FrozenModel, Recipe, unsaid
 from victims.recipes.privacy import Privacy
 
 
@@ -50,10 +50,8 @@ class Ordinary(Recipe):
         snapshots: epochs, rising, after which weights are released besides those at the end.
     """
 
-    young: ClassVar[frozenset[str]] = frozenset({"inputs", "last_layers", "lora_rank", "snapshots"})
-
     kind: Literal["ordinary"] = "ordinary"
-    inputs: Literal["standardised", "raw"] = "standardised"
+    inputs: Annotated[Literal["standardised", "raw"], unsaid("standardised")] = "standardised"
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: PositiveFloat = 0.05
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -63,11 +61,11 @@ class Ordinary(Recipe):
     schedule: Literal["constant", "cosine", "step"] = "cosine"
     clip: PositiveFloat | None = None
     stop_loss: PositiveFloat | None = None
-    privacy: Annotated[Privacy | None, Field(exclude_if=lambda privacy: privacy is None)] = None
+    privacy: Annotated[Privacy | None, unsaid(None)] = None
     pretraining: Pretraining | None = None
-    last_layers: PositiveInt | None = None
-    lora_rank: PositiveInt | None = None
-    snapshots: tuple[PositiveInt, ...] = ()
+    last_layers: Annotated[PositiveInt | None, unsaid(None)] = None
+    lora_rank: Annotated[PositiveInt | None, unsaid(None)] = None
+    snapshots: Annotated[tuple[PositiveInt, ...], unsaid(())] = ()
     dtype: Literal["float32", "float64"] = "float32"
 
     @model_validator(mode="after")

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field, PositiveFloat
 
-from victims.frozen_model import FrozenModel
+from victims.frozen_model import FrozenModel, unsaid
 
 Share = Annotated[float, Field(gt=0, lt=1)]
-SamplingRate = Annotated[Share | None, Field(exclude_if=lambda rate: rate is None)]
-"""q of Poisson sampling; likewise not described where there is none."""
+SamplingRate = Annotated[Share | None, unsaid(None)]
+"""q of Poisson sampling; None for none."""
 
 
 class Privacy(FrozenModel):

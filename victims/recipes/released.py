@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from victims.frozen_model import Recipe
+from victims.frozen_model import Recipe, unsaid
 
 
 class Released(Recipe):
@@ -36,10 +36,6 @@ class Released(Recipe):
         class_balance: the share of each class where no data are given, which else tell it; empty if it is not known.
     """
 
-    young: ClassVar[frozenset[str]] = frozenset(
-        {"shape", "columns", "label_column", "held_out", "held_out_sha256", "class_balance"}
-    )
-
     kind: Literal["released"] = "released"
     weights: Path
     weights_sha256: str
@@ -53,12 +49,12 @@ class Released(Recipe):
     weight_decay: NonNegativeFloat = 0.0
     n_trained: PositiveInt
     n_held_out: int = 0
-    shape: tuple[PositiveInt, PositiveInt, PositiveInt] | None = None
-    columns: tuple[str, ...] = ()
-    label_column: str = ""
-    held_out: Path | None = None
-    held_out_sha256: str = ""
-    class_balance: tuple[NonNegativeFloat, ...] = ()
+    shape: Annotated[tuple[PositiveInt, PositiveInt, PositiveInt] | None, unsaid(None)] = None
+    columns: Annotated[tuple[str, ...], unsaid(())] = ()
+    label_column: Annotated[str, unsaid("")] = ""
+    held_out: Annotated[Path | None, unsaid(None)] = None
+    held_out_sha256: Annotated[str, unsaid("")] = ""
+    class_balance: Annotated[tuple[NonNegativeFloat, ...], unsaid(())] = ()
 
     @property
     def label(self) -> str:

@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from victims.frozen_model import Recipe
+from victims.frozen_model import Recipe, unsaid
 
-StopLoss = Annotated[PositiveFloat | None, Field(exclude_if=lambda loss: loss is None)]
-"""A mean loss at which training ends; not described where there is none, so that keys without it stay what they are."""
+StopLoss = Annotated[PositiveFloat | None, unsaid(None)]
+"""A mean loss at which training ends; None for none."""
 
 
 class GradientDescent(Recipe):
