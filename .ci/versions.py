@@ -91,7 +91,7 @@ def all_units() -> list[Unit]:
             units.append(Unit(f"recipe {kind}", str(recipe.version), MAKERS[spec.setting]))
     for protocol in PROTOCOLS.values():
         version = f"{METRIC_SUITE}.{protocol.version}"
-        units.append(Unit(f"protocol {protocol.name}", version, "bench.scoring.protocols", SCORING))
+        units.append(Unit(f"protocol {protocol.name}", version, "bench.scoring.scores", SCORING))
     units.append(Unit("metric suite", METRIC_SUITE, "bench.scoring.learned_metrics", SCORING))
     units.append(Unit("judge", str(JUDGE_VERSION), "bench.scoring.judges.obtain", SOURCES))
     return units

@@ -2,8 +2,8 @@
 
 from bench.scoring.confidence import ConfidenceCurve, confidence_curve
 from bench.scoring.metrics import METRIC_SUITE, METRICS, Evidence, Metric, measure
-from bench.scoring.protocols import PROTOCOLS, Matcher, Protocol, Truth, judge, score
-from bench.scoring.scores import Scores
+from bench.scoring.protocols import PROTOCOLS, Protocol
+from bench.scoring.scores import Matcher, Scores, Truth, judge, score
 
 __all__ = [
     "METRICS",

@@ -13,7 +13,8 @@ import torch
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
-from bench.scoring.protocols import Matcher, Protocol, rescaled, similarity
+from bench.scoring.protocols import Protocol
+from bench.scoring.scores import Matcher, rescaled, similarity
 
 
 @dataclass(frozen=True)
