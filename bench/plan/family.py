@@ -16,6 +16,7 @@ def family(victim: AnySpec) -> str:
     kinds = {
         "released weights": victim.training.kind == "released",
         "ordinary training": victim.training.kind == "ordinary",
+        "last layer trained alone": victim.training.kind == "interpolation",
         "kernel machine": victim.architecture.kind == "kernel",
         "convolution": victim.architecture.kind == "conv",
         "regression": victim.loss != "cross-entropy",
