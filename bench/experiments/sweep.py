@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -26,6 +27,7 @@ from bench.run.steps import Step
 from bench.run.todo import Todo, changed_sources, todo, why
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
+from bench.store.remote import Mirror
 from bench.terminal.progress import TerminalReporter, plural
 from bench.terminal.text import lines
 from victims.errors import UserError
@@ -68,7 +70,11 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], in
     console, store = Console(), Store(setup.results_dir)
     store.sweep()
     failures, rows = 0, list[RunRecord]()
-    with TerminalReporter(console) as reporter, Tables(store, reporter) as tables:
+    with (
+        TerminalReporter(console) as reporter,
+        closing(Mirror(setup.copy_to, store.root, reporter.notice)) if setup.copy_to else nullcontext() as mirror,
+        Tables(store, reporter) as tables,
+    ):
         session = Session.of(setup, reporter)
         entries = todo(plan, setup, session)
         for line in changed_sources(entries, session):
@@ -86,6 +92,8 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], in
             failures += bool(outcome.trouble or record.trouble)
             if not outcome.cached:
                 tables.follow()
+                if mirror is not None:
+                    mirror.follow(record.run_id)
             console.print(lines(_line(record, outcome.cached)), highlight=False, markup=False, soft_wrap=True)
             if trouble := outcome.trouble or (record.trouble if record.status is Status.OK else ""):
                 reporter.notice(f"{record.title}: {trouble}")
