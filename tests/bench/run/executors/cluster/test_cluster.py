@@ -21,8 +21,11 @@ from world import World, comparable
 from bench.run.executors.cluster.probe import versions
 
 CELLS = ("-a", "steps", "-a", "plain", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--controls", "quick")
-FEW, MANY = (*CELLS, "--seeds", "0-1"), (*CELLS, "--seeds", "0-5")
-"""Plans of 8 and of 24 runs."""
+MANY = (*CELLS, "--seeds", "0-5")
+FEW = ("-a", "steps", "-a", "plain", "-v", "mini-mlp-4", "--controls", "quick", "--seeds", "0-2")
+"""Plans of 24 and of 6 runs."""
+HANG_SECONDS = 1800.0
+"""A cluster begins in half a minute of two quiet cores; on a busy machine that is many minutes."""
 SITE_PACKAGES = Path(pd.__file__).parents[1]
 MEASURED = ["cpu", "kl_mean", "kl_status", "lpips_status"]
 """Columns that say on what a run was made, beside times."""
@@ -63,7 +66,7 @@ def stored(world: World) -> int:
     return len(list((world.results / "runs").glob("[!.]*/run.json")))
 
 
-def wait(until: Callable[[], object], running: subprocess.Popen[str], seconds: float = 600) -> None:
+def wait(until: Callable[[], object], running: subprocess.Popen[str], seconds: float = HANG_SECONDS) -> None:
     end = time.monotonic() + seconds
     while not until():
         assert running.poll() is None, running.communicate()
@@ -105,7 +108,7 @@ def test_a_plan_is_that_of_one_machine_though_a_node_goes_and_the_driver_is_kill
     out, err = running.communicate()
     assert running.returncode == 0, out + err
     assert rows(world) == here(worlds(), FEW)
-    assert len(rows(world)) == 8
+    assert len(rows(world)) == 6
     assert {path: path.stat().st_mtime_ns for path in first} == first  # nothing was done twice
     assert not world.unfinished()
 
