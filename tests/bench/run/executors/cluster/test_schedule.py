@@ -15,6 +15,7 @@ pytest.importorskip("ray", reason="Ray is an extra: pip install 'reconstruction-
 import torch
 from ray.exceptions import RayTaskError, WorkerCrashedError
 
+from attacks.base import Resources
 from attacks.context import Budget
 from bench.plan import registry
 from bench.plan.config import Section, planned
@@ -94,7 +95,7 @@ class Nodes:
     _watched: int = 0
 
     def able(self) -> list[dict[str, Any]]:
-        return [{"Resources": {"CPU": 4.0}}]
+        return [{"Resources": {"CPU": 4.0, "GPU": 1.0, "memory": 2.0**33}}]
 
     def examine(self) -> None:
         self.asked, self._watched = {"examination": "node"}, 0
@@ -113,8 +114,9 @@ def scheduled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduled:
     """Execute runs of attacks on victims on the idle cluster."""
     attacks, victims = registry.attacks(), registry.victims()
 
-    def execute(section: Section, jobs: int | None = None, twins: bool = False, **ways: Any) -> Any:
-        setup = Setup(tmp_path, None, None, "cpu", twins, cluster=Cluster(jobs=jobs))
+    def execute(section: Section, cluster: Cluster | None = None, twins: bool = False, **ways: Any) -> Any:
+        device, memory = ways.pop("device", "cpu"), ways.pop("memory", None)
+        setup = Setup(tmp_path, None, None, device, twins, memory=memory, cluster=cluster or Cluster())
         session = Session.of(setup, TerminalReporter(Console()))
         idle = Idle(**ways)
 
@@ -177,13 +179,36 @@ def test_the_other_seeds_wait_for_the_first_where_twins_are_attacked(scheduled: 
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_no_more_is_sent_than_jobs_say_trainings_included(scheduled: Scheduled, jobs: int) -> None:
-    idle, _ = scheduled(FACES, jobs=jobs, twins=True)
+    idle, _ = scheduled(FACES, Cluster(jobs=jobs), twins=True)
     assert idle.most == jobs
 
 
 def test_without_jobs_as_much_is_sent_as_there_is_room_for(scheduled: Scheduled) -> None:
     idle, _ = scheduled(FACES)
     assert idle.most == 4 + driver.SPARE
+
+
+@pytest.mark.parametrize(
+    ("device", "cluster", "memory", "share"),
+    [
+        ("cpu", Cluster(), None, (2, 0, 2**30)),
+        ("cuda", Cluster(), None, (2, 0.5, 2**30)),
+        ("cuda", Cluster(cpus=1, gpus=0.25), 2**31, (1, 0.25, 2**31)),
+    ],
+)
+def test_a_run_takes_what_its_attack_says_or_else_the_user(
+    scheduled: Scheduled,
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    cluster: Cluster,
+    memory: int | None,
+    share: tuple[float, float, int],
+) -> None:
+    (attack,) = registry.attacks().match(["random"])
+    monkeypatch.setattr(attack, "resources", Resources(cpus=2, gpus=0.5, memory=2**30))
+    idle, _ = scheduled(ONE, cluster, device=device, memory=memory)
+    taken = [where for what, where in zip(idle.sent, idle.where, strict=True) if isinstance(what, Task)]
+    assert {(one["num_cpus"], one["num_gpus"], one["memory"]) for one in taken} == {share}
 
 
 LOST = WorkerCrashedError()
@@ -204,7 +229,7 @@ def test_what_is_lost_is_tried_once_more(scheduled: Scheduled, failures: list[Ex
     idle, outcomes = scheduled(ONE, failing={2: failures})
     tries = [task for task in idle.sent if isinstance(task, Task) and task.seed == 2]
     assert len(tries) == 2
-    assert {one.record.seed: one.record.reason for one in outcomes} == {seed: "" for seed in range(6)} | {2: reason}
+    assert {one.record.seed: one.record.reason for one in outcomes} == dict.fromkeys(range(6), "") | {2: reason}
 
 
 def test_what_failed_on_a_node_waits_until_the_nodes_are_examined(scheduled: Scheduled) -> None:
