@@ -13,7 +13,7 @@ from rich.console import Console
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'reconstruction-bench[ray]'")
 import torch
-from ray.exceptions import RayTaskError, WorkerCrashedError
+from ray.exceptions import ObjectLostError, RayTaskError, WorkerCrashedError
 
 from attacks.base import Resources
 from attacks.context import Budget
@@ -42,6 +42,7 @@ class Idle:
         ended: how much of that had ended when each was sent.
         failing: what each task raises, by its seed, in the order of its tries.
         most: the most that was there at a time.
+        put: what was put into its object store.
     """
 
     failing: dict[int, list[Exception]] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Idle:
     where: list[dict[str, Any]] = field(default_factory=list)
     ended: list[list[Work]] = field(default_factory=list)
     most: int = 0
+    put: list[str] = field(default_factory=list)
     _there: list[Work] = field(default_factory=list)
     _done: list[Work] = field(default_factory=list)
     _results: dict[int, Any] = field(default_factory=dict)
@@ -137,7 +139,7 @@ def scheduled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduled:
             get_runtime_context=lambda: context,
             cancel=lambda *_, **__: None,
             shutdown=lambda: None,
-            put=lambda _: "parcel",
+            put=lambda _: idle.put.append("parcel"),
         )
         monkeypatch.setattr(driver, "ray", fake)
         monkeypatch.setattr(stores, "ray", fake)
@@ -230,6 +232,12 @@ def test_what_is_lost_is_tried_once_more(scheduled: Scheduled, failures: list[Ex
     tries = [task for task in idle.sent if isinstance(task, Task) and task.seed == 2]
     assert len(tries) == 2
     assert {one.record.seed: one.record.reason for one in outcomes} == dict.fromkeys(range(6), "") | {2: reason}
+
+
+def test_what_was_lost_from_the_object_store_is_put_there_again(scheduled: Scheduled) -> None:
+    kept, _ = scheduled(ONE)
+    lost, _ = scheduled(ONE, failing={5: [RayTaskError("carry_out", "", ObjectLostError("0" * 56, None, ""))]})
+    assert len(lost.put) == 2 * len(kept.put) == 2 * 2  # the victim and what measures, for the last run once more
 
 
 def test_what_failed_on_a_node_waits_until_the_nodes_are_examined(scheduled: Scheduled) -> None:
