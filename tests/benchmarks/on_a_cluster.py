@@ -15,7 +15,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "bench" / "run" / "executors")]
-from world import make_world  # noqa: E402
+from world import PLUGIN, make_world  # noqa: E402
 
 from bench.cli.app import say  # noqa: E402
 
@@ -47,6 +47,7 @@ LINE = re.compile(r"on the cluster (\d+) runs took (\d+) s of its nodes in (\d+)
 def main(runs: int, seconds: float, places: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = make_world(Path(folder))
+        (world.plugins / "mini.py").write_text(PLUGIN)
         (world.plugins / "sleeper.py").write_text(SLEEPER)
         plan = ("-a", "sleeper", "-v", "mini-mlp-4", "--controls", "quick", "--seeds", f"0-{runs - 1}")
         done = world.run(*plan, "--set", f"seconds={seconds}", "--executor", "ray", "--jobs", places)
