@@ -22,8 +22,9 @@ DOCUMENTS = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in FOL
 TEMPLATES = ROOT / "bench" / "check" / "templates"
 ELSEWHERE = {"--check", "--accept", "--shown-by", "--write"}
 """Flags of other programs: of `ruff format` and of `.ci/versions.py`."""
-ELSEWHERE |= {"--array", "--nodes", "--gpus-per-node", "--exclude", "--head", "--port", "--address", "--block"}
-"""Of Slurm and of `ray start`."""
+ELSEWHERE |= {"--array", "--nodes", "--ntasks-per-node", "--cpus-per-task", "--gpus-per-node"}
+ELSEWHERE |= {"--address", "--min-nodes", "--num-cpus", "--num-gpus"}
+"""Of Slurm and of `ray symmetric-run`."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

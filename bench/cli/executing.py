@@ -74,6 +74,12 @@ def run(
     gpus: Annotated[
         float | None, typer.Option(min=0.01, help="GPUs of a run on a cluster, such as 0.25; 1 if not given.")
     ] = None,
+    copy_to: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Copy each stored run and the tables there too, such as s3://bucket/results."
+        ),
+    ] = "",
     pdb: Annotated[bool, typer.Option("--pdb", help="In this process, with a debugger where an attack fails.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed.")] = False,
@@ -134,6 +140,7 @@ def run(
         debug=pdb,
         only_cached=only_cached,
         cluster=Cluster(ray_address, jobs or None, cpus, gpus) if executor == "ray" else None,
+        copy_to=copy_to,
         environment=Setup.variables(),
     )
     known = Known(attacks, victims, registry.studies(plugin_dir))

@@ -26,6 +26,7 @@ from bench.run.steps import Step
 from bench.run.todo import Todo, changed_sources, todo, why
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
+from bench.store.remote import Mirror
 from bench.terminal.progress import TerminalReporter, plural
 from bench.terminal.text import lines
 from victims.errors import UserError
@@ -68,7 +69,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], in
     console, store = Console(), Store(setup.results_dir)
     store.sweep()
     failures, rows = 0, list[RunRecord]()
-    with TerminalReporter(console) as reporter, Tables(store, reporter) as tables:
+    with TerminalReporter(console) as reporter, Tables(store, reporter, setup.copy_to) as tables:
         session = Session.of(setup, reporter)
         entries = todo(plan, setup, session)
         for line in changed_sources(entries, session):
@@ -85,7 +86,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], in
             record = outcome.record
             failures += bool(outcome.trouble or record.trouble)
             if not outcome.cached:
-                tables.follow()
+                tables.follow(record)
             console.print(lines(_line(record, outcome.cached)), highlight=False, markup=False, soft_wrap=True)
             if trouble := outcome.trouble or (record.trouble if record.status is Status.OK else ""):
                 reporter.notice(f"{record.title}: {trouble}")
@@ -99,22 +100,24 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], in
 
 
 class Tables:
-    """Tables that follow the runs of a sweep; a context manager, after which they hold all of them.
+    """Tables, and a copy of all results, that follow a sweep; a context manager, after which they hold all its runs.
 
     Args:
         store: whose tables.
         reporter: told if they cannot be written any more.
+        copy_to: address of the copy in object storage, empty for none.
 
     Attributes:
         board: the leaderboard as it was written last.
 
     Raises:
-        UserError: a table is there that cannot be read, or none can be written; no work is done then.
+        UserError: a table is there that cannot be read, or none can be written, or no copy; no work is done then.
     """
 
-    def __init__(self, store: Store, reporter: TerminalReporter) -> None:
+    def __init__(self, store: Store, reporter: TerminalReporter, copy_to: str = "") -> None:
         self.store, self.reporter = store, reporter
         self.board, self._next, self._behind = refresh_tables(store), 0.0, False
+        self._mirror = Mirror(copy_to, store.root, reporter.notice) if copy_to else None
 
     def __enter__(self) -> Tables:
         return self
@@ -122,9 +125,13 @@ class Tables:
     def __exit__(self, *error: object) -> None:
         if self._behind:
             self._write()
+        if self._mirror is not None:
+            self._mirror.close()
 
-    def follow(self) -> None:
-        """Write the tables, unless that would take more than a tenth of the time."""
+    def follow(self, record: RunRecord) -> None:
+        """Copy a run, and write the tables, unless that would take more than a tenth of the time."""
+        if self._mirror is not None:
+            self._mirror.follow(record.run_id)
         self._behind = True
         if time.monotonic() >= self._next:
             self._write()

@@ -42,6 +42,7 @@ class Setup:
         debug: post-mortem debugger on every failure, in this process.
         only_cached: show what is stored, execute nothing.
         cluster: the Ray cluster that executes the runs; None for this machine alone.
+        copy_to: address in object storage to which stored runs and tables are copied; empty for none.
         environment: variables of the suite, the cache's folder among them.
     """
 
@@ -56,6 +57,7 @@ class Setup:
     debug: bool = False
     only_cached: bool = False
     cluster: Cluster | None = None
+    copy_to: str = ""
     environment: tuple[tuple[str, str], ...] = ()
 
     @staticmethod

@@ -162,7 +162,7 @@ class Store:
         checkpoint = self.checkpoint(run_id)
         for half in checkpoint.parent.glob(f".{run_id}.*{checkpoint.suffix}"):
             half.unlink(missing_ok=True)
-        stored = self.find(run_id)
+        stored = self._read(self.runs / run_id / "run.json", run_id)
         if stored is not None and stored.status is Status.OK:
             checkpoint.unlink(missing_ok=True)
 

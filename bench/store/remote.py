@@ -1,16 +1,21 @@
-"""Results in object storage (`s3://`, `gs://`, ...): fsspec copies them here before they are read."""
+"""Results in object storage (`s3://`, `gs://`, ...), through fsspec: copied here to be read, there to be kept."""
 
 from __future__ import annotations
 
 import atexit
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from victims.errors import UserError
 
 SCHEME = "://"
 PREFIX = "reconstruction-bench-copy-"
+TABLES = ("runs.csv", "leaderboard.csv", "leaderboard.md")
+RECORD = "run.json"
 
 
 def fetched(location: str) -> Path:
@@ -24,25 +29,105 @@ def fetched(location: str) -> Path:
     """
     if SCHEME not in location:
         return Path(location)
-    from fsspec.core import url_to_fs
-
     folder = tempfile.mkdtemp(prefix=PREFIX)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     copy = Path(folder) / (Path(location).name or "results")
-    try:
-        system, path = url_to_fs(location)
+    with _told(location, "read"):
+        system, path = _found(location)
         is_folder = system.isdir(path)
         system.get(
             f"{path.rstrip('/')}/" if is_folder else path, f"{copy}/" if is_folder else str(copy), recursive=True
         )
-    except (ImportError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{location} cannot be read: {reason}") from None
-    except Exception as error:  # each storage has exceptions of its own, such as for keys that are refused
-        raise UserError(f"{location} cannot be read ({type(error).__name__}: {' '.join(str(error).split())})") from None
     return copy
 
 
 def is_copy(path: Path) -> bool:
     """Say whether a path is what `fetched` returned for an address."""
     return path.parent.name.startswith(PREFIX)
+
+
+class Mirror:
+    """A copy of a results folder in object storage that follows the folder; nothing is removed there.
+
+    A run's record is put there last: a run that has none there was not copied whole.
+
+    Args:
+        location: an address that fsspec knows, or a path.
+        root: the results folder. Its tables, and the runs that are absent there or have a record of another size, are
+            copied at once.
+        notice: told in a line what could not be copied.
+
+    Raises:
+        UserError: no package knows such addresses, or nothing can be written there.
+    """
+
+    def __init__(self, location: str, root: Path, notice: Callable[[str], None]) -> None:
+        self.location, self.root, self.notice = location, root, notice
+        self._left: dict[str, None] = {}
+        with _told(location, "written"):
+            self._system, self._place = _found(location)
+            self._place = self._place.rstrip("/")
+            self._put_tables()
+            for run_id in self._absent():
+                self._put_run(run_id)
+
+    def follow(self, run_id: str) -> None:
+        """Copy a run, if it is stored; one that cannot be copied now is tried again at the end."""
+        if not (self.root / "runs" / run_id / RECORD).exists():
+            return
+        try:
+            with _told(self.location, "written"):
+                self._put_run(run_id)
+        except UserError:
+            self._left[run_id] = None
+
+    def close(self) -> None:
+        """Copy the tables, and what could not be copied before."""
+        try:
+            with _told(self.location, "written"):
+                for run_id in list(self._left):
+                    self._put_run(run_id)
+                    del self._left[run_id]
+                self._put_tables()
+        except UserError as error:
+            self.notice(f"{error}; the next `run` with --copy-to copies what is missing")
+
+    def _absent(self) -> list[str]:
+        there = self._system.glob(f"{self._place}/runs/*/{RECORD}", detail=True)
+        sizes = {name.rsplit("/", 2)[1]: found["size"] for name, found in there.items()}
+        here = sorted((self.root / "runs").glob(f"[!.]*/{RECORD}"))
+        return [path.parent.name for path in here if sizes.get(path.parent.name) != path.stat().st_size]
+
+    def _put_run(self, run_id: str) -> None:
+        folder = self.root / "runs" / run_id
+        for path in sorted(folder.iterdir(), key=lambda path: path.name == RECORD):
+            self._put(path)
+
+    def _put_tables(self) -> None:
+        for path in (self.root / name for name in TABLES):
+            if path.exists():
+                self._put(path)
+
+    def _put(self, path: Path) -> None:
+        self._system.put_file(str(path), f"{self._place}/{path.relative_to(self.root).as_posix()}")
+
+
+def _found(location: str) -> tuple[Any, str]:
+    """Return the file system of an address, and the place in it."""
+    from fsspec.core import url_to_fs
+
+    system, place = url_to_fs(location)
+    return system, str(place)
+
+
+@contextmanager
+def _told(location: str, done: str) -> Iterator[None]:
+    """Tell in one line what goes wrong with an address."""
+    try:
+        yield
+    except (ImportError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{location} cannot be {done}: {reason}") from None
+    except Exception as error:  # each storage has exceptions of its own, such as for keys that are refused
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise UserError(f"{location} cannot be {done} ({reason})") from None

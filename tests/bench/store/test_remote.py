@@ -1,4 +1,4 @@
-"""Results in object storage: they are read as those on disk are, and nothing is written there."""
+"""Results in object storage: they are read as those on disk are, and a run copies there what it stores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from bench.publish.leaderboard import write_tables
 from bench.store.records import RunRecord
-from bench.store.remote import fetched, is_copy
+from bench.store.remote import Mirror, fetched, is_copy
 
 PLACE = "memory://bucket/results"
 Bench = Callable[..., Any]
@@ -26,7 +26,7 @@ def stored(tmp_path: Path, record: Callable[..., RunRecord]) -> Iterator[Path]:
     memory = fsspec.filesystem("memory")
     memory.put(f"{folder}/", "/bucket/results/", recursive=True)
     yield folder
-    memory.rm("/bucket", recursive=True)
+    memory.rm("/bucket/results", recursive=True)
 
 
 def test_a_folder_and_a_file_are_read_whole(stored: Path) -> None:
@@ -62,3 +62,85 @@ def test_what_cannot_be_read_is_one_line(bench: Bench, stored: Path, words: tupl
     assert ended.status == 2
     assert told in ended.err
     assert len(ended.err.strip().splitlines()) == 1
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of the tables and of the runs below a results folder."""
+    paths = [*folder.glob("*.csv"), *folder.glob("*.md"), *folder.glob("runs/[!.]*/*")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    yield "memory://bucket/copy"
+    fsspec.filesystem("memory").rm("/bucket/copy", recursive=True)
+
+
+def test_a_run_copies_what_it_stores(run: Bench, results: Path, bucket: str) -> None:
+    """The runs that were stored before are copied, too."""
+    assert run("-a", "first-layer", "--controls", "quick").status == 0
+    ended = run("-a", "random", "--controls", "quick", "--copy-to", bucket)
+    assert ended.status == 0, ended.err
+    assert contents(fetched(bucket)) == contents(results)
+    assert len([name for name in contents(results) if name.endswith("run.json")]) == 2
+
+
+def test_what_changed_since_is_copied_again(stored: Path, bucket: str, tmp_path: Path) -> None:
+    folder = stored / "runs" / "a"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+    (folder / "log.txt").write_text("first")
+    Mirror(bucket, stored, lambda _: None).close()
+    (folder / "run.json").write_text("{ }")
+    (folder / "log.txt").write_text("second")
+    Mirror(bucket, stored, lambda _: None)
+    assert contents(fetched(bucket)) == contents(stored)
+
+
+class Fails:
+    """A storage that fails for a while."""
+
+    def __init__(self, system: Any, failures: int) -> None:
+        self.system, self.failures = system, failures
+        self.put: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.system, name)
+
+    def put_file(self, here: str, there: str) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionResetError("try later")
+        self.put.append(there)
+        self.system.put_file(here, there)
+
+
+@pytest.mark.parametrize(("failures", "told"), [(1, 0), (2, 1)])
+def test_a_storage_that_fails_for_a_while_loses_nothing(stored: Path, bucket: str, failures: int, told: int) -> None:
+    notices: list[str] = []
+    mirror = Mirror(bucket, stored, notices.append)
+    folder = stored / "runs" / "a"
+    folder.mkdir(parents=True)
+    for name in ("run.json", "trace.csv", "log.txt"):
+        (folder / name).write_text(name)
+    mirror._system = Fails(mirror._system, failures)
+    mirror.follow("a")
+    mirror.close()
+    assert len(notices) == told
+    assert not told or notices == [
+        f"{bucket} cannot be written: try later; the next `run` with --copy-to copies what is missing"
+    ]
+    Mirror(bucket, stored, notices.append)
+    assert contents(fetched(bucket)) == contents(stored)
+    assert not mirror._system.put or mirror._system.put[2].endswith("run.json")  # a run without one is not whole
+
+
+@pytest.mark.parametrize("address", ["nowhere://a", "file:///proc/none"])
+def test_an_address_that_cannot_be_written_ends_the_run_before_it_begins(
+    run: Bench, results: Path, address: str
+) -> None:
+    ended = run("-a", "first-layer", "--controls", "quick", "--copy-to", address)
+    assert ended.status == 2
+    assert f"{address} cannot be written" in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+    assert not list(results.glob("runs/*"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -21,7 +22,7 @@ from bench.run.executors.cluster import needs, worker
 from bench.run.executors.cluster.connection import connect
 from bench.run.executors.cluster.desk import Desk, News
 from bench.run.executors.cluster.needs import Preparation
-from bench.run.executors.cluster.nodes import on_every_node, require_fit
+from bench.run.executors.cluster.nodes import Nodes, on_every_node
 from bench.run.executors.cluster.probe import versions
 from bench.run.executors.cluster.share import Share
 from bench.run.executors.cluster.source import gather
@@ -33,6 +34,7 @@ from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.store.records import Status
+from bench.terminal.progress import plural
 from bench.terminal.text import one_line
 from victims.errors import UserError
 
@@ -74,19 +76,23 @@ class Ray:
         self._attacks, self._victims = registry.attacks(setup.plugin_dir), registry.victims(setup.plugin_dir)
         broken = frozenset(Path(entry.origin).name for entry in registry.broken(self._attacks, self._victims))
         try:
-            require_fit(plugins, broken)
+            self._nodes = Nodes(plugins, broken, reporter.notice)
         except UserError:
             ray.shutdown()
             raise
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._desk: Any = ray.remote(Desk).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+        self._news = self._ask_desk()
         self._depot = Depot(setup, Session.of(setup, reporter), self._victims, plugins)
-        self._queue: deque[Task] = deque()
+        self._queue: deque[Work] = deque()
         self._waiting: dict[Need, list[Task]] = defaultdict(list)
         self._running: dict[ray.ObjectRef[Any], Work] = {}
+        self._begun: set[Preparation] = set()
         self._settled: set[Need] = set()
         self._leading: dict[Cell, str] = {}
         self._losses: dict[Work, int] = defaultdict(int)
+        self._held: list[Work] = []
+        self._seconds = 0.0
 
     def execute(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
         """Yield how each task ended, in the order in which they end.
@@ -94,48 +100,57 @@ class Ray:
         Raises:
             UserError: no node of the cluster has room for a run.
         """
-        self._queue.extend(tasks)
-        ended, total = 0, len(self._queue)
+        plan, began = list(tasks), time.monotonic()
+        self._queue.extend(plan)
+        ended, total = 0, len(plan)
         try:
-            for attack in self._attacks.match(dict.fromkeys(task.attack for task in self._queue)):
-                self._share(attack.resources).require_room()
-            while self._queue or self._running:
+            for attack in self._attacks.match(dict.fromkeys(task.attack for task in plan)):
+                self._share(attack.resources).require_room(self._nodes.able())
+            while self._queue or self._running or self._held:
+                self._nodes.watch()
                 self._fill()
-                done, _ = ray.wait(list(self._running), timeout=POLL_SECONDS)
-                with suppress(RayError):  # it is begun again, and what it held is lost
-                    self._tell(ray.get(self._desk.collect.remote()))
-                for reference in done:
+                done, _ = ray.wait([*self._running, *self._nodes.asked], timeout=POLL_SECONDS)
+                self._tell_news()
+                for reference in self._running.keys() & set(done):
                     outcome = self._ended(reference, self._running.pop(reference))
                     if outcome is not None:
                         ended += 1
                         self.reporter.progress(PLAN, ended, total, {}, PLAN)
                         yield outcome
+            moved = f"{self._depot.moved / 2**20:.1f} MiB of files moved"
+            spent = f"took {self._seconds:.0f} s of its nodes in {time.monotonic() - began:.0f} s"
+            self.reporter.notice(f"on the cluster {plural(ended, 'run')} {spent}; {moved}")
         finally:
             self.reporter.finished(PLAN)
             self._leave()
 
     def _fill(self) -> None:
         """Send as much as there is room for; what waits for a training, or for another seed, is set aside."""
-        limit = self.cluster.jobs or self._share(Resources()).room() + SPARE
+        if not self._nodes.asked:
+            self._queue.extendleft(self._held)
+            self._held.clear()
+        limit = self.cluster.jobs or self._share(Resources()).room(self._nodes.able()) + SPARE
         while self._queue and len(self._running) < limit:
-            task = self._queue.popleft()
-            run = task.run(self._attacks, self._victims)
-            wanted = needs.preparations(run, self.setup.twins)
-            if (missing := self._missing(task, run, wanted)) is not None:
-                self._waiting[missing].append(task)
+            what = self._queue.popleft()
+            if isinstance(what, Preparation):
+                self._prepare(what)
                 continue
-            luggage = self._depot.for_run(run, task.run_id, wanted)
+            run = what.run(self._attacks, self._victims)
+            wanted = needs.preparations(run, self.setup.twins)
+            if (missing := self._missing(what, run, wanted)) is not None:
+                self._waiting[missing].append(what)
+                continue
+            luggage = self._depot.for_run(run, what.run_id, wanted)
             share = self._share(run.attack.resources)
-            carry_out = worker.carry_out.options(**share.options)
-            reference = carry_out.remote(task, luggage, self._desk, share.limits, versions())
-            self._running[reference] = task
+            carry_out = worker.carry_out.options(**share.options, **self._nodes.options)
+            reference = carry_out.remote(what, luggage, self._desk, share.limits, versions())
+            self._running[reference] = what
 
     def _missing(self, task: Task, run: Run, wanted: list[Preparation]) -> Need | None:
-        """Return what a task waits for, None if nothing; trainings that nobody has begun are begun."""
+        """Return what a task waits for, None if nothing; trainings that nobody has begun come next."""
         missing = [one for one in wanted if not self._made(one)]
-        for preparation in missing:
-            if preparation not in self._running.values():
-                self._prepare(preparation)
+        self._queue.extendleft(one for one in reversed(missing) if one not in self._begun)
+        self._begun.update(missing)
         if missing:
             return missing[0]
         if self.setup.twins and needs.attacks_twins(run):
@@ -152,7 +167,8 @@ class Ray:
 
     def _prepare(self, preparation: Preparation) -> None:
         share = self._share(Resources())
-        luggage, prepare = self._depot.for_training(preparation), worker.prepare.options(**share.options)
+        luggage = self._depot.for_training(preparation)
+        prepare = worker.prepare.options(**share.options, **self._nodes.options)
         reference = prepare.remote(preparation, self.setup, luggage, self._desk, share.limits, versions())
         self._running[reference] = preparation
 
@@ -168,6 +184,7 @@ class Ray:
             self._settle(what)
             return None
         self._settle(_cell(what))
+        self._seconds += result.seconds
         if result.outcome.record.run_id != what.run_id:
             reason = "its victim, its data or its attack is another one in the cluster; paths of images do not travel"
             return self._failed(what, Failure(Status.ERROR, reason, nulls=False))
@@ -179,19 +196,22 @@ class Ray:
         cause = error.cause if isinstance(error, RayTaskError) else error
         if isinstance(cause, ObjectLostError):
             self._depot.forget()
+        if self._losses[what] <= RETRIES and isinstance(error, RayTaskError):
+            self._nodes.examine()  # it may be the node, which would take the next runs, too
+            self._held.append(what)
+            return None
         if self._losses[what] <= RETRIES:
-            if isinstance(what, Preparation):
-                self._prepare(what)
-            else:
-                self._queue.appendleft(what)
+            self._queue.appendleft(what)
             return None
         if isinstance(what, Preparation):  # its runs will tell
             self._settle(what)
             return None
         self._settle(_cell(what))
         status = Status.OOM if isinstance(error, OutOfMemoryError) else Status.ERROR
-        told = str(cause) if isinstance(error, RayTaskError) else type(error).__name__
-        reason = f"its worker was lost, {self._losses[what]} times ({one_line(told)})"
+        lost, told = "its worker was lost", type(error).__name__
+        if isinstance(error, RayTaskError):
+            lost, told = "its node failed", str(cause)
+        reason = f"{lost}, {self._losses[what]} times ({one_line(told)})"
         return self._failed(what, Failure(status, reason, nulls=False))
 
     def _failed(self, task: Task, failure: Failure) -> Outcome:
@@ -201,6 +221,17 @@ class Ray:
         """Put what waited for a training, or for another seed, in front of all else."""
         self._settled.add(need)
         self._queue.extendleft(reversed(self._waiting.pop(need, [])))
+
+    def _tell_news(self) -> None:
+        """Tell what the desk has answered since it was asked, and ask again; nothing waits for it."""
+        if ray.wait([self._news], timeout=0)[0]:
+            with suppress(RayError):  # it is begun again, and what it held is lost
+                self._tell(ray.get(self._news))
+            self._news = self._ask_desk()
+
+    def _ask_desk(self) -> ray.ObjectRef[News]:
+        reference: ray.ObjectRef[News] = self._desk.collect.remote()
+        return reference
 
     def _tell(self, news: News) -> None:
         """Show and keep what has come of what is still running."""

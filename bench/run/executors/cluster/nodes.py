@@ -1,13 +1,14 @@
-"""The nodes of a cluster that may get runs, and whether they can do them."""
+"""The nodes of a cluster: whether they can do the runs, when a plan begins and while nodes come."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ray
 from ray import cloudpickle
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, NodeLabelSchedulingStrategy, NotIn
 
 from bench.run.executors.cluster import probe
 from bench.run.executors.server import THIRD_PARTY
@@ -19,48 +20,113 @@ MODULES = tuple(sorted({name.partition(".")[0] for name in THIRD_PARTY}))
 """What every node must have beside Python and Ray."""
 
 
-def on_every_node(function: Any, *arguments: Any) -> dict[ray.ObjectRef[Any], str]:
-    """Call a remote function on each living node that may get runs; return the node's name by reference."""
-    called = {}
-    for node in ray.nodes():
-        if node["Alive"] and node["Resources"].get("CPU"):
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            reference = function.options(scheduling_strategy=there).remote(*arguments)
-            called[reference] = str(node["NodeManagerHostname"])
-    return called
+def living() -> dict[str, dict[str, Any]]:
+    """Return the living nodes that may get runs, as Ray describes them, by their ids."""
+    return {str(node["NodeID"]): node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")}
 
 
-def require_fit(plugins: str, broken: frozenset[str]) -> None:
-    """Check that every node that may get runs can do them: the same versions give the same numbers.
+def on_every_node(function: Any, *arguments: Any) -> list[ray.ObjectRef[Any]]:
+    """Call a remote function on each living node that may get runs."""
+    return [_on(node, function, *arguments) for node in living()]
+
+
+def _on(node: str, function: Any, *arguments: Any) -> ray.ObjectRef[Any]:
+    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+    reference: ray.ObjectRef[Any] = function.options(scheduling_strategy=strategy).remote(*arguments)
+    return reference
+
+
+class Nodes:
+    """Knows which nodes cannot do the runs: the same versions give the same numbers.
+
+    Nodes are examined before anything runs, when they come, and after a run failed on one of them.
 
     Args:
         plugins: place of the plug-ins in the source that travels, empty if there are none.
         broken: names of plug-in files that do not import here either.
+        notice: told in a line of a node that has come and cannot do the runs.
+
+    Attributes:
+        asked: the nodes that are being examined, by the reference of their answer.
 
     Raises:
-        UserError: a node cannot; the line names it, and what it lacks.
+        UserError: a node of the cluster as it is cannot; the line names it, and what it lacks.
     """
-    cloudpickle.register_pickle_by_value(probe)
-    try:
-        lacking = ray.remote(num_cpus=0, max_retries=0)(probe.lacking)
-        examined = on_every_node(lacking, probe.versions(), MODULES, plugins, broken)
-    finally:
-        cloudpickle.unregister_pickle_by_value(probe)
-    for reference, name in examined.items():
+
+    def __init__(self, plugins: str, broken: frozenset[str], notice: Callable[[str], None]) -> None:
+        self.notice = notice
+        self._arguments = probe.versions(), MODULES, plugins, broken
+        self._examined: set[str] = set()
+        self.asked: dict[ray.ObjectRef[str], str] = {}
+        self._unfit: dict[str, str] = {}
+        self._told_empty = False
+        cloudpickle.register_pickle_by_value(probe)
+        self._lacking = ray.remote(num_cpus=0, max_retries=0)(probe.lacking)
+        self.examine()
+        for reference in list(self.asked):
+            if told := self._answer(reference):
+                raise UserError(told)
+
+    def able(self) -> list[dict[str, Any]]:
+        """Return the living nodes that are not known to be unable, as Ray describes them."""
+        return [node for name, node in living().items() if name not in self._unfit]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of a remote function that keep it off the nodes that cannot do the runs."""
+        if not self._unfit:
+            return {}
+        return {"scheduling_strategy": NodeLabelSchedulingStrategy({_id_label(): NotIn(*self._unfit)})}
+
+    def watch(self) -> None:
+        """Examine the nodes that have come, and hear what was answered."""
+        self._ask()
+        answered, _ = ray.wait(list(self.asked), num_returns=len(self.asked), timeout=0) if self.asked else ([], [])
+        for reference in answered:
+            if told := self._answer(reference):
+                self.notice(f"{told}; it gets none")
+        if self.able():
+            self._told_empty = False
+        elif not self._told_empty:
+            self._told_empty = True
+            self.notice("the cluster has no node that can do the runs; they wait for one")
+
+    def examine(self) -> None:
+        """Have all nodes examined, once more if they were before."""
+        self._examined.clear()
+        self._ask()
+
+    def _ask(self) -> None:
+        for node in living().keys() - self._examined:
+            self._examined.add(node)
+            self.asked[_on(node, self._lacking, *self._arguments)] = node
+
+    def _answer(self, reference: ray.ObjectRef[str]) -> str:
+        """Return in a line what a node lacks, empty if nothing, or if it has gone."""
+        node = self.asked.pop(reference)
         try:
             trouble = ray.get(reference, timeout=ANSWER_SECONDS)
         except RayError as error:
             trouble = one_line(str(error))
-        if trouble:
-            raise UserError(f"node {name} of the cluster cannot do the runs: {trouble}")
+        self._unfit.pop(node, None)
+        described = living().get(node)
+        if not trouble or described is None:
+            return ""
+        self._unfit[node] = trouble
+        return f"node {described['NodeManagerHostname']} of the cluster cannot do the runs: {trouble}"
 
 
-def require_versions(wanted: dict[str, str]) -> None:
-    """Check, on a node, that it has the versions of the driver's machine; it may have joined after all were examined.
+def require_able(wanted: dict[str, str]) -> None:
+    """Check, on a node, that it can do a run: it may have come, or its disk be full, since it was examined.
 
     Raises:
-        UserError: it has others.
+        UserError: it cannot.
     """
-    for name, found in probe.versions().items():
-        if found != wanted[name]:
-            raise UserError(f"{name} {found} is there, {wanted[name]} here")
+    if trouble := probe.lacking(wanted, (), "", frozenset()):
+        raise UserError(trouble)
+
+
+def _id_label() -> str:
+    """Return the label whose value is a node's id; versions of Ray spell it differently."""
+    labels = (label for node in ray.nodes() for label, value in node["Labels"].items() if value == node["NodeID"])
+    return str(next(labels))

@@ -43,12 +43,13 @@ def lacking(wanted: dict[str, str], modules: tuple[str, ...], plugins: str, brok
 
 
 def _reasons(wanted: dict[str, str], modules: tuple[str, ...], plugins: str, broken: frozenset[str]) -> Iterator[str]:
-    absent = [name for name in modules if importlib.util.find_spec(name) is None]
+    found = {name: importlib.util.find_spec(name) for name in modules}
+    absent = [name for name, spec in found.items() if spec is None or spec.origin is None]  # or an empty folder
     if absent:
         yield f"it has no {', '.join(absent)}; install what pyproject.toml names"
-    for name, found in versions().items():
-        if found != wanted[name]:
-            yield f"{name} {found} is there, {wanted[name]} here; install the same"
+    for name, version in versions().items():
+        if version != wanted[name]:
+            yield f"{name} {version} is there, {wanted[name]} here; install the same"
     try:
         with tempfile.NamedTemporaryFile() as file:
             file.write(bytes(ROOM))

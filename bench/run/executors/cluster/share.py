@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import ray
-
 from bench.run.executors.processes import Limits
 from victims.errors import UserError
 
@@ -36,17 +34,17 @@ class Share(NamedTuple):
         """Return how many such shares a node has; Ray gives a share on one node, and GPUs in whole or in parts."""
         return int(min(node["Resources"].get(name, 0) / amount for name, amount in self._wanted.items()))
 
-    def room(self) -> int:
-        """Return how many runs the living nodes have room for at a time."""
-        return sum(self._room_on(node) for node in ray.nodes() if node["Alive"])
+    def room(self, nodes: list[dict[str, Any]]) -> int:
+        """Return how many runs nodes, as Ray describes them, have room for at a time."""
+        return sum(map(self._room_on, nodes))
 
-    def require_room(self) -> None:
+    def require_room(self, nodes: list[dict[str, Any]]) -> None:
         """Check that some node has room for a run at all.
 
         Raises:
             UserError: none has.
         """
-        if not self.room():
+        if not self.room(nodes):
             gib = f" and {self.memory / 2**30:.3g} GiB of memory" if self.memory else ""
             wanted = f"{self.cpus:g} CPUs{f', {self.gpus:g} GPUs' if self.gpus else ''}{gib}"
             raise UserError(f"no node of the Ray cluster has {wanted} for a run; see --cpus, --gpus and --memory")

@@ -65,12 +65,6 @@ class Luggage:
     returned: tuple[str, ...] = ()
     returned_cache: tuple[str, ...] = ()
 
-    @property
-    def references(self) -> tuple[ray.ObjectRef[Parcel], ...]:
-        """All that may have to be fetched."""
-        files = (*self.data, *(() if self.weights is None else (self.weights,)))
-        return *self.cache, *(file.content for file in files)
-
 
 class Site:
     """The folder of a plan on a node, below the system's temporary folder.

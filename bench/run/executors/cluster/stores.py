@@ -147,7 +147,7 @@ class Depot:
         run_id = outcome.record.run_id
         try:
             with self.store.claimed(run_id, reporter.notice):
-                before = self.store.find(run_id)
+                before = self.store.find(run_id) if self.store.folder(run_id).exists() else None
                 if before is not None and before.status is Status.OK and outcome.record.status is not Status.OK:
                     return Outcome(before, trouble=outcome.record.reason)
                 told = {"sequence": self.store.next_sequence(), "git_commit": self._commit}

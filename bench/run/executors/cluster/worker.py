@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -17,7 +18,7 @@ from bench.run.executors import server
 from bench.run.executors.child import PipeReporter, begin
 from bench.run.executors.cluster.desk import DeskReporter
 from bench.run.executors.cluster.needs import Preparation, checkpoint_of_run
-from bench.run.executors.cluster.nodes import require_versions
+from bench.run.executors.cluster.nodes import require_able
 from bench.run.executors.cluster.parcels import Parcel, pack
 from bench.run.executors.cluster.site import Luggage, Site
 from bench.run.executors.processes import LEAVE_SECONDS, JobReporter, Limits, Processes
@@ -47,7 +48,8 @@ class Returned:
 @ray.remote(max_retries=0)
 def carry_out(task: Task, luggage: Luggage, desk: Any, limits: Limits, versions: dict[str, str]) -> Returned:
     """Do a run, and return it with its files."""
-    require_versions(versions)
+    require_able(versions)
+    _forget_program()
     site, reporter = Site.here(), DeskReporter(desk, task.run_id)
     here = replace(task, setup=site.settle(task.setup, luggage))
     began = time.monotonic()
@@ -67,7 +69,8 @@ def prepare(
     preparation: Preparation, setup: Setup, luggage: Luggage, desk: Any, limits: Limits, versions: dict[str, str]
 ) -> Parcel:
     """Make a training, and return what it left in the cache; what fails is told by the runs that need it."""
-    require_versions(versions)
+    require_able(versions)
+    _forget_program()
     site, reporter = Site.here(), DeskReporter(desk, str(preparation))
     here = site.settle(setup, luggage)
     with reporter.checkpoints(site.cache, tuple(f"{folder}checkpoint-*" for folder in _folders(luggage))):
@@ -79,6 +82,11 @@ def prepare(
 def leave() -> None:
     """Remove the folder of the plan from the node."""
     shutil.rmtree(Site.here().root, ignore_errors=True)
+
+
+def _forget_program() -> None:
+    """Keep the processes of runs from importing Ray's worker program, as multiprocessing has them do by its file."""
+    vars(sys.modules["__main__"]).pop("__file__", None)
 
 
 def _limited(limits: Limits) -> Limits:

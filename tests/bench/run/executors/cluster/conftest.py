@@ -54,3 +54,12 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
         yield cluster
     finally:
         cluster.end()
+
+
+@pytest.fixture
+def three(machines: Machines) -> Machines:
+    """Three such nodes."""
+    for _ in range(3 - sum(one.process.poll() is None for one in machines.nodes)):
+        machines.add()
+    machines.wait(3)
+    return machines

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,10 +39,11 @@ def ray(*words: object) -> list[str]:
 
 @dataclass
 class Machine:
-    """A node: its processes, and the folder that it sees as /tmp."""
+    """A node: its processes, the folder that it sees as /tmp, and whether that is a disk of its own."""
 
     process: subprocess.Popen[bytes]
     tmp: Path
+    mounted: bool = False
 
     def fail(self) -> None:
         """Die as a machine does: all processes at once."""
@@ -49,6 +51,9 @@ class Machine:
             with suppress(psutil.NoSuchProcess):
                 one.kill()
         self.process.wait()
+        if self.mounted:
+            subprocess.run(["umount", "-l", str(self.tmp)], check=False)
+            self.mounted = False
 
     def _family(self) -> list[psutil.Process]:
         try:
@@ -81,22 +86,36 @@ class Machines:
             assert time.monotonic() < until, self._logs()
             time.sleep(0.2)
 
-    def add(self) -> Machine:
-        """Start a node of one processor, and return it at once."""
+    def add(self, lacks: Sequence[Path] = (), disk: int | None = None, torch: str = "") -> Machine:
+        """Start a node of one processor, and return it at once.
+
+        Args:
+            lacks: folders that are empty for it, beside those of the suite.
+            disk: bytes of its /tmp, which takes a user who may mount; None for those of the disk.
+            torch: version of torch that it says it has; empty for that which it has.
+        """
         name = f"node{len(self.nodes)}"
         tmp = self.root / name
-        (tmp / "home").mkdir(parents=True)
+        tmp.mkdir()
+        if disk is not None:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disk}", "none", str(tmp)], check=True)
+        site = tmp / "home" / "site"
+        site.mkdir(parents=True)
+        if torch:
+            (site / f"torch-{torch}.dist-info").mkdir()
+            (site / f"torch-{torch}.dist-info" / "METADATA").write_text(f"Name: torch\nVersion: {torch}\n")
         start = ray("start", f"--address={self.address}", "--num-cpus=1", *self._common())
-        gone = [ROOT / name for name in HIDDEN]
+        gone = [*(ROOT / name for name in HIDDEN), *lacks]
         script = [
             "set -e",
             *(f"mount -t tmpfs none {shlex.quote(str(path))}" for path in gone),
             f"mount --bind {shlex.quote(str(tmp))} /tmp",
             *(f"[ ! -e {shlex.quote(str(path))} ]" for path in (*self.hidden, ROOT / "bench" / "__init__.py")),
-            "cd /tmp/home; export HOME=/tmp/home TMPDIR=/tmp; unset PYTHONPATH BENCH_CACHE_DIR BENCH_DATA_DIR",
+            "cd /tmp/home; export HOME=/tmp/home TMPDIR=/tmp PYTHONPATH=/tmp/home/site",
+            "unset BENCH_CACHE_DIR BENCH_DATA_DIR",
             f"exec {shlex.join(start)}",
         ]
-        machine = Machine(self._start([*UNSHARE, "sh", "-c", "\n".join(script)], name), tmp)
+        machine = Machine(self._start([*UNSHARE, "sh", "-c", "\n".join(script)], name), tmp, disk is not None)
         self.nodes.append(machine)
         return machine
 

@@ -98,9 +98,8 @@ def test_a_cluster_of_another_python_is_one_line_with_both_versions(monkeypatch:
 
 
 NODES = [
-    {"Alive": True, "Resources": {"CPU": 4.0, "GPU": 1.0, "memory": 2.0**33}},
-    {"Alive": True, "Resources": {"CPU": 2.0, "memory": 2.0**33}},
-    {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0, "memory": 2.0**36}},
+    {"Resources": {"CPU": 4.0, "GPU": 1.0, "memory": 2.0**33}},
+    {"Resources": {"CPU": 2.0, "memory": 2.0**33}},
 ]
 
 
@@ -114,17 +113,13 @@ NODES = [
         (Share(3, 0.4, 2**30), 1),
     ],
 )
-def test_there_is_room_for_as_many_runs_as_living_nodes_hold(
-    share: Share, runs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bench.run.executors.cluster.share.ray.nodes", lambda: NODES)
-    assert share.room() == runs
+def test_there_is_room_for_as_many_runs_as_nodes_hold(share: Share, runs: int) -> None:
+    assert share.room(NODES) == runs
 
 
-def test_a_run_that_fits_on_no_node_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.run.executors.cluster.share.ray.nodes", lambda: NODES)
+def test_a_run_that_fits_on_no_node_is_one_line() -> None:
     with pytest.raises(UserError, match=r"no node of the Ray cluster has 1 CPUs, 2 GPUs and 4 GiB of memory"):
-        Share(1, 2, 2**32).require_room()
+        Share(1, 2, 2**32).require_room(NODES)
 
 
 @pytest.mark.parametrize(
