@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import ray
-from ray.exceptions import ObjectLostError, OutOfMemoryError, RayError, RayTaskError
+from ray.exceptions import ObjectLostError, OutOfMemoryError, RayError, RayTaskError, RuntimeEnvSetupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from attacks.base import Resources
@@ -40,6 +40,8 @@ from victims.errors import UserError
 
 RETRIES = 1
 """How often a run is begun again whose worker was lost."""
+OF_NODES = RayTaskError, RuntimeEnvSetupError
+"""Errors of a node that lives, which may meet the next runs there, too."""
 POLL_SECONDS = 0.5
 LEAVE_SECONDS = 5.0
 SPARE = 2
@@ -196,8 +198,8 @@ class Ray:
         cause = error.cause if isinstance(error, RayTaskError) else error
         if isinstance(cause, ObjectLostError):
             self._depot.forget()
-        if self._losses[what] <= RETRIES and isinstance(error, RayTaskError):
-            self._nodes.examine()  # it may be the node, which would take the next runs, too
+        if self._losses[what] <= RETRIES and isinstance(error, OF_NODES):
+            self._nodes.examine()
             self._held.append(what)
             return None
         if self._losses[what] <= RETRIES:
@@ -209,7 +211,7 @@ class Ray:
         self._settle(_cell(what))
         status = Status.OOM if isinstance(error, OutOfMemoryError) else Status.ERROR
         lost, told = "its worker was lost", type(error).__name__
-        if isinstance(error, RayTaskError):
+        if isinstance(error, OF_NODES):
             lost, told = "its node failed", str(cause)
         reason = f"{lost}, {self._losses[what]} times ({one_line(told)})"
         return self._failed(what, Failure(status, reason, nulls=False))

@@ -13,7 +13,7 @@ from rich.console import Console
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'reconstruction-bench[ray]'")
 import torch
-from ray.exceptions import ObjectLostError, RayTaskError, WorkerCrashedError
+from ray.exceptions import ObjectLostError, RayTaskError, RuntimeEnvSetupError, WorkerCrashedError
 
 from attacks.base import Resources
 from attacks.context import Budget
@@ -214,6 +214,7 @@ def test_a_run_takes_what_its_attack_says_or_else_the_user(
 
 
 LOST = WorkerCrashedError()
+UNSET = RuntimeEnvSetupError("No space left on device")
 FULL = RayTaskError("carry_out", "", OSError(28, "No space left on device"))
 ONE = Section(attack=("random",), victim=("faces-mlp-20",), seeds="0-5")
 
@@ -240,8 +241,9 @@ def test_what_was_lost_from_the_object_store_is_put_there_again(scheduled: Sched
     assert len(lost.put) == 2 * len(kept.put) == 2 * 2  # the victim and what measures, for the last run once more
 
 
-def test_what_failed_on_a_node_waits_until_the_nodes_are_examined(scheduled: Scheduled) -> None:
+@pytest.mark.parametrize("failure", [FULL, UNSET], ids=["in the run", "before it"])
+def test_what_failed_on_a_node_waits_until_the_nodes_are_examined(scheduled: Scheduled, failure: Exception) -> None:
     """Else a node that fails at once would take the run again, and the next ones, while the others are at theirs."""
-    idle, _ = scheduled(ONE, failing={2: [FULL]})
+    idle, _ = scheduled(ONE, failing={2: [failure]})
     (_, again) = [at for at, task in enumerate(idle.sent) if isinstance(task, Task) and task.seed == 2]
     assert idle.where[again]["scheduling_strategy"] == "not there"
