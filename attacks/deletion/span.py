@@ -68,7 +68,9 @@ def spanned(
 def explaining(
     spec: ShallowSpec, parameters: Parameters, gradient: Parameters, seen: Tensor, labels: Tensor, records: int
 ) -> Tensor:
-    """Return the indices (k,), on the CPU, of the candidates whose gradients add up to the deleted one, found by exchanging one for another.
+    """Return the k candidates (k,) whose gradients add up to the deleted one, found by exchanging one for another.
+
+    The indices are on the CPU.
 
     Args:
         spec: the model.

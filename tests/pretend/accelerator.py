@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ class Waits:
             `download`.
     """
 
-    _entered: list[Waits] = []
+    _entered: ClassVar[list[Waits]] = []
 
     def __init__(self) -> None:
         self.count: Counter[tuple[str, str]] = Counter()

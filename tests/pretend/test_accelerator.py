@@ -30,7 +30,7 @@ COMPUTED: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "double": lambda x, y: x.double().to(torch.float16).float(),
     "factories": lambda x, y: torch.eye(3, device=x.device) + torch.arange(3, device=x.device) + torch.ones(3).to(x),
     "autograd": lambda x, y: torch.autograd.grad((x.requires_grad_() @ y.T).tanh().norm(), x)[0],
-    "vmap": lambda x, y: torch.vmap(torch.func.grad(lambda a, b: (a * b).exp().sum()))(x, y),
+    "vmap": torch.vmap(torch.func.grad(lambda a, b: (a * b).exp().sum())),
     "forward mode": lambda x, y: torch.func.jvp(lambda a: (a @ a.T).relu().sum(), (x,), (y,))[1],
     "hessian": lambda x, y: torch.func.hessian(lambda a: (a**3).sum())(x[0]),
 }

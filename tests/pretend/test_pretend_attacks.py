@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +18,17 @@ from attacking import (
     KERNEL,
     ORDINARY,
     RANDOM_FEATURES,
+    Interrupted,
     digits_network,
     victim_of,
 )
 
+from attacks import context
 from attacks.base import AttackContext, Reconstruction
+from attacks.context import Checkpoint, Checkpoints
 from bench.plan import registry
 from bench.run.disclosure import view_of
+from bench.store.checkpoint import CheckpointFile
 from victims.deletion.spec import Deletion, DeletionSpec, ShallowSpec
 from victims.informed.spec import Descent, GLMSpec
 from victims.recipes import Privacy
@@ -140,9 +145,7 @@ CASES: dict[str, Case] = {
         waits=of("attacks/kernel_queries", KERNEL_QUERIES),
     ),
     "glm": Case("glm", GLMSpec(name="cancer-logistic-tiny", dataset="cancer", n=60, targets=4), steps=""),
-    "reconn": Case(
-        "reconn", NETWORK, {"shadows": 20, "hidden": (8,), "batch_size": 6}, "epochs", EPOCHS
-    ),
+    "reconn": Case("reconn", NETWORK, {"shadows": 20, "hidden": (8,), "batch_size": 6}, "epochs", EPOCHS),
     "reconn black-box": Case(
         "reconn", NETWORK, {"shadows": 20, "hidden": (8,), "released": "logits", "queries": 5}, "epochs", EPOCHS
     ),
@@ -171,14 +174,15 @@ STEPS = 3
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
-def run(case: Case, device: torch.device) -> Callable[[int], Reconstruction]:
+def run(case: Case, device: torch.device, checkpoints: Checkpoints | None = None) -> Callable[[int], Reconstruction]:
     """Return the attack as a function of its steps."""
     kind = ATTACKS[case.attack]
 
     def attacked(steps: int) -> Reconstruction:
         victim = victim_of(case.victim(steps) if callable(case.victim) else case.victim)
         attack = kind(kind.Params(**case.params | ({case.steps: steps} if case.steps else {})))
-        ctx = AttackContext(device, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
+        generator = torch.Generator().manual_seed(0)
+        ctx = AttackContext(device, generator, lambda step, steps, **figures: None, checkpoints=checkpoints)
         return attack.reconstruct(view_of(victim, attack.knowledge, device), ctx)
 
     return attacked
@@ -213,3 +217,31 @@ def test_a_batch_of_a_reconstructor_waits_for_nothing(pretend: torch.device) -> 
             run(replace(case, params=case.params | {"batch_size": size}), pretend)(STEPS)
         counts.append(waits.count)
     assert counts[0] == counts[1]
+
+
+class Killing(CheckpointFile):
+    """Kills the attack once it has kept its second checkpoint."""
+
+    kept = 0
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        super().save(checkpoint)
+        self.kept += 1
+        if self.kept == 2:
+            raise Interrupted
+
+
+KEEPING = ("kkt", "kkt published", "kkt-conv", "kkt-delta", "kkt-delta-features", "projection", "kernel-query")
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_a_killed_attack_goes_on_there(
+    name: str, pretend: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = replace(CASES[name], params=CASES[name].params | ({"rounds": 2} if "rounds" in CASES[name].params else {}))
+    whole = run(case, pretend)(STEPS)
+    monkeypatch.setattr(context, "CHECKPOINT_SECONDS", -1.0)
+    with pytest.raises(Interrupted):
+        run(case, pretend, Killing(tmp_path / "checkpoint"))(STEPS)
+    resumed = run(case, pretend, CheckpointFile(tmp_path / "checkpoint"))(STEPS)
+    assert torch.equal(whole.candidates, resumed.candidates)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from accelerator import Split, growth
+from attacking import Interrupted
 from torch import Tensor
 
 from bench.scoring.judges import training as judge_training
@@ -19,6 +20,7 @@ from victims.informed.networks import initial
 from victims.informed.private_descent import train_privately
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
 from victims.informed.training import train_many
+from victims.ordinary import descent
 from victims.ordinary.descent import Examples
 from victims.ordinary.training import train_ordinary
 from victims.recipes import Ordinary, Pretraining, Privacy
@@ -41,6 +43,13 @@ LABELS = torch.arange(6) % 3
 STEPS = 3
 Weights = dict[str, Tensor]
 MLP = MLPSpec(hidden=(8, 6))
+Report = Callable[[loop.TrainProgress], None]
+
+
+def quiet(progress: loop.TrainProgress) -> None:
+    """Nobody is told."""
+
+
 REGULARISED = ("victims/training/lbfgs.py:as_arrays", "victims/training/regularised.py:evaluate")
 
 
@@ -49,22 +58,22 @@ class Case:
     """A recipe.
 
     Attributes:
-        train: returns the weights after so many steps on a device.
+        train: returns the weights after so many steps on a device; it may be given a checkpoint and a report.
         waits: the functions in which its steps wait for the device, and are meant to.
     """
 
-    train: Callable[[torch.device, int], Weights]
+    train: Callable[..., Weights]
     waits: frozenset[str] = frozenset()
 
 
 def stationary(recipe: Callable[[int], Any], *waits: str, **more: Any) -> Case:
     """A recipe that ends at a stationary point; a step is one of its own."""
 
-    def train(device: torch.device, steps: int) -> Weights:
+    def train(device: torch.device, steps: int, checkpoint: Path = Path("none"), report: Report = quiet) -> Weights:
         described = {"name": "none-mlp-6", "dataset": "none", "n": 6, "architecture": MLP, "training": recipe(steps)}
         spec = VictimSpec(**described | more)
         labels = LABELS % max(spec.architecture.outputs, 2)  # type: ignore[union-attr]
-        return loop.train(spec, INPUTS, labels, device, Path("none"), lambda progress: None).state_dict()
+        return loop.train(spec, INPUTS, labels, device, checkpoint, report).state_dict()
 
     return Case(train, frozenset(waits))
 
@@ -72,7 +81,7 @@ def stationary(recipe: Callable[[int], Any], *waits: str, **more: Any) -> Case:
 def ordinary(architecture: Any = None, **recipe: Any) -> Case:
     """A recipe of torch.optim; a step is an epoch of two batches."""
 
-    def train(device: torch.device, steps: int) -> Weights:
+    def train(device: torch.device, steps: int, checkpoint: Path | None = None, report: Report = quiet) -> Weights:
         settings = {"epochs": steps, "batch_size": 4} | recipe
         spec = VictimSpec(
             name="none-mlp-6-c3",
@@ -82,7 +91,7 @@ def ordinary(architecture: Any = None, **recipe: Any) -> Case:
             training=Ordinary(**settings),
         )
         members = Examples(INPUTS if architecture is None else IMAGES[:6], LABELS)
-        trained = train_ordinary(spec, members, members, device, lambda progress: None)
+        trained = train_ordinary(spec, members, members, device, report, checkpoint)
         states = [trained.start.state_dict(), trained.model.state_dict(), *trained.snapshots.values()]
         return {f"{index}.{name}": value for index, state in enumerate(states) for name, value in state.items()}
 
@@ -179,3 +188,24 @@ def test_corners_are_rounded_there_as_on_the_cpu(pretend: torch.device) -> None:
         here = case.train(CPU, STEPS)
     there = case.train(pretend, STEPS)
     assert all(torch.equal(wanted, there[name].cpu()) for name, wanted in here.items())
+
+
+@pytest.mark.parametrize("name", ["normalised", "decayed", "adamw from a checkpoint, to a loss", "low rank", "private"])
+def test_a_killed_training_goes_on_there(
+    name: str, pretend: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, told = CASES[name], list[loop.TrainProgress]()
+
+    def killing(progress: loop.TrainProgress) -> None:
+        told.append(progress)
+        if len(told) == 6:
+            raise Interrupted
+
+    whole = case.train(pretend, 6)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    for module in (loop, descent):
+        monkeypatch.setattr(module, "REPORT_SECONDS", -1.0)
+    with pytest.raises(Interrupted):
+        case.train(pretend, 6, tmp_path / "checkpoint", killing)
+    resumed = case.train(pretend, 6, tmp_path / "checkpoint")
+    assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
