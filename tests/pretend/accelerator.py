@@ -7,25 +7,21 @@ tensor from none, such as `torch.zeros(3, device="pretend")`, are registered for
 
 What a GPU refuses is refused: tensors of two devices in one operation (a CPU tensor without dimensions may take part
 where CUDA lets it), and random numbers from a CPU generator. Numbers from the device's own generator, which no seed of
-this suite reaches, are refused too. What a GPU waits for is counted by `Waits`.
+this suite reaches, are refused too. What a GPU waits for is counted by `waits.Waits`.
 """
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import FrameType
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from waits import Waits
 
-ROOT = Path(__file__).parents[2]
 NAME = "pretend"
 CPU = torch.device("cpu")
 aten = torch.ops.aten
@@ -52,48 +48,6 @@ NO_SCALARS = {"cat", "stack", "dot"}
 """Operations that take no CPU tensor, not even one without dimensions."""
 
 
-WITHIN = {"<dictcomp>", "<genexpr>", "<listcomp>", "<setcomp>"}
-"""Names of what counts as the function that it stands in."""
-
-
-class Waits:
-    """Counts, while it is entered, what makes the host wait for the device.
-
-    Attributes:
-        count: how often, by operation and by the function of this repository that asked for it, such as
-            ("_local_scalar_dense", "attacks/implicit/lower.py:evaluate"). An upload is `upload`, a copy to the host
-            `download`.
-    """
-
-    _entered: ClassVar[list[Waits]] = []
-
-    def __init__(self) -> None:
-        self.count: Counter[tuple[str, str]] = Counter()
-
-    def __enter__(self) -> Waits:
-        self._entered.append(self)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._entered.remove(self)
-
-    @property
-    def by_place(self) -> Counter[str]:
-        """The count, by function."""
-        places: Counter[str] = Counter()
-        for (_, place), count in self.count.items():
-            places[place] += count
-        return places
-
-    @classmethod
-    def note(cls, operation: str) -> None:
-        """Count a wait."""
-        if cls._entered:
-            place = _place()
-            for waits in cls._entered:
-                waits.count[operation, place] += 1
-
-
 class Split(TorchDispatchMode):
     """Has operations on CPU tensors split as they are for the device: another way through `svdvals` costs a bit."""
 
@@ -102,36 +56,6 @@ class Split(TorchDispatchMode):
     ) -> Any:
         """Compute the operation."""
         return func(*args, **(kwargs or {}))
-
-
-Result = TypeVar("Result")
-
-
-def growth(of: Callable[[int], Result], steps: int) -> tuple[Result, frozenset[str]]:
-    """Return a result, and the functions in which the host waits more often if twice the steps are taken.
-
-    Args:
-        of: what takes so many steps on the device.
-        steps: how many to begin with.
-    """
-    results, counts = [], []
-    for taken in (steps, 2 * steps):
-        with Waits() as waits:
-            results.append(of(taken))
-        counts.append(waits.by_place)
-    return results[0], frozenset(counts[1] - counts[0])
-
-
-def _place() -> str:
-    """Return the innermost function of this repository on the stack: its file and name."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        path = Path(frame.f_code.co_filename)
-        name = frame.f_code.co_name
-        if path != Path(__file__) and path.is_relative_to(ROOT) and name not in WITHIN:
-            return f"{path.relative_to(ROOT).as_posix()}:{name}"
-        frame = frame.f_back
-    return "elsewhere"
 
 
 class PretendTensor(torch.Tensor):

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from accelerator import NAME, PretendTensor, Waits, growth
+from accelerator import NAME, PretendTensor
 from torch import Tensor, nn
+from waits import Waits, growth
 
 GENERATOR = torch.Generator().manual_seed(0)
 X, Y = (torch.randn(4, 3, generator=GENERATOR) for _ in range(2))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from accelerator import Split, Waits, growth
+from accelerator import Split
 from attacking import (
     BATCH_NORM,
     BIASES,
@@ -22,6 +22,7 @@ from attacking import (
     digits_network,
     victim_of,
 )
+from waits import Waits, growth
 
 from attacks import context
 from attacks.base import AttackContext, Reconstruction

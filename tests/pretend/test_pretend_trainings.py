@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from accelerator import Split, growth
+from accelerator import Split
 from attacking import Interrupted
 from torch import Tensor
+from waits import growth
 
 from bench.scoring.judges import training as judge_training
 from bench.scoring.judges.networks import build as build_judge
