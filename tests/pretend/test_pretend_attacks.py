@@ -86,6 +86,7 @@ class Case:
         params: parameters that make it quick, or take another way through it.
         steps: the parameter that counts its steps, empty for an attack without.
         waits: the functions in which its steps wait for the device, and are meant to.
+        slow: whether it runs with the slow tests alone.
     """
 
     attack: str
@@ -93,6 +94,7 @@ class Case:
     params: dict[str, Any] = field(default_factory=dict)
     steps: str = "steps"
     waits: frozenset[str] = frozenset()
+    slow: bool = False
 
 
 FEW = {"restarts": 2, "candidates": 6}
@@ -133,7 +135,7 @@ CASES: dict[str, Case] = {
     "bilevel": Case(
         "bilevel",
         DECAYED,
-        {"lower_steps": 5, "inverse_steps": 3},
+        {"lower_steps": 3, "inverse_steps": 2},
         waits=of("attacks/implicit", IMPLICIT, "attacks/bilevel.py:evaluate", SCIPY, "victims/training/lbfgs.py:lbfgs"),
     ),
     "deco": Case("deco", DECAYED, waits=frozenset({"attacks/deco.py:evaluate", SCIPY})),
@@ -154,12 +156,21 @@ CASES: dict[str, Case] = {
     "unroll": Case(
         "unroll",
         BATCHED,
-        {"labels": 2, "trial": 1, "hardest": 1, "retries": 1},
+        {"labels": 1, "trial": 1, "hardest": 1, "retries": 0},
         "evaluations",
         frozenset({"attacks/informed/unrolling.py:evaluate"}),
     ),
+    "unroll with retries": Case(
+        "unroll",
+        NETWORK,
+        {"labels": 2, "trial": 1, "hardest": 1, "retries": 1, "evaluations": 2},
+        steps="",
+        slow=True,
+    ),
     "prior-aware": Case("prior-aware", private(), {}, "", NAMED),
-    "prior-aware sampled": Case("prior-aware", private(sampling_rate=0.5), {"evidence": "inner-product"}, "", NAMED),
+    "prior-aware sampled": Case(
+        "prior-aware", private(sampling_rate=0.5), {"evidence": "inner-product"}, "", NAMED, True
+    ),
     "prior-aware model": Case("prior-aware", private(), {"evidence": "weights"}, ""),
     "unlearning": Case("unlearning", deletion(SOFTMAX), steps=""),
     "unlearning of three": Case("unlearning", deletion(SOFTMAX, records=3), steps=""),
@@ -172,7 +183,9 @@ CASES: dict[str, Case] = {
     "random": Case("random", BIASES, steps=""),
 }
 STEPS = 3
-every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+every_case = pytest.mark.parametrize(
+    "case", [pytest.param(case, id=name, marks=[pytest.mark.slow] * case.slow) for name, case in CASES.items()]
+)
 
 
 def run(case: Case, device: torch.device, checkpoints: Checkpoints | None = None) -> Callable[[int], Reconstruction]:

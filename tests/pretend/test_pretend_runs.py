@@ -20,6 +20,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_there_is_the_row_of_the_cpu(
     name: str,

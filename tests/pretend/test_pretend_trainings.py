@@ -172,7 +172,13 @@ CASES: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+SLOW = ("informed, sampled",)
+"""Whose accountant takes longer than the training."""
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, case in CASES.items()]
+)
 def test_a_recipe_trains_there_as_on_the_cpu(case: Case, pretend: torch.device) -> None:
     with Split():
         here = case.train(CPU, STEPS)
