@@ -197,7 +197,7 @@ class Inversion(Attack[InversionParams]):
             step = params.difference * math.sqrt(pixels)
             gradient = torch.zeros_like(images)
             for _ in range(params.directions):
-                direction = torch.randn(images.shape, generator=ctx.generator).to(images)
+                direction = torch.randn(images.shape, generator=ctx.generator).to(images, non_blocking=True)
                 direction = direction / direction.flatten(1).norm(dim=1)[:, None, None, None]
                 ahead, behind = (_log_odds(view.logits(images + h * direction), labels) for h in (step, -step))
                 rise = (ahead - behind) / (2 * step)

@@ -220,7 +220,7 @@ class Unlearning(Attack[UnlearningParams]):
 
         from attacks.deletion.span import explaining, spanned
 
-        order = torch.randperm(len(public[1]), generator=ctx.generator)
+        order = torch.randperm(len(public[1]), generator=ctx.generator).to(public[1].device)
         guesses = torch.cat([order[public[1][order] == label][: self.params.guesses] for label in range(spec.outputs)])
         tried, labels = public[0][guesses], public[1][guesses]
         found, classes = [], []

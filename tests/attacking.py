@@ -10,6 +10,7 @@ from attacks.base import Attack, AttackContext, AttackParams, Reconstruction
 from attacks.context import Checkpoint
 from bench.run.disclosure import view_of
 from victims import obtain
+from victims.deletion import cache as deletion_cache
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec
 from victims.kernel.spec import KernelFit, KernelSpec
@@ -69,7 +70,11 @@ def digits_network(n: int, targets: int, epochs: int, hidden: int = 4) -> Inform
 
 def victim_of(spec: AnySpec) -> Any:
     """The trained victim, of the kind of its setting; nobody is told of its training."""
-    train: Any = obtain.obtain if spec.setting == "dataset" else informed_cache.obtain
+    train: Any = {
+        "dataset": obtain.obtain,
+        "informed": informed_cache.obtain,
+        "deletion": deletion_cache.obtain,
+    }[spec.setting]
     return train(spec, None, CPU, lambda *progress: None, lambda notice: None)
 
 

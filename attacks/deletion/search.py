@@ -60,16 +60,16 @@ def matched_records(
     Returns:
         The records, and the number of evaluations.
     """
-    shape = starts.shape[1:]
+    shape, device = starts.shape[1:], theta.device
 
     def evaluate(chosen: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        place = torch.from_numpy(chosen)
-        images = torch.from_numpy(points).unflatten(1, shape).requires_grad_()
+        place = torch.from_numpy(chosen).to(device)
+        images = torch.from_numpy(points).to(device).unflatten(1, shape).requires_grad_()
         with torch.enable_grad():
             distance = mismatch(spec, theta, images, labels[place], wanted[place])
             (slope,) = torch.autograd.grad(distance.sum(), images)
-        return distance.detach().numpy(), slope.flatten(1).numpy()
+        return distance.detach().cpu().numpy(), slope.flatten(1).cpu().numpy()
 
-    begun = starts.flatten(1).double().clamp(0, 1).numpy()
+    begun = starts.flatten(1).double().clamp(0, 1).cpu().numpy()
     ended, count = minimise_in_lockstep(evaluate, begun, evaluations, expired)
-    return torch.from_numpy(ended).unflatten(1, shape), count
+    return torch.from_numpy(ended).to(device).unflatten(1, shape), count

@@ -35,6 +35,9 @@ def spanned(
         labels: (c,) the candidates' classes.
         guesses: (c, q) what the layer may have seen; each search begins at its guess's projection onto the span.
     """
+    device = guesses.device  # the searches are scipy's, of k unknowns each
+    gradient, parameters = ({name: value.cpu() for name, value in one.items()} for one in (gradient, parameters))
+    labels, guesses = labels.cpu(), guesses.cpu()
     layer = torch.cat([gradient["layers.0.weight"], gradient["layers.0.bias"][:, None]], 1)
     left, _, right = torch.linalg.svd(layer, full_matrices=False)
     right = right[:records]
@@ -59,13 +62,15 @@ def spanned(
         for start, wanted in zip(starts.numpy(), answers_of, strict=True)
     ]
     seen: Tensor = torch.from_numpy(np.stack(found)) @ right[:, :-1]
-    return seen
+    return seen.to(device)
 
 
 def explaining(
     spec: ShallowSpec, parameters: Parameters, gradient: Parameters, seen: Tensor, labels: Tensor, records: int
 ) -> Tensor:
     """Return the k candidates (k,) whose gradients add up to the deleted one, found by exchanging one for another.
+
+    The indices are on the CPU.
 
     Args:
         spec: the model.
@@ -76,7 +81,7 @@ def explaining(
         records: k.
     """
     parts = gradients(spec, parameters, seen[:, None], answers(spec, labels)[:, None])
-    products, with_wanted = parts @ parts.T, parts @ flat(gradient)
+    products, with_wanted = (parts @ parts.T).cpu(), (parts @ flat(gradient)).cpu()
     chosen: list[int] = []
     for place in [*range(records)] * SWEEPS:
         rest = chosen[:place] + chosen[place + 1 :]

@@ -84,7 +84,7 @@ class Pairs:
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Pairs]:
         """Yield all pairs in a random order, `size` at a time."""
         for chosen in torch.randperm(len(self.images), generator=generator).split(size):
-            part = chosen.to(self.features.device)
+            part = chosen.to(self.features.device, non_blocking=True)
             yield Pairs(self.features[part], self.images[part])
 
 
@@ -118,16 +118,16 @@ def fit(
     best, best_state, best_epoch, step = math.inf, network.state_dict(), 0, 0
     for epoch in range(1, schedule.epochs + 1):
         network.train()
-        total = 0.0
+        total = torch.zeros((), dtype=torch.float64, device=apart.features.device)
         for batch in learned.batches(schedule.batch_size, generator):
             optimizer.zero_grad()
             value = loss(network(batch.features), batch.images)
             value.backward()
             optimizer.step()
             step += 1
-            total += float(value.detach()) * len(batch.images)
+            total += value.detach().double() * len(batch.images)
         error = float(F.mse_loss(apply(network, apart.features), apart.images))
-        report(epoch, total / len(learned.images), error)
+        report(epoch, float(total) / len(learned.images), error)
         if error < best:
             best, best_state, best_epoch = error, copy.deepcopy(network.state_dict()), epoch
         elif epoch - best_epoch >= schedule.patience:

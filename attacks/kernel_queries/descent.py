@@ -74,15 +74,15 @@ def _conjugate_gradients(
     """Return the solution of product(x) = right, preconditioned by the diagonal `scale`, and the products taken."""
     solution, left = torch.zeros_like(right), right
     towards = scaled = scale * left
-    size = first = float(left @ scaled)
+    size = first = left @ scaled
     for iteration in range(iterations):
-        if size <= SOLVED * first or expired():
+        if bool(size <= SOLVED * first) or expired():
             return solution, iteration
         image = product(towards)
-        length = size / float(towards @ image)
+        length = size / (towards @ image)
         solution, left = solution + length * towards, left - length * image
         scaled = scale * left
-        before, size = size, float(left @ scaled)
+        before, size = size, left @ scaled
         towards = scaled + size / before * towards
     return solution, iterations
 

@@ -109,11 +109,13 @@ def perform(
     from bench.run.disclosure import view_from
     from bench.scoring.lpips.perceptual import load_perceptual
     from victims.cache import cache_dir
+    from victims.training.hardware import prepare
 
     def perceptual() -> Callable[[Tensor, Tensor], Tensor]:
         return load_perceptual(None, cache_dir()).distance
 
     device = torch.device(attempt.device)
+    prepare(device)  # a process of its own has not been told how the suite computes
     view = view_from(attempt.facts, attempt.needs, device, network, answer)
     checkpoints = None if attempt.checkpoint is None else CheckpointFile(attempt.checkpoint, attack_sha(kind))
     generator = torch.Generator().manual_seed(attempt.seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -42,11 +43,13 @@ def named(spec: ShallowSpec, inputs: int, theta: Tensor) -> Parameters:
     return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
 
 
-def fourier(spec: ShallowSpec, inputs: int) -> tuple[Tensor, Tensor]:
-    """Return the frequencies omega (units, inputs) and the phases b (units,) of random Fourier features."""
+@lru_cache(maxsize=8)
+def fourier(spec: ShallowSpec, inputs: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the frequencies omega (units, inputs) and the phases b (units,) of random Fourier features, kept."""
     generator = torch.Generator().manual_seed(FOURIER_SEED)
     omega = torch.randn(spec.units, inputs, generator=generator, dtype=torch.float64) / spec.width
-    return omega, 2 * math.pi * torch.rand(spec.units, generator=generator, dtype=torch.float64)
+    phases = 2 * math.pi * torch.rand(spec.units, generator=generator, dtype=torch.float64)
+    return omega.to(device), phases.to(device)
 
 
 def features(spec: ShallowSpec, images: Tensor) -> Tensor:
@@ -54,7 +57,7 @@ def features(spec: ShallowSpec, images: Tensor) -> Tensor:
     records = images.flatten(1).double()
     if spec.front != "fourier":
         return records
-    omega, phases = (part.to(records.device) for part in fourier(spec, records.shape[1]))
+    omega, phases = fourier(spec, records.shape[1], records.device)
     return math.sqrt(2 / spec.units) * torch.cos(records @ omega.T + phases)
 
 

@@ -111,7 +111,7 @@ class StationarityResidual:
         """Return the weights of a layer's neurons (h_l, 1) and of its coordinates (1, h_{l-1}); of ones, (1, 1)."""
         if layer == 0:
             return self.weighting.neurons[:, None], self.weighting.coordinates[None]
-        one = torch.ones((1, 1)).to(self.network.weights[0])
+        one = self.network.weights[0].new_ones(1, 1)
         return one, one
 
     def _bias_weight(self, layer: int) -> float:

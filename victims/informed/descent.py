@@ -73,7 +73,7 @@ class Problem:
             own: (k,) each network's own generator, drawn from where the order is secret.
 
         Returns:
-            (epochs, 1 or k, n + 1) indices, n being the extra record; None for full batches.
+            (epochs, 1 or k, n + 1) indices on the CPU, n being the extra record; None for full batches.
         """
         if self.batches == 1:
             return None
@@ -97,12 +97,13 @@ class Problem:
             return Batch(Points(self.images, images[:, None]), rows.mT.contiguous())
         epoch, index = divmod(step, self.batches)
         size = self.training.batch_size or n + 1
-        order = orders[epoch, :, index * size : (index + 1) * size].to(images.device)
+        order = orders[epoch, :, index * size : (index + 1) * size]
         if len(order) == 1:
-            fixed = order[0][order[0] < n]
+            fixed = order[0][order[0] < n].to(images.device, non_blocking=True)
             m = order.shape[1] - len(fixed)  # 1 where the batch holds the extra record, else 0
             rows = torch.cat([self.targets[fixed].expand(k, -1, -1), targets[:, None][:, :m]], 1)
             return Batch(Points(self.images[fixed], images[:, None][:, :m]), rows.mT.contiguous())
+        order = order.to(images.device, non_blocking=True)
         extra, fixed = (order == n)[:, :, None], order.clamp_max(n - 1)
         points = torch.where(extra[..., None, None], images[:, None], self.images[fixed])
         rows = torch.where(extra, targets[:, None], self.targets[fixed])

@@ -55,7 +55,7 @@ class PrivateDescent:
         self.images, self.labels = images, labels
         self.deviation = self.clip * noise_multiplier(training.privacy, training.epochs)
         self.divisor = (len(labels) + 1) * (self.rate or 1)
-        self.sampled = None if self.rate is None else _sampled(training, self.rate, len(labels)).to(images.device)
+        self.sampled = None if self.rate is None else _sampled(training, self.rate, len(labels))
         summed = partial(clipped_sum, architecture, self.clip)
         self._shared, self.own = torch.vmap(summed, in_dims=(0, None, None)), torch.vmap(summed)
 
@@ -72,8 +72,8 @@ class PrivateDescent:
         if self.sampled is None:
             summed: Parameters = self._shared(parameters, self.images, self.labels)
             return summed
-        chosen = self.sampled[step]
-        if not bool(chosen.any()):
+        chosen = self.sampled[step].nonzero()[:, 0].to(self.images.device, non_blocking=True)
+        if not len(chosen):
             return {name: torch.zeros_like(value) for name, value in parameters.items()}
         few: Parameters = self._shared(parameters, self.images[chosen], self.labels[chosen])
         return few
@@ -90,7 +90,7 @@ class PrivateDescent:
         if self.rate is None:
             return None
         drawn = torch.stack([torch.rand((), generator=one) for one in generators])
-        return (drawn < self.rate).to(self.images)
+        return (drawn < self.rate).to(self.images, non_blocking=True)
 
 
 def train_privately(
@@ -143,7 +143,8 @@ def _descend(
         known, secret = problem.known(parameters, step), problem.own(parameters, *secrets)
         summed: Parameters = {}
         for name, value in parameters.items():
-            noise = torch.stack([torch.randn(value.shape[1:], generator=one) for one in own]).to(value.device)
+            drawn = torch.stack([torch.randn(value.shape[1:], generator=one) for one in own])
+            noise = drawn.to(value.device, non_blocking=True)
             part = secret[name] if takes_part is None else torch.einsum("k,k...->k...", takes_part, secret[name])
             summed[name] = known[name] + part + problem.deviation * noise
         if traced:
@@ -157,7 +158,7 @@ def _joined(parts: Sequence[Parameters]) -> Parameters:
 
 
 def _sampled(training: Descent, rate: float, known: int) -> Tensor:
-    """Return which known records are in the batch of each step, (epochs, known) bool, drawn from the public seed."""
+    """Return which known records a step's batch has, (epochs, known) bool on the CPU, drawn from the public seed."""
     assert training.order_seed is not None
     generator = torch.Generator().manual_seed(training.order_seed)
     return torch.rand(training.epochs, known, generator=generator) < rate

@@ -57,7 +57,7 @@ class Descent:
         if training.privacy is not None:
             assert isinstance(model, MLP)
             self.private = PrivateGradients(model, training.privacy, self.steps, seed)
-        self.step, self._total = 0, 0.0
+        self.step, self._total = 0, torch.zeros((), dtype=torch.float64, device=example.device)
         self._begun = self.shuffle.get_state()
 
     def run(self, report: Report, after_step: Callable[[], None], after_epoch: Callable[[int], None]) -> None:
@@ -72,25 +72,25 @@ class Descent:
         self.model.train()
         while self.step < self.steps:
             self._begun = self.shuffle.get_state()
-            order = torch.randperm(len(self.labels), generator=self.shuffle).to(self.labels.device)
+            order = torch.randperm(len(self.labels), generator=self.shuffle).to(self.labels.device, non_blocking=True)
             for batch in order.split(self.training.batch_size)[self.step % self.batches :]:
                 outputs, mean = self._descend(batch)
                 if time.monotonic() - reported > REPORT_SECONDS or self.step == self.steps:
                     reported, own = time.monotonic(), margins(outputs, self.labels[batch])
                     accuracy = float((own > 0).float().mean())
-                    report(TrainProgress(self.step, self.steps, mean, accuracy, float(own.min())))
+                    report(TrainProgress(self.step, self.steps, float(mean), accuracy, float(own.min())))
                 if self.step % self.batches:
                     after_step()
-            mean_loss, self._total = self._total / len(self.labels), 0.0
+            mean_loss, self._total = self._total / len(self.labels), torch.zeros_like(self._total)
             self._begun = self.shuffle.get_state()
             after_epoch(self.step // self.batches)
-            if self.training.stop_loss is not None and mean_loss < self.training.stop_loss:
+            if self.training.stop_loss is not None and float(mean_loss) < self.training.stop_loss:
                 self.step = self.steps
             after_step()
         self.model.eval()
 
-    def _descend(self, batch: Tensor) -> tuple[Tensor, float]:
-        """Take a step on a batch of indices; return the outputs and the mean loss before it."""
+    def _descend(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """Take a step on a batch of indices; return the outputs and the mean loss before it, a scalar tensor."""
         for group in self.optimiser.param_groups:
             group["lr"] = self.training.lr * _rate(self.training, self.step, self.steps)
         self.optimiser.zero_grad()
@@ -104,9 +104,8 @@ class Descent:
             torch.nn.utils.clip_grad_norm_(self.trained, self.training.clip)
         self.optimiser.step()
         self.step += 1
-        value = float(mean.detach())
-        self._total += value * len(batch)
-        return outputs.detach(), value
+        self._total += mean.detach().double() * len(batch)
+        return outputs.detach(), mean.detach()
 
     def state(self) -> dict[str, Tensor]:
         """Return all that `restore` needs; the tensors are those that the next step changes."""
@@ -118,7 +117,7 @@ class Descent:
             named["noise"] = self.private.generator.get_state()
         return named | {
             "step": torch.tensor(self.step),
-            "total": torch.tensor(self._total, dtype=torch.float64),
+            "total": self._total,
             "shuffle": self._begun,
         }
 
@@ -132,7 +131,7 @@ class Descent:
                 parameter = self.trained[int(index)]
                 # Adam counts its steps on the host, in its own precision
                 self.optimiser.state[parameter][moment] = value if moment == "step" else value.to(parameter)
-        self.step, self._total = int(state["step"]), float(state["total"])
+        self.step, self._total = int(state["step"]), state["total"].to(self._total)
         self.shuffle.set_state(state["shuffle"])
         if self.private is not None:
             self.private.generator.set_state(state["noise"])

@@ -46,5 +46,6 @@ class PrivateGradients:
         parameters = {name: value.detach() for name, value in self.model.named_parameters()}
         summed = clipped_sum(self.architecture, self.clip, parameters, inputs, labels)
         for name, parameter in self.model.named_parameters():
-            noise = torch.randn(parameter.shape, generator=self.generator, dtype=parameter.dtype).to(parameter.device)
+            drawn = torch.randn(parameter.shape, generator=self.generator, dtype=parameter.dtype)
+            noise = drawn.to(parameter.device, non_blocking=True)
             parameter.grad = (summed[name] + self.deviation * noise) / len(labels)

@@ -38,9 +38,10 @@ class DecayedDescentAlgorithm:
         parameters = list(state.model.parameters())
         outputs = state.model(inputs)
         depth = len(state.model.layers)
-        square_norm = float(norm(parameters).detach()) ** 2
-        # All that a step reads on the host: two dozen evaluations of the outputs' loss would be as many waits.
-        scale = self._best_scale(outputs.detach().double().cpu(), labels.cpu(), square_norm, depth)
+        # All that a step reads on the host, in one wait: two dozen evaluations of the outputs' loss would be as many.
+        told = [outputs.detach().flatten(), labels, norm(parameters).detach()[None]]
+        *read, size = torch.cat([part.double() for part in told]).cpu().split([outputs.numel(), len(labels), 1])
+        scale = self._best_scale(read[0].view_as(outputs), read[1].long(), float(size) ** 2, depth)
         scaled = (outputs.detach() * scale**depth).requires_grad_()
         loss = sample_losses(self.loss, scaled, labels).mean()
         (slope,) = torch.autograd.grad(loss, scaled)

@@ -48,5 +48,6 @@ class GradientDescentAlgorithm:
         epoch, batch = divmod(step, self.batches)
         if epoch != self._epoch:
             generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
-            self._epoch, self._order = epoch, torch.randperm(self.n, generator=generator).to(device)
+            order = torch.randperm(self.n, generator=generator)
+            self._epoch, self._order = epoch, order.to(device, non_blocking=True)
         return self._order[batch * size : (batch + 1) * size]

@@ -28,13 +28,26 @@ class Idle(Attack[AttackParams]):
         return Reconstruction(candidates=torch.rand(2, 1, 3, 3, generator=ctx.generator))
 
 
-def flags(monkeypatch: pytest.MonkeyPatch, device: str = "cpu", **constants: Any) -> tuple[str, ...]:
-    for name, value in constants.items():
-        monkeypatch.setattr(attempt, name, value)
+class Precise(Idle):
+    """An attack that says at what precision a GPU would compute its products and convolutions."""
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Return nothing but the flags."""
+        told = f"{torch.get_float32_matmul_precision()}, TF32 {torch.backends.cudnn.allow_tf32}"
+        return Reconstruction(candidates=torch.zeros(1, 1, 3, 3), flags=(told,))
+
+
+def performed(kind: type[Idle], device: str = "cpu") -> attempt.Attacked:
     told = attempt.Attempt(
         "idle", "idle", "{}", 0, UNLIMITED, device, frozenset(), facts={}, own="", shape=(1, 3, 3), targets=None
     )
-    return attempt.perform(told, Idle, None, lambda inputs: inputs, lambda *progress, **more: None).flags
+    return attempt.perform(told, kind, None, lambda inputs: inputs, lambda *progress, **more: None)
+
+
+def flags(monkeypatch: pytest.MonkeyPatch, device: str = "cpu", **constants: Any) -> tuple[str, ...]:
+    for name, value in constants.items():
+        monkeypatch.setattr(attempt, name, value)
+    return performed(Idle, device).flags
 
 
 def test_an_attack_that_had_a_part_of_a_core_says_that_its_seconds_are_too_many(
@@ -48,3 +61,15 @@ def test_short_attacks_and_those_with_a_core_of_their_own_say_nothing(monkeypatc
     assert flags(monkeypatch) == ()
     monkeypatch.setattr(time, "process_time", time.perf_counter)
     assert flags(monkeypatch, LONG=0.1) == ()
+
+
+def test_an_attack_computes_at_full_precision_in_whatever_process() -> None:
+    """A process of its own starts with torch's defaults, of which TF32 in convolutions is one."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    try:
+        torch.set_float32_matmul_precision("medium")
+        torch.backends.cudnn.allow_tf32 = True
+        assert performed(Precise).reconstruction.flags == ("highest, TF32 False",)
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]

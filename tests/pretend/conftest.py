@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from accelerator import NAME, register
+
+from attacks import context
+from attacks.kkt_family.attack import CANDIDATES_PER_BATCH
+from victims.informed.training import CHUNK_BYTES
+from victims.ordinary import descent
+from victims.training import lbfgs, loop
+
+DEVICE = register()  # while tests are collected: the first test that differentiates starts autograd's threads
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    """The device. Batches on it are those of the CPU, and nothing is reported or kept by the clock.
+
+    Autograd stays in this thread: in one of the device's own it would add up gradients in another order.
+    """
+    for by_device in (CANDIDATES_PER_BATCH, CHUNK_BYTES):
+        monkeypatch.setitem(by_device, NAME, by_device["cpu"])
+    for module in (descent, lbfgs, loop):
+        monkeypatch.setattr(module, "REPORT_SECONDS", math.inf)
+    for keeping in (context, loop):
+        monkeypatch.setattr(keeping, "CHECKPOINT_SECONDS", math.inf)
+    with torch.autograd.set_multithreading_enabled(False):
+        yield DEVICE
