@@ -78,7 +78,12 @@ def _place() -> str:
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
-        if file not in DEVICE and name not in WITHIN and Path(file).is_relative_to(ROOT):
+        if (
+            file not in DEVICE
+            and name not in WITHIN
+            and "site-packages" not in file
+            and Path(file).is_relative_to(ROOT)
+        ):
             return f"{Path(file).relative_to(ROOT).as_posix()}:{name}"
         frame = frame.f_back
     return "elsewhere"
