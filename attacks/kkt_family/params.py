@@ -28,7 +28,9 @@ BUZAGLO_RANGES = {
 }
 """The ranges of the authors' sweeps with free coefficients or several classes (Buzaglo et al. 2023)."""
 
-Ranking = Annotated[Literal["agreement", "evidence", "distinct"], Field(exclude_if=lambda ranking: ranking == "agreement")]
+Ranking = Annotated[
+    Literal["agreement", "evidence", "distinct"], Field(exclude_if=lambda ranking: ranking == "agreement")
+]
 """It is not described where it is the default, so that the hashes of parameters before it stay what they are."""
 
 

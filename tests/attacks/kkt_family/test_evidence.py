@@ -57,7 +57,9 @@ def test_what_fires_alike_comes_back_as_its_mean() -> None:
     coefficients = torch.stack([COEFFICIENTS[0], COEFFICIENTS[1] / 2, COEFFICIENTS[1] / 2])
     found = consistency(planted(), candidates, lambda outputs: coefficients, POWER)
     fine = 0.6 / 0.25**POWER  # in the coordinates of the search
-    torch.testing.assert_close(found, torch.tensor([1.0, 1.0, 1.0]) / torch.tensor([0, fine, fine]).square().add(1).sqrt())
+    torch.testing.assert_close(
+        found, torch.tensor([1.0, 1.0, 1.0]) / torch.tensor([0, fine, fine]).square().add(1).sqrt()
+    )
 
 
 def test_a_candidate_that_fires_nothing_is_not_consistent() -> None:
