@@ -60,8 +60,10 @@ def consistency(problem: Problem, candidates: Tensor, coefficients: CoefficientM
     norms = neuron_norms(network.weights[0], network.biases[0])
     fired = (errors[0] / norms).double()
     products = fired @ fired.T
-    ridge = RIDGE * products.diagonal().median() * torch.eye(len(fired)).to(products)
-    solved = torch.linalg.lstsq(products + ridge, fired @ (network.weights[0] / norms[:, None]).double()).solution
+    products += RIDGE * products.diagonal().median() * torch.eye(len(fired)).to(products)
+    explained = fired @ (network.weights[0] / norms[:, None]).double()
+    # on the CPU `lstsq` returns 0 for a candidate that fires nothing; elsewhere it takes matrices of full rank alone
+    solved = torch.linalg.lstsq(products.cpu(), explained.cpu()).solution
     scale = space.singular**power
     cosines = F.cosine_similarity(solved.to(inputs) / scale, inputs / scale, dim=1)
     return cosines.nan_to_num(nan=0.0).clamp(min=SMALLEST)
