@@ -5,6 +5,7 @@ The equation that it minimises is `victims.equations.stationarity`. Imports no t
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from attacks.kkt_family.problem import Problem
     from attacks.kkt_family.restarts import Restart, Restarts
     from victims.equations.network import Network
+    from victims.equations.stationarity import CoefficientMap
     from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
@@ -76,7 +78,6 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         """Search from `restarts` random starts and pool the candidates."""
         import torch
 
-        from attacks.kkt_family.confidence import confidence
         from attacks.kkt_family.problem import Problem
         from attacks.kkt_family.restarts import Restarts
 
@@ -111,11 +112,41 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             candidates=candidates.reshape(-1, *view.architecture.input_shape).float(),
             labels=labels,
             coefficients=sizes.float(),
-            confidence=confidence(candidates, sizes, labels, len(kept), problem.space, params.coordinate_power),
+            confidence=self._ranking(problem, kept, labels, view.architecture.input_shape),
             resolved={"candidates": m},
             loss=min(one.loss for one in kept),
             grad_evals=restarts.spent,
             flags=flags,
+        )
+
+    def _ranking(
+        self, problem: Problem, kept: Sequence[Restart], labels: Tensor | None, shape: tuple[int, int, int]
+    ) -> Tensor:
+        """Return the confidence (m,) in all candidates of the restarts, which have these labels (m,) or none."""
+        import torch
+
+        from attacks.kkt_family.confidence import confidence
+        from attacks.kkt_family.evidence import copies_last, evidence
+
+        candidates, sizes = (torch.cat([getattr(one, name) for one in kept]) for name in ("candidates", "sizes"))
+        agreed = confidence(candidates, sizes, labels, len(kept), problem.space, self.params.coordinate_power)
+        if self.params.ranking == "agreement":
+            return agreed
+        consistencies = [one.consistency for one in kept if one.consistency is not None]
+        sure = evidence(agreed, torch.cat(consistencies), candidates.reshape(-1, *shape))
+        return copies_last(sure, candidates, labels) if self.params.ranking == "distinct" else sure
+
+    def _ended(self, problem: Problem, candidates: Tensor, sizes: Tensor, coefficients: CoefficientMap) -> Restart:
+        """Return a restart that ended at candidates (m, d) of weights (m,), with this map to their coefficients."""
+        from attacks.kkt_family.restarts import Restart
+
+        loss = problem.relative_residual(candidates, coefficients)
+        if self.params.ranking == "agreement" or not math.isfinite(loss):
+            return Restart(candidates, sizes, loss)
+        from attacks.kkt_family.evidence import consistency
+
+        return Restart(
+            candidates, sizes, loss, consistency(problem, candidates, coefficients, self.params.coordinate_power)
         )
 
     def _per_batch(self, m: int, ctx: AttackContext) -> int:
@@ -132,7 +163,6 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         """Return the restarts of one batch, run by the fast solver."""
         import torch
 
-        from attacks.kkt_family.restarts import Restart
         from attacks.kkt_family.search import Start, coordinates_of, search
 
         params, space, generator = self.params, problem.space, restarts.ctx.generator
@@ -153,19 +183,18 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             restarts.report(step, residuals(candidates))
 
         found = search(problem, starts, params, reached, restarts.expired, restarts.checkpoint, restarts.unfinished)
-        losses = residuals(one.candidates for one in found)
-        return [Restart(one.candidates, one.sizes, loss) for one, loss in zip(found, losses, strict=True)]
+        ends = zip(found, starts, strict=True)
+        return [self._ended(problem, one.candidates, one.sizes, start.coefficients.at) for one, start in ends]
 
     def _published(self, problem: Problem, begin: Callable[[], Begin], m: int, restarts: Restarts) -> Restart:
         """Return one restart, run by the authors' loop."""
         from attacks.kkt_family.published import published_search
-        from attacks.kkt_family.restarts import Restart
 
         params = self.params
         images, coefficients = begin()
 
-        def residual(candidates: Tensor) -> float:  # the published sum is a mean
-            return problem.relative_residual(candidates, lambda outputs: coefficients.at(outputs) / m)
+        def averaged(outputs: Tensor) -> Tensor:  # the published sum is a mean
+            return coefficients.at(outputs) / m
 
         candidates, sizes = published_search(
             problem.network,
@@ -178,13 +207,13 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             lambda_min=self.lambda_min,
             alpha=params.alpha,
             generator=restarts.ctx.generator,
-            report=lambda step, candidates: restarts.report(step, [residual(candidates)]),
+            report=lambda step, found: restarts.report(step, [problem.relative_residual(found, averaged)]),
             start=images,
             expired=restarts.expired,
             checkpoint=restarts.checkpoint,
             state=restarts.unfinished,
         )
-        return Restart(candidates, sizes, residual(candidates))
+        return self._ended(problem, candidates, sizes, averaged)
 
 
 class MarginAttack(StationarityAttack[MarginParamsT]):

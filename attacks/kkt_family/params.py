@@ -28,6 +28,11 @@ BUZAGLO_RANGES = {
 }
 """The ranges of the authors' sweeps with free coefficients or several classes (Buzaglo et al. 2023)."""
 
+Ranking = Annotated[
+    Literal["agreement", "evidence", "distinct"], Field(exclude_if=lambda ranking: ranking == "agreement")
+]
+"""It is not described where it is the default, so that the hashes of parameters before it stay what they are."""
+
 
 class SearchParams(InitialisedParams):
     """Parameters of an attack that searches for a stationary point.
@@ -59,6 +64,10 @@ class SearchParams(InitialisedParams):
         signal_span: fast solver only: cost of back-propagated errors outside the columns of W1; see `search`.
         activation_span: fast solver only: cost of activations outside the rows of W2, where these show a span.
         dtype: precision of the search.
+        ranking: what makes the confidence. "agreement" is size times agreement of the restarts
+            (`attacks.kkt_family.confidence`); "evidence" asks also whether a candidate follows from the weights and
+            whether its gradients are an image's (`attacks.kkt_family.evidence`); "distinct" is the same with copies
+            of a surer candidate behind all others. The candidates are the same.
     """
 
     unused: ClassVar[dict[str, frozenset[str]]] = {
@@ -94,6 +103,7 @@ class SearchParams(InitialisedParams):
     signal_span: NonNegativeFloat = 0.0
     activation_span: NonNegativeFloat = 0.0
     dtype: Literal["float32", "float64"] = "float32"
+    ranking: Ranking = "agreement"
 
     @field_validator("*")
     @classmethod

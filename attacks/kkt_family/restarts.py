@@ -23,11 +23,13 @@ class Restart:
         candidates: (m, d).
         sizes: (m,) the weight of each candidate.
         loss: the relative residual.
+        consistency: (m,) how far each candidate follows from the weights; None where the ranking does not ask.
     """
 
     candidates: Tensor
     sizes: Tensor
     loss: float
+    consistency: Tensor | None = None
 
 
 class Restarts:
@@ -56,7 +58,8 @@ class Restarts:
             ctx.generator.set_state(state["generator"])
             if "losses" in state:
                 ends = zip(state["candidates"].to(like), state["sizes"].to(like), state["losses"].tolist(), strict=True)
-                self.ended = [Restart(*end) for end in ends]
+                follows = state["consistencies"].to(like) if "consistencies" in state else [None] * len(state["losses"])
+                self.ended = [Restart(*end, one) for end, one in zip(ends, follows, strict=True)]
             of_search = {name: value for name, value in state.items() if name.startswith(SEARCH)}
             self.unfinished = {name.removeprefix(SEARCH): value for name, value in of_search.items()}
             self.spent, self._count = int(state["spent"]), int(state["restarts"])
@@ -127,4 +130,8 @@ class Restarts:
             packed["candidates"] = torch.stack([one.candidates for one in self.ended])
             packed["sizes"] = torch.stack([one.sizes for one in self.ended])
             packed["losses"] = torch.tensor([one.loss for one in self.ended], dtype=torch.float64)
+            if any(one.consistency is not None for one in self.ended):
+                unknown = torch.zeros_like(self.ended[0].sizes)  # of those that diverged
+                follows = [unknown if one.consistency is None else one.consistency for one in self.ended]
+                packed["consistencies"] = torch.stack(follows)
         return packed

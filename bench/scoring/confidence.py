@@ -26,6 +26,7 @@ class ConfidenceCurve:
         hit: (m,) bool: the candidate alone reconstructs the training image nearest to it.
         precision: (m,) share of hits among the candidates up to this one.
         recall: (m,) share of the training images that any candidate reconstructs alone, up to this one.
+        images: (m,) int64, how many different training images the candidates up to this one reconstruct alone.
         average_precision: in [0, 1], of the hits over all candidates; ties count as their mean order would.
     """
 
@@ -33,12 +34,28 @@ class ConfidenceCurve:
     hit: Tensor
     precision: Tensor
     recall: Tensor
+    images: Tensor
     average_precision: float
 
     @property
     def base_rate(self) -> float:
         """Share of the candidates that are hits: the average precision of a random order."""
         return float(self.hit.double().mean())
+
+    def precision_at(self, k: int) -> float:
+        """Return the share of hits among the k surest candidates, k at least 1.
+
+        Ties count as their mean order would, and candidates that are lacking as misses.
+        """
+        places = min(k, len(self.hit))
+        last = self.confidence[places - 1]
+        above, tied = self.confidence > last, self.confidence == last
+        among = float(self.hit[tied].double().mean()) * (places - int(above.sum()))
+        return (int(self.hit[above].sum()) + among) / k
+
+    def images_at(self, k: int) -> int:
+        """Return how many different training images the k surest candidates reconstruct alone, k at least 1."""
+        return int(self.images[min(k, len(self.hit)) - 1])
 
 
 @torch.no_grad()
@@ -70,12 +87,14 @@ def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -
     _, first = np.unique(image[hit].numpy(), return_index=True)
     discovered = torch.zeros_like(hit)
     discovered[position[first]] = True
+    images = discovered.cumsum(0)
     rank = torch.arange(1, len(hit) + 1, dtype=torch.float64)
     average = average_precision_score(hit.numpy(), confidence[order].numpy()) if bool(hit.any()) else 0.0
     return ConfidenceCurve(
         confidence=confidence[order],
         hit=hit,
         precision=hit.cumsum(0) / rank,
-        recall=discovered.cumsum(0) / max(1, len(first)),
+        recall=images / max(1, len(first)),
+        images=images,
         average_precision=float(average),
     )

@@ -197,13 +197,24 @@ class Evaluation:
             shares = torch.tensor(list(MSE_QUANTILES.values()), dtype=torch.float64)
             numbers |= dict(zip(MSE_QUANTILES, self.values["mse"].double().quantile(shares).tolist(), strict=True))
         if self.confidence is not None:
-            numbers |= {"confidence_ap": self.confidence.average_precision, "base_rate": self.confidence.base_rate}
+            numbers |= self._ranking(self.confidence)
         finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
         statuses = {
             "lpips_status": self.failed.get("lpips", self.learned_metrics.perceptual_status),
             "kl_status": self.failed.get("kl", self.learned_metrics.judge_status),
         }
         return {**counts(self.by_column), **finite, **self._false_positives(), **statuses}
+
+    def _ranking(self, curve: ConfidenceCurve) -> dict[str, float]:
+        n = len(self.oracle)
+        return {
+            "confidence_ap": curve.average_precision,
+            "base_rate": curve.base_rate,
+            "precision_at_10": curve.precision_at(10),
+            "precision_at_50": curve.precision_at(50),
+            "precision_at_n": curve.precision_at(n),
+            "n_found_at_n": curve.images_at(n),
+        }
 
     def _false_positives(self) -> dict[str, Any]:
         if len(self.held_out) == 0:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from victims.errors import UserError
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Version of the columns; tables and records of an older one are read: what they lack is empty, and a version 1."""
 
 TUNED_BY_ORACLE = "oracle"
@@ -117,6 +117,8 @@ class RunRecord(BaseModel):
         membership_auc: of the informed membership test, which tells a target from another model's.
         confidence_ap: average precision with which the attack's own confidence ranks its candidates, a hit being a
             candidate that alone reconstructs a training image; `base_rate` is what a random order would get.
+        precision_at_10: share of hits among the ten candidates that the attack is surest of; likewise of 50, and of n.
+        n_found_at_n: how many different training images its n surest candidates reconstruct alone.
         attack_loss: the attack's own objective.
         peak_mem_mb: peak resident memory of the attack's own process, or of the GPU's allocations.
         flags: reasons to read the row with care, joined by ";".
@@ -201,6 +203,10 @@ class RunRecord(BaseModel):
     membership_auc: float | None = None
     confidence_ap: float | None = None
     base_rate: float | None = None
+    precision_at_10: float | None = None
+    precision_at_50: float | None = None
+    precision_at_n: float | None = None
+    n_found_at_n: int | None = None
     attack_loss: float | None = None
     wall_s: float | None = None
     train_s: float | None = None

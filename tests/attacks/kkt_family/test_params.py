@@ -45,6 +45,7 @@ CHANGED: dict[str, Any] = {
     "lambda_min": 5.0,
     "rivals": "runner-up",
     "coefficients": "tied",
+    "ranking": "evidence",
 }
 """A value other than the default, of all parameters but `mixture` and `restarts_per_batch`, which changes rounding."""
 SHORT: dict[str, Any] = {"steps": 20, "restarts": 2, "candidates": 12, "lr": 1e-3}

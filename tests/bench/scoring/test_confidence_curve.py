@@ -31,6 +31,7 @@ def test_a_ranking_that_knows_its_hits_is_perfect() -> None:
     assert found.average_precision == pytest.approx(1)
     assert found.precision.tolist() == pytest.approx([1, 1, 1, 1, 4 / 5, 4 / 6, 4 / 7, 4 / 8])
     assert found.recall.tolist() == pytest.approx([1 / 3, 1 / 3, 2 / 3, 1, 1, 1, 1, 1])
+    assert found.images.tolist() == [1, 1, 2, 3, 3, 3, 3, 3]
     assert found.confidence.tolist() == sorted(found.confidence.tolist(), reverse=True)
 
 
@@ -38,6 +39,18 @@ def test_a_ranking_upside_down_and_one_that_says_nothing() -> None:
     assert curve([1, 2, 3, 4, 5, 6, 7, 8]).average_precision == pytest.approx((1 / 5 + 2 / 6 + 3 / 7 + 4 / 8) / 4)
     silent = curve([0.5] * 8)
     assert silent.average_precision == silent.base_rate == 0.5
+
+
+def test_precision_at_k_counts_hits_and_what_is_lacking_as_misses() -> None:
+    found = curve([9, 7, 6, 2.5, 1, 2, 3, 4])
+    assert [found.precision_at(k) for k in (1, 3, 4, 5, 8, 16)] == pytest.approx([1, 1, 3 / 4, 3 / 5, 4 / 8, 4 / 16])
+    assert [found.images_at(k) for k in (1, 2, 3, 16)] == [1, 2, 3, 3]
+
+
+def test_ties_count_as_their_mean_order_would() -> None:
+    """One is sure, and of the seven others, three of them hits, nothing is said."""
+    found = curve([0, 0, 0, 1, 0, 0, 0, 0])
+    assert [found.precision_at(k) for k in (1, 2, 8)] == pytest.approx([1, (1 + 3 / 7) / 2, 4 / 8])
 
 
 def test_an_undefined_confidence_comes_last() -> None:

@@ -140,6 +140,10 @@ def test_confidence_and_its_base_rate() -> None:
     columns = row(candidates, reference, sure).columns()
     assert columns["confidence_ap"] == pytest.approx(1, abs=0.2)
     assert 8 / 32 <= columns["base_rate"] < 0.5
+    assert columns["precision_at_n"] == 1
+    assert columns["precision_at_10"] == pytest.approx((8 + 2 * (32 * columns["base_rate"] - 8) / 24) / 10)
+    assert columns["precision_at_50"] == pytest.approx(32 * columns["base_rate"] / 50)
+    assert columns["n_found_at_n"] == 8
     assert "confidence_ap" not in row(candidates, reference).columns()
 
 

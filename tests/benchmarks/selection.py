@@ -1,0 +1,156 @@
+"""How well rankings of candidates tell hits from misses, with what a twin that is trained on public images teaches.
+
+    python tests/benchmarks/selection.py DIR [VICTIM [ATTACK]]
+
+attacks the victim (`cifar-mlp-500` by `kkt`) and a twin of the same recipe on test images, and prints of each ranking
+the average precision, the precision of the 10, 50, 300 and n surest, and how many different images 50 and n of them
+are. Those that learn do so on the twin, and are judged on the victim; the weights of the first are `EXPONENTS`.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import pdist
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from attacks.base import AttackContext
+from attacks.kkt_family import evidence as ranking
+from attacks.kkt_family.evidence import copies_last, evenness, evidence
+from bench.plan import registry
+from bench.run.disclosure import view_of
+from bench.scoring import PROTOCOLS, confidence_curve
+from bench.scoring.evaluation import Reference
+from victims.base import Victim
+from victims.obtain import obtain
+from victims.training import loop
+
+CPU = torch.device("cpu")
+PROTOCOL = PROTOCOLS["buzaglo2023"]
+TWIN_SEED = 1001
+DRAW_SEED = 101
+CUTS = (0.2, 0.35, 0.5, 0.65)
+"""Mean cosine distances at which clusters are no longer merged."""
+
+
+@dataclass
+class Attacked:
+    """The candidates of an attack, m of them, and what is known of each.
+
+    Attributes:
+        reference: the truth.
+        candidates: (m, C, H, W).
+        labels: (m,), None if there are none.
+        factors: confidence, consistency and evenness, (m,) each.
+    """
+
+    reference: Reference
+    candidates: Tensor
+    labels: Tensor | None
+    factors: tuple[Tensor, Tensor, Tensor]
+
+    @property
+    def logarithms(self) -> np.ndarray:
+        """(m, 3), of the factors."""
+        return torch.stack(self.factors, 1).clamp_min(1e-12).log().numpy()
+
+    @property
+    def hits(self) -> np.ndarray:
+        """(m,) bool, in the candidates' own order."""
+        places = -torch.arange(len(self.candidates)).double()
+        return confidence_curve(PROTOCOL, self.reference.matcher(self.candidates), places).hit.numpy()
+
+    def line(self, name: str, confidence: Tensor, candidates: Tensor | None = None) -> str:
+        """Return what a ranking gets, of other candidates than its own if they are given."""
+        shown = self.candidates if candidates is None else candidates
+        curve, n = (
+            confidence_curve(PROTOCOL, self.reference.matcher(shown), confidence),
+            len(self.reference.truth.images),
+        )
+        at = " ".join(f"{curve.precision_at(k):.2f}" for k in (10, 50, 300, n))
+        found = f"{curve.images_at(50)} {curve.images_at(n)} of {int(curve.images[-1])} images"
+        return f"{name} | {curve.average_precision:.3f} of {curve.base_rate:.3f} | {at} | {found}\n"
+
+
+def twin_of(victim: Victim) -> Victim:
+    """Return a victim of the same recipe and other seeds, trained on n of the public images."""
+    split, spec = victim.split, victim.spec
+    images, labels = split.test_inputs + split.mean, torch.from_numpy(split.test_labels)
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(DRAW_SEED))
+    per_class = spec.n // spec.n_classes
+    chosen = torch.cat([order[labels[order] == one][:per_class] for one in range(spec.n_classes)]).sort().values.numpy()
+    mean = images[chosen].mean(0)
+    inputs = images[chosen] - mean
+    own = replace(split, inputs=inputs, labels=labels.numpy()[chosen], indices=chosen, mean=mean)
+    given = torch.from_numpy(inputs), torch.from_numpy(own.labels), CPU
+    with TemporaryDirectory() as folder:
+        reseeded = spec.model_copy(update={"seed": TWIN_SEED})
+        model = loop.train(reseeded, *given, Path(folder) / "checkpoint", lambda progress: None)
+    return Victim(victim.card, model.float(), own)
+
+
+def attacked(victim: Victim, name: str) -> Attacked:
+    """Return what the attack of that name finds."""
+    kind, seen = registry.attacks().items[name], []
+
+    def watched(confidence: Tensor, consistencies: Tensor, images: Tensor) -> Tensor:
+        seen.append((confidence, consistencies, evenness(images)))
+        return evidence(confidence, consistencies, images)
+
+    attack = kind(kind.Params(ranking="evidence"))
+    ranking.evidence = watched
+    ctx = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
+    found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
+    return Attacked(Reference.of(victim), found.candidates, found.labels, seen[-1])
+
+
+def compare(victim: Attacked, twin: Attacked) -> None:
+    """Print what every ranking gets."""
+    write, rows = sys.stdout.write, victim.candidates.flatten(1)
+    sure = evidence(victim.factors[0], victim.factors[1], victim.candidates)
+    write("ranking | average precision of base rate | precision at 10, 50, 300, n | images at 50, n, of all\n")
+    write(victim.line("agreement", victim.factors[0]))
+    write(victim.line("consistency", victim.factors[1]))
+    write(victim.line("evenness", -victim.factors[2]))
+    write(victim.line("evidence", sure))
+    write(victim.line("distinct", copies_last(sure, rows, victim.labels)))
+    learned = LogisticRegression(C=100, max_iter=1000).fit(twin.logarithms, twin.hits)
+    weights = ", ".join(f"{weight:.2f}" for weight in learned.coef_[0])
+    write(
+        victim.line(f"logistic regression of the twin ({weights})", told(learned.decision_function(victim.logarithms)))
+    )
+    trees = HistGradientBoostingClassifier(max_iter=80, max_leaf_nodes=8, random_state=0)
+    probability = trees.fit(twin.logarithms, twin.hits).predict_proba(victim.logarithms)[:, 1]
+    write(victim.line("boosted trees of the twin", told(probability)))
+    joined = linkage(pdist(rows.numpy(), "cosine"), "average")
+    for cut in CUTS:
+        cluster = torch.from_numpy(fcluster(joined, cut, "distance")).long() - 1
+        member = F.one_hot(cluster).double().T
+        member = member / member.sum(1, keepdim=True)
+        means = (member @ rows.double()).float().view(-1, *victim.candidates.shape[1:])
+        write(victim.line(f"means of {len(means)} clusters within {cut}", (member @ sure.double().log()), means))
+
+
+def told(values: np.ndarray) -> Tensor:
+    """Return a ranking's values as a tensor."""
+    return torch.from_numpy(np.ascontiguousarray(values)).double()
+
+
+def main() -> None:
+    """Attack the victim and its twin, and compare."""
+    data_dir, name, attack = Path(sys.argv[1]), *(*sys.argv[2:], *("cifar-mlp-500", "kkt")[len(sys.argv) - 2 :])
+    victim = obtain(registry.victims().items[name], data_dir, CPU, lambda progress: None, lambda notice: None)
+    compare(attacked(victim, attack), attacked(twin_of(victim), attack))
+
+
+if __name__ == "__main__":
+    main()
