@@ -132,6 +132,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         """Return the restarts of one batch, run by the fast solver."""
         import torch
 
+        from attacks.kkt_family.precision import products_in
         from attacks.kkt_family.restarts import Restart
         from attacks.kkt_family.search import Start, coordinates_of, search
 
@@ -152,7 +153,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         def reached(step: int, candidates: Tensor) -> None:
             restarts.report(step, residuals(candidates))
 
-        found = search(problem, starts, params, reached, restarts.expired, restarts.checkpoint, restarts.unfinished)
+        with products_in(params.products):
+            found = search(problem, starts, params, reached, restarts.expired, restarts.checkpoint, restarts.unfinished)
         losses = residuals(one.candidates for one in found)
         return [Restart(one.candidates, one.sizes, loss) for one, loss in zip(found, losses, strict=True)]
 

@@ -48,7 +48,11 @@ class SearchParams(InitialisedParams):
             in the data subspace.
         init_scale: standard deviation sigma_x of the normal start, or half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".
-        alpha: sharpness of the sigmoid gates.
+        alpha: sharpness of the sigmoid gates, at the last step.
+        first_alpha: fast solver only: their sharpness at the first step, from which it grows geometrically; None for
+            alpha throughout.
+        gate_power: fast solver only: the gates of neuron j of layer 1 have the sharpness alpha ||w_j||^-g, g this
+            power and ||w_j|| relative to the root mean square; with 1 a gate depends on the direction of w_j alone.
         layer_weights: fast solver only: weight of each fully connected layer's residual, the last one repeated for
             deeper layers. None for the first layer alone: the others may keep their initial values, which no candidate
             explains.
@@ -58,6 +62,8 @@ class SearchParams(InitialisedParams):
         sparsity: fast solver only: cost of the sum of the candidates' shares of W1; see `search`.
         signal_span: fast solver only: cost of back-propagated errors outside the columns of W1; see `search`.
         activation_span: fast solver only: cost of activations outside the rows of W2, where these show a span.
+        products: fast solver only: precision to which the factors of matrix products may be rounded; "bfloat16" is
+            several times as fast where the processor has units for it, and changes nothing elsewhere.
         dtype: precision of the search.
     """
 
@@ -66,12 +72,15 @@ class SearchParams(InitialisedParams):
         "published": frozenset(
             {
                 "restarts_per_batch",
+                "first_alpha",
+                "gate_power",
                 "layer_weights",
                 "residual_power",
                 "neuron_power",
                 "sparsity",
                 "signal_span",
                 "activation_span",
+                "products",
             }
         ),
     }
@@ -86,6 +95,8 @@ class SearchParams(InitialisedParams):
     lambda_lr: PositiveFloat = 0.01
     init_scale: PositiveFloat = 0.01
     alpha: PositiveFloat = 100.0
+    first_alpha: PositiveFloat | None = None
+    gate_power: NonNegativeFloat = 0.0
     layer_weights: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] | None = None
     coordinate_power: NonNegativeFloat = 0.5
     residual_power: NonNegativeFloat = 0.3
@@ -93,6 +104,7 @@ class SearchParams(InitialisedParams):
     sparsity: NonNegativeFloat = 0.0
     signal_span: NonNegativeFloat = 0.0
     activation_span: NonNegativeFloat = 0.0
+    products: Literal["float32", "bfloat16"] = "float32"
     dtype: Literal["float32", "float64"] = "float32"
 
     @field_validator("*")
@@ -103,6 +115,12 @@ class SearchParams(InitialisedParams):
         if name in cls.unused.get(method, ()) and value != cls.model_fields[name].default:
             raise PydanticCustomError("unused", "method={method} does not use it", {"method": method})
         return value
+
+    def sharpness(self, step: int) -> float:
+        """Return the gates' alpha at a step from 1 to `steps`."""
+        if self.first_alpha is None or self.steps == 1:
+            return self.alpha
+        return self.first_alpha * (self.alpha / self.first_alpha) ** ((step - 1) / (self.steps - 1))
 
     def by_layer(self, depth: int) -> tuple[float, ...]:
         """Return the weights (depth,) of the residuals of `depth` fully connected layers."""
