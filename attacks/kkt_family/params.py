@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
 from pydantic_core import PydanticCustomError
 
 from attacks.kkt_family.initialisation import InitialisedParams
@@ -67,6 +76,9 @@ class SearchParams(InitialisedParams):
         dtype: precision of the search.
     """
 
+    young: ClassVar[frozenset[str]] = frozenset({"first_alpha", "gate_power", "products"})
+    """Parameters that were added after runs had been stored: a dump leaves them out at their defaults, so that these
+    runs are found again."""
     unused: ClassVar[dict[str, frozenset[str]]] = {
         "row-space": frozenset({"lambda_min"}),
         "published": frozenset(
@@ -106,6 +118,13 @@ class SearchParams(InitialisedParams):
     activation_span: NonNegativeFloat = 0.0
     products: Literal["float32", "bfloat16"] = "float32"
     dtype: Literal["float32", "float64"] = "float32"
+
+    @model_serializer(mode="wrap")
+    def _without_young_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = handler(self)
+        fields = type(self).model_fields
+        at_default = {name for name in self.young if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in values.items() if name not in at_default}
 
     @field_validator("*")
     @classmethod

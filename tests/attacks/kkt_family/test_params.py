@@ -84,7 +84,7 @@ def test_what_a_method_does_not_use_is_one_clear_line() -> None:
         ((name, value),) = setting.items()
         with pytest.raises(UserError) as refused:
             attack_params(KKT, variant, setting)
-        assert str(refused.value) == f"--set {name}={value}: method={method} does not use it"
+        assert str(refused.value) == f"--set {name}={value!r}: method={method} does not use it"
 
 
 def test_kkt_span_pays_for_leaving_both_spans_unless_told_otherwise() -> None:
@@ -107,3 +107,10 @@ def test_gates_sharpen_geometrically_from_the_first_step_to_the_last() -> None:
     assert [params.sharpness(step) for step in (1, 2, 3)] == pytest.approx([2, 8, 32])
     assert SearchParams(steps=1, first_alpha=2.0, alpha=32.0).sharpness(1) == 32
     assert SearchParams(alpha=32.0).sharpness(7) == 32
+
+
+def test_a_young_parameter_is_in_a_dump_once_it_is_set() -> None:
+    params = SearchParams(gate_power=0.5)
+    assert params.model_dump()["gate_power"] == 0.5
+    assert not SearchParams.young & SearchParams().model_dump().keys()
+    assert SearchParams.model_validate(params.model_dump()) == params
