@@ -139,7 +139,7 @@ class SearchParams(InitialisedParams):
         """Return the gates' alpha at a step from 1 to `steps`."""
         if self.first_alpha is None or self.steps == 1:
             return self.alpha
-        return self.first_alpha * (self.alpha / self.first_alpha) ** ((step - 1) / (self.steps - 1))
+        return float(self.first_alpha * (self.alpha / self.first_alpha) ** ((step - 1) / (self.steps - 1)))
 
     def by_layer(self, depth: int) -> tuple[float, ...]:
         """Return the weights (depth,) of the residuals of `depth` fully connected layers."""
