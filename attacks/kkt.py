@@ -28,6 +28,20 @@ class KKT(MarginAttack[MarginParams]):
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.CLASS_BALANCE})
     Params = MarginParams
     variants: ClassVar[dict[str, dict[str, Any]]] = {
+        # Gates that sharpen, alike for neurons of all norms, and the price and powers of kkt-general.
+        "graduated": {
+            "restarts": 4,
+            "steps": 600,
+            "lr": 0.3,
+            "lambda_lr": 0.03,
+            "alpha": 50.0,
+            "first_alpha": 5.0,
+            "gate_power": 1.0,
+            "coordinate_power": 0.25,
+            "residual_power": 0.5,
+            "sparsity": 0.1,
+            "products": "bfloat16",
+        },
         # The authors' released CIFAR configuration (run b9dfyspx of their sweep) and their 50,000 steps.
         "paper": {
             "method": "published",
@@ -45,6 +59,7 @@ class KKT(MarginAttack[MarginParams]):
 
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": FAST_RANGES,
+        "graduated": FAST_RANGES | {"sparsity": Range(0, 0.2)},
         # Haim et al. 2022, Appendix B.
         "paper": {
             "lr": Range(1e-5, 1, log=True),

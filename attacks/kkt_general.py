@@ -60,6 +60,7 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
     Params = KKTGeneralParams
     variants: ClassVar[dict[str, dict[str, Any]]] = {
+        "graduated": {"first_alpha": 5.0, "sparsity": 0.1, "products": "bfloat16"},
         # The authors' released configuration (reconstruct_regression_run1).
         "paper": {
             "method": "published",
@@ -77,6 +78,7 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
 
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": FAST_RANGES | {"sparsity": Range(0, 0.2)},
+        "graduated": FAST_RANGES | {"sparsity": Range(0, 0.2)},
         "tied": FAST_RANGES,
         "paper": BUZAGLO_RANGES,
     }

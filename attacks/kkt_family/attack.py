@@ -163,6 +163,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         """Return the restarts of one batch, run by the fast solver."""
         import torch
 
+        from attacks.kkt_family.precision import products_in
         from attacks.kkt_family.search import Start, coordinates_of, search
 
         params, space, generator = self.params, problem.space, restarts.ctx.generator
@@ -182,7 +183,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         def reached(step: int, candidates: Tensor) -> None:
             restarts.report(step, residuals(candidates))
 
-        found = search(problem, starts, params, reached, restarts.expired, restarts.checkpoint, restarts.unfinished)
+        with products_in(params.products):
+            found = search(problem, starts, params, reached, restarts.expired, restarts.checkpoint, restarts.unfinished)
         ends = zip(found, starts, strict=True)
         return [self._ended(problem, one.candidates, one.sizes, start.coefficients.at) for one, start in ends]
 

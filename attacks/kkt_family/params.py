@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from attacks.kkt_family.initialisation import InitialisedParams
 from attacks.search_space import Range
+from victims.frozen_model import unsaid
 
 FAST_RANGES = {
     "lr": Range(1e-5, 1, log=True),
@@ -27,11 +28,6 @@ BUZAGLO_RANGES = {
     "alpha": Range(10, 500),
 }
 """The ranges of the authors' sweeps with free coefficients or several classes (Buzaglo et al. 2023)."""
-
-Ranking = Annotated[
-    Literal["agreement", "evidence", "distinct"], Field(exclude_if=lambda ranking: ranking == "agreement")
-]
-"""It is not described where it is the default, so that the hashes of parameters before it stay what they are."""
 
 
 class SearchParams(InitialisedParams):
@@ -53,7 +49,11 @@ class SearchParams(InitialisedParams):
             in the data subspace.
         init_scale: standard deviation sigma_x of the normal start, or half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".
-        alpha: sharpness of the sigmoid gates.
+        alpha: sharpness of the sigmoid gates, at the last step.
+        first_alpha: fast solver only: their sharpness at the first step, from which it grows geometrically; None for
+            alpha throughout.
+        gate_power: fast solver only: the gates of neuron j of layer 1 have the sharpness alpha ||w_j||^-g, g this
+            power and ||w_j|| relative to the root mean square; with 1 a gate depends on the direction of w_j alone.
         layer_weights: fast solver only: weight of each fully connected layer's residual, the last one repeated for
             deeper layers. None for the first layer alone: the others may keep their initial values, which no candidate
             explains.
@@ -63,6 +63,8 @@ class SearchParams(InitialisedParams):
         sparsity: fast solver only: cost of the sum of the candidates' shares of W1; see `search`.
         signal_span: fast solver only: cost of back-propagated errors outside the columns of W1; see `search`.
         activation_span: fast solver only: cost of activations outside the rows of W2, where these show a span.
+        products: fast solver only: precision to which the factors of matrix products may be rounded; "bfloat16" is
+            several times as fast where the processor has units for it, and changes nothing elsewhere.
         dtype: precision of the search.
         ranking: what makes the confidence. "agreement" is size times agreement of the restarts
             (`attacks.kkt_family.confidence`); "evidence" asks also whether a candidate follows from the weights and
@@ -75,12 +77,15 @@ class SearchParams(InitialisedParams):
         "published": frozenset(
             {
                 "restarts_per_batch",
+                "first_alpha",
+                "gate_power",
                 "layer_weights",
                 "residual_power",
                 "neuron_power",
                 "sparsity",
                 "signal_span",
                 "activation_span",
+                "products",
             }
         ),
     }
@@ -95,6 +100,8 @@ class SearchParams(InitialisedParams):
     lambda_lr: PositiveFloat = 0.01
     init_scale: PositiveFloat = 0.01
     alpha: PositiveFloat = 100.0
+    first_alpha: Annotated[PositiveFloat | None, unsaid(None)] = None
+    gate_power: Annotated[NonNegativeFloat, unsaid(0.0)] = 0.0
     layer_weights: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] | None = None
     coordinate_power: NonNegativeFloat = 0.5
     residual_power: NonNegativeFloat = 0.3
@@ -102,8 +109,9 @@ class SearchParams(InitialisedParams):
     sparsity: NonNegativeFloat = 0.0
     signal_span: NonNegativeFloat = 0.0
     activation_span: NonNegativeFloat = 0.0
+    products: Annotated[Literal["float32", "bfloat16"], unsaid("float32")] = "float32"
     dtype: Literal["float32", "float64"] = "float32"
-    ranking: Ranking = "agreement"
+    ranking: Annotated[Literal["agreement", "evidence", "distinct"], unsaid("agreement")] = "agreement"
 
     @field_validator("*")
     @classmethod
@@ -113,6 +121,12 @@ class SearchParams(InitialisedParams):
         if name in cls.unused.get(method, ()) and value != cls.model_fields[name].default:
             raise PydanticCustomError("unused", "method={method} does not use it", {"method": method})
         return value
+
+    def sharpness(self, step: int) -> float:
+        """Return the gates' alpha at a step from 1 to `steps`."""
+        if self.first_alpha is None or self.steps == 1:
+            return self.alpha
+        return float(self.first_alpha * (self.alpha / self.first_alpha) ** ((step - 1) / (self.steps - 1)))
 
     def by_layer(self, depth: int) -> tuple[float, ...]:
         """Return the weights (depth,) of the residuals of `depth` fully connected layers."""

@@ -66,6 +66,10 @@ def search(
     fractional gates of pre-activations on the ReLU's kink, which grow with S_k and ||w_j||. For a convolution S_k and
     w_j are those of layer 2.
 
+    With sharp gates nearly every start ends in a poor minimum; with soft ones the network is nearly linear, and
+    candidates part easily. So the gates may sharpen as the search goes on (`first_alpha`; graduated optimisation, Blake
+    and Zisserman 1987). Neurons count alike whatever their norms, so their gates may be alike too (`gate_power`).
+
     W1 is a sum of terms D_i' x_i, one for each candidate, and more candidates than images can make it up in many ways.
     `sparsity` is the cost of an atomic norm, the sum of the sizes of these terms, as in the deconvolution of spikes by
     particles (Chizat 2022, Sparse optimization on measures with over-parameterized gradient descent). It is for fully
@@ -96,15 +100,15 @@ def search(
     def coefficients(outputs: Tensor) -> Tensor:
         return torch.stack([one.at(own) for one, own in zip(every, outputs, strict=True)])
 
-    def gradient() -> Tensor:
+    def gradient(alpha: float) -> Tensor:
         nonlocal residual
         try:
-            return residual(coordinates * scaling, coefficients, params.alpha)[1]
+            return residual(coordinates * scaling, coefficients, alpha)[1]
         except torch.OutOfMemoryError:
             residual = residual.in_parts()
         # outside of the handler, because the error's traceback keeps the failed pass's tensors alive
         cycle.zero_grad()
-        return residual(coordinates * scaling, coefficients, params.alpha)[1]
+        return residual(coordinates * scaling, coefficients, alpha)[1]
 
     coordinates = torch.stack([start.coordinates for start in starts]).to(scaling).requires_grad_()
     variables = [variable for one in every for variable in one.variables]
@@ -125,7 +129,7 @@ def search(
             break
         cycle.zero_grad()
         with torch.no_grad():
-            coordinates.grad = gradient() * scaling
+            coordinates.grad = gradient(params.sharpness(step)) * scaling
         if price:
             terms = [one.sizes() @ own.norm(dim=1) for one, own in zip(every, coordinates, strict=True)]
             (price * torch.stack(terms).sum()).backward()
@@ -163,10 +167,12 @@ def _residual(problem: Problem, params: SearchParams) -> StationarityResidual | 
     bias_size = float(bias.norm() / mean_square) if bias is not None and subspace.gap else 1.0
     power = params.residual_power
     neurons, coordinates = norms**-params.neuron_power, (subspace.singular / mean_square) ** -power
+    sharpness = norms**-params.gate_power if params.gate_power else None
     weighting = Weighting(params.by_layer(network.depth), neurons, coordinates, bias_size**-power)
     size = math.sqrt(subspace.rank)
     error_cost, activation_cost = params.signal_span / size, params.activation_span / size
     if problem.features is None:
-        return StationarityResidual(network, weighting, spans=problem.spans(error_cost, activation_cost))
-    residual = StationarityResidual(network, weighting, spans=problem.spans(error_cost, 0))
+        spans = problem.spans(error_cost, activation_cost)
+        return StationarityResidual(network, weighting, spans=spans, sharpness=sharpness)
+    residual = StationarityResidual(network, weighting, spans=problem.spans(error_cost, 0), sharpness=sharpness)
     return FeatureResidual(problem.network, problem.space, Span(problem.features.basis, activation_cost), residual)

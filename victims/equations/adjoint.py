@@ -92,11 +92,19 @@ class StationarityResidual:
         parts: number of parts in which the candidates are taken. Memory falls with it; with more than one, each part
             goes forward three times instead of once.
         spans: the spans of the candidates and the costs of leaving them, which are in the gradient alone.
+        sharpness: (h_1,) factors of alpha for the gates of layer 1, None for ones.
     """
 
-    def __init__(self, network: Network, weighting: Weighting, parts: int = 1, spans: Spans | None = None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        weighting: Weighting,
+        parts: int = 1,
+        spans: Spans | None = None,
+        sharpness: Tensor | None = None,
+    ) -> None:
         self.network, self.weighting, self.parts = network, weighting, parts
-        self.spans = spans or Spans()
+        self.spans, self.sharpness = spans or Spans(), sharpness
         scales = []
         for layer, weight in enumerate(weighting.layers):
             left, right = self._entry_weights(layer)
@@ -118,9 +126,13 @@ class StationarityResidual:
         """Return the weight of the residual of a layer's bias."""
         return self.weighting.bias if layer == 0 else 1.0
 
+    def _alpha(self, layer: int, alpha: float) -> float | Tensor:
+        """Return the sharpness of the gates after a layer: a number, or one a neuron (h_1,)."""
+        return alpha if layer > 0 or self.sharpness is None else alpha * self.sharpness
+
     def in_parts(self) -> StationarityResidual:
         """Return the same residual, for less memory."""
-        return StationarityResidual(self.network, self.weighting, PARTS, self.spans)
+        return StationarityResidual(self.network, self.weighting, PARTS, self.spans, self.sharpness)
 
     @torch.no_grad()
     def __call__(self, inputs: Tensor, coefficients: CoefficientMap, alpha: float) -> tuple[Tensor, Tensor]:
@@ -161,7 +173,7 @@ class StationarityResidual:
         activations, gates = [inputs], list[Tensor]()
 
         def relu(pre_activation: Tensor) -> Tensor:
-            gates.append(torch.sigmoid(alpha * pre_activation))
+            gates.append(torch.sigmoid(self._alpha(len(gates), alpha) * pre_activation))
             activations.append(pre_activation.relu_())
             return activations[-1]
 
@@ -233,7 +245,7 @@ class StationarityResidual:
             carried = through if carried is None else carried.add_(through)
         for layer in range(depth - 2, -1, -1):
             gate = gates[layer]
-            slope = gate_gradients[layer].mul_(gate).mul_(1 - gate).mul_(alpha)
+            slope = gate_gradients[layer].mul_(gate).mul_(1 - gate).mul_(self._alpha(layer, alpha))
             pre_gradient = slope if carried is None else slope.addcmul_(carried, gate)
             down = pre_gradient @ weights[layer]
             here = activation_gradients[layer]

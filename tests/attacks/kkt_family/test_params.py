@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from attacks.base import Attack, Reconstruction
 from attacks.kkt import KKT
+from attacks.kkt_family.params import SearchParams
 from attacks.kkt_general import KKTGeneral
 from attacks.kkt_multiclass import KKTMulticlass
 from attacks.kkt_span import KKTSpan
@@ -34,6 +35,8 @@ CHANGED: dict[str, Any] = {
     "init": "uniform",
     "init_scale": 0.02,
     "alpha": 20.0,
+    "first_alpha": 5.0,
+    "gate_power": 0.5,
     "layer_weights": (1.0, 0.5),
     "coordinate_power": 0.1,
     "residual_power": 0.1,
@@ -47,7 +50,9 @@ CHANGED: dict[str, Any] = {
     "coefficients": "tied",
     "ranking": "evidence",
 }
-"""A value other than the default, of all parameters but `mixture` and `restarts_per_batch`, which changes rounding."""
+"""A value other than the default, of all parameters but `mixture` and those of ROUNDING."""
+ROUNDING = {"restarts_per_batch", "products"}
+"""Parameters that change rounding alone, if anything."""
 SHORT: dict[str, Any] = {"steps": 20, "restarts": 2, "candidates": 12, "lr": 1e-3}
 
 
@@ -62,24 +67,25 @@ def test_a_value_changes_what_comes_out_or_is_refused(
     attack: type[Attack[Any]], method: Literal["row-space", "published"]
 ) -> None:
     plain, refused = outcome(attack, method=method), set()
-    for name in attack.Params.model_fields.keys() - {"method", "restarts_per_batch", "mixture"}:
+    for name in attack.Params.model_fields.keys() - {"method", "mixture"} - ROUNDING:
         try:
             assert outcome(attack, method=method, **{name: CHANGED[name]}) != plain, name
         except ValidationError:
             refused.add(name)
-    assert refused == (attack.Params.unused[method] - {"restarts_per_batch"}) & attack.Params.model_fields.keys()
+    assert refused == (attack.Params.unused[method] - ROUNDING) & attack.Params.model_fields.keys()
 
 
 def test_what_a_method_does_not_use_is_one_clear_line() -> None:
     for variant, setting, method in (
         ("paper", {"sparsity": 0.1}, "published"),
         ("paper", {"restarts_per_batch": 2}, "published"),
+        ("paper", {"products": "bfloat16"}, "published"),
         ("", {"lambda_min": 0.5}, "row-space"),
     ):
         ((name, value),) = setting.items()
         with pytest.raises(UserError) as refused:
             attack_params(KKT, variant, setting)
-        assert str(refused.value) == f"--set {name}={value}: method={method} does not use it"
+        assert str(refused.value) == f"--set {name}={value!r}: method={method} does not use it"
 
 
 def test_kkt_span_pays_for_leaving_both_spans_unless_told_otherwise() -> None:
@@ -95,3 +101,17 @@ def test_all_parameters_of_a_stored_run_are_read_back() -> None:
             params = attack_params(attack, variant, {})
             assert attack.Params.model_validate_json(params.model_dump_json()) == params
     assert quick(KKT, {"sparsity": 0.0, "method": "published"}) == KKT.Params(method="published")
+
+
+def test_gates_sharpen_geometrically_from_the_first_step_to_the_last() -> None:
+    params = SearchParams(steps=3, first_alpha=2.0, alpha=32.0)
+    assert [params.sharpness(step) for step in (1, 2, 3)] == pytest.approx([2, 8, 32])
+    assert SearchParams(steps=1, first_alpha=2.0, alpha=32.0).sharpness(1) == 32
+    assert SearchParams(alpha=32.0).sharpness(7) == 32
+
+
+def test_a_parameter_that_was_added_is_in_a_dump_once_it_is_set() -> None:
+    params = SearchParams(gate_power=0.5)
+    assert params.model_dump()["gate_power"] == 0.5
+    assert not {"first_alpha", "gate_power", "products", "ranking"} & SearchParams().model_dump().keys()
+    assert SearchParams.model_validate(params.model_dump()) == params

@@ -41,7 +41,12 @@ def network(name: str, generator: torch.Generator, outputs: int = 1) -> Network:
 
 
 def autograd_value(
-    net: Network, weighting: Weighting, x: Tensor, rows: Callable[[Tensor], Tensor], alpha: float
+    net: Network,
+    weighting: Weighting,
+    x: Tensor,
+    rows: Callable[[Tensor], Tensor],
+    alpha: float,
+    sharpness: Tensor | float = 1.0,
 ) -> Tensor:
     """The weighted residual by its definition: theta - sum_ij c_ij grad_theta Phi_j(x_i), entry by entry."""
     weights = [w.clone().requires_grad_() for w in net.weights]
@@ -49,7 +54,9 @@ def autograd_value(
     hidden = x
     for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         hidden = torch.nn.functional.linear(hidden, weight, bias)
-        hidden = smooth_gate_relu(hidden, alpha) if layer < net.depth - 1 else hidden
+        if layer < net.depth - 1:
+            factor = sharpness if layer == 0 else 1.0
+            hidden = smooth_gate_relu(hidden * factor, alpha) / factor
     c = rows(hidden)
     total = torch.zeros((), dtype=torch.float64)
     for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
@@ -120,6 +127,25 @@ def test_gradient_equals_autograd_for_all_coefficients(outputs: int, name: str) 
     net = network(name, generator, outputs)
     for coefficients in kinds(outputs, generator).values():
         assert_equals_autograd(net, coefficients, 2.3, (1.0,) * net.depth)
+
+
+@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name != "one hidden layer"])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_gates_of_layer_1_have_a_sharpness_each(name: str, parts: int) -> None:
+    """A gate sigmoid(alpha s_j z_j) is that of a neuron scaled by s_j whose activation is divided by s_j."""
+    generator = torch.Generator().manual_seed(5)
+    net = network(name, generator)
+    sharpness = torch.rand(9, generator=generator, dtype=torch.float64) + 0.2
+    weighting = Weighting.uniform(net, tuple(0.5 + layer for layer in range(net.depth)))
+    coefficients = free_coefficients(torch.randn(M, 1, generator=generator, dtype=torch.float64))
+    x = torch.randn(M, 7, generator=generator, dtype=torch.float64)
+    residual = StationarityResidual(net, weighting, parts, sharpness=sharpness)
+    value, gradient = residual(x, coefficients.at, 2.3)
+    again = residual.in_parts()(x, coefficients.at, 2.3)
+    expected = autograd_value(net, weighting, x.requires_grad_(), coefficients.at, 2.3, sharpness)
+    (expected_gradient,) = torch.autograd.grad(expected, x)
+    torch.testing.assert_close((value, gradient), (expected.detach(), expected_gradient), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(again, (value, gradient), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("parts", [2, 3, 8])

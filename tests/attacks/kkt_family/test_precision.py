@@ -1,0 +1,48 @@
+"""The precision of matrix products: it is lowered for a search and is what it was afterwards."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from attacking import attacked, victim_of
+
+from attacks.kkt_family import search as solver
+from attacks.kkt_family.precision import products_in
+from attacks.kkt_general import KKTGeneral, KKTGeneralParams
+from victims.spec import DecayedDescent, MLPSpec, VictimSpec
+
+VICTIM = VictimSpec(
+    name="digits-mlp-12-precision",
+    dataset="digits",
+    n=12,
+    architecture=MLPSpec(hidden=(40, 40), outputs=3),
+    training=DecayedDescent(steps=300),
+)
+
+
+def test_it_is_what_it_was_after_an_error() -> None:
+    before = torch.get_float32_matmul_precision()
+    with pytest.raises(RuntimeError), products_in("bfloat16"):
+        assert torch.get_float32_matmul_precision() == "medium"
+        raise RuntimeError
+    assert torch.get_float32_matmul_precision() == before
+    with products_in("float32"):
+        assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize(("products", "expected"), [("bfloat16", "medium"), ("float32", "highest")])
+def test_a_search_runs_in_the_precision_that_its_parameter_names(
+    products: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, real = [], solver.search
+
+    def watched(*arguments: object) -> object:
+        seen.append(torch.get_float32_matmul_precision())
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(solver, "search", watched)
+    params = KKTGeneralParams.model_validate({"products": products, "steps": 20, "restarts": 1, "candidates": 12})
+    found = attacked(KKTGeneral(params), victim_of(VICTIM))
+    assert seen == [expected]
+    assert found.candidates.isfinite().all()
+    assert torch.get_float32_matmul_precision() == "highest"
