@@ -24,14 +24,14 @@ class ReplayParams(KKTDeltaParams):
     Attributes:
         replay_steps: optimiser steps of its search; each costs about four such trainings.
         most: the most steps of the training that are run again; after them it decays alone.
-        replay_lr: learning rate of the candidates, Adam's, in coordinates that move alike.
+        replay_lr: learning rate of the candidates, Adam's, relative to the size of the coordinates at the start.
         weight_lr: learning rate of the logits of their weights in a batch.
         replay_alpha: sharpness of the gates of the training.
     """
 
     replay_steps: PositiveInt = 80
     most: PositiveInt = 100
-    replay_lr: PositiveFloat = 1.0
+    replay_lr: PositiveFloat = 0.15
     weight_lr: PositiveFloat = 0.1
     replay_alpha: PositiveFloat = 30.0
 
@@ -64,7 +64,7 @@ class Replay(KKTDelta):
     audits: ClassVar[tuple[str, ...]] = ()
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
-            "replay_lr": Range(0.1, 3, log=True),
+            "replay_lr": Range(0.01, 0.5, log=True),
             "weight_lr": Range(0.01, 1, log=True),
             "replay_alpha": Range(5, 100, log=True),
         },

@@ -40,13 +40,16 @@ class Polish(Descent):
     ) -> None:
         self.equation, self.params, self.replay = equation, params, replay
         self.end = end.on_coordinates(equation.basis)
-        inputs = F.normalize(candidates @ equation.basis, dim=1) * params.pixel_size * math.sqrt(candidates.shape[1])
+        length = params.pixel_size * math.sqrt(candidates.shape[1])
+        inputs = length * F.normalize(candidates @ equation.basis, dim=1)
         outputs = self.end.forward(inputs, torch.relu)
         self.targets = F.one_hot(outputs.argmax(1), outputs.shape[1]).to(inputs)
         self.scaling = self.relative**params.coordinate_power
         self.coordinates = (inputs / self.scaling).requires_grad_()
         self.weights_of = inputs.new_zeros(len(inputs)).requires_grad_()
-        groups = [([self.coordinates], params.lr), ([self.weights_of], params.coefficient_lr)]
+        # of the root mean square of a coordinate
+        lr = params.lr * length / math.sqrt(equation.rank)
+        groups = [([self.coordinates], lr), ([self.weights_of], params.coefficient_lr)]
         self.cycle = OneCycle(groups, params.steps)
 
     def objective(self, alpha: float) -> Tensor:
