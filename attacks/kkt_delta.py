@@ -38,7 +38,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         "snapshots": {"path": "snapshots"},
         "told": {"images": "told"},
     }
-    audits = ("", "seed")
+    audits: ClassVar[tuple[str, ...]] = ("", "seed")
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
             "lr": Range(0.02, 1, log=True),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from victims.deletion.spec import Deletion, ShallowSpec
     from victims.informed.spec import DenseSpec, Descent, GLMArchitecture, Newton, SmallCNNSpec
+    from victims.recipes import Ordinary
     from victims.spec import Loss, NetworkSpec
 
 
@@ -177,9 +178,9 @@ class VictimView:
         return images.clone(), labels.clone()
 
     @property
-    def training(self) -> Descent | Newton | Deletion:
-        """The algorithm A that was run on the fixed set and a target, or how records were deleted."""
-        training: Descent | Newton | Deletion = self._read(Knowledge.TRAINING)
+    def training(self) -> Descent | Newton | Deletion | Ordinary:
+        """The algorithm A that was run on the fixed set and a target, how records were deleted, or a recipe."""
+        training: Descent | Newton | Deletion | Ordinary = self._read(Knowledge.TRAINING)
         return training
 
     @property

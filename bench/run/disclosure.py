@@ -20,6 +20,7 @@ from victims.equations.architectures import blank
 from victims.informed.data import Records
 from victims.informed.victim import AnyVictim, InformedVictim, logits
 from victims.kernel.machine import KernelMachine
+from victims.recipes import Ordinary
 from victims.released import answering
 from victims.spec import NetworkSpec, Released
 
@@ -187,6 +188,8 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.EARLIER_WEIGHTS: victim.earlier,
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
     }
+    if isinstance(victim.spec.training, Ordinary):
+        facts[Knowledge.TRAINING] = victim.spec.training
     return {item: facts[item] for item in facts.keys() - unknown(victim.spec)}
 
 

@@ -1,0 +1,135 @@
+"""Reconstruction by training again from a known start: candidates whose training ends at the released weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import PositiveFloat, PositiveInt
+
+from attacks.base import AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.kkt_delta import KKTDelta
+from attacks.known_start.params import KKTDeltaParams, ResolvedParams
+from attacks.search_space import Range
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from victims.spec import VictimSpec
+
+
+class ReplayParams(KKTDeltaParams):
+    """Parameters of `replay`: those of `kkt-delta`, whose candidates it starts from, and of its own search.
+
+    Attributes:
+        replay_steps: optimiser steps of its search; each costs about four such trainings.
+        most: the most steps of the training that are run again; after them it decays alone.
+        replay_lr: learning rate of the candidates, Adam's, relative to the size of the coordinates at the start.
+        weight_lr: learning rate of the logits of their weights in a batch.
+        replay_alpha: sharpness of the gates of the training.
+    """
+
+    replay_steps: PositiveInt = 80
+    most: PositiveInt = 100
+    replay_lr: PositiveFloat = 0.15
+    weight_lr: PositiveFloat = 0.1
+    replay_alpha: PositiveFloat = 30.0
+
+    def resolved(self, images: int, moved: float) -> ResolvedParams:
+        """Return the parameters of `kkt-delta` with what is None read off the weights."""
+        shared = self.model_dump(include=set(KKTDeltaParams.model_fields))
+        return KKTDeltaParams(**shared).resolved(images, moved)
+
+    def of_replay(self, images: int, moved: float) -> ResolvedParams:
+        """Return the parameters of the search through the training."""
+        own = {"steps": self.replay_steps, "lr": self.replay_lr, "coefficient_lr": self.weight_lr}
+        return self.resolved(images, moved).model_copy(update=own | {"alpha": (self.replay_alpha, self.replay_alpha)})
+
+
+class Replay(KKTDelta):
+    """Minimises ||A(candidates) - theta|| from the candidates of `kkt-delta`, where A is the victim's own training.
+
+    The order of the batches is not known: every step of A is on the weighted mean of all candidates. Theta_t is where
+    the candidates lead, and no longer on the straight way from start to end.
+    """
+
+    name = "replay"
+    version = 1
+    summary = "kkt-delta's candidates, moved until training from the known start ends at the released weights"
+    paper = "beyond Buzaglo et al. 2023; unrolling after Tian et al. 2025 (SimuDy)"
+    needs = KKTDelta.needs | {Knowledge.TRAINING}
+    Params = ReplayParams
+    params: ReplayParams
+    variants: ClassVar[dict[str, dict[str, Any]]] = {"seed": {"start": "guess"}}
+    audits: ClassVar[tuple[str, ...]] = ()
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
+        "": {
+            "replay_lr": Range(0.01, 0.5, log=True),
+            "weight_lr": Range(0.01, 1, log=True),
+            "replay_alpha": Range(5, 100, log=True),
+        },
+    }
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Decline what is not trained by SGD alone, from end to end, on the cross-entropy of several classes."""
+        training, architecture = victim.training, victim.architecture
+        if training.kind != "ordinary":
+            return "how it was trained is not a recipe of torch.optim that can be run again"
+        if training.optimiser != "sgd" or training.clip or training.privacy or training.stop_loss:
+            return "for SGD without clipping, privacy or early stop"
+        if training.last_layers is not None or training.lora_rank is not None:
+            return "for trainings of all layers"
+        if victim.loss != "cross-entropy" or getattr(architecture, "outputs", 1) < 2:
+            return "for the cross-entropy of several classes"
+        if getattr(architecture, "biases", "every") != "every":
+            return "for networks with a bias in every layer"
+        return super().supports(victim)
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Return the candidates of `kkt-delta` after the search; their confidence is their weight in the batches.
+
+        A run that is killed goes on from the end of `kkt-delta`'s last restart.
+
+        Raises:
+            ValueError: the start is of another shape, is the released network itself, or is a wrong one.
+        """
+        begun = super().reconstruct(view, ctx)
+        if not len(begun.candidates) or ctx.stopped:
+            return begun
+        import torch
+
+        from attacks.known_start.equation import Equation, known
+        from attacks.known_start.polish import Polish
+        from attacks.known_start.replay import Replay as Training
+        from victims.equations.network import Network
+        from victims.recipes import Ordinary
+
+        training, shape = view.training, view.architecture.input_shape
+        assert isinstance(training, Ordinary)
+        initial, _ = self._start(view, ctx)
+        assert initial is not None
+        dtype = getattr(torch, self.params.dtype)
+        start, end = (Network.of(weights, shape, ctx.device, dtype) for weights in (initial, view.weights))
+        found = known(start, end)
+        rank, _ = self._images(view, found)
+        params = self.params.of_replay(rank, float(found.singular.norm() / start.weights[0].norm()))
+        equation = Equation.of(start, end, found, rank, params.points)
+        again = Training.of(
+            start.on_coordinates(equation.basis), training, rank, self.params.most, self.params.replay_alpha
+        )
+        search = Polish(equation, end, again, begun.candidates.flatten(1).to(end.weights[0]), params)
+
+        def report(step: int, residual: float) -> None:
+            ctx.report(begun.grad_evals + step, begun.grad_evals + params.steps, residual=residual)
+
+        ended = search.run(report, lambda step: ctx.expired(begun.grad_evals + step))
+        labels: Tensor = search.targets.argmax(1)
+        return replace(
+            begun,
+            candidates=ended.candidates.reshape(-1, *shape).float(),
+            labels=labels,
+            confidence=ended.sizes.float(),
+            loss=ended.residual,
+            grad_evals=begun.grad_evals + params.steps,
+            flags=(*begun.flags, f"W1 - c W1(0) missed by {ended.residual:.3f} of it when trained again"),
+        )
