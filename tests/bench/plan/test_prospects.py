@@ -110,7 +110,8 @@ def test_who_can_mount_it_follows_from_what_it_knows() -> None:
 
 def test_what_looks_at_no_model_is_not_audited() -> None:
     names = {prospect.attack.name for prospect in prospects(registry.attacks().items.values(), released(), None)}
-    assert names == registry.attacks().items.keys() - {"class-mean", "random"}
+    recipe = {"replay"}  # runs a training again, and an audit is not told how the model was trained
+    assert names == registry.attacks().items.keys() - {"class-mean", "random"} - recipe
     threats = {
         prospect.name: prospect.threat for prospect in prospects(registry.attacks().items.values(), released(), None)
     }
