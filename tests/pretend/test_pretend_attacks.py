@@ -126,6 +126,7 @@ CASES: dict[str, Case] = {
     "kkt-conv": Case("kkt-conv", CONVOLUTION, FEW),
     "kkt-delta": Case("kkt-delta", ORDINARY),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
+    "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
     "projection": Case(
         "projection",
         RANDOM_FEATURES,
