@@ -2,8 +2,8 @@
 
 B_kappa(mu, nu) is the largest mu(E) of an event E with nu(E) <= kappa. With mu what the training releases with the
 record, nu what it releases without it, and kappa = 1/N, no attack names the record more often (Hayes, Mahloujifar,
-Balle 2023). Full batches have it in closed form: `rero.gaussian`. Sampled ones are here. Noise is in units
-of the clipping norm.
+Balle 2023). Full batches have it in closed form: `rero.gaussian`. Sampled ones are here. Noise is in units of the
+clipping norm.
 """
 
 from __future__ import annotations
