@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from attacks.kkt_family.restarts import Restart, Restarts
     from attacks.known_start.equation import Equation
+    from victims.equations.network import Network
     from victims.exposure.card import Exposure
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
@@ -127,7 +128,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         kept, lost = restarts.kept()
         candidates = torch.cat([one.candidates for one in kept])
         confidence = torch.cat([one.sizes for one in kept])
-        return Reconstruction(
+        pooled = Reconstruction(
             candidates=candidates.reshape(-1, *shape).float(),
             confidence=confidence.float(),
             resolved=params.differing(self.params),
@@ -135,6 +136,26 @@ class KKTDelta(Attack[KKTDeltaParams]):
             grad_evals=restarts.spent,
             flags=(*guessed, f"start decayed to {found.decay:.4g}, {rank} directions searched", *assumed, *lost),
         )
+        return pooled if ctx.stopped else self._refined(pooled, view, equation, (start, end), restarts)
+
+    def _refined(
+        self,
+        pooled: Reconstruction,
+        view: VictimView,
+        equation: Equation,
+        ends: tuple[Network, Network],
+        restarts: Restarts,
+    ) -> Reconstruction:
+        """Return what a search after the restarts makes of their candidates: here there is none.
+
+        Args:
+            pooled: the candidates of all restarts.
+            view: what the attack knows.
+            equation: what the candidates make up.
+            ends: the networks at the start and at the end of the training.
+            restarts: for reports, budget and checkpoints.
+        """
+        return pooled
 
     def _start(self, view: VictimView, ctx: AttackContext) -> tuple[dict[str, Tensor] | None, tuple[str, ...]]:
         """Return the initial weights by parameter name, None if no seed is found, and a flag on the guess.

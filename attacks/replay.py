@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import PositiveFloat, PositiveInt
 
-from attacks.base import AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.base import Knowledge, Reconstruction, VictimView
 from attacks.kkt_delta import KKTDelta
 from attacks.known_start.params import KKTDeltaParams, ResolvedParams
 from attacks.search_space import Range
@@ -15,6 +16,9 @@ from attacks.search_space import Range
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from attacks.kkt_family.restarts import Restarts
+    from attacks.known_start.equation import Equation
+    from victims.equations.network import Network
     from victims.spec import VictimSpec
 
 
@@ -85,51 +89,48 @@ class Replay(KKTDelta):
             return "for networks with a bias in every layer"
         return super().supports(victim)
 
-    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Return the candidates of `kkt-delta` after the search; their confidence is their weight in the batches.
-
-        A run that is killed goes on from the end of `kkt-delta`'s last restart.
-
-        Raises:
-            ValueError: the start is of another shape, is the released network itself, or is a wrong one.
-        """
-        begun = super().reconstruct(view, ctx)
-        if not len(begun.candidates) or ctx.stopped:
-            return begun
-        import torch
-
-        from attacks.known_start.equation import Equation, known
+    def _refined(
+        self,
+        pooled: Reconstruction,
+        view: VictimView,
+        equation: Equation,
+        ends: tuple[Network, Network],
+        restarts: Restarts,
+    ) -> Reconstruction:
+        """Return the candidates of `kkt-delta` after the search; their confidence is their weight in the batches."""
         from attacks.known_start.polish import Polish
         from attacks.known_start.replay import Replay as Training
-        from victims.equations.network import Network
         from victims.recipes import Ordinary
 
-        training, shape = view.training, view.architecture.input_shape
+        training, (start, end), ctx = view.training, ends, restarts.ctx
         assert isinstance(training, Ordinary)
-        initial, _ = self._start(view, ctx)
-        assert initial is not None
-        dtype = getattr(torch, self.params.dtype)
-        start, end = (Network.of(weights, shape, ctx.device, dtype) for weights in (initial, view.weights))
-        found = known(start, end)
-        rank, _ = self._images(view, found)
-        params = self.params.of_replay(rank, float(found.singular.norm() / start.weights[0].norm()))
-        equation = Equation.of(start, end, found, rank, params.points)
+        params = self.params.of_replay(equation.rank, float(equation.found.singular.norm() / start.weights[0].norm()))
         again = Training.of(
-            start.on_coordinates(equation.basis), training, rank, self.params.most, self.params.replay_alpha
+            start.on_coordinates(equation.basis), training, equation.rank, self.params.most, self.params.replay_alpha
         )
-        search = Polish(equation, end, again, begun.candidates.flatten(1).to(end.weights[0]), params)
+        search = Polish(equation, end, again, pooled.candidates.flatten(1).to(end.weights[0]), params)
+        spent = params.steps
 
         def report(step: int, residual: float) -> None:
-            ctx.report(begun.grad_evals + step, begun.grad_evals + params.steps, residual=residual)
+            ctx.report(restarts.spent + step, restarts.spent + params.steps, residual=residual)
 
-        ended = search.run(report, lambda step: ctx.expired(begun.grad_evals + step))
+        def expired(step: int) -> bool:
+            nonlocal spent
+            if over := ctx.expired(restarts.spent + step):
+                spent = step
+            return over
+
+        ended = search.run(report, expired, restarts.checkpoint_after, restarts.after)
+        if not math.isfinite(ended.residual):
+            lost = "the search through the training diverged: the candidates are those of kkt-delta"
+            return replace(pooled, grad_evals=restarts.spent + spent, flags=(*pooled.flags, lost))
         labels: Tensor = search.targets.argmax(1)
         return replace(
-            begun,
-            candidates=ended.candidates.reshape(-1, *shape).float(),
+            pooled,
+            candidates=ended.candidates.reshape(pooled.candidates.shape).float(),
             labels=labels,
             confidence=ended.sizes.float(),
             loss=ended.residual,
-            grad_evals=begun.grad_evals + params.steps,
-            flags=(*begun.flags, f"W1 - c W1(0) missed by {ended.residual:.3f} of it when trained again"),
+            grad_evals=restarts.spent + spent,
+            flags=(*pooled.flags, f"W1 - c W1(0) missed by {ended.residual:.3f} of it when trained again"),
         )

@@ -14,6 +14,9 @@ from attacks.base import AttackContext, DivergedError
 SEARCH = "search."
 """Prefix of the names of a checkpoint's tensors that belong to the batch in progress."""
 
+AFTER = "after."
+"""Prefix of those that belong to what follows the last restart."""
+
 
 @dataclass(frozen=True)
 class Restart:
@@ -46,6 +49,7 @@ class Restarts:
     Attributes:
         ended: the restarts that have ended, those that diverged too.
         unfinished: the state of the batch in progress, from a checkpoint; empty if there is none.
+        after: the state of what follows the last restart, likewise.
         spent: number of steps that all restarts took.
     """
 
@@ -53,6 +57,7 @@ class Restarts:
         self.ctx, self.total, self.steps = ctx, total, steps
         self.ended: list[Restart] = []
         self.unfinished: dict[str, Tensor] = {}
+        self.after: dict[str, Tensor] = {}
         self.spent = self._count = 0
         if state := ctx.resume():
             ctx.generator.set_state(state["generator"])
@@ -60,8 +65,7 @@ class Restarts:
                 ends = zip(state["candidates"].to(like), state["sizes"].to(like), state["losses"].tolist(), strict=True)
                 follows = state["consistencies"].to(like) if "consistencies" in state else [None] * len(state["losses"])
                 self.ended = [Restart(*end, one) for end, one in zip(ends, follows, strict=True)]
-            of_search = {name: value for name, value in state.items() if name.startswith(SEARCH)}
-            self.unfinished = {name.removeprefix(SEARCH): value for name, value in of_search.items()}
+            self.unfinished, self.after = _without(SEARCH, state), _without(AFTER, state)
             self.spent, self._count = int(state["spent"]), int(state["restarts"])
         self._before, self._diverged, self._begun = self.spent, False, ctx.generator.get_state()
 
@@ -97,9 +101,11 @@ class Restarts:
     def checkpoint(self, state: Callable[[], dict[str, Tensor]]) -> None:
         """Offer the context the state of the batch in progress, unless all its restarts have diverged."""
         if not self._diverged:
-            self.ctx.checkpoint(
-                lambda: self._packed(self._begun, self._before) | {f"{SEARCH}{k}": v for k, v in state().items()}
-            )
+            self.ctx.checkpoint(lambda: self._packed(self._begun, self._before) | _with(SEARCH, state()))
+
+    def checkpoint_after(self, state: Callable[[], dict[str, Tensor]]) -> None:
+        """Offer the context the state of what follows the last restart."""
+        self.ctx.checkpoint(lambda: self._packed(self.ctx.generator.get_state(), self.spent) | _with(AFTER, state()))
 
     def end(self, found: list[Restart]) -> None:
         """Add the restarts of a batch; those of a batch that was stopped count only if no others have ended."""
@@ -135,3 +141,13 @@ class Restarts:
                 follows = [unknown if one.consistency is None else one.consistency for one in self.ended]
                 packed["consistencies"] = torch.stack(follows)
         return packed
+
+
+def _with(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors under names that begin with the prefix."""
+    return {f"{prefix}{name}": value for name, value in state.items()}
+
+
+def _without(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with the prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

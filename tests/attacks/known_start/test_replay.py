@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import attacked, victim_of
+from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
 
+import attacks.context
 from attacks.base import Knowledge
+from attacks.context import Budget
 from attacks.kkt_delta import KKTDelta
 from attacks.known_start.equation import known
 from attacks.known_start.params import KKTDeltaParams
 from attacks.known_start.replay import Replay
 from attacks.replay import Replay as Attack
 from attacks.replay import ReplayParams
+from bench.run.disclosure import view_of
 from victims.equations.network import Network
 from victims.recipes import Ordinary
 from victims.spec import MLPSpec, VictimSpec
@@ -137,6 +141,39 @@ def test_the_attack_is_told_of_the_training_and_starts_from_kkt_delta() -> None:
     assert found.confidence is not None
     assert float(found.confidence.mean()) == pytest.approx(1, rel=1e-4)
     assert found.flags[-1].startswith("W1 - c W1(0) missed by")
+
+
+def test_a_kill_in_the_training_that_is_run_again_costs_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after five of its eight steps, and the 20 of `kkt-delta` are not taken again."""
+    monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
+    attack, kept = Attack(ReplayParams(steps=20, replay_steps=8)), Memory(most=20 + 1 + 5)
+    view, ctx = view_of(victim_of(VICTIM), attack.knowledge, CPU), context()
+    expected = attack.reconstruct(view, ctx)
+    with pytest.raises(Interrupted):
+        attack.reconstruct(view, replace(context(), checkpoints=kept))
+    kept.most = 10**9
+    again = replace(context(), checkpoints=kept, trace=[])
+    found = attack.reconstruct(view, again)
+    assert torch.equal(found.candidates, expected.candidates)
+    assert found.grad_evals == expected.grad_evals == 28
+    assert [row["step"] for row in again.trace] == [row["step"] for row in ctx.trace]
+    assert kept.kept == 26 + 3
+
+
+@pytest.mark.parametrize(("steps", "searched"), [(12, 12), (23, 23), (28, 28), (99, 28)])
+def test_it_counts_the_steps_that_it_took(steps: int, searched: int) -> None:
+    """The budget ends it in `kkt-delta`'s 20 steps, in its own eight, at their end, or never."""
+    attack, ctx = Attack(ReplayParams(steps=20, replay_steps=8)), replace(context(), budget=Budget(steps=steps))
+    found = attack.reconstruct(view_of(victim_of(VICTIM), attack.knowledge, CPU), ctx)
+    assert found.grad_evals == searched
+    assert (found.labels is None) == (searched < 20)
+
+
+def test_where_its_search_diverges_the_candidates_are_those_of_kkt_delta() -> None:
+    victim = victim_of(VICTIM)
+    found = attacked(Attack(ReplayParams(steps=20, replay_steps=3, replay_lr=1e30)), victim)
+    assert torch.equal(found.candidates, attacked(KKTDelta(KKTDeltaParams(steps=20)), victim).candidates)
+    assert found.flags[-1].startswith("the search through the training diverged")
 
 
 @pytest.mark.parametrize(
