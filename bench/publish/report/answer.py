@@ -22,7 +22,7 @@ class Answer:
     """What the report says first.
 
     Attributes:
-        sentences: what gives images away, to whom and at what cost, and what does not, with the tables' numbers.
+        sentences: what gives training data away, to whom and at what cost, and what does not, with the tables' numbers.
         kinds: of each kind of network, that which gives most away first, the best row of each attack, best first.
         best: the entry that leads those with pictures, None if none of them beats its null control.
     """
@@ -74,12 +74,12 @@ def _sentences(best: list[Best], rows: list[Row]) -> tuple[str, ...]:
     tried = len({network(row) for row in rows})
     if all(one.row is None for one in best):
         none = "The one network attacked gives no" if tried == 1 else f"None of the {tried} networks attacked gives"
-        return (f"{none} training images away: no attack beats its null control.",)
+        return (f"{none} training data away: no attack beats its null control.",)
     beaten = sum(one.beaten for one in best)
     some = "The one network attacked gives" if tried == 1 else f"{beaten} of the {tried} networks attacked give"
-    first = f"{some} training images away to an attack that beats chance"
+    first = f"{some} training data away to an attack that beats chance"
     kept = [f"{one.family} ({one.tried - one.beaten} of {one.tried})" for one in best if one.beaten < one.tried]
-    last = f"No attack here got images out of: {', '.join(kept)}." if kept else "No network kept its images."
+    last = f"No attack here got records out of: {', '.join(kept)}." if kept else "No network kept its records."
     return (f"{first}.", *(_led(threat, row) for threat, row in _of_threats(rows)), last)
 
 
@@ -96,6 +96,6 @@ def _of_threats(rows: list[Row]) -> list[tuple[Threat, Row]]:
 def _led(threat: Threat, row: Row) -> str:
     gain, low, high = (number(row, name) for name in ("gain", "gain_low", "gain_high"))
     return (
-        f"With {threat}, {row['attack']} gets {count(gain)} of {row['n']} training images more than chance out of "
+        f"With {threat}, {row['attack']} gets {count(gain)} of {row['n']} training records more than chance out of "
         f"{row['victim']} (95%: {whole(low)} to {whole(high)}; {duration(number(row, 'wall_s'))})."
     )

@@ -31,12 +31,10 @@ def test_each_kind_of_attacker_is_told_with_what_leads_for_him(results: Path, sc
     ]
     found = told(results, records)
 
-    assert (
-        found.sentences[0] == "2 of the 3 networks attacked give training images away to an attack that beats chance."
-    )
-    assert found.sentences[1].startswith("With the weights alone, kkt gets 14 of 20 training images more than chance")
+    assert found.sentences[0] == "2 of the 3 networks attacked give training data away to an attack that beats chance."
+    assert found.sentences[1].startswith("With the weights alone, kkt gets 14 of 20 training records more than chance")
     assert found.sentences[2].startswith("With the weights and the start of the training, kkt-delta gets 16 of 20")
-    assert found.sentences[3] == "No attack here got images out of: two classes (1 of 3)."
+    assert found.sentences[3] == "No attack here got records out of: two classes (1 of 3)."
     assert len(found.sentences) == 4
     assert [one.name for one in found.kinds["two classes"]] == ["kkt-delta", "kkt", "first-layer", "inversion"]
     assert [one.ranked for one in found.kinds["two classes"]] == [True, True, True, False]
@@ -45,14 +43,14 @@ def test_each_kind_of_attacker_is_told_with_what_leads_for_him(results: Path, sc
 def test_where_nothing_beats_its_null_it_says_so(results: Path, scored: Scored) -> None:
     found = told(results, [scored(n_good=3, null_n_good=4, null_n_good_unique=4)])
     (sentence,) = found.sentences
-    assert sentence.startswith("The one network attacked gives no training images away")
+    assert sentence.startswith("The one network attacked gives no training data away")
     assert found.best is None
 
 
 def test_a_network_met_with_different_weights_is_left_out(results: Path, scored: Scored) -> None:
     weights = [scored("kkt", victim_sha="a" * 64), scored("first-layer", victim_sha="b" * 64)]
     found = told(results, [*weights, scored("kkt", victim="digits-mlp-100")])
-    assert found.sentences[0].startswith("The one network attacked gives training images away")
+    assert found.sentences[0].startswith("The one network attacked gives training data away")
 
 
 def test_the_picture_is_that_of_the_row_that_leads(built: Path) -> None:

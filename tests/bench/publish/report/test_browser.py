@@ -149,6 +149,20 @@ def test_it_fits_any_screen(view: Callable[..., Page], built: Path, width: int) 
     assert shown.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_what_an_attack_remarks_is_folded_and_makes_no_board_wide(
+    view: Callable[..., Page], results: Path, scored: Callable[..., RunRecord]
+) -> None:
+    remark = "n is not shown: assumed 271, the directions of W1 - c W1(0) that stand above noise of the training"
+    write_tables(results, [scored("kkt-delta", flags=f"{remark};not_homogeneous")])
+    shown = view(write_report(results), viewport={"width": 1280, "height": 800})
+    assert shown.evaluate("document.documentElement.scrollWidth") <= 1280
+    assert shown.locator(".board .chip.warning").all_inner_texts() == ["not homogeneous"]
+    told = shown.locator(".board .remarks li")
+    assert not told.is_visible()
+    shown.locator(".board .remarks summary", has_text="1 remark").click()
+    assert told.inner_text() == remark
+
+
 def test_headings_stay_in_sight(view: Callable[..., Page], results: Path, scored: Callable[..., RunRecord]) -> None:
     write_tables(results, [scored(f"attack-{number}", run_id=str(number)) for number in range(40)])
     shown = view(write_report(results), viewport={"width": 1280, "height": 600})
