@@ -1,12 +1,12 @@
-"""The study of ordinary training: which habit gives the training images away, with the start known and unknown."""
+"""The studies of ordinary training: which habit gives the training images away, with the start known and unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attacks.studies.base import Cell, Plot, Study
-from victims.zoo.ordinary_factors import NETWORKS, TRAININGS
+from victims.zoo.ordinary_factors import MORE, NETWORKS, TRAININGS
 
 BASE = "cifar-mlp-100-c10-sgd"
 OTHERS = {
@@ -42,6 +42,17 @@ def _cells(habits: Iterable[tuple[str, str]], **fewer: int) -> tuple[Cell, ...]:
     )
 
 
+def _many(dataset: str, habits: Mapping[int, Iterable[str]], **fewer: int) -> tuple[Cell, ...]:
+    """Return victims of n images attacked with the start known, with and without the habits, by n."""
+    named = [(n, habit) for n, chosen in habits.items() for habit in ("", *chosen)]
+    return tuple(
+        Cell(
+            {"habit": habit or "(base)", "n": n}, "kkt-delta", f"{dataset}-mlp-{n}-c10-sgd{habit and '-'}{habit}", fewer
+        )
+        for n, habit in named
+    )
+
+
 STUDIES: tuple[Study, ...] = (
     Study(
         name="ordinary",
@@ -50,5 +61,13 @@ STUDIES: tuple[Study, ...] = (
         cells=_cells(HABITS.items()),
         smoke=_cells(((habit, f"digits-mlp-20-c10-sgd-{habit}") for habit in ("epochs30", "bias1")), steps=40),
         plots=(Plot("dots", "habit", "start", values=("share_good", "null_share_good")),),
+    ),
+    Study(
+        name="ordinary-many",
+        summary="300 and 500 images from scratch: under which habits they come out of a network whose start is known",
+        paper="after Buzaglo et al. 2023; new here",
+        cells=_many("cifar", MORE),
+        smoke=_many("digits", {20: ("epochs30",)}, steps=40),
+        plots=(Plot("dots", "habit", "n", values=("share_good", "null_share_good")),),
     ),
 )

@@ -1,4 +1,4 @@
-"""The victims of the study `ordinary`: each differs from `cifar-mlp-100-c10-sgd` in one habit of training.
+"""The victims of the studies of ordinary training: each differs from `cifar-mlp-100-c10-sgd` in one habit of training.
 
 Names are `<dataset>-mlp-<n>-c10-sgd-<habit>`. The digits ones are for `--smoke`.
 """
@@ -39,6 +39,9 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 """What differs in the network; `bias1` has a bias in layer 1 alone and `init1e-4` starts it small, as the papers do."""
 
+MORE = {300: ("lr5e-3", "momentum0", "epochs30", "clip1", "width3000"), 500: ("lr5e-3", "momentum0")}
+"""Habits under which so many images are trained too."""
+
 
 def _victim(habit: str, dataset: str = "cifar", n: int = 100) -> VictimSpec:
     """Return the victim of a habit."""
@@ -52,4 +55,9 @@ def _victim(habit: str, dataset: str = "cifar", n: int = 100) -> VictimSpec:
     )
 
 
-VICTIMS = (*map(_victim, TRAININGS | NETWORKS), _victim("epochs30", "digits", 20), _victim("bias1", "digits", 20))
+VICTIMS = (
+    *map(_victim, TRAININGS | NETWORKS),
+    *(_victim(habit, n=n) for n, habits in MORE.items() for habit in habits),
+    _victim("epochs30", "digits", 20),
+    _victim("bias1", "digits", 20),
+)
