@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from unittest import mock
 
 import pandas as pd
 import torch
@@ -27,10 +28,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch.utils.flop_counter import FlopCounterMode
 
+import attacks.kkt_family.search as solver
 from attacks.kkt_family.coefficients import margin_coefficients
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
-from attacks.kkt_family.search import Start, search
 from victims.equations.architectures import build
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
@@ -110,13 +111,30 @@ def attack_step(point: Point, device: torch.device) -> Callable[[int], None]:
     def steps(count: int) -> None:
         start = torch.full((point.m,), 1 / point.m, device=device)
         coordinates = 0.01 * torch.randn(point.m, point.rank, generator=generator)
-        begin = Start(coordinates, margin_coefficients(labels, start))
-        search(Problem(network, space), [begin], SearchParams(steps=count), lambda step, candidates: None)
+        begin = solver.Start(coordinates, margin_coefficients(labels, start))
+        solver.search(Problem(network, space), [begin], SearchParams(steps=count), lambda step, candidates: None)
 
     return steps
 
 
-STEPS = {"training": training_step, "attack": attack_step}
+def attack_step_in_parts(point: Point, device: torch.device) -> Callable[[int], None]:
+    """Return the same search with its candidates in parts, as it takes them where all at once do not fit."""
+    steps, whole = attack_step(point, device), solver._residual
+
+    def in_parts(count: int) -> None:
+        with mock.patch.object(solver, "_residual", lambda problem, params: whole(problem, params).in_parts()):
+            steps(count)
+
+    return in_parts
+
+
+IN_PARTS = "attack in parts"
+STEPS = {"training": training_step, "attack": attack_step, IN_PARTS: attack_step_in_parts}
+
+
+def varies(kind: str, axis: str) -> bool:
+    """Say whether a kind of step is measured along an axis: a training has no m, parts are for large n."""
+    return axis == "n" if kind == IN_PARTS else (kind, axis) != ("training", "m")
 
 
 def seconds(work: Callable[[], object], device: torch.device) -> float:
@@ -190,7 +208,7 @@ def draw(path: Path, table: pd.DataFrame, hardware: str) -> None:
     grid = figure.subplots(2, len(axes_shown), squeeze=False, sharey="row")
     for column, axis in enumerate(axes_shown):
         for kind, part in table[table["axis"] == axis].groupby("step"):
-            colour = "C0" if kind == "attack" else "C1"
+            colour = {"attack": "C0", "training": "C1", IN_PARTS: "C2"}[kind]
             grid[0][column].loglog(part[axis], part["seconds"], "o-", color=colour, label=f"{kind}")
             label = f"{kind}: its matrix products"
             grid[0][column].loglog(part[axis], part["floor_seconds"], ":", color=colour, label=label)
@@ -221,7 +239,7 @@ def main() -> None:
     measured = {(row["step"], row["axis"], row["n"], row["m"], row["width"], row["depth"]) for row in rows}
     for point in points({axis: chosen[axis] for axis in arguments.axis or chosen}, arguments.smoke):
         for kind in STEPS:
-            if (kind, *asdict(point).values()) in measured or (kind, point.axis) == ("training", "m"):
+            if (kind, *asdict(point).values()) in measured or not varies(kind, point.axis):
                 continue
             rows.append(measure(kind, point, device) | {"hardware": hardware})
             table = pd.DataFrame(rows).sort_values(["axis", "step", "n", "m", "width", "depth"])
