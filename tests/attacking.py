@@ -15,7 +15,15 @@ from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec
 from victims.kernel.spec import KernelFit, KernelSpec
 from victims.recipes import Interpolation, Ordinary
-from victims.spec import CNNSpec, MLPSpec, NormalizedDescent, RandomFeaturesSpec, Regularised, VictimSpec
+from victims.spec import (
+    CNNSpec,
+    DecayedDescent,
+    MLPSpec,
+    NormalizedDescent,
+    RandomFeaturesSpec,
+    Regularised,
+    VictimSpec,
+)
 
 CPU = torch.device("cpu")
 BIASES = VictimSpec(
@@ -24,6 +32,23 @@ BIASES = VictimSpec(
     n=6,
     architecture=MLPSpec(hidden=(12, 10), biases="all"),
     training=NormalizedDescent(steps=60),
+)
+MARGIN = VictimSpec(
+    name="digits-mlp-6-margin",
+    dataset="digits",
+    n=6,
+    architecture=MLPSpec(hidden=(12,)),
+    training=NormalizedDescent(steps=60),
+)
+CLASSES = VictimSpec(
+    name="digits-mlp-12-c3-decayed",
+    dataset="digits",
+    n=12,
+    architecture=MLPSpec(hidden=(40, 40), outputs=3),
+    training=DecayedDescent(steps=300),
+)
+AFFINE = VictimSpec(
+    name="digits-mlp-6-affine", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
 )
 DECAYED = VictimSpec(
     name="faces-mlp-4-wd", dataset="faces", n=4, architecture=MLPSpec(hidden=(8,)), training=Regularised(steps=50)
@@ -53,7 +78,8 @@ KERNEL = VictimSpec(
     architecture=KernelSpec(outputs=10),
     training=KernelFit(gamma=0.5),
 )
-"""Victims of the dataset setting: with biases, with a weight decay, three whose start is kept, and a kernel machine."""
+"""Victims of the dataset setting: with biases, of the margin problem, of three classes, affine, with a weight decay,
+three whose start is kept, and a kernel machine."""
 
 
 def digits_network(n: int, targets: int, epochs: int, hidden: int = 4) -> InformedSpec:

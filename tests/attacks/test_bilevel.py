@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from attacking import AFFINE
 from torch import Tensor
 
 import attacks.implicit.descent
@@ -19,12 +20,9 @@ from attacks.implicit.hypergradient import hypergradient
 from bench.run.disclosure import view_of
 from victims.base import Victim
 from victims.obtain import obtain
-from victims.spec import MLPSpec, NormalizedDescent, Regularised, VictimSpec
+from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
 CPU = torch.device("cpu")
-AFFINE = VictimSpec(
-    name="digits-mlp-6-affine", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
-)
 HIDDEN = AFFINE.model_copy(update={"architecture": MLPSpec(hidden=(8,), first_layer_scale=None)})
 PLAIN = HIDDEN.model_copy(update={"training": NormalizedDescent(steps=60)})
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from attacking import (
+    AFFINE,
     BATCH_NORM,
     BIASES,
     CPU,
@@ -29,7 +30,7 @@ from attacks.base import Attack, AttackParams, Knowledge, UndeclaredKnowledgeErr
 from bench.plan import registry
 from bench.run.disclosure import view_of
 from bench.scoring import PROTOCOLS
-from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
+from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, VictimSpec
 
 ATTACKS = registry.attacks().items
 DATASET_ATTACKS = {name: attack for name, attack in ATTACKS.items() if attack.setting == "dataset"}
@@ -74,9 +75,7 @@ SPECS = {
         BATCH_NORM,
         RANDOM_FEATURES,
         KERNEL,
-        VictimSpec(
-            name="digits-mlp-6-affine", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
-        ),
+        AFFINE,
     )
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from attacking import AFFINE
 
 from attacks.base import Attack, AttackContext, Reconstruction
 from attacks.class_mean import ClassMean
@@ -12,12 +13,9 @@ from attacks.inversion import Inversion
 from bench.run.disclosure import view_of
 from victims.base import Victim
 from victims.obtain import obtain
-from victims.spec import MLPSpec, Regularised, VictimSpec
+from victims.spec import MLPSpec, VictimSpec
 
 CPU = torch.device("cpu")
-AFFINE = VictimSpec(
-    name="digits-mlp-6-affine", dataset="digits", n=6, architecture=MLPSpec(hidden=()), training=Regularised()
-)
 HIDDEN = AFFINE.model_copy(update={"architecture": MLPSpec(hidden=(8,), first_layer_scale=None)})
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from attacking import CPU, Interrupted, Memory, context, victim_of
+from attacking import CPU, MARGIN, Interrupted, Memory, context, victim_of
 from torch import Tensor
 
 import attacks.context
@@ -20,15 +20,7 @@ from attacks.kkt_span import KKTSpan
 from bench.run.disclosure import view_of
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
-from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
-SPEC = VictimSpec(
-    name="digits-mlp-6-evidence",
-    dataset="digits",
-    n=6,
-    architecture=MLPSpec(hidden=(12,)),
-    training=NormalizedDescent(steps=60),
-)
 SINGULAR = torch.tensor([4.0, 1.0, 0.25])
 POWER = 0.5
 IMAGES = torch.eye(3)[:2]
@@ -111,7 +103,7 @@ def test_copies_come_last_and_a_copy_has_none() -> None:
 
 @pytest.mark.parametrize("attack", [KKT, KKTGeneral, KKTSpan])
 def test_another_ranking_is_of_the_same_candidates(attack: type[KKT]) -> None:
-    victim = victim_of(SPEC)
+    victim = victim_of(MARGIN)
     found = {}
     for ranking in ("agreement", "evidence", "distinct"):
         ranked = attack(attack.Params(steps=40, restarts=2, candidates=6, ranking=ranking))
@@ -126,7 +118,7 @@ def test_another_ranking_is_of_the_same_candidates(attack: type[KKT]) -> None:
 
 def test_the_published_loop_is_ranked_too() -> None:
     attack = KKT(KKT.Params(method="published", steps=20, restarts=1, candidates=6, ranking="evidence"))
-    found = attack.reconstruct(view_of(victim_of(SPEC), attack.knowledge, CPU), context())
+    found = attack.reconstruct(view_of(victim_of(MARGIN), attack.knowledge, CPU), context())
     assert bool((found.confidence > 0).all())
 
 
@@ -134,7 +126,7 @@ def test_a_kill_in_the_middle_costs_no_evidence(monkeypatch: pytest.MonkeyPatch)
     """Killed in the second of three restarts, and the first is not searched again."""
     monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
     attack = KKT(KKT.Params(steps=40, restarts=3, candidates=6, restarts_per_batch=1, ranking="evidence"))
-    view, kept = view_of(victim_of(SPEC), attack.knowledge, CPU), Memory(most=60)
+    view, kept = view_of(victim_of(MARGIN), attack.knowledge, CPU), Memory(most=60)
     expected = attack.reconstruct(view, context())
     with pytest.raises(Interrupted):
         attack.reconstruct(view, replace(context(), checkpoints=kept))

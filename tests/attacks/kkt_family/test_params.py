@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from attacking import attacked, quick, victim_of
+from attacking import CLASSES, attacked, quick, victim_of
 from pydantic import ValidationError
 
 from attacks.base import Attack, Reconstruction
@@ -17,15 +17,7 @@ from attacks.kkt_span import KKTSpan
 from bench.plan import registry
 from bench.plan.options import attack_params
 from victims.errors import UserError
-from victims.spec import DecayedDescent, MLPSpec, VictimSpec
 
-VICTIM = VictimSpec(
-    name="digits-mlp-12-params",
-    dataset="digits",
-    n=12,
-    architecture=MLPSpec(hidden=(40, 40), outputs=3),
-    training=DecayedDescent(steps=300),
-)
 CHANGED: dict[str, Any] = {
     "candidates": 7,
     "restarts": 3,
@@ -57,7 +49,7 @@ SHORT: dict[str, Any] = {"steps": 20, "restarts": 2, "candidates": 12, "lr": 1e-
 
 
 def outcome(attack: type[Attack[Any]], **values: Any) -> list[Any]:
-    found: Reconstruction = attacked(attack(attack.Params(**SHORT | values)), victim_of(VICTIM))
+    found: Reconstruction = attacked(attack(attack.Params(**SHORT | values)), victim_of(CLASSES))
     return [part.tolist() for part in (found.candidates, found.coefficients, found.confidence) if part is not None]
 
 

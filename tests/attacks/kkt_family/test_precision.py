@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attacking import attacked, victim_of
+from attacking import CLASSES, attacked, victim_of
 
 from attacks.kkt_family import search as solver
 from attacks.kkt_family.precision import products_in
 from attacks.kkt_general import KKTGeneral, KKTGeneralParams
-from victims.spec import DecayedDescent, MLPSpec, VictimSpec
-
-VICTIM = VictimSpec(
-    name="digits-mlp-12-precision",
-    dataset="digits",
-    n=12,
-    architecture=MLPSpec(hidden=(40, 40), outputs=3),
-    training=DecayedDescent(steps=300),
-)
 
 
 def test_it_is_what_it_was_after_an_error() -> None:
@@ -42,7 +33,7 @@ def test_a_search_runs_in_the_precision_that_its_parameter_names(
 
     monkeypatch.setattr(solver, "search", watched)
     params = KKTGeneralParams.model_validate({"products": products, "steps": 20, "restarts": 1, "candidates": 12})
-    found = attacked(KKTGeneral(params), victim_of(VICTIM))
+    found = attacked(KKTGeneral(params), victim_of(CLASSES))
     assert seen == [expected]
     assert found.candidates.isfinite().all()
     assert torch.get_float32_matmul_precision() == "highest"

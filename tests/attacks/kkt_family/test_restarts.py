@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
+from attacking import CPU, MARGIN, Interrupted, Memory, attacked, context, victim_of
 
 import attacks.context
 from attacks.base import AttackContext, DivergedError
@@ -16,15 +16,6 @@ from attacks.kkt import KKT
 from attacks.kkt_family.attack import CANDIDATES_PER_BATCH, MarginAttack
 from attacks.kkt_family.restarts import Restart, Restarts
 from bench.run.disclosure import view_of
-from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
-
-SPEC = VictimSpec(
-    name="digits-mlp-6-restarts",
-    dataset="digits",
-    n=6,
-    architecture=MLPSpec(hidden=(12,)),
-    training=NormalizedDescent(steps=60),
-)
 
 
 @pytest.fixture
@@ -46,7 +37,7 @@ def one_of_two_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("one_of_two_diverges")
 def test_a_restart_that_diverges_is_left_out_and_the_others_end_as_they_would(batch: int) -> None:
     """It is the first of each batch, the only one, or all of one; there are four, and two of them are lost."""
-    victim, attack = victim_of(SPEC), KKT(KKT.Params(steps=40, restarts=4, candidates=6, restarts_per_batch=batch))
+    victim, attack = victim_of(MARGIN), KKT(KKT.Params(steps=40, restarts=4, candidates=6, restarts_per_batch=batch))
     ctx = context()
     found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
     assert len(found.candidates) == len(found.labels) == len(found.confidence) == 12
@@ -63,7 +54,7 @@ def test_a_kill_where_a_restart_diverges_costs_no_step(monkeypatch: pytest.Monke
     """The first restart is found to have diverged at its step 20: a checkpoint after that would go on with it."""
     monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
     attack, kept = KKT(KKT.Params(steps=40, restarts=2, candidates=6, restarts_per_batch=1)), Memory(most=20)
-    view = view_of(victim_of(SPEC), attack.knowledge, CPU)
+    view = view_of(victim_of(MARGIN), attack.knowledge, CPU)
     with pytest.raises(Interrupted):
         attack.reconstruct(view, replace(context(), checkpoints=kept))
     kept.most = 10**9
@@ -74,7 +65,7 @@ def test_a_batch_goes_on_with_as_many_restarts_as_it_had(monkeypatch: pytest.Mon
     """On another device it may be resumed where more, or fewer, would be one batch."""
     monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
     attack, kept = KKT(KKT.Params(steps=40, restarts=3, candidates=6)), Memory(most=7)
-    view = view_of(victim_of(SPEC), attack.knowledge, CPU)
+    view = view_of(victim_of(MARGIN), attack.knowledge, CPU)
     monkeypatch.setitem(CANDIDATES_PER_BATCH, "cpu", 12)
     expected = attack.reconstruct(view, context())
     with pytest.raises(Interrupted):
@@ -89,7 +80,7 @@ def test_a_batch_goes_on_with_as_many_restarts_as_it_had(monkeypatch: pytest.Mon
 def test_where_all_diverge_the_attack_has() -> None:
     attack = KKT(KKT.Params(steps=40, restarts=3, candidates=6, lr=1e30, lambda_lr=1e30))
     with pytest.raises(DivergedError, match="not finite at the end of any of 3 restarts"):
-        attacked(attack, victim_of(SPEC))
+        attacked(attack, victim_of(MARGIN))
 
 
 def test_a_budget_prefers_what_is_halfway_to_what_has_diverged() -> None:
