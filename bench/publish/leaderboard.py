@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,7 @@ def refresh_tables(store: Store) -> pd.DataFrame:
         raise UserError(f"the tables of {store.root} cannot be written ({error.strerror}); {hint}") from None
 
 
-def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
+def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
     """Write runs.csv, leaderboard.csv and leaderboard.md of a results folder and return the leaderboard.
 
     Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
@@ -62,8 +64,7 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
         UserError: runs.csv is there and cannot be read.
         OSError: one of them cannot be written.
     """
-    counted = [record.model_dump(mode="json") for record in records if record.n]
-    fresh = typed(pd.DataFrame(counted, columns=list(COLUMNS)))
+    fresh = typed(_fresh(records))
     tables = [fresh]
     if (root / "runs.csv").exists():
         tables.insert(0, read_runs(root / "runs.csv"))
@@ -74,6 +75,16 @@ def write_tables(root: Path, records: list[RunRecord]) -> pd.DataFrame:
     for name, text in texts.items():
         write_text(root / name, text)
     return board
+
+
+def _fresh(records: Iterable[RunRecord]) -> pd.DataFrame:
+    """Return the rows of records that have images to be reconstructed; equal texts are kept once."""
+    columns: dict[str, list[object]] = {name: [] for name in COLUMNS}
+    for record in records:
+        if record.n:
+            for name, cell in record.model_dump(mode="json").items():
+                columns[name].append(sys.intern(cell) if isinstance(cell, str) else cell)
+    return pd.DataFrame(columns, dtype=None if columns["run_id"] else object)
 
 
 def latest(runs: pd.DataFrame) -> pd.DataFrame:

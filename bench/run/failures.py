@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,8 @@ NO_MEMORY = "can't allocate memory"
 """What torch says when the CPU's memory is at its end, in a plain RuntimeError."""
 MOST_DETAILS = 100_000
 """Characters of a traceback that a log keeps: an exception's message may be of any length."""
+SERVER_GONE = 255
+"""The exit code that is told of a process whose server was killed, and which may still run."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,17 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, DivergedError):
         return Failure(Status.DIVERGED, describe(error), details)
     return Failure(Status.OOM if _exhausted(error) else Status.ERROR, describe(error), details)
+
+
+def died_of(code: int | None) -> tuple[Status, str]:
+    """Return status and reason for a process that ended in the middle of its work, by its exit code."""
+    if code == SERVER_GONE:
+        return Status.OOM, "the server that started the process was killed, as the system does when memory runs out"
+    if code == -signal.SIGKILL:
+        return Status.OOM, "the process was killed by SIGKILL, as the system does when memory runs out"
+    if code is not None and code < 0:
+        return Status.ERROR, f"the process was killed by {signal.Signals(-code).name}"
+    return Status.ERROR, f"the process ended in the middle of the run, with exit status {code}"
 
 
 def fault_of(error: BaseException) -> Fault:

@@ -62,12 +62,17 @@ class Store:
         """Return the record of a stored run, however it ended, None if there is none that can be read."""
         return self._read(self.runs / run_id / "run.json", run_id) or self._replaced(run_id)
 
-    def records(self) -> list[RunRecord]:
-        """Return the records of all stored runs that failed, were skipped or have scores, one per protocol."""
-        found = [self._read(path, path.parent.name) for path in sorted(self.runs.glob(ALL_RECORDS))]
-        there = {record.run_id for record in found if record is not None}
-        found += [self._replaced(run_id) for run_id in sorted(self._between(f".*{REPLACED}") - there)]
-        return [record for record in found if record is not None and not record.pending]
+    def records(self) -> Iterator[RunRecord]:
+        """Yield the records of all stored runs that failed, were skipped or have scores, one per protocol."""
+        there = set()
+        for path in sorted(self.runs.glob(ALL_RECORDS)):
+            if (record := self._read(path, path.parent.name)) is not None:
+                there.add(record.run_id)
+                if not record.pending:
+                    yield record
+        for run_id in sorted(self._between(f".*{REPLACED}") - there):
+            if (record := self._replaced(run_id)) is not None and not record.pending:
+                yield record
 
     def attacked(self) -> list[RunRecord]:
         """Return the own records of all stored runs whose reconstruction can be scored, scored or not."""

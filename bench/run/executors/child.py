@@ -14,7 +14,6 @@ from typing import Any
 
 from bench.run.executors.capture import capture
 from bench.run.executors.task import Task, work
-from bench.run.isolation.host import IsolatedAttacks
 from bench.run.isolation.offspring import end_with_parent
 
 PROGRESS_SECONDS = 0.1
@@ -78,6 +77,8 @@ def main(task: Task, connection: Connection, output: Connection, zygote: Connect
         memory: bytes that an attack may take.
     """
     begin(output, threads)
+    from bench.run.isolation.host import IsolatedAttacks
+
     reporter = PipeReporter(connection)
     host = IsolatedAttacks(zygote, memory)
     zygote.close()  # the zygote ends when the host's own copy is closed, as this process ends

@@ -21,9 +21,8 @@ import psutil
 
 from bench.run.executors import child, server
 from bench.run.executors.task import Task, work
-from bench.run.failures import Failure
+from bench.run.failures import SERVER_GONE, Failure, died_of
 from bench.run.isolation import zygote
-from bench.run.isolation.host import SERVER_GONE, died_of
 from bench.run.runner import Outcome
 from bench.store.records import Status
 from bench.terminal.progress import Reporter
@@ -163,7 +162,9 @@ class Processes:
         log = Connection(os.dup(output.fileno()), readable=False)  # which is how a file travels to another process
         threads, memory = self.limits.threads, self.limits.memory
         try:
-            attacks = context.Process(target=zygote.main, args=(zygote_end, log, task.setup.plugin_dir, threads))
+            setup = task.setup
+            given = zygote_end, log, setup.plugin_dir, threads, setup.environment
+            attacks = context.Process(target=zygote.main, args=given)
             attacks.start()
             process = context.Process(target=child.main, args=(task, sender, log, control, threads, memory))
             process.start()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from bench.run.attempt import Attacked, Attempt, Progress
-from bench.run.failures import AttackFailedError, Failure
+from bench.run.failures import AttackFailedError, Failure, died_of
 from bench.run.isolation.messages import GarbledError, Message, attacked_from, receive, send
 from bench.run.isolation.zygote import INTEGER
 from bench.store.records import FAILED, Status
@@ -33,8 +33,6 @@ GRACE, LEAST_GRACE = 0.1, 10.0
 """How long an attack may go on after its budget before it is killed: a share of the budget, and the least seconds."""
 DUMP_SECONDS = 2.0
 """How long a process that is killed for a hang has to write into its log where it was."""
-SERVER_GONE = 255
-"""The exit code that is told of a process whose server was killed, and which may still run."""
 STARTER_GONE = (Status.OOM, "the process that starts attacks was killed, as the system does when memory runs out")
 
 
@@ -237,17 +235,6 @@ def _outcome(process: AttackProcess, code: int) -> Attacked:
     if process.killed is not None:
         raise AttackFailedError(Failure(*process.killed))
     raise AttackFailedError(Failure(*died_of(code)))
-
-
-def died_of(code: int | None) -> tuple[Status, str]:
-    """Return status and reason for a process that ended in the middle of its work, by its exit code."""
-    if code == SERVER_GONE:
-        return Status.OOM, "the server that started the process was killed, as the system does when memory runs out"
-    if code == -signal.SIGKILL:
-        return Status.OOM, "the process was killed by SIGKILL, as the system does when memory runs out"
-    if code is not None and code < 0:
-        return Status.ERROR, f"the process was killed by {signal.Signals(-code).name}"
-    return Status.ERROR, f"the process ended in the middle of the run, with exit status {code}"
 
 
 def _resident(pid: int) -> int:

@@ -29,7 +29,13 @@ OOM_SCORE = 900
 """Of an attack, in the kernel's eyes: where memory runs out it dies before what started it."""
 
 
-def main(control: Connection, output: Connection, plugin_dir: Path | None, threads: int) -> None:
+def main(
+    control: Connection,
+    output: Connection,
+    plugin_dir: Path | None,
+    threads: int,
+    environment: tuple[tuple[str, str], ...] = (),
+) -> None:
     """Fork an attack for every request, until the process of the run is gone.
 
     Args:
@@ -37,8 +43,10 @@ def main(control: Connection, output: Connection, plugin_dir: Path | None, threa
         output: the log of what attacks print.
         plugin_dir: folder of plug-ins.
         threads: of an attack.
+        environment: variables of an attack, such as which GPU is its own.
     """
     capture(output.fileno())
+    os.environ.update(environment)
     os.setsid()
     adopt_orphans()  # what an attack leaves behind, in a session of its own, can be found and ended
     from bench.plan import registry

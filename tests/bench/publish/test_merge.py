@@ -54,7 +54,7 @@ def test_all_of_both_is_in_the_new_folder(record: Make, tmp_path: Path) -> None:
     for source in before:
         for place, content in source.items():
             assert place.name in ("runs.csv", "leaderboard.csv", "leaderboard.md") or merged[place] == content
-    assert len(Store(tmp_path / "c").records()) == 3
+    assert len(list(Store(tmp_path / "c").records())) == 3
     for source in (left, right):
         found = compare(source, tmp_path / "c")
         assert (len(found.changed), found.only_old) == (0, [])

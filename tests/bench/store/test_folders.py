@@ -39,7 +39,7 @@ def test_a_run_appears_when_it_is_whole(store: Store, record: Make) -> None:
     with store.writing("a-run") as folder:
         (folder / "run.json").write_text(record(run_id="a-run").model_dump_json())
         assert not (store.runs / "a-run").exists()
-        assert store.records() == []
+        assert list(store.records()) == []
 
     assert [path.name for path in store.runs.iterdir()] == ["a-run"]
     assert stat.S_IMODE((store.runs / "a-run").stat().st_mode) & 0o500 == 0o500
@@ -81,11 +81,11 @@ def test_a_kill_leaves_the_old_run(store: Store, record: Make, process: Callable
     process("-c", KILLED, store.root, new.model_dump_json())
 
     assert len(list(store.runs.iterdir())) == 2  # the killed one's folder stays, and counts for nothing
-    assert store.records() == [old]
+    assert list(store.records()) == [old]
     assert store.find("a-run") == old
     assert store.resolve("a-r") == store.runs / "a-run"
     put(store, new)
-    assert store.records() == [new]
+    assert list(store.records()) == [new]
 
 
 @pytest.mark.parametrize("status", Status)
@@ -95,7 +95,7 @@ def test_whatever_ended_is_found(store: Store, record: Make, status: Status) -> 
     found = store.find("a-run")
     assert found is not None
     assert found.status is status
-    assert len(store.records()) == 1
+    assert len(list(store.records())) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"run_id": 1}', b"\xff\xfe", b"null"])
@@ -122,7 +122,7 @@ def test_resolve_takes_the_start_of_one_id(store: Store, record: Make) -> None:
 
 
 def test_a_results_folder_that_does_not_exist_is_made(store: Store) -> None:
-    assert store.records() == []
+    assert list(store.records()) == []
     assert store.resolve("a") is None
     store.require_writable()
     assert list(store.root.rglob("*")) == [store.runs]

@@ -112,7 +112,7 @@ def test_a_record_in_another_folder_than_its_own_is_none(tmp_path: Path, record:
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(record(run_id="../../elsewhere").model_dump_json())
 
-    assert Store(tmp_path).records() == []
+    assert list(Store(tmp_path).records()) == []
     assert Store(tmp_path).attacked() == []
     assert Store(tmp_path).find("innocent") is None
 

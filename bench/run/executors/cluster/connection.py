@@ -14,8 +14,9 @@ from bench.terminal.text import one_line
 from victims.errors import UserError
 
 ANSWER_SECONDS = 5.0
-HERE = ("", "auto", "local")
+HERE = ("auto", "local")
 """Addresses that Ray finds by itself."""
+NAMED = "RAY_ADDRESS"
 
 
 def connect(address: str, source: Path) -> None:
@@ -28,19 +29,29 @@ def connect(address: str, source: Path) -> None:
     Raises:
         UserError: nothing answers, or what answers is of another version of Ray or Python.
     """
-    if address not in HERE:
-        _require_answer(address)
-    environment = {"working_dir": str(source)}
     # without an address Ray would look for the last cluster of this machine, and wait for one that has gone
-    chosen = address or os.environ.get("RAY_ADDRESS") or "local"
+    chosen = address or os.environ.get(NAMED) or "local"
+    told = f"--ray-address {chosen}" if address else f"{NAMED} {chosen}" if NAMED in os.environ else "Ray"
+    if chosen not in HERE:
+        _require_answer(chosen, told)
     try:
-        ray.init(chosen, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            chosen,
+            runtime_env={"working_dir": str(source)},
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            include_dashboard=False if chosen == "local" else None,
+        )
     except (ConnectionError, ImportError, RuntimeError, ValueError, RayError) as error:
-        raise UserError(f"--ray-address {address}: {one_line(str(error))}") from None
+        raise UserError(f"{told}: {one_line(str(error))}") from None
 
 
-def _require_answer(address: str) -> None:
+def _require_answer(address: str, told: str) -> None:
     """Check that an address answers; Ray itself would wait a minute.
+
+    Args:
+        address: the address.
+        told: how the user is told of it.
 
     Raises:
         UserError: nothing answers, or this is no address.
@@ -48,7 +59,7 @@ def _require_answer(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), ANSWER_SECONDS).close()
-    except ValueError:
-        raise UserError(f"--ray-address {address!r} is no address; write host:port or ray://host:port") from None
+    except (ValueError, OverflowError):
+        raise UserError(f"{told} is no address; write host:port or ray://host:port") from None
     except OSError as error:
-        raise UserError(f"--ray-address {address}: nothing answers ({error.strerror or error})") from None
+        raise UserError(f"{told}: nothing answers ({error.strerror or error})") from None

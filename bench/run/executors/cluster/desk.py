@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.run.executors.cluster.parcels import Parcel, pack
+from bench.run.executors.cluster.parcels import Parcel, pack, stamps
 
 PROGRESS_SECONDS = 1.0
 WATCH_SECONDS = 1.0
@@ -99,9 +99,9 @@ class DeskReporter:
 
 
 def _watch(root: Path, patterns: tuple[str, ...], ended: threading.Event, send: Callable[[Parcel], Any]) -> None:
-    last: Parcel = pack(root, patterns)
+    last = stamps(root, patterns)
     while not ended.wait(WATCH_SECONDS):
-        now = pack(root, patterns)
-        if now and now != last:
-            send(now)
+        now = stamps(root, patterns)
+        if now != last and (parcel := pack(root, patterns)):
+            send(parcel)
         last = now

@@ -1,4 +1,7 @@
-"""What a run needs that is made elsewhere: trainings that it waits for, and files that travel to it."""
+"""What a run needs that is made elsewhere: trainings that it waits for, and files that travel to it.
+
+Imports no torch itself: a worker, which only passes on what its processes do, is there a few seconds earlier for that.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,7 @@ from typing import Literal
 
 from bench.plan.registry import Victims
 from bench.plan.run import Run
-from bench.run.null_controls import TWIN_SEED, TWINS
 from bench.run.session import Session
-from bench.scoring.judges.obtain import judge_folder
-from bench.scoring.protocols import PROTOCOLS
 from victims.cache import CARD
 from victims.dataset_files import SHIPPED, dataset_paths, fingerprint
 from victims.defences.stacking import undefended
@@ -52,14 +52,14 @@ class Preparation:
         spec = self.spec(victims)
         if not self.metrics:
             return session.is_trained(spec)
-        folder = judge_folder(fingerprint(spec.dataset, session.data_dir))
+        folder = _judge(spec, session)
         return (folder / CARD).exists() and (LPIPS_WEIGHTS in os.environ or any(folder.parents[1].glob(LPIPS)))
 
     def files(self, session: Session, victims: Victims) -> tuple[str, ...]:
         """Return globs of what it leaves in the cache."""
         spec = self.spec(victims)
         if self.metrics:
-            return f"judges/{judge_folder(fingerprint(spec.dataset, session.data_dir)).name}/*", LPIPS
+            return f"judges/{_judge(spec, session).name}/*", LPIPS
         return tuple(sorted(f"victims/{session.victim_key(one)}/*" for one in {undefended(spec), spec}))
 
     def make(self, session: Session, victims: Victims) -> None:
@@ -70,6 +70,13 @@ class Preparation:
             session.victim(self.spec(victims))
 
 
+def _judge(spec: AnySpec, session: Session) -> Path:
+    """Return the folder of the judge of a victim's data, trained or not."""
+    from bench.scoring.judges.obtain import judge_folder
+
+    return judge_folder(fingerprint(spec.dataset, session.data_dir))
+
+
 def preparations(run: Run, twins: bool) -> list[Preparation]:
     """Return the trainings that a run waits for, the victim's first.
 
@@ -77,6 +84,8 @@ def preparations(run: Run, twins: bool) -> list[Preparation]:
         run: the run.
         twins: whether null controls attack twins.
     """
+    from bench.run.null_controls import TWINS
+
     name, seed = run.victim.described.name, run.victim.retraining
     if not _possible(run):
         return []
@@ -95,6 +104,8 @@ def _possible(run: Run) -> bool:
 
 def attacks_twins(run: Run) -> bool:
     """Say whether null controls attack twins of a run's victim, once for all seeds of its attack."""
+    from bench.scoring.protocols import PROTOCOLS
+
     aligned = run.attack.protocol in PROTOCOLS and PROTOCOLS[run.attack.protocol].matching == "aligned"
     return run.victim.setting == "dataset" and run.victim.training.kind != "released" and not aligned
 
@@ -111,6 +122,8 @@ def checkpoint_of_run(run_id: str) -> tuple[str, ...]:
 
 def controls_of(run: Run) -> tuple[str, ...]:
     """Return globs of the null controls in the cache that a run shares with the other seeds of its attack."""
+    from bench.run.null_controls import TWIN_SEED, TWINS
+
     if not attacks_twins(run):
         return ()
     names = (f"{run.attack.name}-{run.victim.name}~{kind}-s{TWIN_SEED}" for kind in TWINS.values())

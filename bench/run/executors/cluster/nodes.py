@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import RayError
+from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, NodeLabelSchedulingStrategy, NotIn
 
 from bench.run.executors.cluster import probe
@@ -16,6 +17,7 @@ from bench.terminal.text import one_line
 from victims.errors import UserError
 
 ANSWER_SECONDS = 600.0
+"""A node that is silent for longer gets no runs."""
 MODULES = tuple(sorted({name.partition(".")[0] for name in THIRD_PARTY}))
 """What every node must have beside Python and Ray."""
 
@@ -58,11 +60,13 @@ class Nodes:
         self._arguments = probe.versions(), MODULES, plugins, broken
         self._examined: set[str] = set()
         self.asked: dict[ray.ObjectRef[str], str] = {}
+        self._deadlines: dict[ray.ObjectRef[str], float] = {}
         self._unfit: dict[str, str] = {}
         self._told_empty = False
         cloudpickle.register_pickle_by_value(probe)
         self._lacking = ray.remote(num_cpus=0, max_retries=0)(probe.lacking)
         self.examine()
+        ray.wait(list(self.asked), num_returns=len(self.asked), timeout=ANSWER_SECONDS)
         for reference in list(self.asked):
             if told := self._answer(reference):
                 raise UserError(told)
@@ -82,7 +86,8 @@ class Nodes:
         """Examine the nodes that have come, and hear what was answered."""
         self._ask()
         answered, _ = ray.wait(list(self.asked), num_returns=len(self.asked), timeout=0) if self.asked else ([], [])
-        for reference in answered:
+        now = time.monotonic()
+        for reference in [one for one in self.asked if one in answered or now > self._deadlines[one]]:
             if told := self._answer(reference):
                 self.notice(f"{told}; it gets none")
         if self.able():
@@ -99,20 +104,25 @@ class Nodes:
     def _ask(self) -> None:
         for node in living().keys() - self._examined:
             self._examined.add(node)
-            self.asked[_on(node, self._lacking, *self._arguments)] = node
+            reference = _on(node, self._lacking, *self._arguments)
+            self.asked[reference], self._deadlines[reference] = node, time.monotonic() + ANSWER_SECONDS
 
     def _answer(self, reference: ray.ObjectRef[str]) -> str:
-        """Return in a line what a node lacks, empty if nothing, or if it has gone."""
+        """Return in a line what a node lacks; empty if nothing, if it has gone, or if that was told before."""
         node = self.asked.pop(reference)
+        del self._deadlines[reference]
         try:
-            trouble = ray.get(reference, timeout=ANSWER_SECONDS)
+            trouble = ray.get(reference, timeout=0)
+        except GetTimeoutError:
+            trouble = f"it has not answered in {ANSWER_SECONDS:.0f} s"
         except RayError as error:
             trouble = one_line(str(error))
-        self._unfit.pop(node, None)
-        described = living().get(node)
+        before, described = self._unfit.pop(node, ""), living().get(node)
         if not trouble or described is None:
             return ""
         self._unfit[node] = trouble
+        if trouble == before:
+            return ""
         return f"node {described['NodeManagerHostname']} of the cluster cannot do the runs: {trouble}"
 
 

@@ -17,12 +17,32 @@ LOCKS = ("lock", ".lock")
 def pack(root: Path, patterns: Iterable[str]) -> Parcel:
     """Return the files below a folder that globs name; locks, and files that are being written, stay where they are."""
     parcel: Parcel = {}
-    for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):
-        if path.name.startswith(".") or path.name.endswith(LOCKS) or not path.is_file():
-            continue
+    for path in _files(root, patterns):
         with suppress(FileNotFoundError):
             parcel[path.relative_to(root).as_posix()] = path.read_bytes()
     return parcel
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """Return a file's size in bytes and its time in ns: together with its place they tell whether it has changed."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def stamps(root: Path, patterns: Iterable[str]) -> dict[Path, tuple[int, int]]:
+    """Return the stamps of the files that `pack` would pack."""
+    found = {}
+    for path in _files(root, patterns):
+        with suppress(FileNotFoundError):
+            found[path] = stamp(path)
+    return found
+
+
+def _files(root: Path, patterns: Iterable[str]) -> list[Path]:
+    found = sorted({path for pattern in patterns for path in root.glob(pattern)})
+    return [
+        path for path in found if not path.name.startswith(".") and not path.name.endswith(LOCKS) and path.is_file()
+    ]
 
 
 def unpack(parcel: Parcel, root: Path) -> None:

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import ray
 
-from bench.run.executors.cluster.parcels import Parcel, unpack
+from bench.run.executors.cluster.parcels import Parcel, stamp, unpack
 from bench.run.setup import Setup
 from victims.files import exclusive
+
+OWN_GPUS = "_VISIBLE_DEVICES"
+"""The end of the name of a variable by which Ray tells a run which GPUs are its own."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Shipped:
 
     Attributes:
         path: where it is there.
-        stamp: its size and time, in ns: a file of the same place and stamp is the same file, in a shared folder.
+        stamp: its stamp: a file of the same place and stamp is the same file, in a shared folder.
         content: the reference of a parcel that holds it, by its name.
     """
 
@@ -31,12 +34,6 @@ class Shipped:
     def shared(self) -> bool:
         """Say whether this machine sees the same file."""
         return self.path.is_file() and stamp(self.path) == self.stamp
-
-
-def stamp(path: Path) -> tuple[int, int]:
-    """Return a file's size and its time in ns."""
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
 
 
 @dataclass(frozen=True)
@@ -104,16 +101,16 @@ class Site:
                     self._once(file.content, data)
             environment = dict(setup.environment) | {"BENCH_CACHE_DIR": str(cache)}
             environment.pop("BENCH_DATA_DIR", None)
+            environment |= {name: value for name, value in os.environ.items() if name.endswith(OWN_GPUS)}
             if luggage.weights is not None and not luggage.weights.shared():
                 self._once(luggage.weights.content, self.data)
                 environment["BENCH_LPIPS_WEIGHTS"] = str(self.data / luggage.weights.path.name)
-        os.environ.update(environment)  # for what this process starts
         return replace(
             setup,
             results_dir=self.results,
             data_dir=data,
             plugin_dir=Path.cwd() / luggage.plugins if luggage.plugins else None,
-            device=setup.device.partition(":")[0],  # Ray shows a run the GPUs that are its own
+            device=setup.device.partition(":")[0],
             environment=tuple(environment.items()),
         )
 

@@ -15,8 +15,8 @@ from bench.plan.registry import Victims
 from bench.plan.run import Run
 from bench.run.executors.cluster import needs
 from bench.run.executors.cluster.needs import Preparation
-from bench.run.executors.cluster.parcels import Parcel, pack, size, unpack
-from bench.run.executors.cluster.site import Luggage, Shipped, stamp
+from bench.run.executors.cluster.parcels import Parcel, pack, size, stamp, unpack
+from bench.run.executors.cluster.site import Luggage, Shipped
 from bench.run.executors.cluster.worker import Returned
 from bench.run.provenance import git_commit
 from bench.run.runner import Outcome
@@ -140,7 +140,8 @@ class Depot:
 
         What an attack found before stays if it found nothing now.
         """
-        unpack(self._counted(returned.cache), self.cache)
+        with suppress(OSError):  # null controls can be made again
+            unpack(self._counted(returned.cache), self.cache)
         outcome = returned.outcome
         if not outcome.stored or not returned.results:
             return outcome
@@ -148,6 +149,8 @@ class Depot:
         try:
             with self.store.claimed(run_id, reporter.notice):
                 before = self.store.find(run_id) if self.store.folder(run_id).exists() else None
+                if before is not None and outcome.cached:
+                    return outcome
                 if before is not None and before.status is Status.OK and outcome.record.status is not Status.OK:
                     return Outcome(before, trouble=outcome.record.reason)
                 told = {"sequence": self.store.next_sequence(), "git_commit": self._commit}
@@ -160,7 +163,7 @@ class Depot:
                     self.store.checkpoint(run_id).unlink(missing_ok=True)
         except OSError as error:
             return replace(outcome, stored=False, trouble=f"it cannot be stored: {describe(error)}")
-        return replace(outcome, record=record)
+        return replace(outcome, record=record, cached=False)
 
     def _counted(self, parcel: Parcel) -> Parcel:
         self.moved += size(parcel)

@@ -144,10 +144,16 @@ def comparable(table: pd.DataFrame) -> list[dict[str, object]]:
     return table.drop(columns=[name for name in VARYING if name in table.columns]).to_dict("records")
 
 
-def make_world(root: Path) -> World:
+def make_world(root: Path, more: str = COUNTS_TRAININGS) -> World:
+    """Return a new world.
+
+    Args:
+        root: its folder.
+        more: what its plug-in holds beside its victims and attacks; what counts trainings imports torch.
+    """
     world = World(root)
     world.plugins.mkdir(parents=True)
-    (world.plugins / "mini.py").write_text(PLUGIN + COUNTS_TRAININGS)
+    (world.plugins / "mini.py").write_text(PLUGIN + more)
     rng = np.random.default_rng(0)
     np.savez(
         world.plugins / "mini.npz",

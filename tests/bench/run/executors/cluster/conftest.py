@@ -22,10 +22,10 @@ class Apart(World):
 
 
 @pytest.fixture(scope="module")
-def worlds(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Apart]:
-    def make() -> Apart:
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Apart]:
+    def make(more: str = "") -> Apart:
         root = tmp_path_factory.mktemp("world")
-        make_world(root)
+        make_world(root, more)
         (root / "data").mkdir()
         shutil.move(root / "plugins" / "mini.npz", root / "data")
         return Apart(root)
@@ -50,7 +50,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
         cluster.begin(port)
         for _ in range(2):
             cluster.add()
-        cluster.wait(2)
+        cluster.wait()
         yield cluster
     finally:
         cluster.end()
@@ -59,7 +59,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 @pytest.fixture
 def three(machines: Machines) -> Machines:
     """Three such nodes."""
-    for _ in range(3 - sum(one.process.poll() is None for one in machines.nodes)):
+    for _ in range(3 - len(machines.living())):
         machines.add()
-    machines.wait(3)
+    machines.wait()
     return machines

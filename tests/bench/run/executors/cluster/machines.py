@@ -20,7 +20,18 @@ import psutil
 from processes import ROOT
 
 STORE_BYTES = 80_000_000
-START_SECONDS = 60.0
+START_SECONDS = 1800.0
+PATIENT = {
+    "RAY_AUTH_MODE": "disabled",
+    "OMP_NUM_THREADS": "1",
+    "RAY_worker_niceness": "0",
+    "RAY_health_check_timeout_ms": "600000",
+    "RAY_worker_register_timeout_seconds": "600",
+}
+"""A busy machine is no dead one: what answers slowly is waited for, what is gone refuses connections at once."""
+UP = "now block"
+"""What `ray start --block` prints when its node is ready."""
+COMMON = ("--block", "--disable-usage-stats", f"--object-store-memory={STORE_BYTES}")
 HIDDEN = ("bench", "attacks", "victims", "tests", "results")
 UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
 
@@ -39,14 +50,41 @@ def ray(*words: object) -> list[str]:
 
 @dataclass
 class Machine:
-    """A node: its processes, the folder that it sees as /tmp, and whether that is a disk of its own."""
+    """A node: how it is started, the folder that it sees as /tmp, and whether that is a disk of its own."""
 
-    process: subprocess.Popen[bytes]
+    command: list[str]
+    log: Path
     tmp: Path
     mounted: bool = False
+    failed: bool = False
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        with self.log.open("wb") as log:
+            environment = os.environ | PATIENT
+            self.process = subprocess.Popen(
+                self.command, stdout=log, stderr=log, start_new_session=True, env=environment
+            )
+
+    @property
+    def up(self) -> bool:
+        return self.process.poll() is None and UP in self.log.read_text()
+
+    def wait(self) -> None:
+        """Wait until it is ready; Ray gives up after half a minute, and a busy machine takes longer."""
+        until = time.monotonic() + START_SECONDS
+        while not self.up:
+            assert time.monotonic() < until, self.log.read_text()
+            if self.process.poll() is not None:
+                self.start()
+            time.sleep(0.2)
 
     def fail(self) -> None:
         """Die as a machine does: all processes at once."""
+        self.failed = True
         for one in self._family():
             with suppress(psutil.NoSuchProcess):
                 one.kill()
@@ -71,20 +109,16 @@ class Machines:
     hidden: tuple[Path, ...]
     address: str = ""
     nodes: list[Machine] = field(default_factory=list)
-    _head: subprocess.Popen[bytes] | None = None
+    _head: Machine | None = None
 
     def begin(self, port: int) -> None:
         """Start the head."""
         from ray._private import services
 
         options = ("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false")
-        self._head = self._start(ray("start", *options, *self._common()), "head")
-        host = services.get_node_ip_address()
-        self.address = f"{host}:{port}"
-        until = time.monotonic() + START_SECONDS
-        while "now block" not in self._logs():  # it answers before it is ready
-            assert time.monotonic() < until, self._logs()
-            time.sleep(0.2)
+        self._head = Machine(ray("start", *options, *COMMON), self.root / "head.log", self.root)
+        self.address = f"{services.get_node_ip_address()}:{port}"
+        self._head.wait()  # it answers before it is ready
 
     def add(self, lacks: Sequence[Path] = (), disk: int | None = None, torch: str = "") -> Machine:
         """Start a node of one processor, and return it at once.
@@ -104,7 +138,7 @@ class Machines:
         if torch:
             (site / f"torch-{torch}.dist-info").mkdir()
             (site / f"torch-{torch}.dist-info" / "METADATA").write_text(f"Name: torch\nVersion: {torch}\n")
-        start = ray("start", f"--address={self.address}", "--num-cpus=1", *self._common())
+        start = ray("start", f"--address={self.address}", "--num-cpus=1", *COMMON)
         gone = [*(ROOT / name for name in HIDDEN), *lacks]
         script = [
             "set -e",
@@ -115,36 +149,21 @@ class Machines:
             "unset BENCH_CACHE_DIR BENCH_DATA_DIR",
             f"exec {shlex.join(start)}",
         ]
-        machine = Machine(self._start([*UNSHARE, "sh", "-c", "\n".join(script)], name), tmp, disk is not None)
+        command = [*UNSHARE, "sh", "-c", "\n".join(script)]
+        machine = Machine(command, self.root / f"{name}.log", tmp, disk is not None)
         self.nodes.append(machine)
         return machine
 
-    def wait(self, nodes: int) -> None:
-        """Wait until so many nodes can take runs."""
-        until = time.monotonic() + START_SECONDS
-        while (there := len(self._sockets())) < nodes:
-            assert time.monotonic() < until, f"{there} of {nodes} nodes came: {self._logs()}"
-            time.sleep(0.2)
+    def living(self) -> list[Machine]:
+        """Return the nodes that have not failed."""
+        return [one for one in self.nodes if not one.failed]
+
+    def wait(self) -> None:
+        """Wait until all nodes that have not failed can take runs."""
+        for machine in self.living():
+            machine.wait()
 
     def end(self) -> None:
         """End all processes of the cluster."""
-        for machine in self.nodes:
+        for machine in (*self.nodes, *filter(None, [self._head])):
             machine.fail()
-        if self._head is not None:
-            Machine(self._head, self.root).fail()
-
-    def _sockets(self) -> list[Path]:
-        return [
-            path for one in self.nodes if one.process.poll() is None for path in one.tmp.glob("ray/*/sockets/raylet")
-        ]
-
-    def _common(self) -> list[str]:
-        return ["--block", "--disable-usage-stats", f"--object-store-memory={STORE_BYTES}"]
-
-    def _start(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
-        with (self.root / f"{name}.log").open("wb") as log:
-            environment = os.environ | {"RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
-            return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
-
-    def _logs(self) -> str:
-        return "\n".join(path.read_text()[-500:] for path in self.root.glob("*.log"))

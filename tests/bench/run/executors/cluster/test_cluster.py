@@ -8,15 +8,16 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from machines import Machines
-from world import World, comparable
+from machines import Machine, Machines
+from safetensors.torch import load_file
+from world import COUNTS_TRAININGS, World, comparable
 
 from bench.run.executors.cluster.probe import versions
 
@@ -29,28 +30,45 @@ HANG_SECONDS = 1800.0
 SITE_PACKAGES = Path(pd.__file__).parents[1]
 MEASURED = ["cpu", "kl_mean", "kl_status", "lpips_status"]
 """Columns that say on what a run was made, beside times."""
+SHARED = "wall_s is too long: the machine was shared"
+"""The flag that tells what share of a core an attack had: a measurement, as times are."""
 DEADLY = """
-import psutil
-
-from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
-
-
-class Deadly(Attack):
+class Deadly(Plain):
     name = "deadly"
     summary = "kills its worker with a seed of 9"
-    needs = frozenset({Knowledge.ARCHITECTURE})
-    Params = AttackParams
 
     def reconstruct(self, view, ctx):
-        import torch
+        import psutil
 
         if ctx.generator.initial_seed() == 9:
             for parent in psutil.Process().parents():
                 if "ray::carry_out" in " ".join(parent.cmdline()):
                     parent.kill()
-        return Reconstruction(candidates=torch.randn(3, *view.architecture.input_shape, generator=ctx.generator))
+            time.sleep(600)  # it is ended with its worker, and has not found anything by then
+        return super().reconstruct(view, ctx)
 """
-Worlds = Callable[[], World]
+HALTS = """
+class Halts(Steps):
+    name = "halts"
+    summary = "a random walk that halts half way, if it began here: until there is a file of the name go"
+
+    def reconstruct(self, view, ctx):
+        keep, go, walked = ctx.checkpoint, Path("/tmp/home/go"), []
+
+        def checkpoint(state):
+            keep(state)
+            walked.append(state)
+            begun_here = len(walked) == len(ctx.trace)
+            while begun_here and 2 * len(walked) == self.params.steps and go.parent.exists() and not go.exists():
+                time.sleep(0.1)
+
+        note("halts")
+        ctx.checkpoint = checkpoint
+        found = super().reconstruct(view, ctx)
+        note(f"walked {len(walked)}")
+        return found
+"""
+Worlds = Callable[..., World]
 
 
 def on(machines: Machines, *words: object) -> tuple[object, ...]:
@@ -58,8 +76,9 @@ def on(machines: Machines, *words: object) -> tuple[object, ...]:
 
 
 def rows(world: World) -> list[dict[str, object]]:
-    table = world.rows().drop(columns=MEASURED)
-    return comparable(table.sort_values("run_id"))
+    table = world.rows().drop(columns=MEASURED).sort_values("run_id")
+    table["flags"] = [[flag for flag in flags.split(";") if not flag.startswith(SHARED)] for flags in table["flags"]]
+    return comparable(table)
 
 
 def stored(world: World) -> int:
@@ -74,10 +93,27 @@ def wait(until: Callable[[], object], running: subprocess.Popen[str], seconds: f
         time.sleep(0.1)
 
 
-def calls(machines: Machines) -> Counter[str]:
-    """What the plug-in did on the nodes, since it was there for the first time."""
-    files = [path for one in machines.nodes for path in one.tmp.glob("ray/*/runtime_resources/**/plugins/calls")]
+def calls(nodes: Sequence[Machine]) -> Counter[str]:
+    """What the plug-in did on nodes, since it was there for the first time."""
+    files = [path for one in nodes for path in one.tmp.glob("ray/*/runtime_resources/**/plugins/calls")]
     return Counter(line for path in files for line in path.read_text().splitlines())
+
+
+def folders(nodes: Sequence[Machine]) -> set[Path]:
+    """The folders of plans on nodes; a driver that is killed leaves its own."""
+    return {path for one in nodes for path in one.tmp.glob("reconstruction-bench/*")}
+
+
+def go_on(nodes: Sequence[Machine]) -> None:
+    """Let what has halted on nodes go on."""
+    for one in nodes:
+        (one.tmp / "home" / "go").touch()
+
+
+def halt(nodes: Sequence[Machine]) -> None:
+    """Have what begins on nodes from now on halt."""
+    for one in nodes:
+        (one.tmp / "home" / "go").unlink(missing_ok=True)
 
 
 def here(world: World, plan: tuple[str, ...]) -> list[dict[str, object]]:
@@ -115,17 +151,17 @@ def test_a_plan_is_that_of_one_machine_though_a_node_goes_and_the_driver_is_kill
 
 @pytest.mark.slow
 def test_a_plan_on_machines_that_share_nothing_is_that_of_one(three: Machines, worlds: Worlds) -> None:
-    machines, world, before = three, worlds(), calls(three)
-    done = world.run(*on(machines, *MANY))
+    world, before, left = worlds(COUNTS_TRAININGS), calls(three.nodes), folders(three.nodes)
+    done = world.run(*on(three, *MANY))
     assert done.returncode == 0, done.stdout + done.stderr
     assert rows(world) == here(worlds(), MANY)
     assert sorted(world.rows()["sequence"]) == list(range(1, 25))
-    made = calls(machines) - before
+    made = calls(three.nodes) - before
     assert {name: made[name] for name in made if name.startswith("train")} == {
         "train mini-mlp-4": 1,
         "train mini-mlp-6": 1,
     }
-    assert not [path for one in machines.nodes for path in one.tmp.glob("reconstruction-bench/*")]
+    assert folders(three.nodes) == left
     assert not world.unfinished()
 
 
@@ -143,17 +179,24 @@ def test_a_node_that_goes_and_one_that_comes_cost_no_row(three: Machines, worlds
 
 @pytest.mark.slow
 def test_a_node_that_comes_and_cannot_do_the_runs_gets_none(machines: Machines, worlds: Worlds) -> None:
-    world = worlds()
-    running = world.start(*on(machines, *MANY))
-    wait(lambda: stored(world) >= 2, running)
+    """The plan halts until the node was examined; Ray has given it a run by then, which it could not do."""
+    world, able = worlds(HALTS), machines.living()
+    plan = ("-a", "halts", "-v", "mini-mlp-4", "--controls", "quick", "--seeds", "0-5")
+    halt(able)
+    running = world.start(*on(machines, *plan))
+    wait(lambda: calls(able)["halts"], running)
     unfit = machines.add(torch="9.9.9")
+    unfit.wait()
+    told = f"torch 9.9.9 is there, {versions()['torch']} here; install the same; it gets none"
+    assert running.stdout is not None
+    assert any(f"cannot do the runs: {told}" in line for line in running.stdout)
+    go_on(able)
     out, err = running.communicate()
+    walked = calls([unfit])
     unfit.fail()
     assert running.returncode == 0, out + err
-    assert (
-        f"cannot do the runs: torch 9.9.9 is there, {versions()['torch']} here; install the same; it gets none" in out
-    )
-    assert rows(world) == here(worlds(), MANY)
+    assert rows(world) == here(worlds(HALTS), plan)
+    assert not walked
 
 
 @pytest.mark.slow
@@ -171,10 +214,10 @@ def test_a_node_that_cannot_do_the_runs_is_one_line(
 ) -> None:
     if "disk" in node and os.geteuid():
         pytest.skip("needs leave to mount a tmpfs")
-    world, nodes = worlds(), sum(one.process.poll() is None for one in machines.nodes)
+    world = worlds()
     unfit = machines.add(**node)
     try:
-        machines.wait(nodes + 1)
+        machines.wait()
         if "disk" in node:
             filler = unfit.tmp / "filler"
             with suppress(OSError), filler.open("wb", buffering=0) as file:
@@ -203,28 +246,31 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(three: Machines, worlds: W
 
 @pytest.mark.slow
 def test_a_run_goes_on_from_the_checkpoint_that_came_back(machines: Machines, worlds: Worlds) -> None:
-    """The driver is killed in the middle of a long run, and its next one does only what is left."""
-    world = worlds()
-    plan = ("-a", "steps", "-v", "mini-mlp-4", "--controls", "quick", "--set", "steps=1200")
+    """The driver is killed in the middle of a run, and its next one does only what is left."""
+    world, plan = worlds(HALTS), ("-a", "halts", "-v", "mini-mlp-4", "--controls", "quick", "--set", "steps=40")
+    halt(machines.living())
     running = world.start(*on(machines, *plan))
     checkpoints = world.results / ".work" / "checkpoints"
-    wait(lambda: list(checkpoints.glob("[!.]*")), running)
+    wait(lambda: [int(load_file(path)["step"]) for path in checkpoints.glob("[!.]*.safetensors")] == [20], running)
     running.send_signal(signal.SIGKILL)
     running.communicate()
-    done = world.run(*on(machines, *plan))
-    assert done.returncode == 0, done.stdout + done.stderr
+    before = calls(machines.nodes)
+    running = world.start(*on(machines, *plan))
+    wait(lambda: stored(world), running)
+    out, err = running.communicate()
+    assert running.returncode == 0, out + err
+    assert calls(machines.nodes) - before == {"halts": 1, "walked 20": 1}
     (row,) = world.rows().to_dict("records")
     trace = pd.read_csv(world.results / "runs" / row["run_id"] / "trace.csv")
-    assert list(trace["step"]) == list(range(1, 1201))
+    assert list(trace["step"]) == list(range(1, 41))
     assert (trace["wall_s"].diff().dropna() >= 0).all()  # of both drivers: the clock goes on, too
-    assert rows(world) == here(worlds(), plan)
+    assert rows(world) == here(worlds(HALTS), plan)
 
 
 @pytest.mark.slow
 def test_a_run_whose_workers_die_is_one_row(machines: Machines, worlds: Worlds) -> None:
     """An attack kills the worker that it runs beside: of its seeds only that one is lost, after a second try."""
-    world = worlds()
-    (world.plugins / "deadly.py").write_text(DEADLY)
+    world = worlds(DEADLY)
     plan = ("-a", "deadly", "-v", "mini-mlp-4", "--controls", "quick", "--seeds", "8-9")
     done = world.run(*on(machines, *plan))
     assert done.returncode == 1, done.stdout + done.stderr
