@@ -98,8 +98,10 @@ class Replay(KKTDelta):
             return begun
         import torch
 
+        from attacks.kkt_family.restarts import Restart
         from attacks.known_start.equation import Equation, known
         from attacks.known_start.polish import Polish
+        from attacks.known_start.ranking import ranked
         from attacks.known_start.replay import Replay as Training
         from victims.equations.network import Network
         from victims.recipes import Ordinary
@@ -124,11 +126,15 @@ class Replay(KKTDelta):
 
         ended = search.run(report, lambda step: ctx.expired(begun.grad_evals + step))
         labels: Tensor = search.targets.argmax(1)
+        candidates = ended.candidates.reshape(-1, *shape).float()
+        # the training has no equation from which a candidate could follow
+        follows = None if self.params.ranking == "span" else torch.ones_like(ended.sizes)
+        found_again = Restart(ended.candidates, ended.sizes, ended.residual, follows)
         return replace(
             begun,
-            candidates=ended.candidates.reshape(-1, *shape).float(),
+            candidates=candidates,
             labels=labels,
-            confidence=ended.sizes.float(),
+            confidence=ranked([found_again], candidates, self.params.ranking, labels),
             loss=ended.residual,
             grad_evals=begun.grad_evals + params.steps,
             flags=(*begun.flags, f"W1 - c W1(0) missed by {ended.residual:.3f} of it when trained again"),
