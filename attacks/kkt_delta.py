@@ -97,6 +97,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
         from attacks.kkt_family.restarts import Restarts
         from attacks.known_start.equation import Equation, known
+        from attacks.known_start.ranking import ranked
         from victims.equations.network import Network
         from victims.ordinary.difference import first_moved
         from victims.ordinary.update import low_rank
@@ -126,11 +127,10 @@ class KKTDelta(Attack[KKTDeltaParams]):
         while restarts.next(1):
             restarts.end([self._search(equation, params, restarts)])
         kept, lost = restarts.kept()
-        candidates = torch.cat([one.candidates for one in kept])
-        confidence = torch.cat([one.sizes for one in kept])
+        candidates = torch.cat([one.candidates for one in kept]).reshape(-1, *shape).float()
         pooled = Reconstruction(
-            candidates=candidates.reshape(-1, *shape).float(),
-            confidence=confidence.float(),
+            candidates=candidates,
+            confidence=ranked(kept, candidates, self.params.ranking),
             resolved=params.differing(self.params),
             loss=min(one.loss for one in kept),
             grad_evals=restarts.spent,
@@ -201,4 +201,5 @@ class KKTDelta(Attack[KKTDeltaParams]):
             restarts.checkpoint,
             restarts.unfinished,
         )
-        return Restart(found.candidates, found.inside, found.residual)
+        follows = None if params.ranking == "span" else search.consistency()
+        return Restart(found.candidates, found.inside, found.residual, follows)

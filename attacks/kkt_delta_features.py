@@ -74,6 +74,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         from attacks.known_start.equation import Equation, known
         from attacks.known_start.feature_search import FeatureSearch
         from attacks.known_start.front import Front, head
+        from attacks.known_start.ranking import ranked
         from victims.ordinary.difference import first_moved
 
         params, architecture = self.params, view.architecture
@@ -103,12 +104,14 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
                 restarts.checkpoint,
                 restarts.unfinished,
             )
-            restarts.end([Restart(ended.candidates, ended.inside, ended.residual)])
+            follows = None if params.ranking == "span" else search.consistency()
+            restarts.end([Restart(ended.candidates, ended.inside, ended.residual, follows)])
         kept, lost = restarts.kept()
+        candidates = torch.cat([one.candidates for one in kept]).reshape(-1, *architecture.input_shape).float()
         behind = f"behind {stayed} layers that stayed, " if stayed else ""
         return Reconstruction(
-            candidates=torch.cat([one.candidates for one in kept]).reshape(-1, *architecture.input_shape).float(),
-            confidence=torch.cat([one.sizes for one in kept]).float(),
+            candidates=candidates,
+            confidence=ranked(kept, candidates, params.ranking),
             resolved={"candidates": m},
             loss=min(one.loss for one in kept),
             grad_evals=restarts.spent,

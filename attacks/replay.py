@@ -98,7 +98,11 @@ class Replay(KKTDelta):
         restarts: Restarts,
     ) -> Reconstruction:
         """Return the candidates of `kkt-delta` after the search; their confidence is their weight in the batches."""
+        import torch
+
+        from attacks.kkt_family.restarts import Restart
         from attacks.known_start.polish import Polish
+        from attacks.known_start.ranking import ranked
         from attacks.known_start.replay import Replay as Training
         from victims.recipes import Ordinary
 
@@ -125,11 +129,15 @@ class Replay(KKTDelta):
             lost = "the search through the training diverged: the candidates are those of kkt-delta"
             return replace(pooled, grad_evals=restarts.spent + spent, flags=(*pooled.flags, lost))
         labels: Tensor = search.targets.argmax(1)
+        candidates = ended.candidates.reshape(pooled.candidates.shape).float()
+        # the training has no equation from which a candidate could follow
+        follows = None if self.params.ranking == "span" else torch.ones_like(ended.sizes)
+        found_again = Restart(ended.candidates, ended.sizes, ended.residual, follows)
         return replace(
             pooled,
-            candidates=ended.candidates.reshape(pooled.candidates.shape).float(),
+            candidates=candidates,
             labels=labels,
-            confidence=ended.sizes.float(),
+            confidence=ranked([found_again], candidates, self.params.ranking, labels),
             loss=ended.residual,
             grad_evals=restarts.spent + spent,
             flags=(*pooled.flags, f"W1 - c W1(0) missed by {ended.residual:.3f} of it when trained again"),

@@ -126,15 +126,12 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         import torch
 
         from attacks.kkt_family.confidence import confidence
-        from attacks.kkt_family.evidence import copies_last, evidence
+        from attacks.kkt_family.evidence import ranked
 
         candidates, sizes = (torch.cat([getattr(one, name) for one in kept]) for name in ("candidates", "sizes"))
         agreed = confidence(candidates, sizes, labels, len(kept), problem.space, self.params.coordinate_power)
-        if self.params.ranking == "agreement":
-            return agreed
-        consistencies = [one.consistency for one in kept if one.consistency is not None]
-        sure = evidence(agreed, torch.cat(consistencies), candidates.reshape(-1, *shape))
-        return copies_last(sure, candidates, labels) if self.params.ranking == "distinct" else sure
+        images = candidates.reshape(-1, *shape)
+        return ranked(agreed, kept, images, labels, copies_count=self.params.ranking != "distinct")
 
     def _ended(self, problem: Problem, candidates: Tensor, sizes: Tensor, coefficients: CoefficientMap) -> Restart:
         """Return a restart that ended at candidates (m, d) of weights (m,), with this map to their coefficients."""

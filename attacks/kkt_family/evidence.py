@@ -2,16 +2,21 @@
 
 Restarts also agree on blends of images whose neurons fire alike. A blend gives itself away twice: given the neurons at
 which all candidates fire, its pixels do not follow from the weights; and a sum of images has gradients that are spread
-more evenly than an image's.
+more evenly than an image's. The restarts' matches of one image are sharp together, those of a blend differ in detail,
+and their sum is more even still.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attacks.kkt_family.confidence import CHUNK
 from attacks.kkt_family.problem import Problem
+from attacks.kkt_family.restarts import Restart
 from victims.equations.adjoint import neuron_norms
 from victims.equations.stationarity import CoefficientMap
 
@@ -19,12 +24,12 @@ RIDGE = 1e-3
 """Ridge of the least squares, relative to the median squared length of a candidate's errors."""
 SMALLEST = 1e-3
 """Below this the consistency and the evenness count as this."""
-EXPONENTS = (0.5, 2.5, -17.0)
-"""Those of confidence, consistency and evenness.
+EXPONENTS = (0.8, 0.6, -6.5, -9.5)
+"""Those of confidence, consistency, evenness of the candidate, and evenness of its consensus.
 
-They are the weights of a logistic regression of hits on the three logarithms, rounded (.54, 2.58, -17.1), on the 6,368
-candidates that `kkt` finds in a twin of `cifar-mlp-500` which was trained on public images
-(`tests/benchmarks/selection.py`)."""
+They are the weights of a logistic regression of hits on the four logarithms, rounded (.79, .61, -6.47, -9.41), on the
+13,072 candidates that `kkt` finds, by default and by `--variant graduated` with eight restarts, in a twin of
+`cifar-mlp-500` which was trained on public images (`tests/benchmarks/selection.py`)."""
 COPY = 0.7
 """The cosine in pixels from which a candidate counts as a copy of a surer one, chosen on the same twin."""
 
@@ -58,13 +63,29 @@ def consistency(problem: Problem, candidates: Tensor, coefficients: CoefficientM
     chosen = coefficients(network.forward(inputs, relu))
     errors, _ = network.back_propagate(chosen, lambda layer, error: error * gates[layer])
     norms = neuron_norms(network.weights[0], network.biases[0])
-    fired = (errors[0] / norms).double()
+    return followed(inputs, errors[0], network.weights[0], norms, space.singular**power)
+
+
+@torch.no_grad()
+def followed(inputs: Tensor, errors: Tensor, weight: Tensor, norms: Tensor, scale: Tensor) -> Tensor:
+    """Return the cosine between each candidate and the least-squares solution of W = D' X for X, given D: (m,).
+
+    Args:
+        inputs: (m, r) the candidates X.
+        errors: (m, h) D.
+        weight: (h, r) W.
+        norms: (h,) by which the errors of each neuron count.
+        scale: (r,) by which coordinates are divided before they are compared.
+
+    Returns:
+        cosines, at least `SMALLEST`; those of a candidate that fires nothing are `SMALLEST`.
+    """
+    fired = (errors / norms).double()
     products = fired @ fired.T
     products += RIDGE * products.diagonal().median() * torch.eye(len(fired)).to(products)
-    explained = fired @ (network.weights[0] / norms[:, None]).double()
+    explained = fired @ (weight / norms[:, None]).double()
     # on the CPU `lstsq` returns 0 for a candidate that fires nothing; elsewhere it takes matrices of full rank alone
     solved = torch.linalg.lstsq(products.cpu(), explained.cpu()).solution
-    scale = space.singular**power
     cosines = F.cosine_similarity(solved.to(inputs) / scale, inputs / scale, dim=1)
     return cosines.nan_to_num(nan=0.0).clamp(min=SMALLEST)
 
@@ -85,11 +106,59 @@ def evenness(images: Tensor) -> Tensor:
     return spread.nan_to_num(nan=1.0).clamp(min=SMALLEST)
 
 
-def evidence(confidence: Tensor, consistencies: Tensor, images: Tensor) -> Tensor:
-    """Return confidence (m,) times consistency (m,) and evenness of images (m, C, H, W), to their exponents: (m,)."""
-    factors = (confidence, consistencies, evenness(images))
+def consensus(candidates: Tensor, labels: Tensor | None, restarts: int) -> Tensor:
+    """Return the mean direction (m, d) of each candidate and its most similar one of every other restart, by cosine.
+
+    Args:
+        candidates: (m, d), the restarts one after another, equally many each.
+        labels: (m,) the classes of the candidates, None if they have none; matches are of the same class.
+        restarts: their number; one alone is its own consensus.
+    """
+    directions = F.normalize(candidates, dim=1)
+    classes = torch.zeros(len(candidates), device=candidates.device) if labels is None else labels
+    summed = torch.zeros_like(directions)
+    for found, given in zip(directions.chunk(restarts), classes.chunk(restarts), strict=True):
+        parts = zip(directions.split(CHUNK), classes.split(CHUNK), strict=True)
+        alike = [(part @ found.T).masked_fill(own[:, None] != given, -2).argmax(1) for part, own in parts]
+        summed += found[torch.cat(alike)]
+    return summed / restarts
+
+
+def evidence(
+    confidence: Tensor, consistencies: Tensor, images: Tensor, labels: Tensor | None = None, restarts: int = 1
+) -> Tensor:
+    """Return the product (m,) of what speaks for each candidate, to the `EXPONENTS`.
+
+    Args:
+        confidence: (m,) >= 0.
+        consistencies: (m,) from `consistency` or `followed`.
+        images: (m, C, H, W) the candidates, the restarts one after another.
+        labels: (m,) their classes, None if they have none.
+        restarts: their number.
+    """
+    agreed = consensus(images.flatten(1), labels, restarts).view_as(images)
+    factors = (confidence, consistencies, evenness(images), evenness(agreed))
     powers = [factor.double() ** exponent for factor, exponent in zip(factors, EXPONENTS, strict=True)]
     return torch.stack(powers).prod(0).float()
+
+
+def ranked(
+    confidence: Tensor, kept: Sequence[Restart], images: Tensor, labels: Tensor | None, *, copies_count: bool
+) -> Tensor:
+    """Return the confidence (m,) in all candidates of the restarts, with the evidence if their ranking asks for it.
+
+    Args:
+        confidence: (m,) >= 0, without it.
+        kept: the restarts; without a consistency the confidence stays what it is.
+        images: (m, C, H, W) their candidates, one restart after another.
+        labels: (m,) the classes of the candidates, None if they have none.
+        copies_count: whether copies of a surer candidate keep their place.
+    """
+    consistencies = [one.consistency for one in kept if one.consistency is not None]
+    if not consistencies:
+        return confidence
+    sure = evidence(confidence, torch.cat(consistencies), images, labels, len(kept))
+    return sure if copies_count else copies_last(sure, images.flatten(1), labels)
 
 
 def copies_last(sure: Tensor, candidates: Tensor, labels: Tensor | None) -> Tensor:

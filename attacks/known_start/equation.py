@@ -18,6 +18,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from attacks.kkt_family.evidence import followed
+from victims.equations.adjoint import neuron_norms
 from victims.equations.gates import smooth_gate_relu
 from victims.equations.network import Network
 from victims.ordinary import LEAST_COSINE
@@ -94,6 +96,17 @@ class Equation:
         passed = [back_propagated(network, inputs, chosen, alpha) for network, chosen in pairs]
         seconds = [errors[1].T @ activations for errors, activations in passed]
         return torch.stack([errors[0] for errors, _ in passed]).sum(0), torch.stack(seconds).sum(0)
+
+    def consistency(self, inputs: Tensor, errors: Tensor) -> Tensor:
+        """Return how far each candidate follows from the difference, given the errors of all (m,).
+
+        See `attacks.kkt_family.evidence.consistency`; coordinates are compared as the confidence of that family does.
+
+        Args:
+            inputs: (m, r).
+            errors: (m, h) summed over the points.
+        """
+        return followed(inputs, errors, self.weight, neuron_norms(self.weight, self.bias), self.singular.sqrt())
 
 
 def known(start: Network, end: Network) -> Difference:

@@ -69,8 +69,7 @@ class FeatureSearch(Descent):
         """Return the weighted residual and what the candidates pay, a scalar tensor that can be differentiated."""
         equation, params = self.equation, self.params
         features = self.front(self.images())
-        inputs = features @ equation.basis
-        errors, second = equation.terms(inputs, self.unit * self.chosen[None], alpha)
+        inputs, errors, second = self._terms(features, alpha)
         residual = self.unexplained(inputs, errors)
         left = (equation.second - second).square().sum() / equation.second.square().sum()
         outside = params.feature_span * share_outside(inputs, features)
@@ -83,9 +82,19 @@ class FeatureSearch(Descent):
         """Return where the search is; `inside` is the share of a candidate's features in their span."""
         equation, images = self.equation, self.images()
         features = self.front(images)
-        inputs = features @ equation.basis
-        errors, _ = equation.terms(inputs, self.unit * self.chosen[None], self.params.alpha[1])
+        inputs, errors, _ = self._terms(features, self.params.alpha[1])
         whole = equation.weight.norm()
         residual = float((equation.weight - errors.T @ inputs).norm() / whole)
         sizes = errors.norm(dim=1) * inputs.norm(dim=1) / whole
         return Found(images.flatten(1), sizes, 1 - share_outside(inputs, features), residual)
+
+    @torch.no_grad()
+    def consistency(self) -> Tensor:
+        """Return how far each candidate's features follow from the difference (m,)."""
+        inputs, errors, _ = self._terms(self.front(self.images()), self.params.alpha[1])
+        return self.equation.consistency(inputs, errors)
+
+    def _terms(self, features: Tensor, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return features (m, d) on the basis (m, r), the errors (m, h), and their sum in the next layer (h_2, h)."""
+        inputs = features @ self.equation.basis
+        return inputs, *self.equation.terms(inputs, self.unit * self.chosen[None], alpha)

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import AttackParams
+from victims.frozen_model import unsaid
 
+Ranking = Annotated[Literal["span", "evidence", "distinct"], unsaid("span")]
 Shares = Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)]
 
 CANDIDATES_PER_IMAGE = 2.0
@@ -45,6 +47,10 @@ class KKTDeltaParams(AttackParams):
         signal_span: over sqrt(n), what a candidate pays for back-propagated errors outside the span of the
             difference's columns.
         dtype: precision of the search; c and n are found in float64.
+        ranking: what makes the confidence in a candidate. "span" is the share of its errors in the span of the
+            difference's columns; "evidence" asks also whether it follows from the difference and whether its gradients
+            are an image's (`attacks.kkt_family.evidence`); "distinct" is the same with copies of a surer candidate
+            behind all others. The candidates are the same.
     """
 
     start: Literal["known", "guess"] = "known"
@@ -65,6 +71,7 @@ class KKTDeltaParams(AttackParams):
     second_layer: NonNegativeFloat = 1.0
     signal_span: NonNegativeFloat = 0.15
     dtype: Literal["float32", "float64"] = "float32"
+    ranking: Ranking = "span"
 
     def resolved(self, images: int, moved: float) -> ResolvedParams:
         """Return the parameters with what is None read off the weights.
@@ -120,6 +127,7 @@ class FeatureParams(AttackParams):
         signal_span: over sqrt(directions), what it pays for back-propagated errors outside that of the columns.
         prior: over sqrt(directions), what it pays for the mean square of its coordinates.
         dtype: precision of the search.
+        ranking: as of `kkt-delta`; "span" is the share of its features in the span of the difference's rows.
     """
 
     candidates: PositiveInt | None = None
@@ -138,6 +146,7 @@ class FeatureParams(AttackParams):
     signal_span: NonNegativeFloat = 0.15
     prior: NonNegativeFloat = 0.01
     dtype: Literal["float32", "float64"] = "float32"
+    ranking: Ranking = "span"
 
 
 class ProjectionParams(AttackParams):

@@ -73,6 +73,12 @@ class Search(Descent):
         sizes = errors.norm(dim=1) * inputs.norm(dim=1) / whole
         return Found(inputs @ equation.basis.T, sizes, 1 - self._outside(errors), residual)
 
+    @torch.no_grad()
+    def consistency(self) -> Tensor:
+        """Return how far each candidate follows from the difference (m,)."""
+        inputs, errors, _ = self._terms(self.params.alpha[1])
+        return self.equation.consistency(inputs, errors)
+
     def _terms(self, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the candidates on the basis (m, r), their errors (m, h), and their sum in layer 2 (h_2, h)."""
         inputs = self.coordinates * self.scaling

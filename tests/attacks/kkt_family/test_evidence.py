@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from attacking import CPU, MARGIN, Interrupted, Memory, context, victim_of
 from torch import Tensor
 
 import attacks.context
 from attacks.kkt import KKT
-from attacks.kkt_family.evidence import EXPONENTS, consistency, copies_last, evenness, evidence
+from attacks.kkt_family.evidence import EXPONENTS, consensus, consistency, copies_last, evenness, evidence
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_general import KKTGeneral
 from attacks.kkt_span import KKTSpan
@@ -80,11 +81,27 @@ def test_a_sum_of_images_is_more_even_than_each() -> None:
     assert float(evenness(edge + edge.mT)) > float(evenness(edge))
 
 
+def test_a_consensus_has_the_nearest_of_each_restart_and_class() -> None:
+    """At 0 and 90 degrees in the first restart, at 20 and 80 in the second, the last of another class."""
+    angles = torch.tensor([0.0, 90, 20, 80]).deg2rad()
+    candidates = torch.stack([angles.cos(), angles.sin()], 1)
+    middle = torch.tensor([10.0, 85, 10, 85]).deg2rad()
+    found = consensus(3 * candidates, None, 2)
+    torch.testing.assert_close(F.normalize(found, dim=1), torch.stack([middle.cos(), middle.sin()], 1))
+    middle = torch.tensor([10.0, 55, 10, 80]).deg2rad()
+    labels = torch.tensor([0, 0, 0, 1])
+    found = consensus(candidates, labels, 2)[:3]
+    torch.testing.assert_close(F.normalize(found, dim=1), torch.stack([middle.cos(), middle.sin()], 1)[:3])
+    torch.testing.assert_close(consensus(candidates, None, 1), candidates)
+
+
 def test_evidence_is_the_product_of_powers() -> None:
-    images = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(1))
-    sure, follows = torch.rand(2, 5, generator=torch.Generator().manual_seed(2)) + 0.1
-    expected = EXPONENTS[0] * sure.log() + EXPONENTS[1] * follows.log() + EXPONENTS[2] * evenness(images).log()
-    torch.testing.assert_close(evidence(sure, follows, images).log(), expected)
+    images = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    sure, follows = torch.rand(2, 6, generator=torch.Generator().manual_seed(2)) + 0.1
+    agreed = consensus(images.flatten(1), None, 2).view_as(images)
+    factors = (sure, follows, evenness(images), evenness(agreed))
+    expected = sum(exponent * factor.log() for exponent, factor in zip(EXPONENTS, factors, strict=True))
+    torch.testing.assert_close(evidence(sure, follows, images, None, 2).log(), expected)
 
 
 def order(confidence: Tensor) -> list[int]:

@@ -148,6 +148,18 @@ def test_images_come_out_from_behind_the_front_and_held_out_ones_do_not(spec: Vi
     assert len(found.confidence) == len(found.candidates) == 20
 
 
+def test_a_ranking_is_of_the_same_candidates() -> None:
+    victim = victim_of(BEHIND)
+    plain, ranked = (
+        attacked(KKTDeltaFeatures(FeatureParams(steps=6, directions=5, ranking=one)), victim)
+        for one in ("span", "evidence")
+    )
+    assert torch.equal(plain.candidates, ranked.candidates)
+    assert plain.confidence is not None
+    assert ranked.confidence is not None
+    assert plain.confidence.argsort().tolist() != ranked.confidence.argsort().tolist()
+
+
 def test_a_killed_search_ends_where_an_undisturbed_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
     victim = victim_of(CNN)

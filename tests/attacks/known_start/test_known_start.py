@@ -99,6 +99,11 @@ def test_the_truth_of_one_step_solves_the_equation() -> None:
     assert torch.allclose(again.T @ (inputs @ equation.basis), equation.weight, atol=1e-10)
     inside = (again @ equation.error_basis).square().sum() / again.square().sum()
     assert float(inside) == pytest.approx(1)
+    follows = equation.consistency(inputs @ equation.basis, again)
+    assert follows.tolist() == pytest.approx([1] * 3, abs=1e-3)  # but for the ridge
+    shared = torch.cat([again[:2], again[2:] / 2, again[2:] / 2])
+    apart = torch.cat([inputs[:2], inputs[2:] + inputs[:1], inputs[2:] - inputs[:1]]) @ equation.basis
+    assert (equation.consistency(apart, shared)[2:] < 0.99).all()  # two that fire alike come back as their mean
 
 
 def test_the_objectives_gradient_is_a_difference_quotient() -> None:
@@ -209,6 +214,26 @@ def test_a_killed_search_ends_where_an_undisturbed_one_does(monkeypatch: pytest.
         run()
     memory.most = 10**9
     assert torch.equal(run().candidates, whole.candidates)
+
+
+@pytest.mark.parametrize("ranking", ["evidence", "distinct"])
+def test_a_ranking_is_of_the_same_candidates_and_a_kill_costs_none_of_it(
+    ranking: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in the second of two restarts: what is known of the first is kept."""
+    monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
+    victim = victim_of(TINY)
+    plain, ranked = (KKTDelta(KKTDeltaParams(restarts=2, steps=12, ranking=one)) for one in ("span", ranking))
+    before, whole = attacked(plain, victim), attacked(ranked, victim)
+    assert torch.equal(before.candidates, whole.candidates)
+    assert before.confidence is not None
+    assert whole.confidence is not None
+    assert before.confidence.argsort().tolist() != whole.confidence.argsort().tolist()
+    memory, view = Memory(most=17), view_of(victim, ranked.knowledge, CPU)
+    with pytest.raises(Interrupted):
+        ranked.reconstruct(view, replace(context(), checkpoints=memory))
+    memory.most = 10**9
+    assert torch.equal(ranked.reconstruct(view, replace(context(), checkpoints=memory)).confidence, whole.confidence)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import attacks.context
 from attacks.base import Knowledge
 from attacks.context import Budget
 from attacks.kkt_delta import KKTDelta
+from attacks.kkt_family.evidence import evidence
 from attacks.known_start.equation import known
 from attacks.known_start.params import KKTDeltaParams
 from attacks.known_start.replay import Replay
@@ -140,6 +141,10 @@ def test_the_attack_is_told_of_the_training_and_starts_from_kkt_delta() -> None:
     assert found.labels is not None
     assert found.confidence is not None
     assert float(found.confidence.mean()) == pytest.approx(1, rel=1e-4)
+    ranked = attacked(Attack(ReplayParams(replay_steps=3, ranking="evidence", **shared)), victim)
+    assert torch.equal(ranked.candidates, found.candidates)
+    ones = torch.ones_like(found.confidence)
+    torch.testing.assert_close(ranked.confidence, evidence(found.confidence, ones, found.candidates, found.labels))
     assert found.flags[-1].startswith("W1 - c W1(0) missed by")
 
 
