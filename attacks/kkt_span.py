@@ -5,21 +5,34 @@ The equation is that of `kkt-general`; the spans are `victims.equations.spans`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
+from attacks.base import AttackContext, Reconstruction, VictimView
 from attacks.kkt_family.params import FAST_RANGES
 from attacks.kkt_general import KKTGeneral, KKTGeneralParams
 from attacks.search_space import Range
+from victims.frozen_model import unsaid
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
+FEWEST_SHOWN = 0.5
+"""Share of the directions of W1 that W2 must show for `spans="auto"` to use them."""
+
 
 class KKTSpanParams(KKTGeneralParams):
-    """Parameters of `kkt-span`: those of `kkt-general`, with free coefficients in the fast solver."""
+    """Parameters of `kkt-span`: those of `kkt-general`, with free coefficients in the fast solver.
 
+    Attributes:
+        spans: "priced" for candidates that pay for leaving the spans; "auto" for the same where W2 shows at least
+            `FEWEST_SHOWN` of the directions that W1 shows, and otherwise for `kkt-general`, with those of these
+            parameters that differ from their defaults.
+    """
+
+    spans: Annotated[Literal["priced", "auto"], unsaid("priced")] = "priced"
     method: Literal["row-space"] = "row-space"
     coefficients: Literal["free"] = "free"
     restarts: PositiveInt = 1
@@ -30,6 +43,13 @@ class KKTSpanParams(KKTGeneralParams):
     coordinate_power: NonNegativeFloat = 0.5
     signal_span: NonNegativeFloat = 0.15
     activation_span: NonNegativeFloat = 0.45
+
+    @property
+    def without_spans(self) -> KKTGeneralParams:
+        """Those of `kkt-general`, but what differs from the defaults here; no cost of leaving a span."""
+        names = set(KKTGeneralParams.model_fields) - {"signal_span", "activation_span"}
+        given = {name: getattr(self, name) for name in names}
+        return KKTGeneralParams(**{k: v for k, v in given.items() if v != type(self).model_fields[k].default})
 
 
 class KKTSpan(KKTGeneral):
@@ -43,8 +63,10 @@ class KKTSpan(KKTGeneral):
     summary = "kkt-general, whose candidates' errors and activations stay in the spans that W1 and W2 show"
     paper = "after Buzaglo et al. 2023; span checks after Petrov et al. 2024 (DAGER), Dimitrov et al. 2024 (SPEAR)"
     Params = KKTSpanParams
+    params: KKTSpanParams
     candidates_per_direction = 1.4
     variants: ClassVar[dict[str, dict[str, Any]]] = {
+        "auto": {"spans": "auto"},
         # Gates that sharpen, alike for neurons of all norms; they bear higher prices and take fewer steps.
         "graduated": {
             "steps": 1000,
@@ -62,8 +84,33 @@ class KKTSpan(KKTGeneral):
             "signal_span": Range(0.01, 10, log=True),
             "activation_span": Range(0.01, 10, log=True),
         }
-        for name in ("", "graduated")
+        for name in ("", "auto", "graduated")
     }
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Search in the spans, or as `kkt-general` does where `spans` is "auto" and the weights do not show them."""
+        flag = None if self.params.spans == "priced" else self._unshown(view, ctx)
+        if flag is None:
+            return super().reconstruct(view, ctx)
+        chosen = self.params.without_spans
+        found = KKTGeneral(chosen).reconstruct(view, ctx)
+        own = self.params.model_dump()
+        settings = {name: value for name, value in chosen.model_dump().items() if value != own[name]}
+        resolved = settings | found.resolved | {"spans": "priced"}  # at no price: null controls are searched alike
+        return replace(found, resolved=resolved, flags=(*found.flags, flag))
+
+    def _unshown(self, view: VictimView, ctx: AttackContext) -> str | None:
+        """Return a flag where W2 shows too few directions for the span of the activations, None where it shows them."""
+        import torch
+
+        from attacks.kkt_family.problem import Problem
+        from victims.equations.spans import activations_shown
+
+        problem = Problem.of(view, ctx.device, getattr(torch, self.params.dtype))
+        shown, images = activations_shown(problem.connected), problem.data_subspace.rank
+        if shown >= FEWEST_SHOWN * images:
+            return None
+        return f"W2 shows {shown} directions and W1 {images}: searched as kkt-general does"
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline convolutions, which `kkt-conv` is for."""

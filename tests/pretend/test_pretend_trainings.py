@@ -138,6 +138,9 @@ CASES: dict[str, Case] = {
     "normalised, three classes": stationary(
         lambda steps: NormalizedDescent(steps=steps), architecture=MLPSpec(hidden=(8,), outputs=3, biases="all")
     ),
+    "normalised, to a residual": stationary(
+        lambda steps: NormalizedDescent(steps=steps, stop_residual=1e-9), "victims/training/state.py:residual"
+    ),
     "gradient descent": stationary(lambda steps: GradientDescent(epochs=steps)),
     "gradient descent in batches": stationary(lambda steps: GradientDescent(epochs=steps, batch_size=4)),
     "gradient descent to a loss": stationary(

@@ -93,3 +93,18 @@ def activation_basis(network: Network, images: int) -> Tensor | None:
         return None
     rows = row_space(network.weights[1])
     return rows.basis if rows.gap and rows.rank >= FEWEST_SHOWN * images else None
+
+
+def activations_shown(network: Network) -> int:
+    """Return the number of directions that the rows of W_2 show; 0 where no gap ends them, or W_2 is the last layer.
+
+    At a stationary point they are as many as there are training images, or more where the training stopped before
+    the last of its start was forgotten. Where they are fewer, the start hides the others, or there are none.
+
+    Args:
+        network: fully connected.
+    """
+    if network.depth < 3:
+        return 0
+    rows = row_space(network.weights[1])
+    return rows.rank if rows.gap else 0

@@ -10,6 +10,8 @@ from victims.frozen_model import Recipe, unsaid
 
 StopLoss = Annotated[PositiveFloat | None, unsaid(None)]
 """A mean loss at which training ends; None for none."""
+StopResidual = Annotated[float | None, Field(gt=0, lt=1), unsaid(None)]
+"""A stationarity residual at which training ends; None for none."""
 
 
 class GradientDescent(Recipe):
@@ -55,6 +57,7 @@ class NormalizedDescent(Recipe):
             value of Haim et al.'s Table 1.
         momentum: weight of the old direction in the running average.
         stop_loss: training ends after a step before which the mean loss was below it.
+        stop_residual: training ends after a step at which `TrainState.residual` is below it.
     """
 
     kind: Literal["normalized"] = "normalized"
@@ -63,6 +66,7 @@ class NormalizedDescent(Recipe):
     margin: PositiveFloat = 10.0
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     stop_loss: StopLoss = None
+    stop_residual: StopResidual = None
     dtype: Literal["float32", "float64"] = "float32"
 
     @property
@@ -87,6 +91,7 @@ class DecayedDescent(Recipe):
             connected networks.
         iterations: largest number of L-BFGS iterations for each width.
         stop_loss: training ends after a step before which the mean loss was below it.
+        stop_residual: training ends after a step at which `TrainState.residual` is below it.
     """
 
     kind: Literal["decayed"] = "decayed"
@@ -97,6 +102,7 @@ class DecayedDescent(Recipe):
     corners: tuple[PositiveFloat, ...] = ()
     iterations: PositiveInt = 600
     stop_loss: StopLoss = None
+    stop_residual: StopResidual = None
     dtype: Literal["float32", "float64"] = "float32"
 
     @property

@@ -108,10 +108,12 @@ def train(
     reported = saved = time.monotonic()
     assert isinstance(spec.training, GradientDescent | NormalizedDescent | DecayedDescent)
     stopped, stop_loss = False, spec.training.stop_loss
+    stop_residual = None if isinstance(spec.training, GradientDescent) else spec.training.stop_residual
     while state.step < method.steps and not stopped:
         figures = method.step(state, data, labels)
         state.step += 1
         stopped = stop_loss is not None and float(figures.loss) < stop_loss
+        stopped |= stop_residual is not None and state.residual() < stop_residual
         now = time.monotonic()
         if now - reported > REPORT_SECONDS or state.step == method.steps or stopped:
             reported = now

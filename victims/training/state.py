@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -29,6 +30,20 @@ class TrainState:
     outside_scale: Tensor
     velocity: list[Tensor] = field(default_factory=list)
     step: int = 0
+
+    @torch.no_grad()
+    def residual(self) -> float:
+        """Return the stationarity residual, in [0, 1]: the share of theta that the averaged steps do not explain.
+
+        At a stationary point theta lies along the sum of the samples' gradients. Those of single steps jump where a
+        pre-activation is on the kink of its ReLU; `velocity`, their average over the points nearby, is an element of
+        the Goldstein subdifferential (1977), and the residual is the sine of its angle with theta.
+        """
+        parameters = list(self.model.parameters())
+        along = sum((one * step).sum() for one, step in zip(parameters, self.velocity, strict=True))
+        outside = self.outside_norm * self.outside_scale
+        cosine = along / norm(self.velocity) / torch.sqrt(norm(parameters) ** 2 + outside**2)
+        return math.sqrt(1 - min(max(float(cosine), 0.0), 1.0) ** 2)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state's tensors by name, for a checkpoint."""

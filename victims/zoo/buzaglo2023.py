@@ -1,9 +1,9 @@
 """The victims of Buzaglo et al. 2023: several classes, weight decay, regression losses, a convolution.
 
 Names are `<dataset>-<architecture>-<n>-<variant>`: `c10` is a softmax of ten outputs on the first ten labels, `wd1e-3`
-weight decay, `small` a layer 1 that starts at 1e-4 beside it, `kinks` a training that ends at a stationary point, `l2`,
-`l2-5` (|Phi - y|^2.5) and `huber` regressions of the binary labels to -1 and +1 with the paper's decay, `k3-4` a
-convolution's kernel and channels (3 and 32 without).
+weight decay, `small` a layer 1 that starts at 1e-4 beside it, `kinks` a training that ends at a stationary point,
+`residual1e-1` one that ends where the stationarity residual is .1, `l2`, `l2-5` (|Phi - y|^2.5) and `huber` regressions
+of the binary labels to -1 and +1 with the paper's decay, `k3-4` a convolution's kernel and channels (3 and 32 without).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ GRID_SAMPLES = (10, 25, 50)
 """Images a class, for each of those numbers of classes."""
 DECAYS = ("1e-4", "2e-4", "3e-4", "5e-4", "7e-4", "1e-3", "2e-3", "3e-3", "5e-3", "7e-3", "1e-2", "2e-2")
 """Twelve decays; the paper's own are in a figure only."""
+RESIDUALS = ("4e-1", "2e-1", "1e-1", "5e-2")
+"""Stationarity residuals at which training ends; with all its steps it reaches .04."""
 LOSSES: tuple[tuple[Loss, str], ...] = (("l2", "l2"), ("l2.5", "l2-5"), ("huber", "huber"))
 REGRESSION_DECAY = 7.5e-4
 KERNELS = (3, 5, 9, 16, 32)
@@ -36,15 +38,21 @@ def _started(scale: float | None, variant: str, classes: int = 1) -> VictimSpec:
     return VictimSpec(name=name, dataset="cifar", n=100, architecture=MLPSpec(outputs=classes, first_layer_scale=scale))
 
 
-def _decayed(dataset: str, n: int, decay: str, classes: int = 1, *, small: bool = False) -> VictimSpec:
-    """Return a classifier with weight decay, all layers at the standard initialisation, as in the paper's Fig. 6."""
+def _decayed(
+    dataset: str, n: int, decay: str, classes: int = 1, *, small: bool = False, residual: str = ""
+) -> VictimSpec:
+    """Return a classifier with weight decay, all layers at the standard initialisation, as in the paper's Fig. 6.
+
+    `residual` is the stationarity residual at which its training ends, if it ends before the last step.
+    """
     started = MLPSpec(outputs=classes) if small else MLPSpec(outputs=classes, first_layer_scale=None)
+    variant = f"-wd{decay}" + "-small" * small + (f"-residual{residual}" if residual else "")
     return VictimSpec(
-        name=f"{dataset}-mlp-{n}{_softmax(classes)}-wd{decay}{'-small' * small}",
+        name=f"{dataset}-mlp-{n}{_softmax(classes)}{variant}",
         dataset=dataset,
         n=n,
         architecture=started,
-        training=DecayedDescent(weight_decay=float(decay)),
+        training=DecayedDescent(weight_decay=float(decay), stop_residual=float(residual) if residual else None),
     )
 
 
@@ -100,6 +108,9 @@ VICTIMS: tuple[VictimSpec, ...] = (
         for decay in DECAYS
     ),
     *(_decayed("cifar", 500, "1e-4", classes) for classes in (1, 10)),
+    *(_decayed("cifar", 100, "1e-4", classes, residual=residual) for classes in (1, 10) for residual in RESIDUALS),
+    *(_decayed("photos", 100, "1e-4", 10, residual=residual) for residual in RESIDUALS),
+    *(_decayed("digits", 50, "1e-2", residual=residual) for residual in RESIDUALS[:1]),
     _decayed("photos", 100, "1e-4", 10),
     _decayed("photos", 20, "1e-4", 10),
     _decayed("digits", 50, "1e-2"),
