@@ -15,6 +15,8 @@ pytest.importorskip("ray", reason="Ray is an extra: pip install 'reconstruction-
 from bench.run.executors.cluster import connection, desk, probe, source
 from bench.run.executors.cluster.parcels import pack, unpack
 from bench.run.executors.cluster.share import Share
+from bench.run.executors.cluster.site import Luggage, Site
+from bench.run.setup import Setup
 from victims.errors import UserError
 from victims.files import atomic
 
@@ -169,3 +171,14 @@ def test_an_address_of_the_environment_that_does_not_answer_is_named(
     monkeypatch.setenv("RAY_ADDRESS", address)
     with pytest.raises(UserError, match=f"^RAY_ADDRESS {address}(: nothing answers| is no address)"):
         connection.connect("", tmp_path)
+
+
+def test_a_run_has_the_gpus_that_ray_gave_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    setup = Setup(tmp_path, None, None, "cuda:1", twins=False, environment=(("BENCH_DATA_DIR", "there"),))
+    here = Site(tmp_path / "site").settle(setup, Luggage(tmp_path / "no token", ""))
+    assert here.device == "cuda"
+    assert dict(here.environment) == {
+        "CUDA_VISIBLE_DEVICES": "2",
+        "BENCH_CACHE_DIR": str(tmp_path / "site" / "cache"),
+    }
