@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.run.executors.cluster.parcels import Parcel, pack, stamps
+from bench.run.executors.cluster.parcels import Parcel, Stamps, pack, stamps
 
 PROGRESS_SECONDS = 1.0
 WATCH_SECONDS = 1.0
@@ -88,7 +88,8 @@ class DeskReporter:
     def checkpoints(self, root: Path, patterns: tuple[str, ...]) -> Iterator[None]:
         """Send the files below a folder that globs name, whenever they change, until the block ends."""
         ended = threading.Event()
-        arguments = root, patterns, ended, lambda parcel: self.desk.keep.remote(self.job, parcel)
+        before = stamps(root, patterns)
+        arguments = root, patterns, before, ended, lambda parcel: self.desk.keep.remote(self.job, parcel)
         watch = threading.Thread(target=_watch, args=arguments, daemon=True)
         watch.start()
         try:
@@ -98,8 +99,9 @@ class DeskReporter:
             watch.join()
 
 
-def _watch(root: Path, patterns: tuple[str, ...], ended: threading.Event, send: Callable[[Parcel], Any]) -> None:
-    last = stamps(root, patterns)
+def _watch(
+    root: Path, patterns: tuple[str, ...], last: Stamps, ended: threading.Event, send: Callable[[Parcel], Any]
+) -> None:
     while not ended.wait(WATCH_SECONDS):
         now = stamps(root, patterns)
         if now != last and (parcel := pack(root, patterns)):

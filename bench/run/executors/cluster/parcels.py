@@ -10,6 +10,8 @@ from victims.files import atomic
 
 Parcel = dict[str, bytes]
 """Contents of files by their place in a folder, with "/" between its parts."""
+Stamps = dict[Path, tuple[int, int]]
+"""Sizes of files in bytes, and their times in ns: together with their places they tell what has changed."""
 LOCKS = ("lock", ".lock")
 """Ends of the names of files that belong to the processes of one machine."""
 
@@ -24,14 +26,14 @@ def pack(root: Path, patterns: Iterable[str]) -> Parcel:
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Return a file's size in bytes and its time in ns: together with its place they tell whether it has changed."""
+    """Return a file's size in bytes and its time in ns."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns
 
 
-def stamps(root: Path, patterns: Iterable[str]) -> dict[Path, tuple[int, int]]:
+def stamps(root: Path, patterns: Iterable[str]) -> Stamps:
     """Return the stamps of the files that `pack` would pack."""
-    found = {}
+    found: Stamps = {}
     for path in _files(root, patterns):
         with suppress(FileNotFoundError):
             found[path] = stamp(path)
@@ -39,10 +41,9 @@ def stamps(root: Path, patterns: Iterable[str]) -> dict[Path, tuple[int, int]]:
 
 
 def _files(root: Path, patterns: Iterable[str]) -> list[Path]:
-    found = sorted({path for pattern in patterns for path in root.glob(pattern)})
-    return [
-        path for path in found if not path.name.startswith(".") and not path.name.endswith(LOCKS) and path.is_file()
-    ]
+    found = {path for pattern in patterns for path in root.glob(pattern)}
+    own = {path for path in found if path.name.startswith(".") or path.name.endswith(LOCKS)}
+    return sorted(path for path in found - own if path.is_file())
 
 
 def unpack(parcel: Parcel, root: Path) -> None:

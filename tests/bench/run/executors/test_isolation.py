@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import psutil
 import pytest
+from processes import environment
+from rich.console import Console
 from world import World
+
+from attacks.context import UNLIMITED
+from bench.run.executors.processes import Limits, Processes
+from bench.run.executors.task import Task
+from bench.run.setup import Setup
+from bench.terminal.progress import TerminalReporter
 
 SPY = '''
 import gc
@@ -80,6 +89,16 @@ class Leaves(Spy):
         return super().reconstruct(view, ctx)
 
 
+class Shows(Spy):
+    name = "shows"
+
+    def reconstruct(self, view, ctx):
+        import torch
+
+        candidates = torch.rand(1, *view.architecture.input_shape, generator=ctx.generator)
+        return Reconstruction(candidates=candidates, flags=("GPU " + os.environ["CUDA_VISIBLE_DEVICES"],))
+
+
 class Lies(Spy):
     """Speaks over all that it inherited in the place of its harness."""
 
@@ -113,6 +132,20 @@ def test_an_attack_in_a_process_of_its_own_finds_nothing(spied: World) -> None:
         assert found & set(row["flags"].split(";")) == expected
         answers.add(row["attack_loss"])
     assert len(answers) == 1  # the victim answers the same wherever it is asked
+
+
+def test_an_attack_has_the_gpu_of_its_run(spied: World) -> None:
+    """A worker of a cluster does run after run, each on a GPU of its own, with processes that one server forks."""
+    given = tuple(environment(spied.root).items())
+    shared = Setup(spied.results, spied.plugins, spied.plugins, "cpu", twins=False)
+    setups = [replace(shared, environment=(*given, ("CUDA_VISIBLE_DEVICES", gpu))) for gpu in "01"]
+    tasks = [
+        Task("", "shows", "", "{}", "default", "mini-mlp-4", 0, seed, UNLIMITED, setup)
+        for seed, setup in enumerate(setups)
+    ]
+    executor = Processes(TerminalReporter(Console(quiet=True)), 1, Limits.shared(1, None))
+    flags = [outcome.record.flags.split(";") for outcome in executor.execute(tasks)]
+    assert [[flag for flag in told if flag.startswith("GPU")] for told in flags] == [["GPU 0"], ["GPU 1"]]
 
 
 def test_reading_the_data_flags_the_row(spied: World) -> None:

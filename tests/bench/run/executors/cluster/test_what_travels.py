@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'reconstruction-bench[ray]'")
-from bench.run.executors.cluster import connection, probe, source
+from bench.run.executors.cluster import connection, desk, probe, source
 from bench.run.executors.cluster.parcels import pack, unpack
 from bench.run.executors.cluster.share import Share
+from bench.run.executors.cluster.site import Luggage, Site
+from bench.run.setup import Setup
 from victims.errors import UserError
+from victims.files import atomic
 
 NOTHING = (), "", frozenset[str]()
 
@@ -25,6 +32,25 @@ def test_what_is_packed_is_unpacked_and_locks_stay(tmp_path: Path) -> None:
     assert parcel == {name: name.encode() for name in ("runs/a/run.json", ".work/checkpoints/a.x")}
     unpack(parcel, tmp_path / "there")
     assert pack(tmp_path / "there", ("**/*",)) == parcel
+
+
+def test_a_checkpoint_is_sent_whenever_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "WATCH_SECONDS", 0.01)
+    sent: Queue[dict[str, bytes]] = Queue()
+    told = SimpleNamespace(keep=SimpleNamespace(remote=lambda job, parcel: sent.put(parcel)))
+    (tmp_path / "of.before").write_bytes(b"0")
+    with desk.DeskReporter(told, "job").checkpoints(tmp_path, ("of.*",)):
+        for content in (b"1", b"22"):
+            with atomic(tmp_path / "of.run") as path:
+                path.write_bytes(content)
+            assert sent.get(timeout=600)["of.run"] == content
+    assert sent.empty()
+
+
+def test_a_worker_is_there_without_torch(process: Callable[..., Any]) -> None:
+    """It passes on what processes do which have it; its own would cost seconds and memory."""
+    listed = "import sys, bench.run.executors.cluster.worker; print({'torch', 'pandas', 'scipy'} & sys.modules.keys())"
+    assert process("-c", listed).out.strip() == "set()"
 
 
 @pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out", ""])
@@ -124,7 +150,7 @@ def test_a_run_that_fits_on_no_node_is_one_line() -> None:
 
 @pytest.mark.parametrize(
     ("given", "named", "joined"),
-    [("", None, "local"), ("", "10.0.0.1:6379", "10.0.0.1:6379"), ("local", "10.0.0.1:6379", "local")],
+    [("", None, "local"), ("", "auto", "auto"), ("local", "10.0.0.1:6379", "local")],
 )
 def test_without_an_address_no_cluster_of_before_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, named: str | None, joined: str
@@ -136,3 +162,23 @@ def test_without_an_address_no_cluster_of_before_is_looked_for(
         monkeypatch.setenv("RAY_ADDRESS", named)
     connection.connect(given, tmp_path)
     assert asked == [joined]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "somewhere", "127.0.0.1:99999999"])
+def test_an_address_of_the_environment_that_does_not_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UserError, match=f"^RAY_ADDRESS {address}(: nothing answers| is no address)"):
+        connection.connect("", tmp_path)
+
+
+def test_a_run_has_the_gpus_that_ray_gave_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    setup = Setup(tmp_path, None, None, "cuda:1", twins=False, environment=(("BENCH_DATA_DIR", "there"),))
+    here = Site(tmp_path / "site").settle(setup, Luggage(tmp_path / "no token", ""))
+    assert here.device == "cuda"
+    assert dict(here.environment) == {
+        "CUDA_VISIBLE_DEVICES": "2",
+        "BENCH_CACHE_DIR": str(tmp_path / "site" / "cache"),
+    }
