@@ -1,10 +1,11 @@
 """How well rankings of candidates tell hits from misses, with what a twin that is trained on public images teaches.
 
-    python tests/benchmarks/selection.py DIR [VICTIM [ATTACK]]
+    python tests/benchmarks/selection.py DIR [VICTIM [ATTACK [VARIANT ...]]]
 
-attacks the victim (`cifar-mlp-500` by `kkt`) and a twin of the same recipe on test images, and prints of each ranking
-the average precision, the precision of the 10, 50, 300 and n surest, and how many different images 50 and n of them
-are. Those that learn do so on the twin, and are judged on the victim; the weights of the first are `EXPONENTS`.
+attacks the victim (`cifar-mlp-500` by `kkt`, as it is by default and by `graduated`) and a twin of the same recipe on
+test images, and prints of each ranking the average precision, the precision of the 10, 50, 300 and n surest, and how
+many different images 50 and n of them are. Those that learn do so on the twin, of which all variants' candidates are
+taken together, and are judged on the victim; the weights of the first are `EXPONENTS`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from attacks.base import AttackContext
 from attacks.kkt_family import evidence as ranking
-from attacks.kkt_family.evidence import copies_last, evenness, evidence
+from attacks.kkt_family.evidence import consensus, copies_last, evenness, evidence
 from bench.plan import registry
 from bench.run.disclosure import view_of
 from bench.scoring import PROTOCOLS, confidence_curve
@@ -38,6 +39,8 @@ CPU = torch.device("cpu")
 PROTOCOL = PROTOCOLS["buzaglo2023"]
 TWIN_SEED = 1001
 DRAW_SEED = 101
+TWIN_RESTARTS = 8
+"""Restarts on the twin, of an attack that has several."""
 CUTS = (0.2, 0.35, 0.5, 0.65)
 """Mean cosine distances at which clusters are no longer merged."""
 
@@ -50,18 +53,22 @@ class Attacked:
         reference: the truth.
         candidates: (m, C, H, W).
         labels: (m,), None if there are none.
-        factors: confidence, consistency and evenness, (m,) each.
+        restarts: their number.
+        factors: confidence, consistency, evenness and that of the consensus, (m,) each.
     """
 
     reference: Reference
     candidates: Tensor
     labels: Tensor | None
-    factors: tuple[Tensor, Tensor, Tensor]
+    restarts: int
+    factors: tuple[Tensor, Tensor, Tensor, Tensor]
 
     @property
     def logarithms(self) -> np.ndarray:
-        """(m, 3), of the factors."""
-        return torch.stack(self.factors, 1).clamp_min(1e-12).log().numpy()
+        """(m, 4), of the factors; that of the confidence, whose unit is the search's, less its mean."""
+        logarithms = torch.stack(self.factors, 1).clamp_min(1e-12).log()
+        logarithms[:, 0] -= logarithms[:, 0].mean()
+        return logarithms.numpy()
 
     @property
     def hits(self) -> np.ndarray:
@@ -98,38 +105,47 @@ def twin_of(victim: Victim) -> Victim:
     return Victim(victim.card, model.float(), own)
 
 
-def attacked(victim: Victim, name: str) -> Attacked:
-    """Return what the attack of that name finds."""
+def attacked(victim: Victim, name: str, variant: str, restarts: int | None = None) -> Attacked:
+    """Return what the attack of that name and variant finds, with so many restarts if it has several."""
     kind, seen = registry.attacks().items[name], []
+    params = kind.Params(**kind.variants[variant] if variant else {}, ranking="evidence")
+    if restarts is not None and params.restarts > 1:
+        params = params.model_copy(update={"restarts": restarts})
 
-    def watched(confidence: Tensor, consistencies: Tensor, images: Tensor) -> Tensor:
-        seen.append((confidence, consistencies, evenness(images)))
-        return evidence(confidence, consistencies, images)
+    def watched(
+        confidence: Tensor, consistencies: Tensor, images: Tensor, labels: Tensor | None, restarts: int
+    ) -> Tensor:
+        agreed = consensus(images.flatten(1), labels, restarts).view_as(images)
+        seen.append((confidence, consistencies, evenness(images), evenness(agreed)))
+        return evidence(confidence, consistencies, images, labels, restarts)
 
-    attack = kind(kind.Params(ranking="evidence"))
+    attack = kind(params)
     ranking.evidence = watched
     ctx = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
     found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
-    return Attacked(Reference.of(victim), found.candidates, found.labels, seen[-1])
+    return Attacked(Reference.of(victim), found.candidates, found.labels, params.restarts, seen[-1])
 
 
-def compare(victim: Attacked, twin: Attacked) -> None:
+def compare(victim: Attacked, twins: list[Attacked]) -> None:
     """Print what every ranking gets."""
     write, rows = sys.stdout.write, victim.candidates.flatten(1)
-    sure = evidence(victim.factors[0], victim.factors[1], victim.candidates)
+    confidence, consistencies = victim.factors[:2]
+    sure = evidence(confidence, consistencies, victim.candidates, victim.labels, victim.restarts)
+    lessons = np.concatenate([twin.logarithms for twin in twins]), np.concatenate([twin.hits for twin in twins])
     write("ranking | average precision of base rate | precision at 10, 50, 300, n | images at 50, n, of all\n")
     write(victim.line("agreement", victim.factors[0]))
     write(victim.line("consistency", victim.factors[1]))
     write(victim.line("evenness", -victim.factors[2]))
+    write(victim.line("evenness of the consensus", -victim.factors[3]))
     write(victim.line("evidence", sure))
     write(victim.line("distinct", copies_last(sure, rows, victim.labels)))
-    learned = LogisticRegression(C=100, max_iter=1000).fit(twin.logarithms, twin.hits)
+    learned = LogisticRegression(C=100, max_iter=1000).fit(*lessons)
     weights = ", ".join(f"{weight:.2f}" for weight in learned.coef_[0])
     write(
         victim.line(f"logistic regression of the twin ({weights})", told(learned.decision_function(victim.logarithms)))
     )
     trees = HistGradientBoostingClassifier(max_iter=80, max_leaf_nodes=8, random_state=0)
-    probability = trees.fit(twin.logarithms, twin.hits).predict_proba(victim.logarithms)[:, 1]
+    probability = trees.fit(*lessons).predict_proba(victim.logarithms)[:, 1]
     write(victim.line("boosted trees of the twin", told(probability)))
     joined = linkage(pdist(rows.numpy(), "cosine"), "average")
     for cut in CUTS:
@@ -147,9 +163,14 @@ def told(values: np.ndarray) -> Tensor:
 
 def main() -> None:
     """Attack the victim and its twin, and compare."""
-    data_dir, name, attack = Path(sys.argv[1]), *(*sys.argv[2:], *("cifar-mlp-500", "kkt")[len(sys.argv) - 2 :])
+    data_dir, name, attack = Path(sys.argv[1]), *(*sys.argv[2:4], *("cifar-mlp-500", "kkt")[len(sys.argv[2:4]) :])
+    variants = sys.argv[4:] or ["", "graduated"]
     victim = obtain(registry.victims().items[name], data_dir, CPU, lambda progress: None, lambda notice: None)
-    compare(attacked(victim, attack), attacked(twin_of(victim), attack))
+    twin = twin_of(victim)
+    twins = [attacked(twin, attack, variant, TWIN_RESTARTS) for variant in variants]
+    for variant in variants:
+        sys.stdout.write(f"\n{attack} {variant or 'as it is by default'} on {name}\n")
+        compare(attacked(victim, attack, variant), twins)
 
 
 if __name__ == "__main__":
