@@ -88,9 +88,9 @@ class Times:
 def _kind(line: str) -> str:
     kinds = {
         FORK_SERVER: "libraries that runs are forked with",
+        r"^\S*/raylet ": "Ray's scheduler and object store",
         r"^ray::\w*Agent|dashboard": "the rest of Ray",
         r"^ray::|default_worker\.py": "workers",
-        r"^\S*/raylet ": "Ray's scheduler and object store",
         r"^\S*/gcs_server ": "Ray's directory",
     }
     return next((kind for pattern, kind in kinds.items() if re.search(pattern, line)), "the rest of Ray")
