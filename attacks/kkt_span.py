@@ -19,7 +19,7 @@ from victims.frozen_model import unsaid
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
-FEWEST_SHOWN = 0.5
+SHARE_SHOWN = 0.5
 """Share of the directions of W1 that W2 must show for `spans="auto"` to use them."""
 
 
@@ -28,7 +28,7 @@ class KKTSpanParams(KKTGeneralParams):
 
     Attributes:
         spans: "priced" for candidates that pay for leaving the spans; "auto" for the same where W2 shows at least
-            `FEWEST_SHOWN` of the directions that W1 shows, and otherwise for `kkt-general`, with those of these
+            `SHARE_SHOWN` of the directions that W1 shows, and otherwise for `kkt-general`, with those of these
             parameters that differ from their defaults.
     """
 
@@ -108,7 +108,7 @@ class KKTSpan(KKTGeneral):
 
         problem = Problem.of(view, ctx.device, getattr(torch, self.params.dtype))
         shown, images = activations_shown(problem.connected), problem.data_subspace.rank
-        if shown >= FEWEST_SHOWN * images:
+        if shown >= SHARE_SHOWN * images:
             return None
         return f"W2 shows {shown} directions and W1 {images}: searched as kkt-general does"
 

@@ -10,7 +10,7 @@ from attacking import attacked, victim_of
 
 from attacks.base import Reconstruction
 from attacks.kkt_general import KKTGeneral, KKTGeneralParams
-from attacks.kkt_span import FEWEST_SHOWN, KKTSpan, KKTSpanParams
+from attacks.kkt_span import SHARE_SHOWN, KKTSpan, KKTSpanParams
 from victims.base import Victim
 from victims.equations.network import Network
 from victims.equations.spans import activations_shown
@@ -57,7 +57,7 @@ def test_the_directions_that_w2_shows_are_counted() -> None:
 def test_where_w2_shows_too_little_it_is_kkt_general(outputs: int, spanned: bool) -> None:
     victim = trained(outputs)
     network = Network.of(victim.model.state_dict(), None)
-    assert (activations_shown(network) >= FEWEST_SHOWN * 12) == spanned
+    assert (activations_shown(network) >= SHARE_SHOWN * 12) == spanned
     found = attacked(KKTSpan(KKTSpanParams(spans="auto", **SHORT)), victim)
     priced = attacked(KKTSpan(KKTSpanParams(**SHORT)), victim)
     general = attacked(KKTGeneral(KKTGeneralParams(**SHORT)), victim)
