@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
-REPORT_STEPS = 20
-
 
 class ConvSpanParams(AttackParams):
     """Parameters of `conv-span`.
 
     Attributes:
-        candidates: number of candidates of a round; None for 1.5 times the dimension of the span.
+        candidates: number of candidates of a round.
         rounds: number of rounds; candidates of a round stay apart from those that earlier rounds accepted.
         steps: Adam's steps of a round.
         lr: Adam's highest learning rate.
@@ -38,14 +36,14 @@ class ConvSpanParams(AttackParams):
             from.
     """
 
-    candidates: PositiveInt | None = None
-    rounds: PositiveInt = 4
-    steps: PositiveInt = 200
+    candidates: PositiveInt = 20
+    rounds: PositiveInt = 12
+    steps: PositiveInt = 150
     lr: PositiveFloat = 0.1
     init_scale: PositiveFloat = 0.1
     smoothness: NonNegativeFloat = 1e-3
-    repulsion: NonNegativeFloat = 0.1
-    apart: float = 0.6
+    repulsion: NonNegativeFloat = 1.0
+    apart: float = 0.75
     whitening: NonNegativeFloat = 0.75
     accepted: PositiveFloat = 1e-3
 
@@ -81,60 +79,29 @@ class ConvSpan(Attack[ConvSpanParams]):
         """Search in rounds, and return the candidates of all, the surer the less of their features is outside."""
         import torch
 
-        from attacks.feature_span.search import Prices, SpanSearch, shown_span
+        from attacks.feature_span.rounds import Rounds
+        from attacks.feature_span.search import Prices, shown_span
         from victims.equations.network import Network
 
         params, shape = self.params, view.architecture.input_shape
-        state = ctx.resume()
         network = Network.of(view.weights, shape, ctx.device, torch.float32)
         span = shown_span(network.weights[1])
-        m = params.candidates or round(1.5 * span.rank)
         prices = Prices(params.smoothness, params.repulsion, params.apart, params.whitening)
-        images, outside = torch.zeros(0, network.inputs, device=ctx.device), torch.zeros(0, device=ctx.device)
-        known = torch.zeros(0, span.rank, device=ctx.device)
-        first = 0
-        if state:
-            images, outside, known = (state[name].to(ctx.device) for name in ("images", "outside", "known"))
-            first = int(state["round"])
-        spent = first * params.steps
-        for number in range(first, params.rounds):
-            if number > first and ctx.expired(spent):
-                break
-            unfinished = {name[7:]: value for name, value in state.items() if name.startswith("search.")}
-            generator = ctx.generator.get_state()
-            if state:
-                ctx.generator.set_state(state["generator"])
-                generator, state = state["generator"], {}
-            start = torch.randn(m, network.inputs, generator=ctx.generator) * params.init_scale
-            search = SpanSearch(network, span, start, known, prices, params.lr, params.steps)
-            done = search.cycle.restore(unfinished) if unfinished else 0
-            for step in range(done, params.steps):
-                spent = number * params.steps + step
-                if ctx.expired(spent):
-                    break
-                search.step()
-                spent += 1
-                if (step + 1) % REPORT_STEPS == 0 or step + 1 == params.steps:
-                    with torch.no_grad():
-                        share = float(search.features_of(search.images())[0].median())
-                    ctx.report(spent, params.rounds * params.steps, outside=share)
-                ctx.checkpoint(
-                    lambda begun=generator, number=number, search=search: (
-                        {"generator": begun, "round": torch.tensor(number)}
-                        | {"images": images, "outside": outside, "known": known}
-                        | {f"search.{name}": value for name, value in search.cycle.state().items()}
-                    )
-                )
-            with torch.no_grad():
-                found = search.images()
-                shares, signatures = search.features_of(found)
-            images, outside = torch.cat([images, found]), torch.cat([outside, shares])
-            known = torch.cat([known, signatures[shares < params.accepted]])
+        rounds = Rounds(network, span, prices, ctx)
+        rounds.run(
+            params.rounds,
+            params.steps,
+            params.candidates,
+            lr=params.lr,
+            init_scale=params.init_scale,
+            accepted=params.accepted,
+        )
         return Reconstruction(
-            candidates=images.reshape(-1, *shape),
-            confidence=1 - outside,
-            resolved={"candidates": m},
-            loss=float(outside.median()),
-            grad_evals=spent,
-            flags=(f"layer 2 shows {span.rank} directions of features; {len(known)} candidates lie among them",),
+            candidates=rounds.images.reshape(-1, *shape),
+            confidence=1 - rounds.outside,
+            loss=float(rounds.outside.median()),
+            grad_evals=rounds.spent,
+            flags=(
+                f"layer 2 shows {span.rank} directions; {len(rounds.known)} candidates' features lie in their span",
+            ),
         )

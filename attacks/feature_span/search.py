@@ -1,7 +1,7 @@
 """Images whose features lie in the span that the layer behind a convolution shows, apart from one another.
 
-At a stationary point the rows of that layer, W = sum_i D_i' phi(x_i), are combinations of the n features phi(x_i) of the
-training images. The image of phi bends with the ReLUs and meets the span of the features at the features themselves:
+At a stationary point the rows of that layer, W = sum_i D_i' phi(x_i), are combinations of the n features phi(x_i) of
+the training images. The range of phi bends with the ReLUs and meets the span of the features at the features themselves:
 each training image is a solution alone, without its label, its coefficient and the other images. What phi does not see
 of an image, the span cannot tell: the filters of a trained convolution have few strong directions. There the smoothness
 of natural images decides, as a price for each cosine that grows with its frequency.
