@@ -1,10 +1,10 @@
 """Images whose features lie in the span that the layer behind a convolution shows, apart from one another.
 
 At a stationary point the rows of that layer, W = sum_i D_i' phi(x_i), are combinations of the n features phi(x_i) of
-the training images. The range of phi bends with the ReLUs and meets the span of the features at the features themselves:
-each training image is a solution alone, without its label, its coefficient and the other images. What phi does not see
-of an image, the span cannot tell: the filters of a trained convolution have few strong directions. There the smoothness
-of natural images decides, as a price for each cosine that grows with its frequency.
+the training images. The range of phi bends with the ReLUs and meets the span at the features themselves: each training
+image is a solution alone, without its label, its coefficient and the other images. What phi does not see of an image,
+the span cannot tell: the filters of a trained convolution have few strong directions. There the smoothness of natural
+images decides, as a price for each cosine that grows with its frequency.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Prices:
 
     Attributes:
         smoothness: the price of its mean squared coordinate on the cosines.
-        repulsion: the price of looking like an image that was found before.
+        repulsion: the price of looking like a better candidate, or like an image that was found before.
         apart: the cosine between two signatures from which on they look alike.
         whitening: the power of the singular values by which coordinates in the span are divided in a signature.
     """
@@ -52,7 +52,7 @@ class Prices:
 
 
 class SpanSearch:
-    """One round: m images, each on its own, apart from those that were found before.
+    """One round: m images, apart from better ones and from those that were found before.
 
     Args:
         network: the victim, whose first layer is a convolution.
@@ -73,7 +73,7 @@ class SpanSearch:
         scale = cosines.singular / cosines.singular.square().mean().sqrt()
         self.to_pixels = (cosines.basis * scale).T.contiguous()
         self.divisors = span.singular**prices.whitening
-        self.coordinates = start.to(span.basis).requires_grad_()
+        self.coordinates = start.to(span.basis).clone().requires_grad_()
         self.cycle = OneCycle([([self.coordinates], lr)], steps)
 
     def images(self) -> Tensor:
@@ -93,9 +93,12 @@ class SpanSearch:
     def objective(self) -> Tensor:
         """Return what all candidates pay, a scalar tensor that can be differentiated."""
         outside, signatures = self.features_of(self.images())
-        alike = (signatures @ self.known.T - self.prices.apart).relu().square().sum()
+        # of two that look alike the one that is farther from the span gives way
+        better = (outside < outside[:, None]).detach().to(outside)
+        among, before = signatures @ signatures.detach().T, signatures @ self.known.T
+        beyond = torch.cat([better * (among - self.prices.apart).relu(), (before - self.prices.apart).relu()], dim=1)
         smooth = self.coordinates.square().mean(1).sum()
-        return outside.sum() + self.prices.repulsion * alike + self.prices.smoothness * smooth
+        return outside.sum() + self.prices.repulsion * beyond.square().sum() + self.prices.smoothness * smooth
 
     def step(self) -> None:
         """Move the candidates by one step of Adam."""

@@ -96,7 +96,7 @@ def test_the_objective_is_what_its_words_say() -> None:
     start = torch.randn(2, network.inputs, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     search = SpanSearch(network, span, start, known, prices, lr=0.1, steps=10)
     space = image_space(SHAPE, start)
-    expected = 0.0
+    expected, every = 0.0, []
     for coordinates in start:
         image = space.basis @ (coordinates * space.singular / space.singular.square().mean().sqrt())
         maps = torch.nn.functional.conv2d(image.view(1, *SHAPE), network.weights[0], network.biases[0])
@@ -104,8 +104,12 @@ def test_the_objective_is_what_its_words_say() -> None:
         inside = span.basis.T @ features
         signature = inside / span.singular
         cosine = float(signature @ known[0] / signature.norm())
-        expected += 1 - float(inside.square().sum() / features.square().sum())
+        every.append((1 - float(inside.square().sum() / features.square().sum()), signature / signature.norm()))
+        expected += every[-1][0]
         expected += 2.0 * max(cosine + 0.5, 0.0) ** 2 + 0.3 * float(coordinates.square().mean())
+    alike = float(every[0][1] @ every[1][1])
+    assert alike > -0.5
+    expected += 2.0 * (alike + 0.5) ** 2  # one of the two gives way
     assert float(search.objective()) == pytest.approx(expected, rel=1e-9)
 
 
