@@ -125,6 +125,7 @@ CASES: dict[str, Case] = {
     "kkt-span": Case("kkt-span", spec_of(3), {"candidates": 6}),
     "kkt-span auto": Case("kkt-span", spec_of(3), FEW | {"spans": "auto"}),
     "kkt-conv": Case("kkt-conv", CONVOLUTION, FEW),
+    "conv-span": Case("conv-span", CONVOLUTION, {"candidates": 6, "rounds": 1}),
     "kkt-delta": Case("kkt-delta", ORDINARY),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
@@ -247,7 +248,16 @@ class Killing(CheckpointFile):
             raise Interrupted
 
 
-KEEPING = ("kkt", "kkt published", "kkt-conv", "kkt-delta", "kkt-delta-features", "projection", "kernel-query")
+KEEPING = (
+    "kkt",
+    "kkt published",
+    "kkt-conv",
+    "conv-span",
+    "kkt-delta",
+    "kkt-delta-features",
+    "projection",
+    "kernel-query",
+)
 
 
 @pytest.mark.parametrize("name", KEEPING)

@@ -67,6 +67,17 @@ def _convolution(name: str, dataset: str, n: int, kernel: int, channels: int, hi
     )
 
 
+def _softmax_convolution(n: int, hidden: int) -> VictimSpec:
+    """Return conv(3, 32)-hidden-10 with a decay of 1e-4, all layers at the standard initialisation."""
+    return VictimSpec(
+        name=f"cifar-conv-{n}-c10-wd1e-4",
+        dataset="cifar",
+        n=n,
+        architecture=ConvSpec(hidden=(hidden,), outputs=10, first_layer_scale=None),
+        training=DecayedDescent(weight_decay=1e-4),
+    )
+
+
 def _softmax(classes: int) -> str:
     """Return the part of a name that says how many outputs there are."""
     return f"-c{classes}" if classes > 1 else ""
@@ -148,4 +159,5 @@ VICTIMS: tuple[VictimSpec, ...] = (
         for channels in CHANNELS
     ),
     _convolution("digits-conv-20-k3-4", "digits", 20, 3, 4, hidden=50),
+    _softmax_convolution(50, hidden=200),
 )

@@ -1,0 +1,107 @@
+"""Reconstruction from a network behind a convolution, image by image, in the span of features that its weights show.
+
+The equation is the condition that features lie in their span, without the stationarity residual: see
+`attacks.feature_span.search`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
+from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from attacks.search_space import Range
+
+if TYPE_CHECKING:
+    from victims.exposure.card import Exposure
+    from victims.spec import VictimSpec
+
+
+class ConvSpanParams(AttackParams):
+    """Parameters of `conv-span`.
+
+    Attributes:
+        candidates: number of candidates of a round.
+        rounds: number of rounds; candidates of a round stay apart from those that earlier rounds accepted.
+        steps: Adam's steps of a round.
+        lr: Adam's highest learning rate.
+        init_scale: standard deviation of the start's coordinates, in units of the amplitudes of natural images.
+        smoothness: price of a candidate's mean squared coordinate on cosines that are scaled by 1 / (1 + frequency):
+            the prior that natural images are smooth, which decides what the convolution does not see.
+        repulsion: price of looking like a better candidate, or like one that was accepted.
+        apart: cosine between two signatures from which on candidates look alike.
+        whitening: power of the singular values in signatures.
+        accepted: largest share of its features' energy outside the span of a candidate that later rounds stay away
+            from.
+    """
+
+    candidates: PositiveInt = 75
+    rounds: PositiveInt = 4
+    steps: PositiveInt = 150
+    lr: PositiveFloat = 0.1
+    init_scale: PositiveFloat = 0.1
+    smoothness: NonNegativeFloat = 1e-3
+    repulsion: NonNegativeFloat = 0.1
+    apart: float = 0.6
+    whitening: NonNegativeFloat = 0.75
+    accepted: PositiveFloat = 1e-3
+
+
+class ConvSpan(Attack[ConvSpanParams]):
+    """Images whose features lie in the span that the rows of layer 2 show, each found by itself."""
+
+    name = "conv-span"
+    summary = "images whose features behind a convolution lie in the span that layer 2 shows; smooth where it is blind"
+    paper = "beyond Buzaglo et al. 2023; span checks after Petrov et al. 2024 (DAGER)"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
+    Params = ConvSpanParams
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
+        "": {
+            "lr": Range(1e-2, 1, log=True),
+            "init_scale": Range(1e-2, 1, log=True),
+            "smoothness": Range(1e-5, 1e-1, log=True),
+            "repulsion": Range(1e-2, 10, log=True),
+        },
+    }
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Decline networks without a convolution."""
+        if victim.architecture.kind != "conv":
+            return "its first layer is no convolution: use kkt-span"
+        return None
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Doubt a network that is at no stationary point."""
+        return exposure.start_remains
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Search in rounds, and return the candidates of all, the surer the less of their features is outside."""
+        import torch
+
+        from attacks.feature_span.rounds import Rounds
+        from attacks.feature_span.search import Prices, shown_span
+        from victims.equations.network import Network
+
+        params, shape = self.params, view.architecture.input_shape
+        network = Network.of(view.weights, shape, ctx.device, torch.float32)
+        span = shown_span(network.weights[1])
+        prices = Prices(params.smoothness, params.repulsion, params.apart, params.whitening)
+        rounds = Rounds(network, span, prices, ctx)
+        rounds.run(
+            params.rounds,
+            params.steps,
+            params.candidates,
+            lr=params.lr,
+            init_scale=params.init_scale,
+            accepted=params.accepted,
+        )
+        return Reconstruction(
+            candidates=rounds.images.reshape(-1, *shape),
+            confidence=1 - rounds.outside,
+            loss=float(rounds.outside.median()),
+            grad_evals=rounds.spent,
+            flags=(
+                f"layer 2 shows {span.rank} directions; {len(rounds.known)} candidates' features lie in their span",
+            ),
+        )

@@ -1,0 +1,1 @@
+"""The search for images whose features lie in the span that the layer behind a convolution shows."""

@@ -1,0 +1,107 @@
+"""Images whose features lie in the span that the layer behind a convolution shows, apart from one another.
+
+At a stationary point the rows of that layer, W = sum_i D_i' phi(x_i), are combinations of the n features phi(x_i) of
+the training images. The range of phi bends with the ReLUs and meets the span at the features themselves: each training
+image is a solution alone, without its label, its coefficient and the other images. What phi does not see of an image,
+the span cannot tell: the filters of a trained convolution have few strong directions. There the smoothness of natural
+images decides, as a price for each cosine that grows with its frequency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from attacks.kkt_family.one_cycle import OneCycle
+from victims.equations.network import Network
+from victims.equations.row_space import RowSpace, data_rank, image_space
+from victims.equations.spans import share_outside
+
+
+def shown_span(weight: Tensor) -> RowSpace:
+    """Return the span of the features that a weight (h, f) shows, with its singular values (r,).
+
+    Of the singular values above the edge of the noise it ends at the deepest drop. Behind the drop, and above the edge,
+    is what features of earlier steps of the training have left.
+    """
+    _, singular, directions = torch.linalg.svd(weight.double(), full_matrices=False)
+    above = min(data_rank(singular, *weight.shape), len(singular) - 1)
+    rank = 1 + int((singular[:above] / singular[1 : above + 1]).argmax()) if above else len(singular)
+    gap = 0 < rank < len(singular)
+    return RowSpace(directions[:rank].T.to(weight).contiguous(), singular[:rank].to(weight), gap)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a candidate pays, beside the share of its features outside their span.
+
+    Attributes:
+        smoothness: the price of its mean squared coordinate on the cosines.
+        repulsion: the price of looking like a better candidate, or like an image that was found before.
+        apart: the cosine between two signatures from which on they look alike.
+        whitening: the power of the singular values by which coordinates in the span are divided in a signature.
+    """
+
+    smoothness: float
+    repulsion: float
+    apart: float
+    whitening: float
+
+
+class SpanSearch:
+    """One round: m images, apart from better ones and from those that were found before.
+
+    Args:
+        network: the victim, whose first layer is a convolution.
+        span: the span of the features that layer 2 shows.
+        start: (m, d) coordinates of the candidates on the cosines, in units of the amplitudes of natural images.
+        known: (k, r) signatures of images that earlier rounds have found, from which candidates stay apart.
+        prices: what candidates pay.
+        lr: Adam's highest learning rate.
+        steps: the number of steps.
+    """
+
+    def __init__(
+        self, network: Network, span: RowSpace, start: Tensor, known: Tensor, prices: Prices, lr: float, steps: int
+    ) -> None:
+        assert network.input_shape is not None
+        self.network, self.span, self.known, self.prices = network, span, known, prices
+        cosines = image_space(network.input_shape, span.basis)
+        scale = cosines.singular / cosines.singular.square().mean().sqrt()
+        self.to_pixels = (cosines.basis * scale).T.contiguous()
+        self.divisors = span.singular**prices.whitening
+        self.coordinates = start.to(span.basis).clone().requires_grad_()
+        self.cycle = OneCycle([([self.coordinates], lr)], steps)
+
+    def images(self) -> Tensor:
+        """Return the candidates (m, d)."""
+        return self.coordinates @ self.to_pixels
+
+    def features_of(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the share (m,) of the images' features outside their span, and the images' signatures (m, r).
+
+        A signature is the direction of the features in the span, on coordinates that are divided by powers of the
+        singular values: training images are nearly orthogonal there, while their features are not.
+        """
+        features = self.network.features(images)
+        projected = features @ self.span.basis
+        return share_outside(projected, features), normalize(projected / self.divisors, dim=1)
+
+    def objective(self) -> Tensor:
+        """Return what all candidates pay, a scalar tensor that can be differentiated."""
+        outside, signatures = self.features_of(self.images())
+        # of two that look alike the one that is farther from the span gives way
+        better = (outside < outside[:, None]).detach().to(outside)
+        among, before = signatures @ signatures.detach().T, signatures @ self.known.T
+        beyond = torch.cat([better * (among - self.prices.apart).relu(), (before - self.prices.apart).relu()], dim=1)
+        smooth = self.coordinates.square().mean(1).sum()
+        return outside.sum() + self.prices.repulsion * beyond.square().sum() + self.prices.smoothness * smooth
+
+    def step(self) -> None:
+        """Move the candidates by one step of Adam."""
+        self.cycle.zero_grad()
+        self.objective().backward()
+        self.cycle.step()

@@ -1,0 +1,127 @@
+"""Images in the span of features behind a convolution: exact recovery, and the objective against its words."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from attacks.feature_span.search import Prices, SpanSearch, shown_span
+from victims.equations.network import Network
+from victims.equations.row_space import image_space
+
+SHAPE, CHANNELS, HIDDEN, N = (3, 8, 8), 10, 40, 3
+FREE = Prices(smoothness=0.0, repulsion=0.0, apart=0.75, whitening=0.75)
+
+
+def planted(seed: int, old: float = 0.0) -> tuple[Network, Tensor]:
+    """A network whose layer 2 is made of the features of N smooth images (N, d), and of a share `old` of others'."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    cosines = image_space(SHAPE, draw(1))
+    images = draw(2 * N, cosines.rank) * cosines.singular @ cosines.basis.T
+    weights = (draw(CHANNELS, 3, 3, 3) / 5, draw(HIDDEN, 1), draw(1, HIDDEN))
+    network = Network(weights, (draw(CHANNELS) / 5, None, None), SHAPE)
+    features = network.features(images)
+    second = draw(HIDDEN, N) @ features[:N] + old * draw(HIDDEN, N) @ features[N:]
+    return Network((network.weights[0], second, network.weights[2]), network.biases, SHAPE), images[:N]
+
+
+def searched(network: Network, start: Tensor, known: Tensor, prices: Prices, steps: int = 500) -> SpanSearch:
+    search = SpanSearch(network, shown_span(network.weights[1]), start, known, prices, lr=0.05, steps=steps)
+    for _ in range(steps):
+        search.step()
+    return search
+
+
+def noise(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+
+
+def coordinates_of(images: Tensor) -> Tensor:
+    space = image_space(SHAPE, images)
+    return images @ space.basis / (space.singular / space.singular.square().mean().sqrt())
+
+
+def cosines(images: Tensor, others: Tensor) -> Tensor:
+    return torch.nn.functional.cosine_similarity(images[:, None], others[None], dim=2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_training_images_are_found_exactly_from_far_around_them(seed: int) -> None:
+    """Each alone, and no other image: the features of held-out ones are far from the span."""
+    network, images = planted(seed)
+    start = coordinates_of(images)
+    start = start + 0.2 * start.square().mean().sqrt() * noise(*start.shape)
+    search = searched(network, start, torch.zeros(0, N, dtype=torch.float64), FREE)
+    with torch.no_grad():
+        assert search.features_of(search.images())[0].max() < 1e-5
+        assert search.features_of(noise(8, network.inputs))[0].min() > 0.05
+        assert cosines(images, search.images()).diagonal().min() > 0.998
+        assert cosines(images, start @ search.to_pixels).diagonal().max() < 0.99
+
+
+def test_a_candidate_leaves_an_image_that_was_found_before() -> None:
+    network, images = planted(0)
+    empty = torch.zeros(0, N, dtype=torch.float64)
+    begun = SpanSearch(network, shown_span(network.weights[1]), coordinates_of(images), empty, FREE, lr=0.05, steps=1)
+    with torch.no_grad():
+        signatures = begun.features_of(images)[1]
+        prices = Prices(smoothness=0.0, repulsion=1.0, apart=0.75, whitening=0.75)
+        known = signatures[:1]
+    search = searched(network, coordinates_of(images) + 0.01 * noise(*images.shape), known, prices)
+    with torch.no_grad():
+        apart = (search.features_of(search.images())[1] @ known.T)[:, 0]
+        assert apart[0] < 0.9
+        assert (search.images() - images)[1:].norm() < 0.1 * images[1:].norm()
+
+
+def test_the_span_ends_where_the_last_image_does_and_not_where_the_noise_begins() -> None:
+    network, images = planted(0, old=1e-3)
+    span = shown_span(network.weights[1] + 1e-6 * noise(*network.weights[1].shape))
+    assert span.gap
+    assert span.rank == N
+    features = network.features(images)
+    assert ((features - features @ span.basis @ span.basis.T).norm() / features.norm()) < 1e-2
+
+
+def test_the_objective_is_what_its_words_say() -> None:
+    network, _ = planted(1)
+    span = shown_span(network.weights[1])
+    known = torch.nn.functional.normalize(torch.ones(1, N, dtype=torch.float64))
+    prices = Prices(smoothness=0.3, repulsion=2.0, apart=-0.5, whitening=1.0)
+    start = torch.randn(2, network.inputs, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    search = SpanSearch(network, span, start, known, prices, lr=0.1, steps=10)
+    space = image_space(SHAPE, start)
+    expected, every = 0.0, []
+    for coordinates in start:
+        image = space.basis @ (coordinates * space.singular / space.singular.square().mean().sqrt())
+        maps = torch.nn.functional.conv2d(image.view(1, *SHAPE), network.weights[0], network.biases[0])
+        features = maps.clamp_min(0).flatten()
+        inside = span.basis.T @ features
+        signature = inside / span.singular
+        cosine = float(signature @ known[0] / signature.norm())
+        every.append((1 - float(inside.square().sum() / features.square().sum()), signature / signature.norm()))
+        expected += every[-1][0]
+        expected += 2.0 * max(cosine + 0.5, 0.0) ** 2 + 0.3 * float(coordinates.square().mean())
+    alike = float(every[0][1] @ every[1][1])
+    assert alike > -0.5
+    expected += 2.0 * (alike + 0.5) ** 2  # one of the two gives way
+    assert float(search.objective()) == pytest.approx(expected, rel=1e-9)
+
+
+def test_smoothness_decides_what_the_convolution_does_not_see() -> None:
+    """One filter sees a combination of channels: a price leaves the rest at zero, and none leaves it at the start."""
+    network, _ = planted(2)
+    grey = network.weights[0][:1, :1].expand(CHANNELS, 3, 3, 3) * torch.linspace(-1, 1, CHANNELS).view(-1, 1, 1, 1)
+    blind = Network((grey, *network.weights[1:]), network.biases, SHAPE)
+    unseen = []
+    for price in (0.0, 1e-3):
+        prices = Prices(smoothness=price, repulsion=0.0, apart=0.75, whitening=0.75)
+        start = 0.1 * noise(2, blind.inputs)
+        images = searched(blind, start, torch.zeros(0, N, dtype=torch.float64), prices).images().view(-1, *SHAPE)
+        unseen.append(float((images - images.mean(1, keepdim=True)).square().mean().detach()))
+    assert unseen[1] < 1e-3 * unseen[0]
