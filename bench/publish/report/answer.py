@@ -24,7 +24,7 @@ class Answer:
     Attributes:
         sentences: what gives training data away, to whom and at what cost, and what does not, with the tables' numbers.
         kinds: of each kind of network, that which gives most away first, the best row of each attack, best first.
-        best: the entry that leads those with pictures, None if none of them beats its null control.
+        best: of the entries with pictures that which gains most records, None if none of them beats its null control.
     """
 
     sentences: tuple[str, ...]
@@ -43,7 +43,7 @@ def answer(report: Report) -> Answer:
     best = sorted(best_of_families(rows, families), key=_share, reverse=True)
     kinds = {one.family: _gained([row for row in rows if families[str(row["victim"])] == one.family]) for one in best}
     pictured = [row for row in rows if row["rank"] and report.entries[cell_of(row)].files.examples is not None]
-    top = max(pictured, key=lead, default=None)
+    top = max(pictured, key=lambda row: number(row, "gain_low"), default=None)
     return Answer(
         sentences=_sentences(best, rows),
         kinds={kind: found for kind, found in kinds.items() if found},
