@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from attacks.base import AttackContext
-from attacks.feature_span.search import Prices, SpanSearch
+from attacks.feature_span.params import ConvSpanParams
+from attacks.feature_span.search import SpanSearch
+from attacks.kkt_family.restarts import below, under
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
 
@@ -21,7 +23,7 @@ class Rounds:
     Args:
         network: the victim, whose first layer is a convolution.
         span: the span of the features that layer 2 shows.
-        prices: what candidates pay.
+        params: the attack's parameters.
         ctx: the attack's context.
 
     Attributes:
@@ -31,8 +33,8 @@ class Rounds:
         spent: number of steps so far.
     """
 
-    def __init__(self, network: Network, span: RowSpace, prices: Prices, ctx: AttackContext) -> None:
-        self.network, self.span, self.prices, self.ctx = network, span, prices, ctx
+    def __init__(self, network: Network, span: RowSpace, params: ConvSpanParams, ctx: AttackContext) -> None:
+        self.network, self.span, self.params, self.ctx = network, span, params, ctx
         empty = span.basis.new_zeros
         self.images, self.outside, self.known = empty(0, network.inputs), empty(0), empty(0, span.rank)
         self.spent = self._ended = 0
@@ -41,44 +43,35 @@ class Rounds:
             self.images, self.outside, self.known = (state[key].to(empty(0)) for key in ("images", "outside", "known"))
             self._ended = int(state["ended"])
             ctx.generator.set_state(state["generator"])
-            of_search = {key: value for key, value in state.items() if key.startswith(OF_SEARCH)}
-            self._unfinished = {key.removeprefix(OF_SEARCH): value for key, value in of_search.items()}
+            self._unfinished = below(OF_SEARCH, state)
 
-    def run(self, rounds: int, steps: int, m: int, *, lr: float, init_scale: float, accepted: float) -> None:
-        """Run the rounds that are left, each of m candidates and as many steps; at least one, if shortened.
-
-        Args:
-            rounds: number of rounds.
-            steps: number of steps of a round.
-            m: number of candidates of a round.
-            lr: Adam's highest learning rate.
-            init_scale: standard deviation of the start's coordinates.
-            accepted: largest share outside the span of a candidate that later rounds stay apart from.
-        """
-        while self._ended < rounds and not (self._ended and self.ctx.expired(self._ended * steps)):
+    def run(self) -> None:
+        """Run the rounds that are left, until the budget is spent; at least one, if shortened."""
+        params = self.params
+        while self._ended < params.rounds and not (self._ended and self.ctx.expired(self._ended * params.steps)):
             begun = self.ctx.generator.get_state()
-            start = torch.randn(m, self.network.inputs, generator=self.ctx.generator) * init_scale
-            search = SpanSearch(self.network, self.span, start, self.known, self.prices, lr, steps)
-            self._descend(search, begun, steps, rounds * steps)
+            drawn = torch.randn(params.candidates, self.network.inputs, generator=self.ctx.generator)
+            search = SpanSearch(self.network, self.span, drawn * params.init_scale, self.known, params)
+            self._descend(search, begun)
             with torch.no_grad():
                 found = search.images()
                 shares, signatures = search.features_of(found)
             self.images, self.outside = torch.cat([self.images, found]), torch.cat([self.outside, shares])
-            self.known = torch.cat([self.known, signatures[shares < accepted]])
+            self.known = torch.cat([self.known, signatures[shares < params.accepted]])
             self._ended += 1
 
-    def _descend(self, search: SpanSearch, begun: Tensor, steps: int, total: int) -> None:
+    def _descend(self, search: SpanSearch, begun: Tensor) -> None:
         """Run the steps of a round that are left; `begun` is the state of the generator at its start."""
+        steps, rounds = self.params.steps, self.params.rounds
 
         def state() -> dict[str, Tensor]:
             kept = {"images": self.images, "outside": self.outside, "known": self.known, "generator": begun}
-            of_search = {f"{OF_SEARCH}{key}": value for key, value in search.cycle.state().items()}
-            return kept | of_search | {"ended": torch.tensor(self._ended)}
+            return kept | under(OF_SEARCH, search.cycle.state()) | {"ended": torch.tensor(self._ended)}
 
         done = search.cycle.restore(self._unfinished) if self._unfinished else 0
         self._unfinished = {}
+        self.spent = self._ended * steps + done
         for step in range(done + 1, steps + 1):
-            self.spent = self._ended * steps + step - 1
             if self.ctx.expired(self.spent):
                 return
             search.step()
@@ -86,5 +79,5 @@ class Rounds:
             if step % REPORT_STEPS == 0 or step == steps:
                 with torch.no_grad():
                     share = float(search.features_of(search.images())[0].median())
-                self.ctx.report(self.spent, total, outside=share)
+                self.ctx.report(self.spent, rounds * steps, outside=share)
             self.ctx.checkpoint(state)

@@ -9,12 +9,11 @@ images decides, as a price for each cosine that grows with its frequency.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from attacks.feature_span.params import ConvSpanParams
 from attacks.kkt_family.one_cycle import OneCycle
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace, data_rank, image_space
@@ -34,23 +33,6 @@ def shown_span(weight: Tensor) -> RowSpace:
     return RowSpace(directions[:rank].T.to(weight).contiguous(), singular[:rank].to(weight), gap)
 
 
-@dataclass(frozen=True)
-class Prices:
-    """What a candidate pays, beside the share of its features outside their span.
-
-    Attributes:
-        smoothness: the price of its mean squared coordinate on the cosines.
-        repulsion: the price of looking like a better candidate, or like an image that was found before.
-        apart: the cosine between two signatures from which on they look alike.
-        whitening: the power of the singular values by which coordinates in the span are divided in a signature.
-    """
-
-    smoothness: float
-    repulsion: float
-    apart: float
-    whitening: float
-
-
 class SpanSearch:
     """One round: m images, apart from better ones and from those that were found before.
 
@@ -59,22 +41,18 @@ class SpanSearch:
         span: the span of the features that layer 2 shows.
         start: (m, d) coordinates of the candidates on the cosines, in units of the amplitudes of natural images.
         known: (k, r) signatures of images that earlier rounds have found, from which candidates stay apart.
-        prices: what candidates pay.
-        lr: Adam's highest learning rate.
-        steps: the number of steps.
+        params: what candidates pay, and the steps.
     """
 
-    def __init__(
-        self, network: Network, span: RowSpace, start: Tensor, known: Tensor, prices: Prices, lr: float, steps: int
-    ) -> None:
+    def __init__(self, network: Network, span: RowSpace, start: Tensor, known: Tensor, params: ConvSpanParams) -> None:
         assert network.input_shape is not None
-        self.network, self.span, self.known, self.prices = network, span, known, prices
+        self.network, self.span, self.known, self.params = network, span, known, params
         cosines = image_space(network.input_shape, span.basis)
         scale = cosines.singular / cosines.singular.square().mean().sqrt()
         self.to_pixels = (cosines.basis * scale).T.contiguous()
-        self.divisors = span.singular**prices.whitening
+        self.divisors = span.singular**params.whitening
         self.coordinates = start.to(span.basis).clone().requires_grad_()
-        self.cycle = OneCycle([([self.coordinates], lr)], steps)
+        self.cycle = OneCycle([([self.coordinates], params.lr)], params.steps)
 
     def images(self) -> Tensor:
         """Return the candidates (m, d)."""
@@ -96,9 +74,9 @@ class SpanSearch:
         # of two that look alike the one that is farther from the span gives way
         better = (outside < outside[:, None]).detach().to(outside)
         among, before = signatures @ signatures.detach().T, signatures @ self.known.T
-        beyond = torch.cat([better * (among - self.prices.apart).relu(), (before - self.prices.apart).relu()], dim=1)
+        beyond = torch.cat([better * (among - self.params.apart).relu(), (before - self.params.apart).relu()], dim=1)
         smooth = self.coordinates.square().mean(1).sum()
-        return outside.sum() + self.prices.repulsion * beyond.square().sum() + self.prices.smoothness * smooth
+        return outside.sum() + self.params.repulsion * beyond.square().sum() + self.params.smoothness * smooth
 
     def step(self) -> None:
         """Move the candidates by one step of Adam."""

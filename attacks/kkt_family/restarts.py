@@ -65,7 +65,7 @@ class Restarts:
                 ends = zip(state["candidates"].to(like), state["sizes"].to(like), state["losses"].tolist(), strict=True)
                 follows = state["consistencies"].to(like) if "consistencies" in state else [None] * len(state["losses"])
                 self.ended = [Restart(*end, one) for end, one in zip(ends, follows, strict=True)]
-            self.unfinished, self.after = _without(SEARCH, state), _without(AFTER, state)
+            self.unfinished, self.after = below(SEARCH, state), below(AFTER, state)
             self.spent, self._count = int(state["spent"]), int(state["restarts"])
         self._before, self._diverged, self._begun = self.spent, False, ctx.generator.get_state()
 
@@ -101,11 +101,11 @@ class Restarts:
     def checkpoint(self, state: Callable[[], dict[str, Tensor]]) -> None:
         """Offer the context the state of the batch in progress, unless all its restarts have diverged."""
         if not self._diverged:
-            self.ctx.checkpoint(lambda: self._packed(self._begun, self._before) | _with(SEARCH, state()))
+            self.ctx.checkpoint(lambda: self._packed(self._begun, self._before) | under(SEARCH, state()))
 
     def checkpoint_after(self, state: Callable[[], dict[str, Tensor]]) -> None:
         """Offer the context the state of what follows the last restart."""
-        self.ctx.checkpoint(lambda: self._packed(self.ctx.generator.get_state(), self.spent) | _with(AFTER, state()))
+        self.ctx.checkpoint(lambda: self._packed(self.ctx.generator.get_state(), self.spent) | under(AFTER, state()))
 
     def end(self, found: list[Restart]) -> None:
         """Add the restarts of a batch; those of a batch that was stopped count only if no others have ended."""
@@ -143,11 +143,11 @@ class Restarts:
         return packed
 
 
-def _with(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors under names that begin with the prefix."""
     return {f"{prefix}{name}": value for name, value in state.items()}
 
 
-def _without(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def below(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors whose names begin with the prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from attacking import Interrupted, Memory, context
 from torch import Tensor
 
-from attacks.feature_span.search import Prices, SpanSearch, shown_span
+import attacks.context
+from attacks.feature_span.params import ConvSpanParams
+from attacks.feature_span.rounds import Rounds
+from attacks.feature_span.search import SpanSearch, shown_span
 from victims.equations.network import Network
 from victims.equations.row_space import image_space
 
 SHAPE, CHANNELS, HIDDEN, N = (3, 8, 8), 10, 40, 3
-FREE = Prices(smoothness=0.0, repulsion=0.0, apart=0.75, whitening=0.75)
+FREE = ConvSpanParams(lr=0.05, steps=500, smoothness=0.0, repulsion=0.0, apart=0.75, whitening=0.75)
 
 
 def planted(seed: int, old: float = 0.0) -> tuple[Network, Tensor]:
@@ -30,9 +36,9 @@ def planted(seed: int, old: float = 0.0) -> tuple[Network, Tensor]:
     return Network((network.weights[0], second, network.weights[2]), network.biases, SHAPE), images[:N]
 
 
-def searched(network: Network, start: Tensor, known: Tensor, prices: Prices, steps: int = 500) -> SpanSearch:
-    search = SpanSearch(network, shown_span(network.weights[1]), start, known, prices, lr=0.05, steps=steps)
-    for _ in range(steps):
+def searched(network: Network, start: Tensor, known: Tensor, params: ConvSpanParams) -> SpanSearch:
+    search = SpanSearch(network, shown_span(network.weights[1]), start, known, params)
+    for _ in range(params.steps):
         search.step()
     return search
 
@@ -67,12 +73,12 @@ def test_training_images_are_found_exactly_from_far_around_them(seed: int) -> No
 def test_a_candidate_leaves_an_image_that_was_found_before() -> None:
     network, images = planted(0)
     empty = torch.zeros(0, N, dtype=torch.float64)
-    begun = SpanSearch(network, shown_span(network.weights[1]), coordinates_of(images), empty, FREE, lr=0.05, steps=1)
+    begun = SpanSearch(network, shown_span(network.weights[1]), coordinates_of(images), empty, FREE)
     with torch.no_grad():
         signatures = begun.features_of(images)[1]
-        prices = Prices(smoothness=0.0, repulsion=1.0, apart=0.75, whitening=0.75)
+        params = ConvSpanParams(lr=0.05, steps=500, smoothness=0.0, repulsion=1.0, apart=0.75, whitening=0.75)
         known = signatures[:1]
-    search = searched(network, coordinates_of(images) + 0.01 * noise(*images.shape), known, prices)
+    search = searched(network, coordinates_of(images) + 0.01 * noise(*images.shape), known, params)
     with torch.no_grad():
         apart = (search.features_of(search.images())[1] @ known.T)[:, 0]
         assert apart[0] < 0.9
@@ -92,9 +98,9 @@ def test_the_objective_is_what_its_words_say() -> None:
     network, _ = planted(1)
     span = shown_span(network.weights[1])
     known = torch.nn.functional.normalize(torch.ones(1, N, dtype=torch.float64))
-    prices = Prices(smoothness=0.3, repulsion=2.0, apart=-0.5, whitening=1.0)
+    params = ConvSpanParams(lr=0.05, steps=500, smoothness=0.3, repulsion=2.0, apart=-0.5, whitening=1.0)
     start = torch.randn(2, network.inputs, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    search = SpanSearch(network, span, start, known, prices, lr=0.1, steps=10)
+    search = SpanSearch(network, span, start, known, params)
     space = image_space(SHAPE, start)
     expected, every = 0.0, []
     for coordinates in start:
@@ -120,8 +126,28 @@ def test_smoothness_decides_what_the_convolution_does_not_see() -> None:
     blind = Network((grey, *network.weights[1:]), network.biases, SHAPE)
     unseen = []
     for price in (0.0, 1e-3):
-        prices = Prices(smoothness=price, repulsion=0.0, apart=0.75, whitening=0.75)
+        params = ConvSpanParams(lr=0.05, steps=500, smoothness=price, repulsion=0.0, apart=0.75, whitening=0.75)
         start = 0.1 * noise(2, blind.inputs)
-        images = searched(blind, start, torch.zeros(0, N, dtype=torch.float64), prices).images().view(-1, *SHAPE)
+        images = searched(blind, start, torch.zeros(0, N, dtype=torch.float64), params).images().view(-1, *SHAPE)
         unseen.append(float((images - images.mean(1, keepdim=True)).square().mean().detach()))
     assert unseen[1] < 1e-3 * unseen[0]
+
+
+@pytest.mark.parametrize("most", [4, 6, 9, 12])
+def test_a_killed_search_ends_where_an_undisturbed_one_does(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in the first of two rounds of six steps, at its end, in the second, and after the last step of all."""
+    monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
+    network, _ = planted(0)
+    span, params = shown_span(network.weights[1]), ConvSpanParams(candidates=4, rounds=2, steps=6)
+    undisturbed = Rounds(network, span, params, context())
+    undisturbed.run()
+    kept = Memory(most=most)
+    with pytest.raises(Interrupted):
+        Rounds(network, span, params, replace(context(), checkpoints=kept)).run()
+    kept.most = 10**9
+    again = Rounds(network, span, params, replace(context(), checkpoints=kept))
+    again.run()
+    assert torch.equal(again.images, undisturbed.images)
+    assert torch.equal(again.known, undisturbed.known)
+    assert again.spent == undisturbed.spent == 12
+    assert kept.kept == 12
