@@ -13,6 +13,8 @@ from typing import Any
 from victims.errors import UserError
 
 SCHEME = "://"
+FOLDERS = ("file://", "local://")
+"""Schemes of addresses on this machine."""
 PREFIX = "reconstruction-bench-copy-"
 TABLES = ("runs.csv", "leaderboard.csv", "leaderboard.md")
 RECORD = "run.json"
@@ -116,7 +118,9 @@ def _found(location: str) -> tuple[Any, str]:
     """Return the file system of an address, and the place in it."""
     from fsspec.core import url_to_fs
 
-    system, place = url_to_fs(location)
+    # other storages have no folders that must be there before their files
+    own = {"auto_mkdir": True} if location.startswith(FOLDERS) else {}
+    system, place = url_to_fs(location, **own)
     return system, str(place)
 
 

@@ -85,6 +85,14 @@ def test_a_run_copies_what_it_stores(run: Bench, results: Path, bucket: str) -> 
     assert len([name for name in contents(results) if name.endswith("run.json")]) == 2
 
 
+def test_a_folder_of_this_machine_is_made_where_it_is_missing(stored: Path, tmp_path: Path) -> None:
+    (stored / "runs" / "a").mkdir(parents=True)
+    (stored / "runs" / "a" / "run.json").write_text("{}")
+    there = tmp_path / "not" / "there"
+    Mirror(there.as_uri(), stored, lambda _: None).close()
+    assert contents(there) == contents(stored)
+
+
 def test_what_changed_since_is_copied_again(stored: Path, bucket: str, tmp_path: Path) -> None:
     folder = stored / "runs" / "a"
     folder.mkdir(parents=True)
