@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from attacks.kkt_family.restarts import Restart, Restarts
     from attacks.known_start.equation import Equation
-    from victims.equations.network import Network
     from victims.exposure.card import Exposure
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
@@ -136,15 +135,10 @@ class KKTDelta(Attack[KKTDeltaParams]):
             grad_evals=restarts.spent,
             flags=(*guessed, f"start decayed to {found.decay:.4g}, {rank} directions searched", *assumed, *lost),
         )
-        return pooled if ctx.stopped else self._refined(pooled, view, equation, (start, end), restarts)
+        return pooled if ctx.stopped else self._refined(pooled, view, equation, restarts)
 
     def _refined(
-        self,
-        pooled: Reconstruction,
-        view: VictimView,
-        equation: Equation,
-        ends: tuple[Network, Network],
-        restarts: Restarts,
+        self, pooled: Reconstruction, view: VictimView, equation: Equation, restarts: Restarts
     ) -> Reconstruction:
         """Return what a search after the restarts makes of their candidates: here there is none.
 
@@ -152,7 +146,6 @@ class KKTDelta(Attack[KKTDeltaParams]):
             pooled: the candidates of all restarts.
             view: what the attack knows.
             equation: what the candidates make up.
-            ends: the networks at the start and at the end of the training.
             restarts: for reports, budget and checkpoints.
         """
         return pooled

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from attacks.kkt_family.restarts import Restarts
     from attacks.known_start.equation import Equation
-    from victims.equations.network import Network
     from victims.spec import VictimSpec
 
 
@@ -90,12 +89,7 @@ class Replay(KKTDelta):
         return super().supports(victim)
 
     def _refined(
-        self,
-        pooled: Reconstruction,
-        view: VictimView,
-        equation: Equation,
-        ends: tuple[Network, Network],
-        restarts: Restarts,
+        self, pooled: Reconstruction, view: VictimView, equation: Equation, restarts: Restarts
     ) -> Reconstruction:
         """Return the candidates of `kkt-delta` after the search; their confidence is their weight in the batches."""
         import torch
@@ -106,7 +100,7 @@ class Replay(KKTDelta):
         from attacks.known_start.replay import Replay as Training
         from victims.recipes import Ordinary
 
-        training, (start, end), ctx = view.training, ends, restarts.ctx
+        training, (start, end), ctx = view.training, equation.ends, restarts.ctx
         assert isinstance(training, Ordinary)
         params = self.params.of_replay(equation.rank, float(equation.found.singular.norm() / start.weights[0].norm()))
         again = Training.of(

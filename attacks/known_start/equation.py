@@ -38,6 +38,7 @@ class Equation:
         bias: (h,) b1 - c b1(0); None where layer 1 has no bias.
         second: (h_2, h) W2 - c W2(0).
         networks: one a point, on the basis.
+        ends: at the start and at the end, on pixels.
     """
 
     found: Difference
@@ -47,6 +48,7 @@ class Equation:
     bias: Tensor | None
     second: Tensor
     networks: tuple[Network, ...]
+    ends: tuple[Network, Network]
 
     @classmethod
     def of(cls, start: Network, end: Network, found: Difference, rank: int, points: Sequence[float]) -> Equation:
@@ -71,6 +73,7 @@ class Equation:
             added,
             end.weights[1] - found.decay * start.weights[1],
             tuple(between(start, end, point).on_coordinates(basis) for point in points),
+            (start, end),
         )
 
     @property

@@ -119,7 +119,7 @@ def _found(location: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
 
     # other storages have no folders that must be there before their files
-    own = {"auto_mkdir": True} if location.startswith(FOLDERS) else {}
+    own = {"auto_mkdir": True} if SCHEME not in location or location.startswith(FOLDERS) else {}
     system, place = url_to_fs(location, **own)
     return system, str(place)
 

@@ -85,11 +85,14 @@ def test_a_run_copies_what_it_stores(run: Bench, results: Path, bucket: str) -> 
     assert len([name for name in contents(results) if name.endswith("run.json")]) == 2
 
 
-def test_a_folder_of_this_machine_is_made_where_it_is_missing(stored: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("address", [Path.as_uri, str])
+def test_a_folder_of_this_machine_is_made_where_it_is_missing(
+    address: Callable[[Path], str], stored: Path, tmp_path: Path
+) -> None:
     (stored / "runs" / "a").mkdir(parents=True)
     (stored / "runs" / "a" / "run.json").write_text("{}")
     there = tmp_path / "not" / "there"
-    Mirror(there.as_uri(), stored, lambda _: None).close()
+    Mirror(address(there), stored, lambda _: None).close()
     assert contents(there) == contents(stored)
 
 
