@@ -97,8 +97,14 @@ def test_the_models_products_are_those_that_were_counted(model: dict[str, Any]) 
 
 def test_what_is_split_over_devices_is_reduced_among_them(model: dict[str, Any]) -> None:
     table = planted(model)
-    alone, split = (model["reckoned"](table, devices, 1e12, 1e11, 1e10) for devices in (1, 8))
+    alone, split = (model["reckoned"](table, devices, 1e12, 1e11, 1e10, 2e10) for devices in (1, 8))
     assert alone["s reduction"].eq(0).all()
     assert (split["s products"] * 8).to_numpy() == pytest.approx(alone["s products"].to_numpy())
+    passes = (
+        2e-9
+        * 4
+        * model["activations"](pd.DataFrame([{"step": "attack", "n": 5e4, "m": 7e4, "width": 1000, "depth": 2}]))
+    )
+    assert alone["s passes"].iloc[1] == pytest.approx(float(passes.iloc[0]) * 2e10 / 1e11)
     h, r = 1000, 1000
     assert split["s reduction"].iloc[1] == pytest.approx(2 * 7 / 8 * 4 * h * (r + h) / 1e10)

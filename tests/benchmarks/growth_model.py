@@ -1,14 +1,15 @@
 """A model of a step's time and memory, fitted to results/growth/growth.csv, and what larger victims would need.
 
-    python tests/benchmarks/growth_model.py [--devices 8 --rate 250e12 --bandwidth 3.35e12 --link 450e9]
+    python tests/benchmarks/growth_model.py [--devices 8] [--rate 250e12] [--bandwidth 3.35e12] [--link 450e9]
 
 With r = min(n, d, h) the dimension of the span, m candidates, and D hidden layers of h units, a step multiplies
 2 m (a r h + b (D - 1) h^2) times; (a, b) are counted. Its time is that of the products at the rate of a large square
 product, of the passes over (m, h) matrices, which memory bounds, and of the calls; its memory is matrices of the sizes
 of activations and of weights. The coefficients are those of non-negative least squares on relative errors.
 
-The options describe a device that is not at hand: float32 products a second, memory and link bytes a second. The
-candidates are split over the devices. Each sums its own terms of all layers; the sums are reduced once a step, after
+The options describe a device that is not at hand: float32 products a second, memory and link bytes a second. Passes are
+carried over by the bytes a second that the measured machine copies, `--copied`; without it this machine's are taken,
+which is right where it is the one that was measured. The candidates are split over the devices. Each sums its own terms of all layers; the sums are reduced once a step, after
 which every device has the residual and the gradient of its own candidates.
 """
 
@@ -118,7 +119,9 @@ def quality(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def reckoned(table: pd.DataFrame, devices: int, rate: float, bandwidth: float, link: float) -> pd.DataFrame:
+def reckoned(
+    table: pd.DataFrame, devices: int, rate: float, bandwidth: float, link: float, copied: float
+) -> pd.DataFrame:
     """Return what an attack step on large victims needs on each of some devices.
 
     Args:
@@ -127,15 +130,16 @@ def reckoned(table: pd.DataFrame, devices: int, rate: float, bandwidth: float, l
         rate: of each, products' operations a second.
         bandwidth: of each one's memory, bytes a second.
         link: of each one's link to the others, bytes a second.
+        copied: of the machine on which the points were measured, bytes a second that one thread reads and writes.
     """
     points = table[table["step"] == "attack"]
-    fit, here = fitted(points, points), copied_a_second()
+    fit = fitted(points, points)
     rows = []
     for n, width in LARGE:
         own = pd.DataFrame([{"step": "attack", "n": n, "m": 1.4 * n / devices, "width": width, "depth": 2}])
         done, size, held = (float(of(own).iloc[0]) for of in (operations, activations, weights))
         products = done / rate
-        passes = fit.time[1] * FLOAT * size * here / bandwidth
+        passes = fit.time[1] * FLOAT * size * copied / bandwidth
         reduced = 2 * (devices - 1) / devices * FLOAT * held / link
         memory = fit.memory[0] * FLOAT * size + fit.memory[1] * FLOAT * held
         step = products + passes + reduced
@@ -151,10 +155,12 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=250e12)
     parser.add_argument("--bandwidth", type=float, default=3.35e12)
     parser.add_argument("--link", type=float, default=450e9)
+    parser.add_argument("--copied", type=float)
     parser.add_argument("--table", type=Path, default=Path("results/growth/growth.csv"))
     given = parser.parse_args()
     table = pd.read_csv(given.table)
-    for found in (quality(table), reckoned(table, given.devices, given.rate, given.bandwidth, given.link)):
+    copied = given.copied or copied_a_second()
+    for found in (quality(table), reckoned(table, given.devices, given.rate, given.bandwidth, given.link, copied)):
         sys.stdout.write(f"{tabulate(found.values.tolist(), list(found), floatfmt='.3g')}\n\n")
 
 
