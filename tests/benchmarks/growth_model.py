@@ -9,8 +9,10 @@ of activations and of weights. The coefficients are those of non-negative least 
 
 The options describe a device that is not at hand: float32 products a second, memory and link bytes a second. Passes are
 carried over by the bytes a second that the measured machine copies, `--copied`; without it this machine's are taken,
-which is right where it is the one that was measured. The candidates are split over the devices. Each sums its own terms of all layers; the sums are reduced once a step, after
-which every device has the residual and the gradient of its own candidates.
+which is right where it is the one that was measured.
+
+The candidates are split over the devices. Each sums its own terms of all layers; the sums are reduced once a step,
+after which every device has the residual and the gradient of its own candidates.
 """
 
 from __future__ import annotations
