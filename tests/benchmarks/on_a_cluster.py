@@ -22,7 +22,8 @@ from pathlib import Path
 import psutil
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS / "bench" / "run" / "executors")]
+# the repository first: tests/ has a folder `bench`, too
+sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "bench" / "run" / "executors")]
 from world import make_world  # noqa: E402
 
 from bench.cli.app import say  # noqa: E402
