@@ -93,7 +93,7 @@ class KKTSpan(KKTGeneral):
     candidates_per_direction = 1.4
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "auto": {"spans": "auto"},
-        "rounds": {"rounds": 4},
+        "rounds": {"rounds": 6},
         # Gates that sharpen, alike for neurons of all norms; they bear higher prices and take fewer steps.
         "graduated": {
             "steps": 1000,

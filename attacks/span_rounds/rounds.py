@@ -25,8 +25,8 @@ SETTLE_STEPS = 150
 SETTLE_PACE = 0.3
 KEPT_PACE = 0.1
 """Factors of the learning rates of candidates that settle, and of those that stay."""
-PER_MISSING, FEWEST_NEW = 2.0, 100
-"""A round has this many new candidates for each image that is missing, and no fewer than the latter."""
+PER_MISSING, FEWEST_NEW = 2.0, 0.6
+"""A round has this many new candidates for each image that is missing, and no fewer than this many for each image."""
 ALIVE = 0.1
 """A candidate whose term is smaller than this share of the median image's is given up when the others settle."""
 BEGUN = "begun."
@@ -131,7 +131,7 @@ def _next(
         stay, rate, new = (sizes > ALIVE * largest.median()).nonzero().flatten(), SETTLE_PACE, 0
     else:
         stay, rate = staying(outside(problem, inputs, coefficients), coordinates, images), KEPT_PACE
-        new = max(FEWEST_NEW, round(PER_MISSING * (images - len(stay))))
+        new = round(max(FEWEST_NEW * images, PER_MISSING * (images - len(stay))))
     unit = coefficient_unit(weight, len(stay) + new)
     fresh = params.init_scale * torch.randn(new, coordinates.shape[1], generator=generator).to(coordinates)
     guessed = SMALL * unit * torch.randn(new, chosen.shape[1], generator=generator).to(chosen)

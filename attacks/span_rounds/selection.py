@@ -16,7 +16,7 @@ from victims.equations.stationarity import CoefficientMap
 
 COPY = 0.55
 """The cosine of coordinates from which a candidate counts as a copy of a better one."""
-FARTHEST = 1.8
+FARTHEST = 1.5
 """A candidate that stays leaves the spans by at most this many times as much as the median of the n best."""
 
 
