@@ -84,7 +84,7 @@ def search_in_rounds(
         start = _paced(begun["coordinates"], begun["coefficients"], begun["pace"])
         generator.set_state(state["generator"])
     phases = rounds.phases(params)
-    done = sum(phase.steps for phase in phases[:index])
+    done, stopped = sum(phase.steps for phase in phases[:index]), False
     while True:
         held = {"phase": torch.tensor(index), "generator": generator.get_state()} | under(BEGUN, begun)
         coefficients = start.coefficients.at
@@ -93,14 +93,16 @@ def search_in_rounds(
             restarts.checkpoint(lambda: held | now())
 
         def expired(step: int, done: int = done) -> bool:
-            return restarts.expired(done + step)
+            nonlocal stopped
+            stopped = restarts.expired(done + step)
+            return stopped
 
         def reached(step: int, found: Tensor, done: int = done, at: CoefficientMap = coefficients) -> None:
             restarts.report(done + step, [problem.relative_residual(found[0], at)])
 
         (found,) = search(problem, [start], phases[index], reached, expired, checkpoint, state)
         done, index, state = done + phases[index].steps, index + 1, {}
-        if index == len(phases) or restarts.expired(done):
+        if stopped or index == len(phases) or restarts.expired(done):
             return found, coefficients
         begun = _next(problem, found, coefficients, params, generator, settle=index % 2 == 1)
         start = _paced(begun["coordinates"], begun["coefficients"], begun["pace"])
