@@ -115,7 +115,14 @@ class KKTSpan(KKTGeneral):
     }
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Search in the spans, or as `kkt-general` does where `spans` is "auto" and the weights do not show them."""
+        """Search in the spans, or as `kkt-general` does where `spans` is "auto" and the weights do not show them.
+
+        Where they show no span at all there are no rounds either, and a flag says so.
+        """
+        if self.params.rounds and not self._shows_spans(view, ctx):
+            found = KKTSpan(self.params.model_copy(update={"rounds": 0})).reconstruct(view, ctx)
+            unseen = "the weights show no span: searched without rounds"
+            return replace(found, resolved=found.resolved | {"rounds": 0}, flags=(*found.flags, unseen))
         flag = None if self.params.spans == "priced" else self._unshown(view, ctx)
         if flag is None:
             return super().reconstruct(view, ctx)
@@ -125,6 +132,15 @@ class KKTSpan(KKTGeneral):
         settings = {name: value for name, value in chosen.model_dump().items() if value != own[name]}
         resolved = settings | found.resolved | {"spans": "priced"}  # at no price: null controls are searched alike
         return replace(found, resolved=resolved, flags=(*found.flags, flag))
+
+    def _shows_spans(self, view: VictimView, ctx: AttackContext) -> bool:
+        """Say whether the weights show the span of the errors or that of the activations."""
+        import torch
+
+        from attacks.kkt_family.problem import Problem
+
+        spans = Problem.of(view, ctx.device, getattr(torch, self.params.dtype)).spans(1.0, 1.0)
+        return spans.errors is not None or spans.activations is not None
 
     def _unshown(self, view: VictimView, ctx: AttackContext) -> str | None:
         """Return a flag where W2 shows too few directions for the span of the activations, None where it shows them."""

@@ -33,9 +33,9 @@ def outside(problem: Problem, coordinates: Tensor, coefficients: CoefficientMap)
     """
     activations, errors = problem.fired(coordinates, coefficients)
     spans, left = problem.spans(1.0, 1.0), torch.zeros_like(coordinates[:, 0])
-    for span, vectors in ((spans.errors, errors[0]), (spans.activations, activations[0])):
+    for span, layers in ((spans.errors, errors), (spans.activations, activations)):
         if span is not None:
-            left = left + share_outside(vectors @ span.basis, vectors)
+            left = left + share_outside(layers[0] @ span.basis, layers[0])
     return left
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import CPU, Interrupted, Memory, context, victim_of
+from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
 
 import attacks.context
 from attacks.kkt_family.coefficients import paced_coefficients
@@ -169,3 +169,19 @@ def test_the_candidates_that_keep_to_the_spans_come_first(victim: Victim) -> Non
     assert found.confidence.min() >= 0
     assert found.confidence.max() <= 1
     assert len(found.confidence.unique()) > 1
+
+
+def test_where_the_weights_show_no_span_there_are_no_rounds() -> None:
+    spec = VictimSpec(
+        name="digits-mlp-30-rounds-affine",
+        dataset="digits",
+        n=30,
+        architecture=MLPSpec(hidden=(), outputs=6, first_layer_scale=None),
+        training=DecayedDescent(steps=20),
+    )
+    affine = victim_of(spec)
+    plain = attacked(KKTSpan(KKTSpanParams(steps=10)), affine)
+    found = attacked(KKTSpan(KKTSpanParams(steps=10, rounds=2)), affine)
+    assert torch.equal(found.candidates, plain.candidates)
+    assert found.resolved["rounds"] == 0
+    assert found.flags[-1] == "the weights show no span: searched without rounds"
