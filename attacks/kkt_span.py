@@ -5,18 +5,25 @@ The equation is that of `kkt-general`; the spans are `victims.equations.spans`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from attacks.base import AttackContext, Reconstruction, VictimView
+from attacks.kkt_family.attack import Begin
 from attacks.kkt_family.params import FAST_RANGES
 from attacks.kkt_general import KKTGeneral, KKTGeneralParams
 from attacks.search_space import Range
 from victims.frozen_model import unsaid
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attacks.kkt_family.problem import Problem
+    from attacks.kkt_family.restarts import Restart, Restarts
+    from attacks.span_rounds.rounds import Rounds
     from victims.spec import VictimSpec
 
 SHARE_SHOWN = 0.5
@@ -30,9 +37,16 @@ class KKTSpanParams(KKTGeneralParams):
         spans: "priced" for candidates that pay for leaving the spans; "auto" for the same where W2 shows at least
             `SHARE_SHOWN` of the directions that W1 shows, and otherwise for `kkt-general`, with those of these
             parameters that differ from their defaults.
+        rounds: number of searches after the first, in which the candidates that keep to the spans stay and the others
+            begin anew; see `attacks.span_rounds.rounds`.
+        round_steps: optimiser steps of each of them.
+        round_sparsity: `sparsity` there.
     """
 
     spans: Annotated[Literal["priced", "auto"], unsaid("priced")] = "priced"
+    rounds: Annotated[NonNegativeInt, unsaid(0)] = 0
+    round_steps: Annotated[PositiveInt, unsaid(500)] = 500
+    round_sparsity: Annotated[NonNegativeFloat, unsaid(0.02)] = 0.02
     method: Literal["row-space"] = "row-space"
     coefficients: Literal["free"] = "free"
     restarts: PositiveInt = 1
@@ -43,6 +57,18 @@ class KKTSpanParams(KKTGeneralParams):
     coordinate_power: NonNegativeFloat = 0.5
     signal_span: NonNegativeFloat = 0.15
     activation_span: NonNegativeFloat = 0.45
+
+    @property
+    def after_search(self) -> Rounds:
+        """How a restart goes on after its search."""
+        from attacks.span_rounds.rounds import Rounds
+
+        return Rounds(self.rounds, self.round_steps, self.round_sparsity)
+
+    @property
+    def steps_of_a_restart(self) -> int:
+        """The number of steps of all searches of a restart."""
+        return self.steps + (self.after_search.more_steps if self.rounds else 0)
 
     @property
     def without_spans(self) -> KKTGeneralParams:
@@ -67,6 +93,7 @@ class KKTSpan(KKTGeneral):
     candidates_per_direction = 1.4
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "auto": {"spans": "auto"},
+        "rounds": {"rounds": 6},
         # Gates that sharpen, alike for neurons of all norms; they bear higher prices and take fewer steps.
         "graduated": {
             "steps": 1000,
@@ -84,11 +111,18 @@ class KKTSpan(KKTGeneral):
             "signal_span": Range(0.01, 10, log=True),
             "activation_span": Range(0.01, 10, log=True),
         }
-        for name in ("", "auto", "graduated")
+        for name in ("", "auto", "rounds", "graduated")
     }
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Search in the spans, or as `kkt-general` does where `spans` is "auto" and the weights do not show them."""
+        """Search in the spans, or as `kkt-general` does where `spans` is "auto" and the weights do not show them.
+
+        Where they show no span at all there are no rounds either, and a flag says so.
+        """
+        if self.params.rounds and not self._shows_spans(view, ctx):
+            found = KKTSpan(self.params.model_copy(update={"rounds": 0})).reconstruct(view, ctx)
+            unseen = "the weights show no span: searched without rounds"
+            return replace(found, resolved=found.resolved | {"rounds": 0}, flags=(*found.flags, unseen))
         flag = None if self.params.spans == "priced" else self._unshown(view, ctx)
         if flag is None:
             return super().reconstruct(view, ctx)
@@ -98,6 +132,15 @@ class KKTSpan(KKTGeneral):
         settings = {name: value for name, value in chosen.model_dump().items() if value != own[name]}
         resolved = settings | found.resolved | {"spans": "priced"}  # at no price: null controls are searched alike
         return replace(found, resolved=resolved, flags=(*found.flags, flag))
+
+    def _shows_spans(self, view: VictimView, ctx: AttackContext) -> bool:
+        """Say whether the weights show the span of the errors or that of the activations."""
+        import torch
+
+        from attacks.kkt_family.problem import Problem
+
+        spans = Problem.of(view, ctx.device, getattr(torch, self.params.dtype)).spans(1.0, 1.0)
+        return spans.errors is not None or spans.activations is not None
 
     def _unshown(self, view: VictimView, ctx: AttackContext) -> str | None:
         """Return a flag where W2 shows too few directions for the span of the activations, None where it shows them."""
@@ -111,6 +154,41 @@ class KKTSpan(KKTGeneral):
         if shown >= SHARE_SHOWN * images:
             return None
         return f"W2 shows {shown} directions and W1 {images}: searched as kkt-general does"
+
+    def _per_batch(self, m: int, ctx: AttackContext) -> int:
+        """Return the number of restarts in a batch: one that has rounds, in which their candidates become unlike."""
+        return 1 if self.params.rounds else super()._per_batch(m, ctx)
+
+    def _fast(
+        self, problem: Problem, begins: Sequence[Callable[[], Begin]], m: int, restarts: Restarts
+    ) -> list[Restart]:
+        """Return the restarts of one batch, each with its rounds."""
+        if not self.params.rounds:
+            return super()._fast(problem, begins, m, restarts)
+        from attacks.kkt_family.precision import products_in
+        from attacks.span_rounds.rounds import search_in_rounds
+        from attacks.span_rounds.selection import outside
+
+        params, (begin,) = self.params, begins
+        with products_in(params.products):
+            start = self._start(problem, begin, m, restarts.ctx.generator)
+            found, coefficients = search_in_rounds(problem, start, params, params.after_search, restarts)
+        ended = self._ended(problem, found.candidates, found.sizes, coefficients)
+        if ended.consistency is not None:
+            return [ended]
+        left = outside(problem, found.candidates @ problem.space.basis, coefficients)
+        return [replace(ended, consistency=1 - left / 2)]
+
+    def _ranking(
+        self, problem: Problem, kept: Sequence[Restart], labels: Tensor | None, shape: tuple[int, int, int]
+    ) -> Tensor:
+        """Return the confidence (m,): after rounds, how far a candidate keeps to the spans."""
+        import torch
+
+        inside = [one.consistency for one in kept if one.consistency is not None]
+        if self.params.rounds and self.params.ranking == "agreement" and inside:
+            return torch.cat(inside).float()
+        return super()._ranking(problem, kept, labels, shape)
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline convolutions, which `kkt-conv` is for."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from attacks.kkt_family.coefficients import Coefficients, Rivals
     from attacks.kkt_family.problem import Problem
     from attacks.kkt_family.restarts import Restart, Restarts
+    from attacks.kkt_family.search import Start
     from victims.equations.network import Network
     from victims.equations.stationarity import CoefficientMap
     from victims.exposure.card import Exposure
@@ -97,7 +98,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
                 images = initial(params, view, classes, ctx.generator).flatten(1)
             return images, self.coefficients(view, problem.network, labels, m, ctx.generator)
 
-        restarts = Restarts(ctx, params.restarts, params.steps, problem.network.weights[0])
+        restarts = Restarts(ctx, params.restarts, params.steps_of_a_restart, problem.network.weights[0])
         while count := restarts.next(self._per_batch(m, ctx)):
             if params.method == "published":
                 restarts.end([self._published(problem, begin, m, restarts)])
@@ -158,20 +159,11 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         self, problem: Problem, begins: Sequence[Callable[[], Begin]], m: int, restarts: Restarts
     ) -> list[Restart]:
         """Return the restarts of one batch, run by the fast solver."""
-        import torch
-
         from attacks.kkt_family.precision import products_in
-        from attacks.kkt_family.search import Start, coordinates_of, search
+        from attacks.kkt_family.search import search
 
-        params, space, generator = self.params, problem.space, restarts.ctx.generator
-        starts = []
-        for begin in begins:
-            images, coefficients = begin()
-            if images is None:
-                coordinates = torch.randn(m, space.rank, generator=generator) * params.init_scale
-            else:
-                coordinates = coordinates_of(images, space, params.coordinate_power)
-            starts.append(Start(coordinates, coefficients))
+        params = self.params
+        starts = [self._start(problem, begin, m, restarts.ctx.generator) for begin in begins]
 
         def residuals(every: Iterable[Tensor]) -> list[float]:
             pairs = zip(every, starts, strict=True)
@@ -184,6 +176,18 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
             found = search(problem, starts, params, reached, restarts.expired, restarts.checkpoint, restarts.unfinished)
         ends = zip(found, starts, strict=True)
         return [self._ended(problem, one.candidates, one.sizes, start.coefficients.at) for one, start in ends]
+
+    def _start(self, problem: Problem, begin: Callable[[], Begin], m: int, generator: torch.Generator) -> Start:
+        """Return where one restart of the fast solver begins."""
+        import torch
+
+        from attacks.kkt_family.search import Start, coordinates_of
+
+        images, coefficients = begin()
+        if images is not None:
+            return Start(coordinates_of(images, problem.space, self.params.coordinate_power), coefficients)
+        drawn = torch.randn(m, problem.space.rank, generator=generator) * self.params.init_scale
+        return Start(drawn, coefficients)
 
     def _published(self, problem: Problem, begin: Callable[[], Begin], m: int, restarts: Restarts) -> Restart:
         """Return one restart, run by the authors' loop."""

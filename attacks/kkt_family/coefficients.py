@@ -93,6 +93,17 @@ def free_coefficients(start: Tensor, unit: float = 1.0) -> Coefficients:
     return Coefficients([values], lambda outputs: unit * values, lambda: unit * values.norm(dim=1))
 
 
+def paced_coefficients(start: Tensor, pace: Tensor) -> Coefficients:
+    """Return free coefficients whose variables are c_i / pace_i, so that a step moves c_i by its pace.
+
+    Args:
+        start: c (m, C).
+        pace: (m,) > 0.
+    """
+    values = (start / pace[:, None]).requires_grad_()
+    return Coefficients([values], lambda outputs: pace[:, None] * values, lambda: (pace[:, None] * values).norm(dim=1))
+
+
 def random_coefficients(weight: Tensor, outputs: int, m: int, generator: torch.Generator) -> Coefficients:
     """Return free coefficients that start small and Gaussian, in units of ||W||^2 / m.
 
@@ -106,7 +117,7 @@ def random_coefficients(weight: Tensor, outputs: int, m: int, generator: torch.G
         m: the number of candidates.
         generator: CPU generator of the start.
     """
-    unit = _unit(weight, m)
+    unit = coefficient_unit(weight, m)
     return free_coefficients(SMALL * torch.randn(m, outputs, generator=generator).to(weight), unit)
 
 
@@ -140,7 +151,7 @@ def tied_start(loss: Loss, labels: Tensor, weight: Tensor, outputs: int) -> Tens
         outputs: C.
     """
     nothing = torch.zeros(len(labels), outputs, requires_grad=True).to(weight)
-    start: Tensor = SMALL * _unit(weight, len(labels)) / _slopes(loss, nothing, labels).norm(dim=1)
+    start: Tensor = SMALL * coefficient_unit(weight, len(labels)) / _slopes(loss, nothing, labels).norm(dim=1)
     return start.detach()
 
 
@@ -153,6 +164,6 @@ def _slopes(loss: Loss, outputs: Tensor, labels: Tensor) -> Tensor:
     return slope
 
 
-def _unit(weight: Tensor, m: int) -> float:
-    """Return ||W||^2 / m, the unit of free coefficients."""
+def coefficient_unit(weight: Tensor, m: int) -> float:
+    """Return ||W||^2 / m, the unit of free coefficients of m candidates; see `random_coefficients`."""
     return float(weight.square().sum()) / m

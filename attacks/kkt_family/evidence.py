@@ -54,14 +54,7 @@ def consistency(problem: Problem, candidates: Tensor, coefficients: CoefficientM
     network, space = problem.connected, problem.data_subspace
     inputs = candidates if problem.features is None else problem.network.features(candidates)
     inputs = inputs @ space.basis
-    gates: list[Tensor] = []
-
-    def relu(before: Tensor) -> Tensor:
-        gates.append((before > 0).to(before))
-        return before.relu()
-
-    chosen = coefficients(network.forward(inputs, relu))
-    errors, _ = network.back_propagate(chosen, lambda layer, error: error * gates[layer])
+    _, errors = problem.fired(inputs, coefficients)
     norms = neuron_norms(network.weights[0], network.biases[0])
     return followed(inputs, errors[0], network.weights[0], norms, space.singular**power)
 

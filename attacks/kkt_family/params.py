@@ -122,6 +122,11 @@ class SearchParams(InitialisedParams):
             raise PydanticCustomError("unused", "method={method} does not use it", {"method": method})
         return value
 
+    @property
+    def steps_of_a_restart(self) -> int:
+        """The number of steps of all searches of a restart."""
+        return self.steps
+
     def sharpness(self, step: int) -> float:
         """Return the gates' alpha at a step from 1 to `steps`."""
         if self.first_alpha is None or self.steps == 1:

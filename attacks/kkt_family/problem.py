@@ -64,6 +64,24 @@ class Problem:
             None if activations is None else Span(activations, activation_cost),
         )
 
+    @torch.no_grad()
+    def fired(self, inputs: Tensor, coefficients: CoefficientMap) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the activations A_1 to A_{L-1} and the errors D_1 to D_L of candidates, with the ReLU's own gates.
+
+        Args:
+            inputs: (m, r) candidates, on the coordinates of `data_subspace`.
+            coefficients: maps their outputs (m, C) to D_L = c (m, C).
+        """
+        activations: list[Tensor] = []
+
+        def relu(before: Tensor) -> Tensor:
+            activations.append(before.relu())
+            return activations[-1]
+
+        chosen = coefficients(self.connected.forward(inputs, relu))
+        errors, _ = self.connected.back_propagate(chosen, lambda layer, error: error * (activations[layer] > 0))
+        return activations, errors
+
     def relative_residual(self, candidates: Tensor, coefficients: CoefficientMap) -> float:
         """Return ||R_1|| / ||theta_1|| of candidates (m, d); see `victims.equations.stationarity.relative_residual`."""
         inputs = candidates if self.features is None else self.network.features(candidates)

@@ -28,10 +28,12 @@ class Start:
     Attributes:
         coordinates: (m, r) of its candidates in the subspace that is searched.
         coefficients: the candidates' coefficients, with the variables that the search moves.
+        pace: (m,) > 0, by which the candidates' learning rates are multiplied; None for ones.
     """
 
     coordinates: Tensor
     coefficients: Coefficients
+    pace: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def search(
 
     Args:
         problem: the victim, and the subspace to search.
-        starts: one for each of R searches, each with m candidates.
+        starts: one for each of R searches, each with m candidates; all have paces, or none.
         params: hyperparameters; those that describe a start are not read.
         report: called every few steps, and after the last one, with the step and the candidates (R, m, d).
         expired: called before every step with the number of steps done; returns whether to end there.
@@ -110,7 +112,12 @@ def search(
         cycle.zero_grad()
         return residual(coordinates * scaling, coefficients, alpha)[1]
 
-    coordinates = torch.stack([start.coordinates for start in starts]).to(scaling).requires_grad_()
+    coordinates = torch.stack([start.coordinates for start in starts]).to(scaling)
+    paces = [start.pace[:, None] for start in starts if start.pace is not None]
+    if paces:  # the search moves coordinates in units of the pace, which Adam's steps do not depend on
+        pace = torch.stack(paces).to(scaling)
+        coordinates, scaling = coordinates / pace, scaling * pace
+    coordinates.requires_grad_()
     variables = [variable for one in every for variable in one.variables]
     cycle = OneCycle([([coordinates], params.lr), (variables, params.lambda_lr)], params.steps)
     done = 0
@@ -131,7 +138,8 @@ def search(
         with torch.no_grad():
             coordinates.grad = gradient(params.sharpness(step)) * scaling
         if price:
-            terms = [one.sizes() @ own.norm(dim=1) for one, own in zip(every, coordinates, strict=True)]
+            lengths = (coordinates * pace if paces else coordinates).norm(dim=-1)
+            terms = [one.sizes() @ own for one, own in zip(every, lengths, strict=True)]
             (price * torch.stack(terms).sum()).backward()
         cycle.step()
         if step % REPORT_STEPS == 0 or step == params.steps:

@@ -123,6 +123,7 @@ CASES: dict[str, Case] = {
     "kkt-general tied": Case("kkt-general", DECAYED, FEW | {"coefficients": "tied"}),
     "kkt-general on a convolution": Case("kkt-general", CONVOLUTION, FEW | {"sparsity": 0.0}),
     "kkt-span": Case("kkt-span", spec_of(3), {"candidates": 6}),
+    "kkt-span rounds": Case("kkt-span", spec_of(3), {"candidates": 6, "rounds": 1, "round_steps": 4}),
     "kkt-span auto": Case("kkt-span", spec_of(3), FEW | {"spans": "auto"}),
     "kkt-conv": Case("kkt-conv", CONVOLUTION, FEW),
     "conv-span": Case("conv-span", CONVOLUTION, {"candidates": 6, "rounds": 1}),

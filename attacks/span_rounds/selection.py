@@ -1,0 +1,58 @@
+"""Which candidates of a search are images, by the spans of `victims.equations.spans`.
+
+A search pays its candidates for keeping to the spans and for being few, so that wrong ones keep to them, too. Once they
+are free to leave, only a candidate whose errors and activations are an image's has no reason to.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attacks.kkt_family.problem import Problem
+from victims.equations.spans import share_outside
+from victims.equations.stationarity import CoefficientMap
+
+COPY = 0.55
+"""The cosine of coordinates from which a candidate counts as a copy of a better one."""
+FARTHEST = 1.5
+"""A candidate that stays leaves the spans by at most this many times as much as the median of the n best."""
+
+
+def outside(problem: Problem, coordinates: Tensor, coefficients: CoefficientMap) -> Tensor:
+    """Return how far each candidate leaves the spans that the weights show: (m,), from 0 to 2.
+
+    It is the share of the energy of its back-propagated error D_1(x_i) outside of the columns of W_1, and that of its
+    activations A_1(x_i) outside of the rows of W_2; a span that is not shown counts as not left.
+
+    Args:
+        problem: the victim.
+        coordinates: (m, r) candidates, on the coordinates of the data subspace.
+        coefficients: maps their outputs (m, C) to c (m, C).
+    """
+    activations, errors = problem.fired(coordinates, coefficients)
+    spans, left = problem.spans(1.0, 1.0), torch.zeros_like(coordinates[:, 0])
+    for span, layers in ((spans.errors, errors), (spans.activations, activations)):
+        if span is not None:
+            left = left + share_outside(layers[0] @ span.basis, layers[0])
+    return left
+
+
+def staying(left: Tensor, coordinates: Tensor, images: int) -> Tensor:
+    """Return the indices of the candidates that stay, the best first: at most one for each image, and no copies.
+
+    Args:
+        left: (m,) how far each leaves the spans.
+        coordinates: (m, r), in which images are unlike one another.
+        images: the number of training images, as far as W_1 shows it.
+    """
+    directions = F.normalize(coordinates, dim=1)
+    best: list[int] = []
+    for index in left.argsort(stable=True).tolist():
+        if len(best) == images:
+            break
+        if not best or float((directions[best] @ directions[index]).max()) < COPY:
+            best.append(index)
+    chosen = torch.tensor(best, device=left.device)
+    return chosen[left[chosen] <= FARTHEST * left[chosen].median()]
