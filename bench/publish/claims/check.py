@@ -14,6 +14,7 @@ from bench.publish.board_file import read_leaderboard
 from bench.publish.claims.entries import Claim
 from bench.publish.claims.figures import figures, places
 from bench.publish.parameters import value_text
+from bench.store.records import Status
 from bench.store.cells import read_cells
 from victims.errors import UserError
 
@@ -57,12 +58,12 @@ def verify(claims: Sequence[Claim], results: Path, root: Path | None = None) -> 
     Raises:
         UserError: a table is damaged.
     """
-    tables = _Tables(results)
+    tables = Tables(results)
     found = [_checked(claim, tables) for claim in claims]
     return found + ([] if root is None else list(_documents(claims, root)))
 
 
-class _Tables:
+class Tables:
     """The tables of a results folder, each read once."""
 
     def __init__(self, results: Path) -> None:
@@ -82,19 +83,21 @@ class _Tables:
         return self._read[name]
 
 
-def _checked(claim: Claim, tables: _Tables) -> Finding:
+def _checked(claim: Claim, tables: Tables) -> Finding:
     """Return what the tables say of a claim."""
     if claim.unsupported:
         return Finding(Outcome.UNKNOWN, claim.text, claim.unsupported)
     table = tables.get(claim.table)
     if table is None:
         return Finding(Outcome.UNKNOWN, claim.text, f"there is no table {claim.table}")
-    rows = _rows(claim, table)
+    rows = rows_of(claim, table)
     named = ", ".join(f"{name} {value_text(value)}" for name, value in claim.where.items())
     if len(rows) != 1:
         many = "no stored row" if rows.empty else f"{len(rows)} stored rows"
         return Finding(Outcome.UNKNOWN, claim.text, f"{many} of {named}")
     row, off, lacking = rows.iloc[0], [], []
+    if failed := _failed(row):
+        return Finding(Outcome.UNKNOWN, claim.text, f"{failed} ({named})")
     for column, value in claim.values.items():
         ours = _number(row.get(column))
         if math.isnan(ours):
@@ -111,7 +114,7 @@ def _checked(claim: Claim, tables: _Tables) -> Finding:
     return Finding(Outcome.HOLDS, claim.text, beside=beside)
 
 
-def _rows(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
+def rows_of(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that a claim means; of several rows of a leaderboard those of default parameters."""
     chosen = pd.Series(True, index=table.index)
     for name, value in claim.where.items():
@@ -121,6 +124,15 @@ def _rows(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
     if len(rows) > 1 and not claim.setting() and "tuned_by" in rows.columns:
         rows = rows[rows["tuned_by"] == "default"]
     return rows
+
+
+def _failed(row: pd.Series) -> str:
+    """Return what went wrong in the runs of a row, "" if they all ended well; no number is theirs then."""
+    if (failed := _number(row.get("failed"))) > 0:
+        return f"{failed:.0f} of its {_number(row['seeds']):.0f} runs failed"
+    if (status := str(row.get("status", Status.OK))) != Status.OK:
+        return f"its run ended as {status}: {row['reason']}"
+    return ""
 
 
 def _number(value: object) -> float:
