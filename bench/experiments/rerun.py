@@ -60,17 +60,13 @@ def again(
         claims: the entries.
         tier: which of them.
         results: the folder with the tables that the claims were made on.
-        attacks: the registry's; likewise `victims`.
-
-    Raises:
-        UserError: a claim on the leaderboard names no attack and victim.
+        attacks: the registry's.
+        victims: likewise.
     """
     tables, found, lost = Tables(results), list[Again](), list[Claim]()
     for claim in claims:
         if claim.tier == "stored" or claim.table not in MEASURED or claim.unsupported:
             continue
-        if claim.table == "leaderboard" and not {"attack", "victim"} <= claim.where.keys():
-            raise UserError(f"the claim {claim.text!r} names no attack and victim in `where`; it cannot be rerun")
         try:
             found.append(_again(claim, tables, attacks, victims))
         except UserError as error:
@@ -103,12 +99,15 @@ def _again(claim: Claim, tables: Tables, attacks: Registry[type[Attack[Any]]], v
     """Return how a claim is measured again.
 
     Raises:
-        UserError: it speaks of a run, and not of one stored one, or that cannot be planned.
+        UserError: it speaks of a run, and not of one stored one, or names no attack and victim, or none that can be
+            planned.
     """
     table = tables.get(claim.table)
     rows = pd.DataFrame() if table is None else rows_of(claim, table)
     stored = rows.iloc[0].to_dict() if len(rows) == 1 else {}
     seconds = sum(float(stored.get(name) or math.nan) for name in ("wall_s", "train_s"))
+    if claim.table == "leaderboard" and not {"attack", "victim"} <= claim.where.keys():
+        raise UserError("it names no attack and victim in `where`")
     if claim.table == "leaderboard":
         section = Section(
             attack=(str(claim.where["attack"]),),
