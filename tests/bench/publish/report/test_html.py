@@ -69,7 +69,9 @@ def test_it_shows_figures_and_pictures(page: str) -> None:
 
     assert len(parsed.all("table", **{"class": "board"})) == 3
     assert len(parsed.all("svg")) == 1 + 2 + 4 * 3, "the gains, time for each victim, three for each cell"
-    assert len(parsed.all("img")) == 4 * 6 + 2, "those of each cell, and the best of the one that leads"
+    assert len(parsed.all("img")) == 4 * 6 + 2 + 2 * 3, (
+        "those of each cell, the best of the one that leads, three of each attack"
+    )
 
 
 def test_pictures_are_the_stored_pixels(built: Path, page: str) -> None:
