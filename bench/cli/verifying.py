@@ -38,8 +38,9 @@ def verify(
 ) -> None:
     """Check that the stored tables support every sentence of claims.toml, and that every figure has an entry.
 
-    A claim holds, does not hold, or is not comparable, with the reason. Exit status 1 if one does not hold, or a figure
-    of README.md or results/README.md has no entry. --rerun measures again what it says, and checks that instead.
+    A claim holds, does not hold, or is not comparable, with the reason. Exit status 1 if one does not hold, a figure of
+    the READMEs has no entry, or a leaderboard is not what runs.csv makes. --rerun measures again, and checks that
+    instead.
     """
     from bench.plan.registry import ROOT
     from bench.publish import claims as entries
