@@ -11,7 +11,7 @@ import pandas as pd
 from pydantic import BaseModel
 
 from bench.plan import registry
-from bench.publish.best import definitions_of, families_of, lead, network, once
+from bench.publish.best import best_of_families, definitions_of, families_of, lead, network, once
 from bench.publish.published import Published, beside
 from bench.publish.ranking import conflicts
 from bench.publish.report.collect import Entry, Report, Row, cell_of, gain_share
@@ -129,10 +129,11 @@ def definition(row: Row) -> tuple[str, str]:
 
 
 def networks_of(report: Report) -> dict[tuple[str, str], Named]:
-    """Return the networks by family and name, by their definition."""
+    """Return the networks by their definition: the family that gives most away first, in each by name."""
     rows = [entry.row for entry in report.entries.values()]
     definitions, families = definitions_of(rows), families_of(rows)
-    ordered = sorted(definitions, key=lambda one: (families[one[0]], _natural(one[0]), one[1]))
+    places = {best.family: place for place, best in enumerate(best_of_families(rows, families))}
+    ordered = sorted(definitions, key=lambda one: (places[families[one[0]]], _natural(one[0]), one[1]))
     return {
         one: Named(f"victim-{place}", ", ".join(filter(None, (one[0], definitions[one]))), families[one[0]])
         for place, one in enumerate(ordered, start=1)

@@ -174,7 +174,7 @@ def test_headings_stay_in_sight(view: Callable[..., Page], results: Path, scored
 def test_filters_leave_the_networks_and_pictures_that_are_asked_for(view: Callable[..., Page], built: Path) -> None:
     shown = view(built / "report.html")
     networks, told = shown.locator("section.network:visible h2"), shown.locator(".filters output")
-    assert (networks.all_inner_texts(), told.inner_text()) == (["digits-mlp-20", "faces-mlp-20"], "2 networks")
+    assert (networks.all_inner_texts(), told.inner_text()) == (["faces-mlp-20", "digits-mlp-20"], "2 networks")
 
     shown.select_option("select[name=attack]", "first-layer")
     assert (networks.all_inner_texts(), told.inner_text()) == (["faces-mlp-20"], "1 of 2 networks")
@@ -182,7 +182,7 @@ def test_filters_leave_the_networks_and_pictures_that_are_asked_for(view: Callab
 
     shown.select_option("select[name=attacker]", "the weights alone")
     assert told.inner_text() == "1 of 2 networks"
-    shown.select_option("select[name=family]", shown.locator("section.network").first.get_attribute("data-family"))
+    shown.select_option("select[name=family]", shown.locator("section.network").last.get_attribute("data-family"))
     assert told.inner_text() == "0 of 2 networks", "first-layer was not run on digits"
     shown.locator("nav a", has_text="digits-mlp-20").click()
     shown.wait_for_function("document.querySelectorAll('section.network:not([hidden])').length === 2")
