@@ -154,7 +154,7 @@ def test_a_plan_on_machines_that_share_nothing_is_that_of_one(three: Machines, w
     world, before, left = worlds(COUNTS_TRAININGS), calls(three.nodes), folders(three.nodes)
     done = world.run(*on(three, *MANY))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert rows(world) == here(worlds(), MANY)
+    assert rows(world) == here(worlds(COUNTS_TRAININGS), MANY)
     assert sorted(world.rows()["sequence"]) == list(range(1, 25))
     made = calls(three.nodes) - before
     assert {name: made[name] for name in made if name.startswith("train")} == {
