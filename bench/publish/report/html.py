@@ -27,7 +27,7 @@ from bench.publish.report.collect import Entry, Report, Row, cell_of, gain_share
 from bench.publish.report.columns import LEGEND, SHOWN, glossary
 from bench.publish.report.files import GROUPS
 from bench.publish.report.pictures import Pictures, pictures
-from bench.publish.report.profiles import Named, definition, networks_of, profiles, recipe
+from bench.publish.report.profiles import Named, definition, networks_of, profiles, recipe, reported_accuracy
 from bench.scoring import PROTOCOLS
 from bench.store.records import ALIGNED_NULLS, FAILED, NULLS, Status
 
@@ -97,6 +97,7 @@ class Section:
         network: which.
         facts: its run, or its row.
         recipe: how it is described.
+        reported: the test accuracy that its paper reports, None where it reports none.
         boards: who competes on it.
         time: a figure for each protocol.
         papers: a paper's numbers beside ours.
@@ -107,6 +108,7 @@ class Section:
     network: Named
     facts: Row
     recipe: dict[str, str]
+    reported: float | None
     boards: list[Board]
     time: list[Panel]
     papers: list[tuple[Entry, str, Published]]
@@ -215,6 +217,7 @@ def _sections(report: Report, networks: dict[tuple[str, str], Named]) -> list[Se
                 network=named,
                 facts=runs[0] if runs else entries[0].row,
                 recipe=recipe(key[0]),
+                reported=reported_accuracy(key[0]),
                 boards=[board for board in report.boards if (board.victim, board.victim_key) == key],
                 time=_time(entries),
                 papers=[(entry, ours, paper) for entry in entries for ours, paper in beside(entry.row)],

@@ -105,6 +105,12 @@ def recipe(victim: str) -> dict[str, str]:
     return told | ({"defended by": ", ".join(map(str, spec.defences))} if spec.defences else {})
 
 
+def reported_accuracy(victim: str) -> float | None:
+    """Return the test accuracy that a victim's paper reports, None where it reports none."""
+    reported: float | None = getattr(registry.victims().items.get(victim), "reported_test_accuracy", None)
+    return reported
+
+
 def _described(part: object) -> str:
     """Return a part of a description in words, without what it leaves empty."""
     if not isinstance(part, BaseModel):
