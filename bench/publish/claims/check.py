@@ -38,7 +38,7 @@ def verify(claims: Sequence[Claim], results: Path, root: Path | None = None) -> 
     """
     tables = Tables(results)
     found = [_checked(claim, tables) for claim in claims]
-    return [*found, *made_of_runs(results), *([] if root is None else _documents(claims, root))]
+    return [*found, *made_of_runs(tables), *([] if root is None else documents(claims, root))]
 
 
 def _checked(claim: Claim, tables: Tables) -> Finding:
@@ -112,7 +112,7 @@ def _text(value: object) -> str:
     return str(value) if math.isnan(number) else f"{number:.10g}"
 
 
-def _documents(claims: Sequence[Claim], root: Path) -> Iterator[Finding]:
+def documents(claims: Sequence[Claim], root: Path) -> Iterator[Finding]:
     """Yield what is wrong between the documents and the claims on them.
 
     Raises:

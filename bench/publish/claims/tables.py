@@ -10,7 +10,7 @@ import pandas as pd
 
 from bench.publish.board_file import read_leaderboard
 from bench.publish.claims.finding import Finding, Outcome
-from bench.publish.leaderboard import board_texts, leaderboard
+from bench.publish.leaderboard import board_texts
 from bench.publish.ranking import conflicts
 from bench.publish.runs_table import read_runs
 from bench.store.cells import read_cells
@@ -38,8 +38,8 @@ class Tables:
         return self._read[name]
 
 
-def made_of_runs(results: Path) -> Iterator[Finding]:
-    """Yield what is wrong with the tables that are made of runs.csv.
+def made_of_runs(tables: Tables) -> Iterator[Finding]:
+    """Yield what is wrong with the tables of a folder that are made of its runs.csv.
 
     That is a leaderboard that differs from what runs.csv makes, and a victim's definition under which attacks met
     different weights. Nothing is wrong with a folder without runs.csv, nor with a table that is not there.
@@ -47,10 +47,10 @@ def made_of_runs(results: Path) -> Iterator[Finding]:
     Raises:
         UserError: runs.csv is damaged.
     """
-    if not (results / "runs.csv").is_file():
+    results, board = tables.results, tables.get("leaderboard")
+    if board is None or not (results / "runs.csv").is_file():
         return
     runs = read_runs(results / "runs.csv")
-    board = leaderboard(runs)
     for name, text in board_texts(runs, board).items():
         if not (results / name).is_file():
             continue
