@@ -178,16 +178,17 @@ def test_seconds_of_a_shared_machine_are_at_most_those(record: Make, tmp_path: P
     assert list(read_leaderboard(tmp_path / "leaderboard.csv")["overlapped"]) == [1, 1]
 
 
-def test_the_papers_number_stands_beside_ours_with_its_link(record: Make, tmp_path: Path) -> None:
+def test_the_papers_number_stands_beside_ours_and_its_null_with_its_link(record: Make, tmp_path: Path) -> None:
     entry = published()[0]
-    tables = page(tmp_path, record(attack=entry.attack, victim=entry.victim, n_good_haim_min=55, **good(60)))
+    counts = {"n_good_haim_min": 155, "null_n_good_haim_min": 31}
+    tables = page(tmp_path, record(attack=entry.attack, victim=entry.victim, **counts, **good(60)))
     _, row = tables["Beside the papers"]
 
     assert row == [
         f"`{entry.attack}`",
         f"`{entry.victim}`",
         f"`{entry.column}`",
-        "55",
+        "155 (null 31)",
         f"[17]({entry.link})",
         entry.source,
     ]
