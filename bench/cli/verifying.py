@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.cli.app import Controls, DataDir, Device, ReadResults, app, complain, say
+from bench.cli.app import Controls, DataDir, Device, Jobs, ReadResults, app, complain, say
 from bench.plan.options import ControlSet
 from bench.terminal.interrupts import work_begins
 from victims.errors import UserError
@@ -33,12 +33,14 @@ def verify(
     device: Device = "auto",
     data_dir: DataDir = None,
     controls: Controls = ControlSet.QUICK,
+    jobs: Jobs = 1,
     all_: Annotated[bool, typer.Option("--all", help="Print what holds, too.")] = False,
 ) -> None:
     """Check that the stored tables support every sentence of claims.toml, and that every figure has an entry.
 
-    A claim holds, does not hold, or is not comparable, with the reason. Exit status 1 if one does not hold, or a figure
-    of README.md or results/README.md has no entry. --rerun measures again what it says, and checks that instead.
+    A claim holds, does not hold, or is not comparable, with the reason. Exit status 1 if one does not hold, a figure of
+    the READMEs has no entry, or a leaderboard is not what runs.csv makes. --rerun measures again, and checks that
+    instead.
     """
     from bench.plan.registry import ROOT
     from bench.publish import claims as entries
@@ -51,7 +53,8 @@ def verify(
         from victims.cache import cache_dir
 
         folder = rerun_dir or cache_dir() / "rerun"
-        findings = entries.verify(_rerun(stated, rerun, folder, device, data_dir, controls), folder)
+        again = _rerun(stated, rerun, results_dir, folder, device, data_dir, controls, jobs)
+        findings = entries.verify(again, folder)
     for finding in findings:
         line = f"{finding.outcome}: {finding.text}{': ' + finding.why if finding.why else ''}"
         beside = f" [{finding.beside}]" if finding.beside else ""
@@ -67,28 +70,27 @@ def verify(
 def _rerun(
     claims: Sequence[Claim],
     tier: Literal["quick", "all"],
+    results: Path,
     folder: Path,
     device: str,
     data_dir: Path | None,
     controls: ControlSet,
+    jobs: int,
 ) -> list[Claim]:
-    """Make the runs again that claims of a tier speak of, and return these claims."""
-    from bench.experiments.rerun import measured, runs_of
+    """Make the runs again that claims of a tier speak of, and return these claims as they speak of the new runs."""
+    from bench.experiments.rerun import again
     from bench.experiments.sweep import run_plan
     from bench.plan import registry
     from bench.plan.options import choose_data_dir, choose_device
     from bench.run.setup import Setup
     from bench.store.folders import Store
 
-    chosen = measured(claims, tier)
-    if not chosen:
+    chosen, plan = again(claims, tier, results, registry.attacks(), registry.victims())
+    if not plan:
         raise UserError(f"no claim is of the tier {tier}, so there is nothing to run again")
-    plan = runs_of(chosen, registry.attacks(), registry.victims())
     Store(folder).require_writable()
-    device_of = str(choose_device(device))
-    setup = Setup(
-        folder, choose_data_dir(data_dir), None, device_of, controls is ControlSet.ALL, environment=Setup.variables()
-    )
+    device_of, data, twins = str(choose_device(device)), choose_data_dir(data_dir), controls is ControlSet.ALL
+    setup = Setup(folder, data, None, device_of, twins, jobs=jobs, environment=Setup.variables())
     work_begins()
     run_plan(plan, setup)
     return chosen

@@ -17,7 +17,6 @@ from bench.run.steps import Step
 from bench.run.todo import Todo
 from bench.terminal.progress import plural
 from victims.errors import UserError
-from victims.files import sha256_json
 
 TWINS = 2
 """Null controls that attack a twin each, once for all seeds; one of the twins is trained for that."""
@@ -97,7 +96,7 @@ def times_of(results: Path) -> pd.DataFrame:
 def _alike(run: Run, times: pd.DataFrame) -> dict[str, float] | None:
     """Return the mean seconds of attack and training of runs like this one, None if there is none."""
     same = times[(times["attack"] == run.attack.name) & (times["victim"] == run.victim.described.name)]
-    exact = same[same["params_hash"] == sha256_json(run.params.model_dump(mode="json"))[:10]]
+    exact = same[same["params_hash"] == run.params_hash]
     chosen = exact if len(exact) else same
     if chosen.empty:
         return None

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
 
 from attacks.context import UNLIMITED
 from bench.plan.config import Section, planned
-from bench.publish.claims.entries import Claim
+from bench.publish.claims import Claim, Tables, rows_of
+from bench.publish.parameters import settings
+from victims.dataset_files import SHIPPED
 from victims.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,23 +22,93 @@ if TYPE_CHECKING:
     from bench.plan.registry import Registry, Victims
     from bench.plan.run import Run
 
+MEASURED = ("leaderboard", "runs.csv")
+"""The tables whose rows runs make."""
+QUICK_S, START_S = 480.0, 5.0
+"""Seconds that the runs of the tier "quick" take together, by the stored rows, and what each takes besides."""
 
-def measured(claims: Sequence[Claim], tier: Literal["quick", "all"]) -> list[Claim]:
-    """Return the claims that a tier measures again: on rows of the leaderboard; "all" has those of "quick", too."""
-    tiers = ("quick",) if tier == "quick" else ("quick", "all")
-    return [claim for claim in claims if claim.tier in tiers and claim.table == "leaderboard" and not claim.unsupported]
+
+@dataclass(frozen=True)
+class Again:
+    """A claim that can be measured again.
+
+    Attributes:
+        claim: as it is held against the new rows.
+        runs: what makes these.
+        seconds: of one run by the stored row, training included, infinite where none tells.
+    """
+
+    claim: Claim
+    runs: tuple[Run, ...]
+    seconds: float
 
 
-def runs_of(claims: Sequence[Claim], attacks: Registry[type[Attack[Any]]], victims: Victims) -> list[Run]:
-    """Return the runs whose rows claims speak of, none of them twice.
+def again(
+    claims: Sequence[Claim],
+    tier: Literal["quick", "all"],
+    results: Path,
+    attacks: Registry[type[Attack[Any]]],
+    victims: Victims,
+) -> tuple[list[Claim], list[Run]]:
+    """Return the claims that a tier measures again, as they are held against the new rows, and the runs they speak of.
+
+    "quick" has the claims that say so, and of those whose data are shipped the cheapest that fit in `QUICK_S`. A claim
+    on a row of runs.csv names its run by what was run, not by its id, which holds versions. One whose run cannot be
+    made again is `unsupported`, with the reason.
+
+    Args:
+        claims: the entries.
+        tier: which of them.
+        results: the folder with the tables that the claims were made on.
+        attacks: the registry's.
+        victims: likewise.
+    """
+    tables, found, lost = Tables(results), list[Again](), list[Claim]()
+    for claim in claims:
+        if claim.tier == "stored" or claim.table not in MEASURED or claim.unsupported:
+            continue
+        try:
+            found.append(_again(claim, tables, attacks, victims))
+        except UserError as error:
+            lost.append(claim.model_copy(update={"unsupported": f"cannot be run again: {error}"}))
+    chosen = _quick(found) if tier == "quick" else found
+    runs = {_key(run): run for one in chosen for run in one.runs}
+    return [one.claim for one in chosen] + (lost if tier == "all" else []), list(runs.values())
+
+
+def _quick(found: Iterable[Again]) -> list[Again]:
+    """Return what says that it is quick, and the cheapest of the others whose data are shipped."""
+    chosen, spent = list[Again](), 0.0
+    runs: set[Any] = set()
+    for one in sorted(found, key=lambda one: (one.claim.tier != "quick", one.seconds)):
+        fresh = {_key(run) for run in one.runs} - runs
+        cost = len(fresh) * (one.seconds + START_S) if fresh else 0.0
+        shipped = all(run.victim.dataset in SHIPPED for run in one.runs)
+        if one.claim.tier == "quick" or (shipped and spent + cost <= QUICK_S):
+            chosen.append(one)
+            runs |= fresh
+            spent += cost if math.isfinite(cost) else 0.0
+    return chosen
+
+
+def _key(run: Run) -> tuple[str, str, str, int]:
+    return run.attack.name, run.params_hash, run.victim.name, run.seed
+
+
+def _again(claim: Claim, tables: Tables, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Again:
+    """Return how a claim is measured again.
 
     Raises:
-        UserError: a claim names no attack and victim, or ones that are not there.
+        UserError: it speaks of a run, and not of one stored one, or names no attack and victim, or none that can be
+            planned.
     """
-    sections = []
-    for claim in claims:
-        if not {"attack", "victim"} <= claim.where.keys():
-            raise UserError(f"the claim {claim.text!r} names no attack and victim in `where`; it cannot be rerun")
+    table = tables.get(claim.table)
+    rows = pd.DataFrame() if table is None else rows_of(claim, table)
+    stored = rows.iloc[0].to_dict() if len(rows) == 1 else {}
+    seconds = sum(float(stored.get(name) or math.nan) for name in ("wall_s", "train_s"))
+    if claim.table == "leaderboard" and not {"attack", "victim"} <= claim.where.keys():
+        raise UserError("it names no attack and victim in `where`")
+    if claim.table == "leaderboard":
         section = Section(
             attack=(str(claim.where["attack"]),),
             victim=(str(claim.where["victim"]),),
@@ -40,5 +117,30 @@ def runs_of(claims: Sequence[Claim], attacks: Registry[type[Attack[Any]]], victi
             seeds=claim.seeds,
             victim_seeds=claim.victim_seeds,
         )
-        sections.append(section)
-    return planned(sections, attacks, victims, UNLIMITED)
+    elif stored:
+        attack, variant, params, victim, seed, retraining = (
+            str(stored[name]) for name in ("attack", "variant", "params_json", "victim", "seed", "victim_seed")
+        )
+        changed = settings(attack, variant, params)
+        section = Section(
+            attack=(attack,), victim=(victim,), variant=variant, set=changed, seeds=seed, victim_seeds=retraining
+        )
+    else:
+        raise UserError(f"{len(rows)} stored runs are meant, and not one")
+    runs = planned([section], attacks, victims, UNLIMITED)
+    held = claim if claim.table == "leaderboard" else _of_run(claim, runs[0])
+    return Again(held, tuple(runs), math.inf if math.isnan(seconds) else seconds)
+
+
+def _of_run(claim: Claim, run: Run) -> Claim:
+    """Return a claim on a row of runs.csv as one on the row of another run of the same."""
+    where: dict[str, str | float | bool] = {
+        "attack": run.attack.name,
+        "params_hash": run.params_hash,
+        "victim": run.victim.described.name,
+        "victim_seed": run.victim.retraining,
+        "seed": run.seed,
+    }
+    if "protocol" in claim.where:
+        where["protocol"] = claim.where["protocol"]
+    return claim.model_copy(update={"where": where})

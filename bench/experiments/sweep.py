@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
@@ -43,22 +43,38 @@ WRITING_SHARE = 0.1
 def run_plan(plan: Sequence[Run], setup: Setup) -> int:
     """Execute a plan, tell how it ended, and return the exit status: 0 if all runs ended well, 1 if one failed.
 
+    Different weights under one definition are a failure, too.
+
     Raises:
         UserError: no run of the plan can be made, for want of data.
     """
     console, store = Console(), Store(setup.results_dir)
-    rows, failures = execute_plan(plan, setup)
+    rows, failures, clashes = execute_plan(plan, setup)
     for sentence in verdict(rows, _picture(store, rows)):
         console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
     if setup.only_cached and len(rows) < len(plan):
         console.print(f"{plural(len(plan) - len(rows), 'run')} of {len(plan)} not stored")
     if failures:
         console.print(f"{plural(failures, 'run')} of {len(plan)} failed", style="red")
-    return 1 if failures else 0
+    return 1 if failures or clashes else 0
 
 
-def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], int]:
-    """Execute a plan, and return its rows and how many runs failed; a line tells of each.
+class Executed(NamedTuple):
+    """What became of a plan.
+
+    Attributes:
+        rows: of its runs.
+        failures: how many of them failed.
+        clashes: how many of its victims attacks met with different weights under one definition.
+    """
+
+    rows: list[RunRecord]
+    failures: int
+    clashes: int
+
+
+def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
+    """Execute a plan, and return what became of it; a line tells of each run.
 
     A run is on disk before its line is told, so an interrupt or a kill loses the runs in progress alone; the tables,
     which are made of what is there, follow now and then, and at the end.
@@ -68,7 +84,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], in
     """
     console, store = Console(), Store(setup.results_dir)
     store.sweep()
-    failures, rows = 0, list[RunRecord]()
+    failures, clashes, rows = 0, 0, list[RunRecord]()
     with TerminalReporter(console) as reporter, Tables(store, reporter, setup.copy_to) as tables:
         session = Session.of(setup, reporter)
         entries = todo(plan, setup, session)
@@ -92,11 +108,13 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> tuple[list[RunRecord], in
                 reporter.notice(f"{record.title}: {trouble}")
             _paths(console, store, record)
             rows.append(record)
-    attacked = {run.victim.described.name for run in plan}
-    for victim, conflict in conflicts(tables.board).items():
-        if victim in attacked:
-            console.print(lines(f"{victim}: {conflict}"), style="red", highlight=False, markup=False, soft_wrap=True)
-    return rows, failures
+    attacked = {(record.victim, record.victim_key) for record in rows if record.victim_key}
+    for cell, conflict in conflicts(tables.board).items():
+        if cell in attacked:
+            hint = f"{cell[0]}: {conflict}; --force runs the others again, on the weights that are cached now"
+            console.print(lines(hint), style="red", highlight=False, markup=False, soft_wrap=True)
+            clashes += 1
+    return Executed(rows, failures, clashes)
 
 
 class Tables:

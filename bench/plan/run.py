@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attacks.context import UNLIMITED, Budget
 from bench.plan.capability import untold
+from victims.files import sha256_json
 from victims.informed.spec import AnySpec, InformedSpec
 from victims.source import Sources
 
@@ -39,6 +40,11 @@ class Run:
     def knowledge(self) -> frozenset[Knowledge]:
         """What the attack is told with these parameters."""
         return self.attack(self.params).knowledge
+
+    @property
+    def params_hash(self) -> str:
+        """Hash of all parameters, by name, defaults included: the column of that name."""
+        return sha256_json(self.params.model_dump(mode="json"))[:10]
 
     @property
     def protocol(self) -> str:

@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from pydantic import ValidationError
 
+from attacks.base import Knowledge, Threat, threat_of
 from bench.plan import registry
 from bench.plan.family import family
 from bench.publish.numbers import number
+from bench.publish.parameters import known_attacks
 
 Row = dict[Hashable, Any]
 
 OTHER = "other"
 """The family of a victim that is not known here, in a table that does not tell it."""
+KNOWN = frozenset(Knowledge)
+DIGITS = 6
+"""Of the key of a victim's definition, where two definitions of one name are told apart."""
 
 
 @dataclass(frozen=True)
@@ -24,25 +30,48 @@ class Best:
 
     Attributes:
         family: the kind, in words.
-        row: the row with a rank that is sure of the largest share of images; None if no attack has a rank.
+        rows: of each attacker, the one with least at hand first, the row with a rank that is sure of the largest share
+            of images; empty if no attack has a rank.
         beaten: networks on which an attack has a rank.
         tried: networks that were attacked.
     """
 
     family: str
-    row: Row | None
+    rows: dict[Threat | None, Row]
     beaten: int
     tried: int
 
+    @property
+    def lead(self) -> float:
+        """The share of images that the best row is surely ahead of its null by, -1 without one."""
+        return max(map(lead, self.rows.values()), default=-1.0)
+
 
 def once(board: pd.DataFrame) -> pd.DataFrame:
-    """Return one row of those that differ in their protocol alone: the count one to one is the same under each."""
-    return board.drop_duplicates(["attack", "variant", "params_hash", "budget", "victim", "victim_key", "metric_suite"])
+    """Return one row of those that differ in their protocol alone and say the same of the count one to one."""
+    cell = ["attack", "variant", "params_hash", "budget", "victim", "victim_key", "metric_suite"]
+    return board.drop_duplicates([*cell, "gain"])
 
 
 def network(row: Mapping[Any, Any]) -> str:
     """Return what tells a network from others, of a row or a board."""
     return f"{row['victim']} {row['victim_key']} {row['n']} {row['metric_suite']}"
+
+
+def definitions_of(rows: Iterable[Mapping[Any, Any]]) -> dict[tuple[str, str], str]:
+    """Return what to write behind a victim's name: nothing, or its definition where the rows have several of the name.
+
+    Returns:
+        By victim and victim_key.
+    """
+    keys: dict[str, set[str]] = {}
+    for row in rows:
+        keys.setdefault(str(row["victim"]), set()).add(str(row["victim_key"]))
+    return {
+        (victim, key): (f"definition {key[:DIGITS]}" if key else "definition not stored") if len(found) > 1 else ""
+        for victim, found in keys.items()
+        for key in found
+    }
 
 
 def families_of(rows: Iterable[Row]) -> dict[str, str]:
@@ -60,8 +89,29 @@ def lead(row: Row) -> float:
     return number(row, "gain_low") / number(row, "n") if row["rank"] else -1.0
 
 
+def attacker(row: Mapping[Any, Any]) -> Threat | None:
+    """Return who can mount the attack of a row, with its parameters; None where that is not known."""
+    kind = known_attacks().get(str(row["attack"]))
+    if kind is not None:
+        try:
+            return kind(kind.Params.model_validate_json(str(row["params_json"]))).threat
+        except ValidationError:  # a row of a version whose parameters were others
+            pass
+    return threat_of(frozenset(Knowledge(item) for item in str(row["knowledge"]).split("+") if item in KNOWN))
+
+
+def best_of_attackers(rows: Iterable[Row]) -> dict[Threat | None, Row]:
+    """Return the row that leads of what each attacker can do, the one with least at hand first."""
+    found: dict[Threat | None, Row] = {}
+    for row in rows:
+        if row["rank"]:
+            threat = attacker(row)
+            found[threat] = max(found.get(threat, row), row, key=lead)
+    return {threat: found[threat] for threat in (*Threat, None) if threat in found}
+
+
 def best_of_families(rows: Iterable[Row], families: Mapping[str, str]) -> list[Best]:
-    """Return the best attack on each family, by the family's name.
+    """Return the best attacks on each family, that which surely gives most away first.
 
     Args:
         rows: of a leaderboard, each once.
@@ -70,15 +120,13 @@ def best_of_families(rows: Iterable[Row], families: Mapping[str, str]) -> list[B
     grouped: dict[str, list[Row]] = {}
     for row in rows:
         grouped.setdefault(families[str(row["victim"])], []).append(row)
-    found = []
-    for kind, members in sorted(grouped.items()):
-        ranked = [row for row in members if row["rank"]]
-        found.append(
-            Best(
-                family=kind,
-                row=max(ranked, key=lead, default=None),
-                beaten=len({network(row) for row in ranked}),
-                tried=len({network(row) for row in members}),
-            )
+    found = [
+        Best(
+            family=kind,
+            rows=best_of_attackers(members),
+            beaten=len({network(row) for row in members if row["rank"]}),
+            tried=len({network(row) for row in members}),
         )
-    return found
+        for kind, members in sorted(grouped.items())
+    ]
+    return sorted(found, key=lambda one: one.lead, reverse=True)

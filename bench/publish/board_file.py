@@ -22,7 +22,7 @@ from bench.terminal.text import one_line
 from victims.errors import UserError
 
 NUMBERS = [name for name in (*COUNTED, *SCORES, "n") if name != "rank"]
-ADDED = ("victim_key", "budget", "rank", "failed")
+ADDED = ("victim_key", "budget", "rank", "failed", "overlapped")
 """Columns of a leaderboard that the first schema did not have, beside those behind which no identity stands."""
 NEEDED = tuple(name for name in (*CELL, "n", "n_good", "seeds", "params_json", "dataset") if name not in ADDED)
 
@@ -70,7 +70,7 @@ def _typed(path: Path, table: pd.DataFrame) -> pd.DataFrame:
         except ValueError as error:
             raise UserError(f"{path} holds text in a column of numbers ({error})") from None
         _require_possible(path, table[name])
-    table["failed"] = table["failed"].fillna(0)
+    table[["failed", "overlapped"]] = table[["failed", "overlapped"]].fillna(0)
     found, null = (one_to_one(table, prefix) for prefix in ("", "null_"))
     table["gain"] = table["gain"].fillna(found - null)
     table["control"] = table["control"].astype(str).str.lower() == "true"

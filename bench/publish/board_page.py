@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
-from bench.publish.best import best_of_families, families_of, network, once
-from bench.publish.numbers import ARROWS, MISSING, duration, fraction, number, signed, whole
+from bench.publish.best import Best, best_of_families, definitions_of, families_of, network, once
+from bench.publish.numbers import ARROWS, AT_MOST, MISSING, fraction, number, signed, took, whole
 from bench.publish.published import beside
 from bench.publish.ranking import Board
 
 Row = dict[Hashable, Any]
+
+LINE = 120
+"""Letters of a line of text."""
 
 UP, DOWN = ARROWS["higher"], ARROWS["lower"]
 LEGEND = f"""\
 * **gain {UP}**: training images that come back from a candidate of their own, less what the strictest null control
   gets, which cannot have seen them; in brackets the 95% interval over images, seeds of the attack and retrainings of
   the network. With one run it speaks of that run alone.
+* **of**: training images of the network, or records that the attacker lacks.
 * **rank**: by the gain, among the attacks that must know no more; shared where they cannot be told apart at 95%.
-  Controls have none, nor has an attack whose gain may be 0.
-* **time {DOWN}**: of the attack alone. **runs**: seeds of the attack times trainings of the network.
+  Controls have none, nor has an attack whose gain may be 0. So an attack of less gain that knows less may come first.
+* **time {DOWN}**: of the attack alone, "{AT_MOST.strip()}" where other runs went on beside it. **runs**: seeds of the
+  attack times trainings of the network.
+* **protocol**: what counts as come back; `python -m bench show NAME` describes it.
 * **weights**: hash of the network's weights; attacks on other weights are not ranked against each other.
 """
 
@@ -39,67 +46,86 @@ def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
     if board.empty:
         return f"{title}\n\nNo run is stored yet.\n"
     rows: list[Row] = once(board).to_dict("records")
-    known = families_of(rows)
+    known, definitions = families_of(rows), definitions_of(rows)
+    names = {network(row): _network(row, definitions) for row in rows}
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(network(row), []).append(row)
-    conflicts = {network(vars(found)): f"* `{found.victim}`: {found.conflict}." for found in boards if found.conflict}
-    several = [row for group in groups.values() if len(group) > 1 for row in group]
-    single = [row for group in groups.values() if len(group) == 1 for row in group]
-    parts = [title, LEGEND]
+    conflicts = {network(vars(found)): found.conflict for found in boards if found.conflict}
+    several = [row for group in groups.values() if len(set(map(_attack, group))) > 1 for row in group]
+    single = [row for group in groups.values() if len(set(map(_attack, group))) == 1 for row in group]
+    parts = [title]
     if ranked := [row for row in rows if network(row) not in conflicts]:
-        parts += ["## The best attack on each kind of network", _best(ranked, known)]
+        best = best_of_families(ranked, known)
+        parts += [_answer(best), "## The best attack on each kind of network", _best(best, names)]
+    parts += ["## How to read it", LEGEND.rstrip()]
     if several:
-        parts += ["## All attacks, network by network", _table(several)]
+        parts += ["## All attacks, network by network", _table(several, names, conflicts)]
     if single:
-        summary = f"<summary>Networks that one attack was tried on: {len(single)}</summary>"
-        parts += [f"<details>\n{summary}", _table(single), "</details>"]
+        count = sum(len(set(map(_attack, group))) == 1 for group in groups.values())
+        summary = f"<summary>Networks that one attack was tried on: {count}</summary>"
+        parts += [f"<details>\n{summary}", _table(single, names, conflicts), "</details>"]
     if papers := _papers(rows):
         parts += ["## Beside the papers", papers]
     if conflicts:
-        parts += ["## Not ranked, and not counted above", "\n".join(sorted(set(conflicts.values())))]
+        lines = sorted({f"* {names[found]}: {conflict}." for found, conflict in conflicts.items()})
+        parts += ["## Not ranked, and not counted above", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
 
 
-def _best(rows: Iterable[Row], families: Mapping[str, str]) -> str:
+def _answer(best: Iterable[Best]) -> str:
+    """Return the sentences that stand first."""
+    beaten, tried = (sum(getattr(one, name) for one in best) for name in ("beaten", "tried"))
+    some = (
+        f"{beaten} of {tried} networks give" if tried > 1 else f"The one network attacked gives {'no' * (not beaten)}"
+    )
+    text = (
+        f"{some} training data away to an attack that beats every null control. For each kind of network, and for each "
+        "attacker by what they have at hand, the table shows the attack that surely gets the largest share."
+    )
+    return textwrap.fill(text, LINE)
+
+
+def _best(found: Iterable[Best], names: Mapping[str, str]) -> str:
     shown = []
-    for best in best_of_families(rows, families):
-        breadth = {"networks that give something away": f"{best.beaten} of {best.tried}"}
-        row = best.row
-        if row is None:
-            shown.append({"network": best.family, "best attack": "none beats its null control", **breadth})
-            continue
-        shown.append(
-            {
-                "network": best.family,
+    for best in found:
+        kind = {"network": best.family, "give something away": f"{best.beaten} of {best.tried}"}
+        if not best.rows:
+            shown.append({**kind, "best attack": "none beats its null control"})
+        for threat, row in best.rows.items():
+            line = {
+                **kind,
+                "the attacker has": threat or MISSING,
                 "best attack": _attack(row),
                 f"gain {UP}": _gain(row),
                 "of": str(row["n"]),
-                f"time {DOWN}": _time(row),
+                f"time {DOWN}": took(row),
                 "must know": _knowledge(row),
-                "shown on": f"`{row['victim']}`",
-                **breadth,
+                "runs": str(row["seeds"]),
+                "shown on": names[network(row)],
             }
-        )
+            shown.append(line)
+            kind = {"network": "", "give something away": ""}
     return pd.DataFrame(shown).fillna("").to_markdown(index=False, disable_numparse=True)
 
 
-def _table(rows: Iterable[Row]) -> str:
+def _table(rows: Iterable[Row], names: Mapping[str, str], conflicts: Mapping[str, str]) -> str:
     shown, last = [], ""
     for row in rows:
         here = network(row)
         shown.append(
             {
-                "network": "" if here == last else f"`{row['victim']}`",
-                "rank": row["rank"] or MISSING,
+                "network": "" if here == last else names[here],
+                "rank": "weights differ" if here in conflicts else row["rank"] or MISSING,
                 "attack": _attack(row),
                 f"gain {UP}": _gain(row),
                 "of": str(row["n"]),
                 f"SSIM, best ten {UP}": _written(row, "ssim_top10", fraction),
                 f"MSE {DOWN}": _written(row, "mse_mean", lambda value: f"{value:.2g}"),
                 "test accuracy": _written(row, "test_accuracy", fraction),
-                f"time {DOWN}": _time(row),
+                f"time {DOWN}": took(row),
                 "must know": _knowledge(row),
+                "protocol": str(row["protocol"]),
                 "runs": ", ".join([str(row["seeds"]), *([f"{row['failed']} failed"] if row["failed"] else [])]),
                 "weights": _weights(row),
             }
@@ -137,8 +163,10 @@ def _gain(row: Row) -> str:
     return f"{signed(gain)} [{whole(low)}, {whole(high)}]"
 
 
-def _time(row: Row) -> str:
-    return _written(row, "wall_s", duration)
+def _network(row: Row, definitions: Mapping[tuple[str, str], str]) -> str:
+    """Return a network's name, and which of the definitions it is where several have it."""
+    definition = definitions[str(row["victim"]), str(row["victim_key"])]
+    return f"`{row['victim']}`{f', {definition}' if definition else ''}"
 
 
 def _written(row: Row, name: str, write: Any) -> str:

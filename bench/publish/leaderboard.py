@@ -19,7 +19,17 @@ from bench.publish.runs_table import read_runs, typed
 from bench.publish.statistics import count_interval, gain_interval
 from bench.store.cells import to_csv
 from bench.store.folders import Store
-from bench.store.records import CELL, COLUMNS, COUNTS, SCHEMA_VERSION, SCORES, TUNED_BY_ORACLE, RunRecord, Status
+from bench.store.records import (
+    CELL,
+    COLUMNS,
+    COUNTS,
+    OVERLAPPED,
+    SCHEMA_VERSION,
+    SCORES,
+    TUNED_BY_ORACLE,
+    RunRecord,
+    Status,
+)
 from victims.errors import UserError
 from victims.files import write_text
 
@@ -28,7 +38,7 @@ SORT = ["victim", "victim_key", "protocol", "metric_suite", "attack", "variant",
 SORT += [*VERSIONS.values(), "victim_seed", "seed"]
 DESCRIPTION = ["victim", "victim_key", "family", "dataset", "n", "attack", "variant", "params", "params_hash"]
 DESCRIPTION += ["params_json", "knowledge", "control", "tuned_by", "budget"]
-COUNTED = ["rank", "seeds", "trainings", "failed", "gain", "gain_low", "gain_high"]
+COUNTED = ["rank", "seeds", "trainings", "failed", "overlapped", "gain", "gain_low", "gain_high"]
 COUNTED += ["n_good", "n_good_low", "n_good_high"]
 DISTINCT = ["seed", *VERSIONS.values(), "attack_sha", "torch", "bench_version", "git_commit", "device", "cpu", "gpu"]
 """Columns of runs that a row of the leaderboard has in one cell, the different values joined by ";"."""
@@ -70,11 +80,15 @@ def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
         tables.insert(0, read_runs(root / "runs.csv"))
     runs = latest(pd.concat([table for table in tables if len(table)] or [fresh], ignore_index=True))
     board = leaderboard(runs)
-    texts = {"runs.csv": to_csv(runs), "leaderboard.csv": to_csv(board)}
-    texts["leaderboard.md"] = board_page.markdown(board, boards(board, gains(runs)))
-    for name, text in texts.items():
+    for name, text in {"runs.csv": to_csv(runs), **board_texts(runs, board)}.items():
         write_text(root / name, text)
     return board
+
+
+def board_texts(runs: pd.DataFrame, board: pd.DataFrame) -> dict[str, str]:
+    """Return what the files hold that are made of a runs.csv and its leaderboard, by name."""
+    page = board_page.markdown(board, boards(board, gains(runs)))
+    return {"leaderboard.csv": to_csv(board), "leaderboard.md": page}
 
 
 def _fresh(records: Iterable[RunRecord]) -> pd.DataFrame:
@@ -102,8 +116,9 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
 
     Scores are means over the seeds of each training, and then over trainings. A failed run, or one that is not scored,
     counts as its null control's score, or 0 where none was computed, in every count of good images, and gains nothing
-    over the null; its other scores do not enter the means. A skipped run is not in the table, nor one of a superseded
-    version, nor one that was told what no attacker knows, or whose parameters were chosen by it.
+    over the null; its other scores do not enter the means, nor does `wall_s` of a run that shared the machine, unless
+    all of the cell did; `overlapped` is the number of these runs. A skipped run is not in the table, nor one of a
+    superseded version, nor one that was told what no attacker knows, or whose parameters were chosen by it.
 
     `gain` is the count one to one less the strictest null's, `gain_low` and `gain_high` its 95% interval. `rank` is
     that by the gain among the attacks that need no more knowledge than the row's; controls have none, nor have rows
@@ -120,7 +135,8 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     of_training = counted.groupby([*CELL, "victim_seed"], sort=False)[list(SCORES)].mean()
     described = [name for name in DESCRIPTION if name not in (*CELL, "params")]
     board = groups[described].first().join(of_training.groupby(list(CELL), sort=False).mean())
-    board["seeds"], board["failed"], board["trainings"] = groups.size(), groups["failed"].sum(), _trainings(groups)
+    board["seeds"], board["trainings"] = groups.size(), _trainings(groups)
+    board[["failed", "overlapped"]] = groups[["failed", "overlapped"]].sum()
     good, gained = samples(runs), gains(runs)
     ends = {cell: count_interval(sample) for cell, sample in good.items()}
     spans = {cell: (sample.total, *gain_interval(sample)) for cell, sample in gained.items()}
@@ -174,8 +190,14 @@ def _joined(values: pd.Series[Any]) -> str:
 
 
 def _failures_counted(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs with a column `failed`, and what one counts as that failed or is not scored."""
+    """Return the runs with the columns `failed` and `overlapped`, and what one counts as that failed or is not scored.
+
+    `wall_s` of a run that overlapped others is empty where a run of its cell did not.
+    """
     failed = unsuccessful(runs)
     counts = {name: runs[name].where(~failed, runs[f"null_{name}"].fillna(0)) for name in COUNTS}
     gain = runs["gain_over_null"].where(~failed, runs["null_n_good"] * 0)
-    return runs.assign(failed=failed, gain_over_null=gain, **counts)
+    overlapped = runs["flags"].str.contains(OVERLAPPED, regex=False)
+    everywhere = overlapped.groupby([runs[name] for name in CELL]).transform("all")
+    seconds = runs["wall_s"].where(~overlapped | everywhere)
+    return runs.assign(failed=failed, overlapped=overlapped, gain_over_null=gain, wall_s=seconds, **counts)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MISSING = "–"
+AT_MOST = "≤ "
 ARROWS = {"higher": "↑", "lower": "↓"}
 
 
@@ -41,6 +42,15 @@ def duration(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.3g} {unit}"
     return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def took(row: Mapping[Any, Any]) -> str:
+    """Return the time of a leaderboard's row, "≤" before it where all its runs shared the machine."""
+    seconds = number(row, "wall_s")
+    if math.isnan(seconds):
+        return MISSING
+    alone = number(row, "seeds") - number(row, "failed") > number(row, "overlapped")
+    return f"{'' if alone else AT_MOST}{duration(seconds)}"
 
 
 def number(row: Mapping[Any, Any], name: str) -> float:

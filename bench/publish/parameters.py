@@ -19,6 +19,8 @@ LONGEST = 44
 def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
     """Return the parameters of a row that are neither the attack's defaults nor its variant's.
 
+    One that the attack has no more is not among them where it was not set.
+
     Args:
         attack: its name; all parameters of one that the registry does not know are returned.
         variant: the name of a parameter set of the attack, or "".
@@ -28,19 +30,15 @@ def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
     usual = _usual(attack, variant)
     if usual is None:
         return params
-    return {key: value for key, value in params.items() if key not in usual or usual[key] != value}
+    return {key: value for key, value in params.items() if value != usual.get(key)}
 
 
 def readable(attack: str, variant: str, params_json: str) -> str:
     """Return the parameters of a row that differ from its attack's defaults or its variant's, `restarts=12 steps=300`.
 
-    Of an attack that the registry does not know they are all parameters there are. One that the attack has no more is
-    not named where it was not set.
+    Of an attack that the registry does not know they are all parameters there are.
     """
-    usual = _usual(attack, variant)
-    changed = settings(attack, variant, params_json)
-    known = {key: value for key, value in changed.items() if usual is None or key in usual or value is not None}
-    return " ".join(f"{key}={value_text(value)}" for key, value in known.items())
+    return " ".join(f"{key}={value_text(value)}" for key, value in settings(attack, variant, params_json).items())
 
 
 def summary(row: Mapping[Hashable, Any], changed: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Hashable, Mapping
 from functools import cache
@@ -11,7 +12,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from bench.plan.registry import ROOT
-from bench.publish.numbers import number, small
+from bench.publish.numbers import count, number, small
+from bench.store.records import COUNTS
 
 FILE = "attacks/published.toml"
 
@@ -47,9 +49,16 @@ def published(path: Path = ROOT / FILE) -> tuple[Published, ...]:
 
 
 def beside(row: Mapping[Hashable, Any]) -> list[tuple[str, Published]]:
-    """Return what papers report of a row's attack and victim: our number as text, and theirs."""
+    """Return what papers report of a row's attack and victim: our number as text, a count with its null, and theirs."""
     return [
-        (small(number(row, entry.column)), entry)
+        (_written(row, entry.column), entry)
         for entry in published()
         if (entry.attack, entry.victim) == (row["attack"], row["victim"]) and number(row, entry.column) >= 0
     ]
+
+
+def _written(row: Mapping[Hashable, Any], column: str) -> str:
+    if column not in COUNTS:
+        return small(number(row, column))
+    null = number(row, f"null_{column}")
+    return f"{count(number(row, column))}{'' if math.isnan(null) else f' (null {count(null)})'}"

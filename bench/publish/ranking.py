@@ -184,7 +184,7 @@ def boards(leaderboard: pd.DataFrame, known: Mapping[Cell, Sample], across_knowl
         shared = {name: rows[name].iloc[0] for name in BOARD}
         needs = rows["knowledge"].map(_items)
         told = [frozenset().union(*needs)] if across_knowledge else sorted(set(needs), key=_fewest_first)
-        conflict = weights_conflict(rows["weights"])
+        conflict = weights_conflict(rows["weights"], shared["victim_key"])
         for most in told:
             knowledge = "" if across_knowledge else "+".join(sorted(most))
             competitors = rows[[items <= most for items in needs]]
@@ -193,27 +193,34 @@ def boards(leaderboard: pd.DataFrame, known: Mapping[Cell, Sample], across_knowl
     return found
 
 
-def weights_conflict(weights: pd.Series[str]) -> str:
+def weights_conflict(weights: pd.Series[str], victim_key: str) -> str:
     """Return in which training the rows of a board met different weights, "" if they all met the same.
 
     Args:
         weights: of each row, `SEED=HASH` for each training of its victim, joined by ";".
+        victim_key: of their definition; empty in old tables, which do not tell whether it is one.
     """
     pairs = sorted({pair for text in weights for pair in text.split(";") if pair})
     seeds = [pair.partition("=")[0] for pair in pairs]
     for seed in dict.fromkeys(seeds):
         hashes = [pair.partition("=")[2] for pair in pairs if pair.partition("=")[0] == seed]
         if len(hashes) > 1:
-            return f"attacks met different weights under one definition ({', '.join(hashes)}), so nobody is ranked"
+            under = "under one definition" if victim_key else "under one name, whose definition the table does not hold"
+            return f"attacks met different weights {under} ({', '.join(hashes)}), so nobody is ranked"
     return ""
 
 
-def conflicts(leaderboard: pd.DataFrame) -> dict[str, str]:
-    """Return the victims on whose boards nobody is ranked because weights differ, and what differs."""
+def conflicts(leaderboard: pd.DataFrame) -> dict[tuple[str, str], str]:
+    """Return the victims on whose boards nobody is ranked because weights differ, and what differs.
+
+    Returns:
+        By victim and victim_key; the key is empty where a table does not tell the definition.
+    """
     found = {}
     for _, rows in leaderboard.groupby(list(BOARD), sort=False):
-        if conflict := weights_conflict(rows["weights"]):
-            found[str(rows["victim"].iloc[0])] = conflict
+        victim, key = (str(rows[name].iloc[0]) for name in ("victim", "victim_key"))
+        if conflict := weights_conflict(rows["weights"], key):
+            found[victim, key] = conflict
     return found
 
 

@@ -15,6 +15,7 @@ from attacks.context import Budget
 from bench.plan.run import attack_sha
 from bench.run.provenance import peak_memory
 from bench.store.checkpoint import CheckpointFile
+from bench.store.records import OVERLAPPED
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +132,7 @@ def perform(
     if checkpoints is not None and checkpoints.trouble:
         flags.append(f"no_checkpoint: {checkpoints.trouble}")
     if device.type == "cpu" and seconds > LONG and share < ALONE:
-        flags.append(f"wall_s is too long: the machine was shared, the attack had {share:.0%} of a core")
+        flags.append(f"{OVERLAPPED}: the machine was shared, the attack had {share:.0%} of a core")
     return Attacked(reconstruction, ctx.trace, seconds, peak_memory(device), tuple(flags))
 
 

@@ -17,7 +17,6 @@ from bench.plan.registry import ROOT, Registry, Victims
 from bench.plan.run import Run, attack_sha
 from bench.store.records import RunRecord, Status
 from victims.errors import UserError
-from victims.files import sha256_json
 
 if TYPE_CHECKING:
     import torch
@@ -70,7 +69,7 @@ def blank_record(run: Run, run_id: str, victim_key: str, device: torch.device) -
         status=Status.OK,
         attack=run.attack.name,
         variant=run.variant,
-        params_hash=sha256_json(params)[:10],
+        params_hash=run.params_hash,
         params_json=json.dumps(params, sort_keys=True),
         attack_version=run.attack.version,
         attack_sha=attack_sha(run.attack),

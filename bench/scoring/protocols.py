@@ -31,6 +31,7 @@ class Protocol:
             or, matched one to one where there is none, by its SSIM; "named": when its MSE is below that to every other
             record of its prior.
         source: where the recipe comes from.
+        null: where the best null control gets much under it, by the published tables.
         version: raised when its scores change and those of other protocols do not; else `METRIC_SUITE` is raised.
     """
 
@@ -43,8 +44,12 @@ class Protocol:
     ssim: Literal["window3", "wang"] = "wang"
     good: Literal["ssim", "columns", "oracle", "named"] = "ssim"
     threshold: float = 0.4
+    null: str = ""
     version: int = 1
 
+
+ALIKE = "large where images are alike or few: nearly all digits, half of the faces, most of ten CIFAR images pass"
+"""Of a threshold of SSIM, whatever the matching."""
 
 PROTOCOLS: dict[str, Protocol] = {
     protocol.name: protocol
@@ -55,6 +60,7 @@ PROTOCOLS: dict[str, Protocol] = {
             "Haim et al. 2022, notebooks (ncc2, vote min)",
             downscale=0.5,
             ssim="window3",
+            null=ALIKE,
         ),
         Protocol(
             "haim2022-mean",
@@ -63,11 +69,18 @@ PROTOCOLS: dict[str, Protocol] = {
             downscale=0.5,
             vote_ratio=1.1,
             ssim="window3",
+            null=ALIKE,
         ),
-        Protocol("buzaglo2023", "nearest", "Buzaglo et al. 2023, eq. 16, B = 1.1", vote_ratio=1.1),
-        Protocol("buzaglo2023-conv", "nearest", "Buzaglo et al. 2023, eq. 16, B = 1.5 (convolutions)", vote_ratio=1.5),
-        Protocol("buzaglo2023-unique", "one to one", "buzaglo2023, a candidate counts once"),
-        Protocol("assigned", "one to one", "one to one, nothing rescaled", stretch=False),
+        Protocol("buzaglo2023", "nearest", "Buzaglo et al. 2023, eq. 16, B = 1.1", vote_ratio=1.1, null=ALIKE),
+        Protocol(
+            "buzaglo2023-conv",
+            "nearest",
+            "Buzaglo et al. 2023, eq. 16, B = 1.5 (convolutions)",
+            vote_ratio=1.5,
+            null=ALIKE,
+        ),
+        Protocol("buzaglo2023-unique", "one to one", "buzaglo2023, a candidate counts once", null=ALIKE),
+        Protocol("assigned", "one to one", "one to one, nothing rescaled", stretch=False, null=ALIKE),
         Protocol(
             "nearest-public",
             "one to one",

@@ -30,6 +30,8 @@ ALIGNED_NULLS: dict[str, str] = {
 """The same where candidate i is for image i, as the informed adversary's are."""
 
 
+OVERLAPPED = "wall_s is too long"
+"""What begins the flag of a run whose seconds are not its own, for it shared the machine."""
 ABSENT, RAISED, LOST = "absent_", "failed_", "lost_"
 """What begins the flag of a null control or a metric that could not be had, its name and the reason following: there is
 no such control; it raised an exception, and would again; it was killed, or lacked memory or a disk, and is made up."""

@@ -23,7 +23,7 @@ from bench.experiments.audit.model import Attempt, Audit, Environment, Record, U
 from bench.experiments.audit.page import render, telling
 from bench.experiments.audit.rows import row_table, side_by_side
 from bench.experiments.audit.scores import Scored, scored
-from bench.experiments.sweep import execute_plan
+from bench.experiments.sweep import Executed, execute_plan
 from bench.plan.exposed import exposure_lines
 from bench.plan.prospects import Outlook, Prospect, named, prospects
 from bench.plan.registry import Registry, random_control
@@ -113,7 +113,7 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
     found = list(prospects(attacks.items.values(), spec, card))
     _tell(console, card, found)
     plan = runs_of(found, spec, asked.budget)
-    rows, failures = execute_plan(plan, setup) if plan else ([], 0)
+    rows, failures, _ = execute_plan(plan, setup) if plan else Executed([], 0, 0)
     by_name = {named(row.attack, row.variant): row for row in rows}
     with TerminalReporter(console) as reporter:
         session = Session.of(setup, reporter)

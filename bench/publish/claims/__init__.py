@@ -1,6 +1,8 @@
 """The verb `verify`: whether the stored tables say what the READMEs say."""
 
-from bench.publish.claims.check import Finding, Outcome, verify
+from bench.publish.claims.check import rows_of, verify
 from bench.publish.claims.entries import Claim, read_claims
+from bench.publish.claims.finding import Finding, Outcome
+from bench.publish.claims.tables import Tables
 
-__all__ = ["Claim", "Finding", "Outcome", "read_claims", "verify"]
+__all__ = ["Claim", "Finding", "Outcome", "Tables", "read_claims", "rows_of", "verify"]

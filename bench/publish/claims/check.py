@@ -4,50 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import pandas as pd
 
-from bench.publish.board_file import read_leaderboard
 from bench.publish.claims.entries import Claim
 from bench.publish.claims.figures import figures, places
+from bench.publish.claims.finding import Finding, Outcome
+from bench.publish.claims.tables import Tables, made_of_runs
 from bench.publish.parameters import value_text
-from bench.store.cells import read_cells
+from bench.store.records import Status
 from victims.errors import UserError
 
-DOCUMENTS = ("README.md", "results/README.md")
-"""The documents whose figures need an entry, from the root of the repository."""
-
-
-class Outcome(StrEnum):
-    """What became of a claim."""
-
-    HOLDS = "holds"
-    FAILS = "does not hold"
-    UNKNOWN = "not comparable"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What the tables say of a claim.
-
-    Attributes:
-        outcome: see `Outcome`.
-        text: of the claim, or of the line whose figure has none.
-        why: what differs, or why nothing can be compared; empty where it holds.
-        beside: the paper's numbers and ours, empty where the claim is no paper's.
-    """
-
-    outcome: Outcome
-    text: str
-    why: str = ""
-    beside: str = ""
+DOCUMENTS = (
+    *("README.md", "results/README.md", "attacks/README.md", "victims/README.md"),
+    *("tests/README.md", "tests/benchmarks/README.md"),
+)
+"""The documents whose figures need an entry, from the root of the repository. bench/README.md quotes no results."""
 
 
 def verify(claims: Sequence[Claim], results: Path, root: Path | None = None) -> list[Finding]:
-    """Return what became of each claim, and a finding for each figure without one and each text that is not there.
+    """Return what became of each claim, and a finding for all else that is wrong.
+
+    That is a figure without a claim, a text that is not there, and a table that is not what runs.csv makes.
 
     Args:
         claims: the entries.
@@ -57,44 +36,31 @@ def verify(claims: Sequence[Claim], results: Path, root: Path | None = None) -> 
     Raises:
         UserError: a table is damaged.
     """
-    tables = _Tables(results)
+    tables = Tables(results)
     found = [_checked(claim, tables) for claim in claims]
-    return found + ([] if root is None else list(_documents(claims, root)))
+    return [*found, *made_of_runs(tables), *([] if root is None else documents(claims, root))]
 
 
-class _Tables:
-    """The tables of a results folder, each read once."""
-
-    def __init__(self, results: Path) -> None:
-        self.results = results
-        self._read: dict[str, pd.DataFrame | None] = {}
-
-    def get(self, name: str) -> pd.DataFrame | None:
-        """Return a table of texts and numbers, None if it is not there."""
-        if name not in self._read:
-            path = self.results if name == "leaderboard" else self.results / name
-            try:
-                self._read[name] = read_leaderboard(path) if name == "leaderboard" else read_cells(path)
-            except UserError:
-                if path.is_file():
-                    raise
-                self._read[name] = None
-        return self._read[name]
-
-
-def _checked(claim: Claim, tables: _Tables) -> Finding:
+def _checked(claim: Claim, tables: Tables) -> Finding:
     """Return what the tables say of a claim."""
     if claim.unsupported:
         return Finding(Outcome.UNKNOWN, claim.text, claim.unsupported)
     table = tables.get(claim.table)
     if table is None:
         return Finding(Outcome.UNKNOWN, claim.text, f"there is no table {claim.table}")
-    rows = _rows(claim, table)
+    rows = rows_of(claim, table)
     named = ", ".join(f"{name} {value_text(value)}" for name, value in claim.where.items())
     if len(rows) != 1:
         many = "no stored row" if rows.empty else f"{len(rows)} stored rows"
         return Finding(Outcome.UNKNOWN, claim.text, f"{many} of {named}")
-    row, off, lacking = rows.iloc[0], [], []
+    if failed := _failed(rows.iloc[0]):
+        return Finding(Outcome.UNKNOWN, claim.text, f"{failed} ({named})")
+    return _held(claim, rows.iloc[0], named)
+
+
+def _held(claim: Claim, row: pd.Series, named: str) -> Finding:
+    """Return what the one row of a claim says of it; `named` tells which row that is."""
+    off, lacking = [], []
     for column, value in claim.values.items():
         ours = _number(row.get(column))
         if math.isnan(ours):
@@ -111,7 +77,7 @@ def _checked(claim: Claim, tables: _Tables) -> Finding:
     return Finding(Outcome.HOLDS, claim.text, beside=beside)
 
 
-def _rows(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
+def rows_of(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that a claim means; of several rows of a leaderboard those of default parameters."""
     chosen = pd.Series(True, index=table.index)
     for name, value in claim.where.items():
@@ -121,6 +87,15 @@ def _rows(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
     if len(rows) > 1 and not claim.setting() and "tuned_by" in rows.columns:
         rows = rows[rows["tuned_by"] == "default"]
     return rows
+
+
+def _failed(row: pd.Series) -> str:
+    """Return what went wrong in the runs of a row, "" if they all ended well; no number is theirs then."""
+    if (failed := _number(row.get("failed"))) > 0:
+        return f"{failed:.0f} of its {_number(row['seeds']):.0f} runs failed"
+    if (status := str(row.get("status", Status.OK))) != Status.OK:
+        return f"its run ended as {status}: {row['reason']}"
+    return ""
 
 
 def _number(value: object) -> float:
@@ -137,7 +112,7 @@ def _text(value: object) -> str:
     return str(value) if math.isnan(number) else f"{number:.10g}"
 
 
-def _documents(claims: Sequence[Claim], root: Path) -> Iterator[Finding]:
+def documents(claims: Sequence[Claim], root: Path) -> Iterator[Finding]:
     """Yield what is wrong between the documents and the claims on them.
 
     Raises:

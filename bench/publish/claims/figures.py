@@ -1,7 +1,8 @@
 """The figures of a README: the numbers that must have an entry in claims.toml.
 
-A figure is a count of images (`88 of 500`, `80 of the 88`), the number of a null control (`null 17`), or a cell of a
-table that is a number or begins with a count. Code blocks and what stands in backticks are left out.
+A figure is a count of images (`88 of 500`, `80 of the 88`, `85, 82 and 78 of 100`), the number of a null control
+(`null 17`, `null 3, 2, 1`), or a cell of a table that is a number, or several (`.0286`, `77%`, `13, 19, 13`), or begins
+with a count. The heads of tables, code blocks and what stands in backticks are left out.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-NUMBER = r"(?<![\w.])(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e-?\d+)?"
-COUNT = re.compile(rf"({NUMBER})\s+of\s+(?:the\s+)?({NUMBER})")
-NULL = re.compile(rf"null\s+(?:of\s+)?({NUMBER})")
-CELL = re.compile(rf"\|\s*({NUMBER})%?\s*(?=\|)")
+NUMBER = r"(?<![\w.])(?:\d(?:[\d,]*\d)?(?:\.\d+)?|\.\d+)(?:e-?\d+)?"
+SEVERAL = rf"{NUMBER}%?(?:(?:,|\s+and|,\s+and)\s+{NUMBER}%?)*"
+COUNT = re.compile(rf"({SEVERAL})\s+of\s+(?:the\s+)?({NUMBER})")
+NULL = re.compile(rf"null\s+(?:of\s+)?({SEVERAL})")
+CELL = re.compile(rf"\|\s*({SEVERAL})\s*(?=\|)")
+HEAD = re.compile(r"^\|.*\n(?=\|[ :|-]+$)", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`]*`")
 
@@ -35,13 +38,13 @@ class Figure:
 
 def figures(text: str) -> list[Figure]:
     """Return the figures of a document, each number once, in their order."""
-    plain = CODE.sub(_blank, FENCE.sub(_blank, text))
+    plain = HEAD.sub(_blank, CODE.sub(_blank, FENCE.sub(_blank, text)))
     found = {}
     for pattern in (COUNT, NULL, CELL):
         for match in pattern.finditer(plain):
-            for group in range(1, pattern.groups + 1):
-                start = match.start(group)
-                found[start] = Figure(number(match.group(group)), start, _line(text, start))
+            for one in re.finditer(NUMBER, match.group()):
+                start = match.start() + one.start()
+                found[start] = Figure(number(one.group()), start, _line(text, start))
     return [found[start] for start in sorted(found)]
 
 

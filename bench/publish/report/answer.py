@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from attacks.base import Knowledge, Threat, threat_of
-from bench.publish.best import Best, best_of_families, families_of, lead, network, once
-from bench.publish.numbers import count, duration, number, whole
+from attacks.base import Threat
+from bench.publish.best import Best, best_of_attackers, best_of_families, families_of, network, once
+from bench.publish.numbers import count, number, took, whole
 from bench.publish.ranking import conflicts
 from bench.publish.report.collect import Entry, Report, Row, cell_of
 from bench.publish.report.figures import Gained
-
-KNOWN = frozenset(Knowledge)
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,10 @@ def answer(report: Report) -> Answer:
     if board.empty:
         return Answer((), {}, None)
     left_out = conflicts(board)
-    rows: list[Row] = [row for row in once(board).to_dict("records") if row["victim"] not in left_out]
+    told: list[Row] = once(board).to_dict("records")
+    rows = [row for row in told if (str(row["victim"]), str(row["victim_key"])) not in left_out]
     families = families_of(rows)
-    best = sorted(best_of_families(rows, families), key=_share, reverse=True)
+    best = best_of_families(rows, families)
     kinds = {one.family: _gained([row for row in rows if families[str(row["victim"])] == one.family]) for one in best}
     pictured = [row for row in rows if row["rank"] and report.entries[cell_of(row)].files.examples is not None]
     top = max(pictured, key=lambda row: number(row, "gain_low"), default=None)
@@ -49,10 +48,6 @@ def answer(report: Report) -> Answer:
         kinds={kind: found for kind, found in kinds.items() if found},
         best=report.entries[cell_of(top)] if top is not None else None,
     )
-
-
-def _share(best: Best) -> float:
-    return lead(best.row) if best.row is not None else -1.0
 
 
 def _gained(rows: list[Row]) -> list[Gained]:
@@ -72,7 +67,7 @@ def _gained(rows: list[Row]) -> list[Gained]:
 def _sentences(best: list[Best], rows: list[Row]) -> tuple[str, ...]:
     """Return what comes out, by whom and at what cost, and what gives nothing away."""
     tried = len({network(row) for row in rows})
-    if all(one.row is None for one in best):
+    if not any(one.rows for one in best):
         none = "The one network attacked gives no" if tried == 1 else f"None of the {tried} networks attacked gives"
         return (f"{none} training data away: no attack beats its null control.",)
     beaten = sum(one.beaten for one in best)
@@ -80,22 +75,12 @@ def _sentences(best: list[Best], rows: list[Row]) -> tuple[str, ...]:
     first = f"{some} training data away to an attack that beats chance"
     kept = [f"{one.family} ({one.tried - one.beaten} of {one.tried})" for one in best if one.beaten < one.tried]
     last = f"No attack here got records out of: {', '.join(kept)}." if kept else "No network kept its records."
-    return (f"{first}.", *(_led(threat, row) for threat, row in _of_threats(rows)), last)
-
-
-def _of_threats(rows: list[Row]) -> list[tuple[Threat, Row]]:
-    """Return who attacks, who has least at hand first, with the row that leads of what they can do."""
-    found: dict[Threat, Row] = {}
-    for row in rows:
-        threat = threat_of(frozenset(Knowledge(item) for item in str(row["knowledge"]).split("+") if item in KNOWN))
-        if threat is not None and row["rank"]:
-            found[threat] = max(found.get(threat, row), row, key=lead)
-    return [(threat, found[threat]) for threat in Threat if threat in found]
+    return (f"{first}.", *(_led(threat, row) for threat, row in best_of_attackers(rows).items() if threat), last)
 
 
 def _led(threat: Threat, row: Row) -> str:
     gain, low, high = (number(row, name) for name in ("gain", "gain_low", "gain_high"))
     return (
         f"With {threat}, {row['attack']} gets {count(gain)} of {row['n']} training records more than chance out of "
-        f"{row['victim']} (95%: {whole(low)} to {whole(high)}; {duration(number(row, 'wall_s'))})."
+        f"{row['victim']} (95%: {whole(low)} to {whole(high)}; {took(row)})."
     )

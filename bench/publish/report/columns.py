@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bench.publish.numbers import MISSING, count, duration, fraction, number, signed, small, whole
+from bench.publish.numbers import MISSING, count, duration, fraction, number, signed, small, took, whole
 from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
 
 
@@ -39,6 +39,8 @@ class Column:
 
     def text(self, row: Mapping[Any, Any]) -> str:
         """Return the number alone."""
+        if self.name == "wall_s" and "overlapped" in row:
+            return took(row)
         return self._written(row, self.name)
 
     def range_text(self, row: Mapping[Any, Any]) -> str:
@@ -93,7 +95,7 @@ LEGEND = {
     "MSE": "mean squared error of pixels in [0, 1]; in brackets that of the nearest image that no attack is needed for",
     "LPIPS, KL": "means over all training images",
     "conf. AP": "average precision of the attack's own confidence; in brackets what a random order would get",
-    "time": "wall time of the attack, training excluded",
+    "time": "wall time of the attack, training excluded; at most that where other runs went on beside it",
 }
 """What the headings mean; the page shows it once, above all boards."""
 

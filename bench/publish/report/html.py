@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from bench.publish.best import families_of
+from attacks.base import Threat
+from bench.publish.best import attacker
 from bench.publish.numbers import ARROWS, MISSING, number
+from bench.publish.published import Published, beside
 from bench.publish.ranking import Board
 from bench.publish.report import figures
 from bench.publish.report.answer import Answer, answer
@@ -26,7 +27,7 @@ from bench.publish.report.collect import Entry, Report, Row, cell_of, gain_share
 from bench.publish.report.columns import LEGEND, SHOWN, glossary
 from bench.publish.report.files import GROUPS
 from bench.publish.report.pictures import Pictures, pictures
-from bench.publish.report.profiles import profiles
+from bench.publish.report.profiles import Named, definition, networks_of, profiles, recipe, reported_accuracy
 from bench.scoring import PROTOCOLS
 from bench.store.records import ALIGNED_NULLS, FAILED, NULLS, Status
 
@@ -46,12 +47,12 @@ class HeatMap:
 
     Attributes:
         title: the protocol and its version.
-        victims: the columns.
-        rows: name of an attack with its parameters, whether it is a control, and its entry for each victim.
+        networks: the columns.
+        rows: name of an attack with its parameters, whether it is a control, and its entry for each network.
     """
 
     title: str
-    victims: list[str]
+    networks: list[Named]
     rows: list[tuple[str, bool, list[Entry | None]]]
 
 
@@ -80,23 +81,39 @@ class First:
 
 @dataclass(frozen=True)
 class Gallery:
-    """The figures and pictures of one cell."""
+    """The figures and pictures of one cell; `mark` is its line of `Section.entries`."""
 
     entry: Entry
     panels: list[Panel]
     pictures: Pictures | None
+    mark: str = ""
 
 
 @dataclass(frozen=True)
 class Section:
-    """All that concerns one victim."""
+    """All that concerns one network.
 
-    anchor: str
-    family: str
+    Attributes:
+        network: which.
+        facts: its run, or its row.
+        recipe: how it is described.
+        reported: the test accuracy that its paper reports, None where it reports none.
+        boards: who competes on it.
+        time: a figure for each protocol.
+        papers: a paper's numbers beside ours.
+        galleries: of each cell.
+        entries: the attack of each cell and who can mount it, a tab between, a line each.
+    """
+
+    network: Named
     facts: Row
+    recipe: dict[str, str]
+    reported: float | None
     boards: list[Board]
     time: list[Panel]
+    papers: list[tuple[Entry, str, Published]]
     galleries: list[Gallery]
+    entries: str
 
 
 def render(report: Report) -> str:
@@ -107,14 +124,18 @@ def render(report: Report) -> str:
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     started = [text[:10] for text in report.runs["started_utc"] if text]
-    sections = _sections(report)
+    networks = networks_of(report)
+    sections = _sections(report, networks)
+    found = profiles(report)
     return environment.get_template("report.html.j2").render(
         report=report,
         first=_first(answer(report)),
         sections=sections,
-        anchors={str(section.facts["victim"]): section.anchor for section in sections},
-        profiles=profiles(report),
-        maps=_heat_maps(report),
+        network_of=lambda row: networks[definition(row)],
+        families=list(dict.fromkeys(section.network.family for section in sections)),
+        profiles=[(one, _pictures(one.pictured, 1)) for one in found],
+        attackers=[one for one in Threat if any(f"\t{one}" in section.entries for section in sections)],
+        maps=_heat_maps(report, networks),
         failed=int(report.runs["status"].isin(FAILED).sum()),
         skipped=int((report.runs["status"] == Status.SKIPPED).sum()),
         since=min(started, default=""),
@@ -143,67 +164,73 @@ def _first(found: Answer) -> First:
         "stands for one network: the boards below have all."
     )
     chart = Panel(Markup(figures.gains(found.kinds)), caption) if found.kinds else None
-    best = found.best
-    shown = pictures(best.files.examples, MOST_FIRST) if best is not None and best.files.examples is not None else None
+    best, shown = found.best, _pictures(found.best, MOST_FIRST)
     return First(found.sentences, chart, Gallery(best, [], shown) if best is not None and shown is not None else None)
 
 
-def _heat_maps(report: Report) -> list[HeatMap]:
+def _pictures(entry: Entry | None, most: int) -> Pictures | None:
+    """Return pictures of an entry, so many of each group, None where there are none."""
+    return None if entry is None or entry.files.examples is None else pictures(entry.files.examples, most)
+
+
+def _heat_maps(report: Report, networks: dict[tuple[str, str], Named]) -> list[HeatMap]:
     grouped: dict[tuple[str, str], list[Entry]] = {}
     for entry in report.entries.values():
         grouped.setdefault((entry.row["protocol"], entry.row["metric_suite"]), []).append(entry)
     maps = []
     for (protocol, suite), entries in sorted(grouped.items()):
-        victims = sorted({str(entry.row["victim"]) for entry in entries}, key=_natural)
-        rows: dict[tuple[str, str], dict[str, Entry]] = {}
+        met = {definition(entry.row) for entry in entries}
+        columns = [one for one in networks if one in met]
+        rows: dict[tuple[str, str], dict[tuple[str, str], Entry]] = {}
         for entry in entries:
-            rows.setdefault((entry.label, entry.row["params_hash"]), {})[str(entry.row["victim"])] = entry
+            rows.setdefault((entry.label, entry.row["params_hash"]), {})[definition(entry.row)] = entry
         ordered = sorted(rows.values(), key=_strength, reverse=True)
         maps.append(
             HeatMap(
                 title=f"{protocol}, metric suite {suite}",
-                victims=victims,
-                rows=[(_any(row).label, _any(row).control, [row.get(victim) for victim in victims]) for row in ordered],
+                networks=[networks[one] for one in columns],
+                rows=[(_any(row).label, _any(row).control, [row.get(one) for one in columns]) for row in ordered],
             )
         )
     return maps
 
 
-def _strength(row: dict[str, Entry]) -> tuple[bool, float]:
+def _strength(row: dict[tuple[str, str], Entry]) -> tuple[bool, float]:
     """Return what a row of the heat map is sorted by: attacks before controls, then the mean gain."""
     gains = [gain for gain in (gain_share(entry.row) for entry in row.values()) if not math.isnan(gain)]
     return not _any(row).control, sum(gains) / len(gains) if gains else -math.inf
 
 
-def _any(row: dict[str, Entry]) -> Entry:
+def _any(row: dict[tuple[str, str], Entry]) -> Entry:
     return next(iter(row.values()))
 
 
-def _natural(name: str) -> list[str | int]:
-    """Return what sorts names as people do: cifar-mlp-50 before cifar-mlp-100."""
-    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", name))]
-
-
-def _sections(report: Report) -> list[Section]:
+def _sections(report: Report, networks: dict[tuple[str, str], Named]) -> list[Section]:
     pictured = sum(entry.files.examples is not None for entry in report.entries.values())
     most = min(MOST_A_GROUP, max(1, MOST_PICTURES // (len(GROUPS) * max(pictured, 1))))
     sections = []
-    families = families_of(entry.row for entry in report.entries.values())
-    victims = sorted({board.victim for board in report.boards}, key=lambda name: (families[name], _natural(name)))
-    for place, victim in enumerate(victims, start=1):
-        entries = [entry for entry in report.entries.values() if entry.row["victim"] == victim]
+    for key, named in networks.items():
+        entries = [entry for entry in report.entries.values() if definition(entry.row) == key]
         runs = [entry.run for entry in entries if entry.run is not None]
         sections.append(
             Section(
-                anchor=f"victim-{place}",
-                family=families[victim],
+                network=named,
                 facts=runs[0] if runs else entries[0].row,
-                boards=[board for board in report.boards if board.victim == victim],
+                recipe=recipe(key[0]),
+                reported=reported_accuracy(key[0]),
+                boards=[board for board in report.boards if (board.victim, board.victim_key) == key],
                 time=_time(entries),
+                papers=[(entry, ours, paper) for entry in entries for ours, paper in beside(entry.row)],
                 galleries=[_gallery(entry, most) for entry in entries],
+                entries="\n".join(map(_mark, entries)),
             )
         )
     return sections
+
+
+def _mark(entry: Entry) -> str:
+    """Return what the page's filter reads of a cell: its attack, a tab, and who can mount it."""
+    return f"{entry.row['attack']}\t{'' if entry.control else attacker(entry.row) or ''}"
 
 
 def _time(entries: Sequence[Entry]) -> list[Panel]:
@@ -238,7 +265,7 @@ def _time(entries: Sequence[Entry]) -> list[Panel]:
 def _gallery(entry: Entry, most: int) -> Gallery:
     run, found = entry.run, entry.files
     if run is None:
-        return Gallery(entry, [], None)
+        return Gallery(entry, [], None, _mark(entry))
     protocol = PROTOCOLS.get(str(run["protocol"]))
     threshold = protocol.threshold if protocol is not None and protocol.good == "ssim" else math.nan
     drawn = []
@@ -266,4 +293,4 @@ def _gallery(entry: Entry, most: int) -> Gallery:
         )
     )
     panels = [Panel(Markup(svg), caption) for svg, caption in drawn if svg]
-    return Gallery(entry, panels, pictures(found.examples, most) if found.examples is not None else None)
+    return Gallery(entry, panels, _pictures(entry, most), _mark(entry))

@@ -34,6 +34,40 @@ async function copy(button) {
   }
 }
 
+// The filter leaves the networks that hold a cell of what is chosen, and of those the pictures of such cells.
+function filter(form) {
+  const { family, attack, attacker, pictured } = form.elements;
+  const chosen = (entry) => {
+    const [name, who] = entry.split("\t");
+    return (!attack.value || name === attack.value) && (!attacker.value || who === attacker.value);
+  };
+  const networks = [...document.querySelectorAll("section.network")];
+  for (const network of networks) {
+    const galleries = [...network.querySelectorAll(".gallery")];
+    for (const gallery of galleries) gallery.hidden = !chosen(gallery.dataset.entry);
+    const seen = galleries.some((gallery) => !gallery.hidden && gallery.querySelector(".examples"));
+    const met = network.dataset.entries.split("\n").some(chosen);
+    network.hidden = !met || (family.value && network.dataset.family !== family.value) || (pictured.checked && !seen);
+  }
+  const left = networks.filter((network) => !network.hidden).length;
+  form.querySelector("output").textContent =
+    left === networks.length ? `${left} networks` : `${left} of ${networks.length} networks`;
+}
+
+const filters = document.querySelector("form.filters");
+if (filters) {
+  filters.hidden = false;
+  filters.addEventListener("change", () => filter(filters));
+  // A link to a network that is filtered out shows it, and all others.
+  addEventListener("hashchange", () => {
+    const target = document.getElementById(location.hash.slice(1));
+    if (!target?.hidden) return;
+    filters.reset();
+    filter(filters);
+    target.scrollIntoView();
+  });
+}
+
 document.addEventListener("click", (event) => {
   const heading = event.target.closest("th[data-better] button")?.parentElement;
   if (heading) sortBy(heading);

@@ -13,6 +13,8 @@ from bench.experiments.forecast import Forecast, forecast
 from bench.plan import registry
 from bench.plan.config import planned, read_plan
 from bench.plan.run import Run
+from bench.publish.ranking import current
+from bench.publish.runs_table import read_runs
 from bench.run.setup import Setup
 from bench.run.steps import Step
 from bench.run.todo import Todo
@@ -138,6 +140,17 @@ def test_the_published_plan_can_be_planned() -> None:
         assert registry.studies().match(table.study)
     for search in plan.tune:
         assert all(kind.search_spaces for kind in attacks.match(search.attack)) and victims.match(search.victim)
+
+
+def test_all_that_is_published_is_in_the_plan() -> None:
+    plan = read_plan(PUBLISHED, smoke=False)
+    runs = planned(plan.plan, registry.attacks(), registry.victims(), budget=None)  # type: ignore[arg-type]
+    rows = current(read_runs(ROOT / "results" / "runs.csv"))
+    published = set(rows[["attack", "variant", "victim"]].itertuples(index=False, name=None))
+    assert published <= {(run.attack.name, run.variant, run.victim.described.name) for run in runs}
+
+    studies = {name for table in plan.study for name in table.study}
+    assert {path.name for path in (ROOT / "results" / "studies").iterdir() if path.is_dir()} <= studies
 
 
 # --- how long

@@ -74,5 +74,7 @@ def test_other_weights_under_one_definition_are_told(run: Bench, results: Path) 
     path.write_text(path.read_text().replace(weights, "f" * 64))
     ended = run("-a", "random", "--controls", "quick")
 
+    assert ended.status == 1
     assert "faces-mlp-4-tiny: attacks met different weights under one definition" in ended.out
+    assert "--force runs the others again" in ended.out
     assert set(pd.read_csv(results / "leaderboard.csv", keep_default_na=False)["rank"]) == {""}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,8 +15,10 @@ from bench.scoring import score as score_matched
 from bench.scoring.matching import stretch
 from bench.scoring.protocols import protocol_named
 from bench.scoring.ssim import ssim_window3
+from bench.store.cells import read_cells
 from victims.errors import UserError
 
+ROOT = Path(__file__).parents[3]
 MATCHED = [one for one in PROTOCOLS.values() if one.matching != "aligned" and one.good != "columns"]
 STRETCHED = [protocol for protocol in MATCHED if protocol.stretch]
 UNIQUE = [protocol for protocol in MATCHED if protocol.matching == "one to one"]
@@ -211,3 +214,13 @@ def test_the_informed_adversarys_candidates_are_aligned_and_judged_by_the_oracle
     torch.testing.assert_close(scores.reconstruction[3], mean)
     strict = Matcher(candidates, Truth(truth, mean, oracle * 0.5))
     assert score_matched(PROTOCOLS["balle2022"], strict).good.tolist() == [True, False, False, True]
+
+
+def test_a_protocol_whose_null_is_large_says_so() -> None:
+    """By the published rows: a null control that gets a third of the images of some victim or more."""
+    rows = read_cells(ROOT / "results" / "runs.csv")
+    rows = rows[(rows["null_n_good"] != "") & (rows["status"] == "ok")]
+    share = rows["null_n_good"].astype(float) / rows["n"].astype(float)
+    large = share.groupby(rows["protocol"]).max() > 1 / 3
+    assert set(large[large].index) <= {name for name in PROTOCOLS if PROTOCOLS[name].null}
+    assert all(PROTOCOLS[name].good == "ssim" for name in PROTOCOLS if PROTOCOLS[name].null)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from bench.experiments.rerun import runs_of
+from bench.experiments.rerun import again
 from bench.plan import registry
-from bench.publish.claims import Claim, Finding, Outcome, read_claims, verify
+from bench.publish.claims import Claim, Finding, Outcome, Tables, read_claims, verify
+from bench.publish.claims.check import DOCUMENTS, documents
+from bench.publish.claims.tables import made_of_runs
 from bench.publish.leaderboard import write_tables
 from bench.store.records import RunRecord
 from victims.errors import UserError
@@ -24,17 +28,16 @@ Make = Callable[..., RunRecord]
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what `verify` reads of this repository."""
     root = tmp_path_factory.mktemp("repository")
-    shutil.copy(ROOT / "README.md", root)
-    shutil.copytree(ROOT / "results", root / "results", ignore=shutil.ignore_patterns("*.png", "*.html", "runs"))
+    for name in DOCUMENTS:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    ignored = shutil.ignore_patterns("*.png", "*.html", "runs")
+    shutil.copytree(ROOT / "results", root / "results", ignore=ignored, dirs_exist_ok=True)
     return root
 
 
 def found(root: Path) -> list[Finding]:
     return verify(read_claims(root / "results" / "claims.toml"), root / "results", root)
-
-
-def failures(root: Path) -> list[Finding]:
-    return [finding for finding in found(root) if finding.outcome is Outcome.FAILS]
 
 
 def changed(path: Path, old: str, new: str) -> Callable[[], int]:
@@ -45,9 +48,10 @@ def changed(path: Path, old: str, new: str) -> Callable[[], int]:
 
 
 def test_the_stored_tables_support_every_sentence(published: Path) -> None:
-    assert failures(published) == []
-    assert sum(finding.outcome is Outcome.HOLDS for finding in found(published)) >= 90
-    assert all(finding.why for finding in found(published) if finding.outcome is Outcome.UNKNOWN)
+    findings = found(published)
+    assert [finding for finding in findings if finding.outcome is Outcome.FAILS] == []
+    assert sum(finding.outcome is Outcome.HOLDS for finding in findings) >= 90
+    assert all(finding.why for finding in findings if finding.outcome is Outcome.UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -64,15 +68,53 @@ def test_the_stored_tables_support_every_sentence(published: Path) -> None:
         ("results/README.md", "(null 5)", "(null 4)", "no such words any more"),
         ("results/claims.toml", "n_good = 412", "n_good = 411", "n_good is 412 and not 411"),
         ("results/runs.csv", ",412,398,398,405,", ",409,398,398,405,", "n_good is 409 and not 412"),
+        ("victims/README.md", "| 71.4 | 74.4 |", "| 71.4 | 74.5 |", "no such words any more"),
+        ("tests/benchmarks/README.md", "| 115 MiB |", "| 15 MiB |", "no such words any more"),
+        ("tests/README.md", "## Markers\n", "## Markers\n\n3 of 4 tests are slow.\n", "the figure 3 has no entry"),
         ("results/studies/decay/decay.csv", ",65,64,6,", ",66,64,6,", "n_good is 66 and not 65"),
     ],
 )
 def test_a_number_changed_by_hand_turns_it_red(published: Path, name: str, old: str, new: str, words: str) -> None:
     restore = changed(published / name, old, new)
     try:
-        assert any(words in finding.why for finding in failures(published))
+        claims = read_claims(published / "results" / "claims.toml")
+        findings = documents(claims, published) if name.endswith(".md") else found(published)
+        assert any(words in finding.why for finding in findings if finding.outcome is Outcome.FAILS)
     finally:
         restore()
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("leaderboard.csv", r",(0\.\d{5})(\d),"),
+        ("leaderboard.md", r"(\| \+\d*)(\d) \["),
+        ("runs.csv", r",(0\.\d{5})(\d),"),
+    ],
+)
+def test_a_cell_changed_by_hand_turns_it_red_though_no_sentence_quotes_it(
+    published: Path, name: str, pattern: str
+) -> None:
+    path = published / "results" / name
+    cell = re.search(pattern, path.read_text())
+    assert cell is not None
+    other = cell.group().replace(cell[1] + cell[2], f"{cell[1]}{(int(cell[2]) + 1) % 10}")
+    restore = changed(path, cell.group(), other)
+    try:
+        other_rows = [
+            finding for finding in made_of_runs(Tables(published / "results")) if "what runs.csv makes" in finding.why
+        ]
+    finally:
+        restore()
+    assert name in {finding.text for finding in other_rows} or (name == "runs.csv" and other_rows)
+
+
+def test_different_weights_under_one_definition_turn_it_red(record: Make, tmp_path: Path) -> None:
+    told = {"n": 4, "victim_key": "k"}
+    write_tables(tmp_path, [record(attack="a", victim_sha="1" * 64, **told), record(victim_sha="2" * 64, **told)])
+    (finding,) = made_of_runs(Tables(tmp_path))
+    assert (finding.outcome, finding.text) == (Outcome.FAILS, "faces-mlp-4")
+    assert "different weights under one definition" in finding.why
 
 
 def test_the_verb_says_so_and_exits_with_1(bench: Callable[..., Any], tmp_path: Path) -> None:
@@ -90,7 +132,7 @@ def test_the_verb_says_so_and_exits_with_1(bench: Callable[..., Any], tmp_path: 
 
 def test_a_document_that_is_not_there_is_one_line(published: Path) -> None:
     with pytest.raises(UserError, match=r"REDME.md: No such file or directory; change `file`"):
-        verify([claim(file="REDME.md")], published / "results", published)
+        list(documents([claim(file="REDME.md")], published))
 
 
 def claim(**changes: Any) -> Claim:
@@ -149,14 +191,47 @@ def test_a_claim_is_measured_again(bench: Callable[..., Any], tmp_path: Path) ->
         ended = bench("verify", "--rerun", "quick", *words)
         assert ended.status == status
         assert f"{1 - status} holds, {status} does not hold" in ended.out
-    refused = bench("verify", "--rerun", "all", *words)
-    assert refused.status == 2 and "names no attack and victim" in refused.err
+    ended = bench("verify", "--rerun", "all", *words)
+    assert "not comparable: long: cannot be run again: it names no attack and victim" in ended.out
 
 
-def test_a_mean_over_trainings_and_seeds_is_measured_again_with_all_of_them() -> None:
+def test_a_mean_over_trainings_and_seeds_is_measured_again_with_all_of_them(tmp_path: Path) -> None:
     where = {"attack": "glm", "victim": "cancer-logistic"}
-    runs = runs_of([claim(where=where, victim_seeds="0-2", seeds="0,4")], registry.attacks(), registry.victims())
+    stated = [claim(where=where, victim_seeds="0-2", seeds="0,4")]
+    _, runs = again(stated, "all", tmp_path, registry.attacks(), registry.victims())
     assert sorted((run.victim.retraining, run.seed) for run in runs) == [(k, s) for k in range(3) for s in (0, 4)]
+
+
+def test_a_claim_on_a_run_is_measured_again_whatever_its_id_was(record: Make, tmp_path: Path) -> None:
+    params = json.dumps(registry.attacks().items["kkt-span"].Params(steps=7).model_dump(mode="json") | {"gone": None})
+    told = {"attack": "kkt-span", "params_json": params, "wall_s": 20.0, "train_s": 2.0, "n": 4}
+    rows = [
+        record(run_id="old", victim="faces-mlp-20", victim_seed=2, seed=3, **told),
+        record(run_id="long", victim="faces-mlp-100", **(told | {"wall_s": 500.0})),
+        record(run_id="data", victim="cifar-mlp-50", **told),
+        record(run_id="lost", victim="no-such-victim", **told),
+    ]
+    write_tables(tmp_path, rows)
+    stated = [claim(table="runs.csv", where={"run_id": row.run_id}) for row in rows]
+    known = registry.attacks(), registry.victims()
+
+    (quick,), (run,) = again(stated, "quick", tmp_path, *known)
+    assert (run.title, run.victim.name, run.params.steps) == ("kkt-span on faces-mlp-20@2 seed 3", run.victim.name, 7)
+    write_tables(tmp_path, [rows[0].model_copy(update={"run_id": "new", "params_hash": run.params_hash, "n_good": 3})])
+    assert verify([quick], tmp_path)[0].outcome is Outcome.HOLDS
+
+    kept, runs = again(stated, "all", tmp_path, *known)
+    assert len(runs) == 3
+    assert next(one.unsupported for one in kept if one.unsupported).startswith("cannot be run again: no victim")
+
+
+def test_a_run_that_failed_is_not_compared(record: Make, tmp_path: Path) -> None:
+    write_tables(tmp_path, [record(status="error", reason="cifar10.npz is not there", n_good=None)])
+    (of_run,) = verify([claim(table="runs.csv")], tmp_path)
+    assert (of_run.outcome, of_run.why) == (
+        Outcome.UNKNOWN, "its run ended as error: cifar10.npz is not there (attack kkt)",
+    )  # fmt: skip
+    assert verify([claim()], tmp_path)[0].why == "1 of its 1 runs failed (attack kkt)"
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,23 @@ def test_a_profile_tells_where_an_attack_fails(results: Path, scored: Scored) ->
     write_tables(results, records)
     (found,) = profiles(collect(results))
 
-    assert (found.name, found.beaten, found.missed) == ("kkt", 1, ("digits-mlp-100",))
+    missed = [row["victim"] for row in found.missed]
+    assert (found.name, found.beaten, missed) == ("kkt", 1, ["digits-mlp-100"])
     assert found.best is not None and found.best.row["victim"] == "faces-mlp-20"
     assert set(found.needs) == {"architecture", "class balance", "weights"}
+
+
+def test_a_profile_does_not_judge_where_weights_differ(results: Path, scored: Scored) -> None:
+    told = {"victim_key": "k", "null_n_good_unique": 1}
+    rivals = [scored(name, run_id=name, victim_sha=sha * 64, **told) for name, sha in (("kkt", "1"), ("kkt-span", "2"))]
+    write_tables(results, rivals)
+    assert [(found.name, found.best, found.missed) for found in profiles(collect(results))] == [
+        ("kkt", None, ()), ("kkt-span", None, ()),
+    ]  # fmt: skip
+
+
+def test_what_is_ours_is_told_apart_from_a_papers(results: Path, scored: Scored) -> None:
+    write_tables(results, [scored(name, run_id=name) for name in ("kkt", "kkt-span", "kkt-delta", "nobodys")])
+    assert {found.name: found.ours for found in profiles(collect(results))} == {
+        "kkt": False, "kkt-span": True, "kkt-delta": True, "nobodys": False,
+    }  # fmt: skip

@@ -171,5 +171,34 @@ def test_headings_stay_in_sight(view: Callable[..., Page], results: Path, scored
     assert shown.locator("table.board thead th").first.bounding_box()["y"] == pytest.approx(0, abs=1)  # type: ignore[index]
 
 
+def test_filters_leave_the_networks_and_pictures_that_are_asked_for(view: Callable[..., Page], built: Path) -> None:
+    shown = view(built / "report.html")
+    networks, told = shown.locator("section.network:visible h2"), shown.locator(".filters output")
+    assert (networks.all_inner_texts(), told.inner_text()) == (["faces-mlp-20", "digits-mlp-20"], "2 networks")
+
+    shown.select_option("select[name=attack]", "first-layer")
+    assert (networks.all_inner_texts(), told.inner_text()) == (["faces-mlp-20"], "1 of 2 networks")
+    assert [text.split()[0] for text in shown.locator(".gallery:visible h3").all_inner_texts()] == ["first-layer"]
+
+    shown.select_option("select[name=attacker]", "the weights alone")
+    assert told.inner_text() == "1 of 2 networks"
+    shown.select_option("select[name=family]", shown.locator("section.network").last.get_attribute("data-family"))
+    assert told.inner_text() == "0 of 2 networks", "first-layer was not run on digits"
+    shown.locator("nav a", has_text="digits-mlp-20").click()
+    shown.wait_for_function("document.querySelectorAll('section.network:not([hidden])').length === 2")
+
+
+def test_definitions_of_one_name_have_a_section_each(
+    view: Callable[..., Page], results: Path, scored: Callable[..., RunRecord]
+) -> None:
+    rows = [scored(f"attack-{key}", run_id=key, victim_key=key * 16, victim_sha=key * 64) for key in "ab"]
+    write_tables(results, rows)
+    shown = view(write_report(results))
+    assert shown.locator("section.network h2").all_inner_texts() == [
+        "faces-mlp-20, definition aaaaaa", "faces-mlp-20, definition bbbbbb",
+    ]  # fmt: skip
+    assert shown.locator("section.network").first.locator(".board tbody tr").count() == 1
+
+
 def test_it_prints(view: Callable[..., Page], built: Path, tmp_path: Path) -> None:
     assert view(built / "report.html").pdf(path=tmp_path / "page.pdf").startswith(b"%PDF")

@@ -69,7 +69,9 @@ def test_it_shows_figures_and_pictures(page: str) -> None:
 
     assert len(parsed.all("table", **{"class": "board"})) == 3
     assert len(parsed.all("svg")) == 1 + 2 + 4 * 3, "the gains, time for each victim, three for each cell"
-    assert len(parsed.all("img")) == 4 * 6 + 2, "those of each cell, and the best of the one that leads"
+    assert len(parsed.all("img")) == 4 * 6 + 2 + 2 * 3, (
+        "those of each cell, the best of the one that leads, three of each attack"
+    )
 
 
 def test_pictures_are_the_stored_pixels(built: Path, page: str) -> None:
@@ -171,3 +173,10 @@ def test_a_sweep_of_many_cells_stays_small(folder: Path, records: list[RunRecord
 
     assert len(parsed.all("img")) <= 400
     assert len(parsed.all("img")) >= 64 * 3
+
+
+def test_a_paper_s_accuracy_stands_beside_ours_in_another_form(results: Path, scored: Scored) -> None:
+    write_tables(results, [scored("kkt", victim="cifar-mlp-500"), scored("kkt", victim="cifar-mlp-500-c10")])
+    page = write_report(results).read_text()
+    assert page.count("test accuracy 75.0%") == 2
+    assert page.count('<span class="theirs">78% in its paper</span>') == 1

@@ -35,6 +35,12 @@ def test_what_somebody_set_is_named(variant: str) -> None:
     assert settings("kkt", variant, stored(variant, steps=7)) == {"steps": 7}
 
 
+def test_what_the_attack_has_no_more_is_named_where_it_was_set() -> None:
+    """`--set gone=null` would be refused: the command would not lead back."""
+    row = json.loads(stored("")) | {"gone": None, "left": 3}
+    assert settings("kkt", "", json.dumps(row)) == {"left": 3}
+
+
 def test_of_an_unknown_attack_all_is_named() -> None:
     assert settings("nobody's", "", '{"a": 1, "b": null}') == {"a": 1, "b": None}
     assert settings("kkt", "unknown", '{"steps": 300}') == {"steps": 300}
