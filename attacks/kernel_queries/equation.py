@@ -38,8 +38,8 @@ class Answers:
 
     @cached_property
     def size(self) -> float:
-        """The squared norm of the values."""
-        return float((self.values * self.values).sum())
+        """The squared norm of the values, and 1 for values that are all 0, which nothing explains better than 0."""
+        return float((self.values * self.values).sum()) or 1.0
 
 
 @dataclass(frozen=True)

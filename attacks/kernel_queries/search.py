@@ -194,6 +194,8 @@ class Search:
         equations, unknowns = self._values.numel(), fit.points.numel() + coefficients.numel()
         if equations < unknowns:
             flags.append(f"{equations:,} equations for {unknowns:,} unknowns")
+        if not self._values.any():
+            flags.append("all answers are alike: they tell no image")
         if are_labels(self._values):
             flags.append("answers are labels: no sums of kernels")
         return Reconstruction(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attacks.kernel_queries.descent import step
 from attacks.kernel_queries.equation import Answers, Fit
+from attacks.kernel_queries.search import Search, Setting
 from attacks.kernel_queries.transform import are_labels, are_probabilities, kernel_sums
 from attacks.kernel_queries.width import read_width
 from victims.kernel.machine import KernelMachine, kernel_values, squared_distances
@@ -151,3 +152,25 @@ def test_answers_become_sums_of_kernels() -> None:
     assert are_labels(labels)
     assert not are_probabilities(labels)
     assert torch.equal(kernel_sums("ridge", labels), labels)
+
+
+@pytest.mark.parametrize("width", [GAMMA, None])
+def test_answers_that_are_all_alike_tell_no_image_and_end_the_search(width: float | None) -> None:
+    """As probabilities do that are rounded until every class has the same."""
+    setting = Setting("ridge", "laplace", (1, 2, 2), 3, 40, 40, 400, (0.0, 1.0), width)
+    search = Search(
+        setting,
+        lambda queries: torch.full((len(queries), 10), 0.1),
+        torch.Generator().manual_seed(0),
+        torch.device("cpu"),
+        {},
+    )
+    search.ask(None)
+    search.advance(5, lambda: False)
+    search.ask(0.1)
+    assert search.foretold
+    search.settle(2, 2, 5, lambda: False)
+    found = search.reconstruction()
+    assert found.candidates.isfinite().all()
+    assert found.loss == 0
+    assert "all answers are alike: they tell no image" in found.flags
