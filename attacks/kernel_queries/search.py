@@ -196,7 +196,7 @@ class Search:
             flags.append(f"{equations:,} equations for {unknowns:,} unknowns")
         if not self._values.any():
             flags.append("all answers are alike: they tell no image")
-        if are_labels(self._values):
+        elif are_labels(self._values):
             flags.append("answers are labels: no sums of kernels")
         return Reconstruction(
             candidates=fit.points.float().reshape(-1, *setting.shape),
