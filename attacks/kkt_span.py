@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from attacks.base import AttackContext, Reconstruction, VictimView
 from attacks.kkt_family.attack import Begin
@@ -38,7 +39,8 @@ class KKTSpanParams(KKTGeneralParams):
             `SHARE_SHOWN` of the directions that W1 shows, and otherwise for `kkt-general`, with those of these
             parameters that differ from their defaults.
         rounds: number of searches after the first, in which the candidates that keep to the spans stay and the others
-            begin anew; see `attacks.span_rounds.rounds`.
+            begin anew; see `attacks.span_rounds.rounds`. They go with one restart. The confidence is then how far a
+            candidate keeps to the spans, unless `ranking` asks for more than agreement.
         round_steps: optimiser steps of each of them.
         round_sparsity: `sparsity` there.
     """
@@ -58,6 +60,14 @@ class KKTSpanParams(KKTGeneralParams):
     signal_span: NonNegativeFloat = 0.15
     activation_span: NonNegativeFloat = 0.45
 
+    @field_validator("rounds")
+    @classmethod
+    def _of_one_restart(cls, value: int, info: ValidationInfo) -> int:
+        """Refuse rounds of several restarts, whose candidates would be compared as if they were equally many."""
+        if value and info.data.get("restarts", 1) > 1:
+            raise PydanticCustomError("restarts", "rounds go with one restart: set restarts=1")
+        return value
+
     @property
     def after_search(self) -> Rounds:
         """How a restart goes on after its search."""
@@ -68,7 +78,7 @@ class KKTSpanParams(KKTGeneralParams):
     @property
     def steps_of_a_restart(self) -> int:
         """The number of steps of all searches of a restart."""
-        return self.steps + (self.after_search.more_steps if self.rounds else 0)
+        return sum(one.steps for one in self.after_search.searches(self))
 
     @property
     def without_spans(self) -> KKTGeneralParams:
@@ -134,13 +144,14 @@ class KKTSpan(KKTGeneral):
         return replace(found, resolved=resolved, flags=(*found.flags, flag))
 
     def _shows_spans(self, view: VictimView, ctx: AttackContext) -> bool:
-        """Say whether the weights show the span of the errors or that of the activations."""
+        """Say whether the weights show how many images there are, and the span of the errors or of the activations."""
         import torch
 
         from attacks.kkt_family.problem import Problem
 
-        spans = Problem.of(view, ctx.device, getattr(torch, self.params.dtype)).spans(1.0, 1.0)
-        return spans.errors is not None or spans.activations is not None
+        problem = Problem.of(view, ctx.device, getattr(torch, self.params.dtype))
+        spans = problem.spans(1.0, 1.0)
+        return problem.space.gap and (spans.errors is not None or spans.activations is not None)
 
     def _unshown(self, view: VictimView, ctx: AttackContext) -> str | None:
         """Return a flag where W2 shows too few directions for the span of the activations, None where it shows them."""
@@ -176,8 +187,8 @@ class KKTSpan(KKTGeneral):
         ended = self._ended(problem, found.candidates, found.sizes, coefficients)
         if ended.consistency is not None:
             return [ended]
-        left = outside(problem, found.candidates @ problem.space.basis, coefficients)
-        return [replace(ended, consistency=1 - left / 2)]
+        fired = problem.fired(found.candidates @ problem.space.basis, coefficients)
+        return [replace(ended, consistency=1 - outside(problem, *fired) / 2)]
 
     def _ranking(
         self, problem: Problem, kept: Sequence[Restart], labels: Tensor | None, shape: tuple[int, int, int]

@@ -8,13 +8,10 @@ from torch import Tensor
 from attacks.base import AttackContext
 from attacks.feature_span.params import ConvSpanParams
 from attacks.feature_span.search import SpanSearch
-from attacks.kkt_family.restarts import below, under
+from attacks.kkt_family.restarts import SEARCH, below, under
+from attacks.kkt_family.search import REPORT_STEPS
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
-
-REPORT_STEPS = 20
-OF_SEARCH = "search."
-"""Prefix of the names of a checkpoint's tensors that belong to the round in progress."""
 
 
 class Rounds:
@@ -43,7 +40,7 @@ class Rounds:
             self.images, self.outside, self.known = (state[key].to(empty(0)) for key in ("images", "outside", "known"))
             self._ended = int(state["ended"])
             ctx.generator.set_state(state["generator"])
-            self._unfinished = below(OF_SEARCH, state)
+            self._unfinished = below(SEARCH, state)
 
     def run(self) -> None:
         """Run the rounds that are left, until the budget is spent; at least one, if shortened."""
@@ -66,7 +63,7 @@ class Rounds:
 
         def state() -> dict[str, Tensor]:
             kept = {"images": self.images, "outside": self.outside, "known": self.known, "generator": begun}
-            return kept | under(OF_SEARCH, search.cycle.state()) | {"ended": torch.tensor(self._ended)}
+            return kept | under(SEARCH, search.cycle.state()) | {"ended": torch.tensor(self._ended)}
 
         done = search.cycle.restore(self._unfinished) if self._unfinished else 0
         self._unfinished = {}

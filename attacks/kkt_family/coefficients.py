@@ -93,15 +93,16 @@ def free_coefficients(start: Tensor, unit: float = 1.0) -> Coefficients:
     return Coefficients([values], lambda outputs: unit * values, lambda: unit * values.norm(dim=1))
 
 
-def paced_coefficients(start: Tensor, pace: Tensor) -> Coefficients:
-    """Return free coefficients whose variables are c_i / pace_i, so that a step moves c_i by its pace.
+def rescaled_coefficients(start: Tensor, lr: Tensor) -> Coefficients:
+    """Return free coefficients whose variables are c_i / s_i, so that Adam moves c_i by s_i times its learning rate.
 
     Args:
         start: c (m, C).
-        pace: (m,) > 0.
+        lr: s (m,) > 0.
     """
-    values = (start / pace[:, None]).requires_grad_()
-    return Coefficients([values], lambda outputs: pace[:, None] * values, lambda: (pace[:, None] * values).norm(dim=1))
+    scale = lr[:, None]
+    values = (start / scale).requires_grad_()
+    return Coefficients([values], lambda outputs: scale * values, lambda: (scale * values).norm(dim=1))
 
 
 def random_coefficients(weight: Tensor, outputs: int, m: int, generator: torch.Generator) -> Coefficients:

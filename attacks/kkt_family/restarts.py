@@ -26,7 +26,8 @@ class Restart:
         candidates: (m, d).
         sizes: (m,) the weight of each candidate.
         loss: the relative residual.
-        consistency: (m,) how far each candidate follows from the weights; None where the ranking does not ask.
+        consistency: (m,) how far each candidate follows from the weights, or keeps to the spans that they show after
+            rounds; None where the ranking does not ask.
     """
 
     candidates: Tensor

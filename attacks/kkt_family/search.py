@@ -28,12 +28,12 @@ class Start:
     Attributes:
         coordinates: (m, r) of its candidates in the subspace that is searched.
         coefficients: the candidates' coefficients, with the variables that the search moves.
-        pace: (m,) > 0, by which the candidates' learning rates are multiplied; None for ones.
+        lr: (m,) > 0, by which the learning rates of the candidates' coordinates are multiplied; None for ones.
     """
 
     coordinates: Tensor
     coefficients: Coefficients
-    pace: Tensor | None = None
+    lr: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def search(
 
     Args:
         problem: the victim, and the subspace to search.
-        starts: one for each of R searches, each with m candidates; all have paces, or none.
+        starts: one for each of R searches, each with m candidates; all have an `lr`, or none.
         params: hyperparameters; those that describe a start are not read.
         report: called every few steps, and after the last one, with the step and the candidates (R, m, d).
         expired: called before every step with the number of steps done; returns whether to end there.
@@ -113,10 +113,10 @@ def search(
         return residual(coordinates * scaling, coefficients, alpha)[1]
 
     coordinates = torch.stack([start.coordinates for start in starts]).to(scaling)
-    paces = [start.pace[:, None] for start in starts if start.pace is not None]
-    if paces:  # the search moves coordinates in units of the pace, which Adam's steps do not depend on
-        pace = torch.stack(paces).to(scaling)
-        coordinates, scaling = coordinates / pace, scaling * pace
+    rates = [start.lr[:, None] for start in starts if start.lr is not None]
+    if rates:  # coordinates move in units of their rates, which Adam's steps do not depend on
+        rate = torch.stack(rates).to(scaling)
+        coordinates, scaling = coordinates / rate, scaling * rate
     coordinates.requires_grad_()
     variables = [variable for one in every for variable in one.variables]
     cycle = OneCycle([([coordinates], params.lr), (variables, params.lambda_lr)], params.steps)
@@ -138,7 +138,7 @@ def search(
         with torch.no_grad():
             coordinates.grad = gradient(params.sharpness(step)) * scaling
         if price:
-            lengths = (coordinates * pace if paces else coordinates).norm(dim=-1)
+            lengths = (coordinates * rate if rates else coordinates).norm(dim=-1)
             terms = [one.sizes() @ own for one, own in zip(every, lengths, strict=True)]
             (price * torch.stack(terms).sum()).backward()
         cycle.step()

@@ -6,13 +6,14 @@ are free to leave, only a candidate whose errors and activations are an image's 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from attacks.kkt_family.problem import Problem
 from victims.equations.spans import share_outside
-from victims.equations.stationarity import CoefficientMap
 
 COPY = 0.55
 """The cosine of coordinates from which a candidate counts as a copy of a better one."""
@@ -20,7 +21,7 @@ FARTHEST = 1.5
 """A candidate that stays leaves the spans by at most this many times as much as the median of the n best."""
 
 
-def outside(problem: Problem, coordinates: Tensor, coefficients: CoefficientMap) -> Tensor:
+def outside(problem: Problem, activations: Sequence[Tensor], errors: Sequence[Tensor]) -> Tensor:
     """Return how far each candidate leaves the spans that the weights show: (m,), from 0 to 2.
 
     It is the share of the energy of its back-propagated error D_1(x_i) outside of the columns of W_1, and that of its
@@ -28,11 +29,10 @@ def outside(problem: Problem, coordinates: Tensor, coefficients: CoefficientMap)
 
     Args:
         problem: the victim.
-        coordinates: (m, r) candidates, on the coordinates of the data subspace.
-        coefficients: maps their outputs (m, C) to c (m, C).
+        activations: A_1 (m, h_1) and those of the later layers, from `Problem.fired`.
+        errors: D_1 (m, h_1) and those of the later layers, likewise.
     """
-    activations, errors = problem.fired(coordinates, coefficients)
-    spans, left = problem.spans(1.0, 1.0), torch.zeros_like(coordinates[:, 0])
+    spans, left = problem.spans(1.0, 1.0), torch.zeros_like(errors[0][:, 0])
     for span, layers in ((spans.errors, errors), (spans.activations, activations)):
         if span is not None:
             left = left + share_outside(layers[0] @ span.basis, layers[0])

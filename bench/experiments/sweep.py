@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 
 from bench.experiments.verdict import leading, unit_of, verdict
+from bench.experiments.weights import told_conflicts
 from bench.plan.run import Run
 from bench.publish.leaderboard import refresh_tables
-from bench.publish.ranking import conflicts
 from bench.run.executors import Task
 from bench.run.executors.choice import executor_for
 from bench.run.provenance import run_of
@@ -43,7 +43,7 @@ WRITING_SHARE = 0.1
 def run_plan(plan: Sequence[Run], setup: Setup) -> int:
     """Execute a plan, tell how it ended, and return the exit status: 0 if all runs ended well, 1 if one failed.
 
-    Different weights under one definition are a failure, too.
+    Stored runs that met different weights under one definition are a failure, too.
 
     Raises:
         UserError: no run of the plan can be made, for want of data.
@@ -65,7 +65,8 @@ class Executed(NamedTuple):
     Attributes:
         rows: of its runs.
         failures: how many of them failed.
-        clashes: how many of its victims attacks met with different weights under one definition.
+        clashes: how many of its victims the stored runs met with different weights under one definition. Rows of
+            runs.csv whose runs are elsewhere are none: the same training rounds otherwise on another processor.
     """
 
     rows: list[RunRecord]
@@ -84,7 +85,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
     """
     console, store = Console(), Store(setup.results_dir)
     store.sweep()
-    failures, clashes, rows = 0, 0, list[RunRecord]()
+    failures, rows = 0, list[RunRecord]()
     with TerminalReporter(console) as reporter, Tables(store, reporter, setup.copy_to) as tables:
         session = Session.of(setup, reporter)
         entries = todo(plan, setup, session)
@@ -108,13 +109,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
                 reporter.notice(f"{record.title}: {trouble}")
             _paths(console, store, record)
             rows.append(record)
-    attacked = {(record.victim, record.victim_key) for record in rows if record.victim_key}
-    for cell, conflict in conflicts(tables.board).items():
-        if cell in attacked:
-            hint = f"{cell[0]}: {conflict}; --force runs the others again, on the weights that are cached now"
-            console.print(lines(hint), style="red", highlight=False, markup=False, soft_wrap=True)
-            clashes += 1
-    return Executed(rows, failures, clashes)
+    return Executed(rows, failures, told_conflicts(console, store, rows, tables.board))
 
 
 class Tables:

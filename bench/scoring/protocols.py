@@ -48,7 +48,7 @@ class Protocol:
     version: int = 1
 
 
-ALIKE = "large where images are alike or few: nearly all digits, half of the faces, most of ten CIFAR images pass"
+ALIKE = "large where images are alike (digits, faces) or few: held-out or random candidates pass for most of them"
 """Of a threshold of SSIM, whatever the matching."""
 
 PROTOCOLS: dict[str, Protocol] = {

@@ -11,13 +11,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
+from pydantic import ValidationError
 
 import attacks.context
-from attacks.kkt_family.coefficients import paced_coefficients
+from attacks.kkt_family.coefficients import rescaled_coefficients
 from attacks.kkt_family.problem import Problem
-from attacks.kkt_family.search import Start, search
+from attacks.kkt_family.search import Found, Start, search
 from attacks.kkt_span import KKTSpan, KKTSpanParams
-from attacks.span_rounds.rounds import ALIVE, KEPT_PACE, SETTLE_PACE, Rounds, _next
+from attacks.span_rounds import selection
+from attacks.span_rounds.rounds import ALIVE, KEPT_LR, SETTLE_LR, Rounds, _next
 from attacks.span_rounds.selection import COPY, FARTHEST, outside, staying
 from bench.run.disclosure import view_of
 from victims.base import Victim
@@ -68,7 +70,7 @@ def test_how_far_a_candidate_leaves_the_spans_is_the_residual_of_two_least_squar
         wanted = vectors.numpy().T
         fitted = basis @ np.linalg.lstsq(basis, wanted, rcond=None)[0]
         shares += ((wanted - fitted) ** 2).sum(0) / (wanted**2).sum(0)
-    assert outside(problem, inputs, lambda _: chosen).numpy() == pytest.approx(shares, abs=1e-9)
+    assert outside(problem, *problem.fired(inputs, lambda _: chosen)).numpy() == pytest.approx(shares, abs=1e-9)
 
 
 def test_what_stays_is_near_no_copy_and_at_most_one_an_image() -> None:
@@ -82,25 +84,42 @@ def test_what_stays_is_near_no_copy_and_at_most_one_an_image() -> None:
     assert staying(left.flip(0), coordinates.flip(0), 6).tolist() == [5, 4, 3, 2, 1]
 
 
-def test_a_candidate_of_pace_p_takes_steps_of_p_times_the_learning_rate(problem: Problem) -> None:
+def test_a_candidate_takes_steps_of_its_factor_times_the_learning_rate(problem: Problem) -> None:
     coordinates, chosen = drawn(problem, 3)
-    pace = torch.tensor([1.0, 0.5, 0.01], dtype=torch.float64)
+    factors = torch.tensor([1.0, 0.5, 0.01], dtype=torch.float64)
     params = KKTSpanParams(steps=1, dtype="float64", lr=0.01, lambda_lr=0.01)
-    start = Start(coordinates, paced_coefficients(chosen, pace), pace)
+    start = Start(coordinates, rescaled_coefficients(chosen, factors), factors)
     (found,) = search(problem, [start], params, lambda step, candidates: None)
     rate = 0.01 / 25  # Adam's first step is the learning rate, and a cycle begins at a 25th of the highest
     singular = problem.space.singular
     unit = (singular / singular.square().mean().sqrt()) ** params.coordinate_power
     steps = (found.candidates @ problem.space.basis) / unit - coordinates
-    assert steps.abs().amax(1).numpy() == pytest.approx((rate * pace).numpy(), rel=1e-3)
+    assert steps.abs().amax(1).numpy() == pytest.approx((rate * factors).numpy(), rel=1e-3)
     moved = start.coefficients.at(chosen) - chosen
-    assert moved.abs().amax(1).detach().numpy() == pytest.approx((rate * pace).numpy(), rel=1e-3)
+    assert moved.abs().amax(1).detach().numpy() == pytest.approx((rate * factors).numpy(), rel=1e-3)
+
+
+def test_a_factor_of_all_is_a_learning_rate(problem: Problem) -> None:
+    """With the atomic norm at a price, whose gradient must be that of the coordinates and not of what Adam moves."""
+    coordinates, chosen = drawn(problem, 5)
+    params = KKTSpanParams(steps=10, dtype="float64", lr=0.02, lambda_lr=0.02, sparsity=5.0)
+
+    def ends(factor: float) -> Found:
+        factors = torch.full((5,), factor, dtype=torch.float64)
+        rates = {"lr": params.lr / factor, "lambda_lr": params.lambda_lr / factor}
+        start = Start(coordinates, rescaled_coefficients(chosen, factors), factors)
+        return search(problem, [start], params.model_copy(update=rates), lambda step, candidates: None)[0]
+
+    one, other = ends(1.0), ends(20.0)
+    assert torch.allclose(one.candidates, other.candidates)
+    assert torch.allclose(one.sizes, other.sizes)
+    assert not torch.allclose(one.candidates, coordinates @ problem.space.basis.T, rtol=1e-2)
 
 
 def test_a_round_keeps_what_stays_where_it_is_and_begins_others_anew(problem: Problem) -> None:
     coordinates, chosen = drawn(problem, 20)
     params = KKTSpanParams(dtype="float64", coordinate_power=0.0)
-    start = Start(coordinates, paced_coefficients(chosen, torch.ones(20).double()))
+    start = Start(coordinates, rescaled_coefficients(chosen, torch.ones(20).double()))
     (found,) = search(problem, [start], params.model_copy(update={"steps": 1}), lambda step, candidates: None)
     generator = torch.Generator().manual_seed(1)
     settling = _next(problem, found, start.coefficients.at, params, generator, settle=True)
@@ -108,28 +127,37 @@ def test_a_round_keeps_what_stays_where_it_is_and_begins_others_anew(problem: Pr
     alive = sizes > ALIVE * sizes.sort(descending=True).values[: problem.space.rank].median()
     assert torch.allclose(settling["coordinates"] @ problem.space.basis.T, found.candidates[alive])
     assert torch.allclose(settling["coefficients"], start.coefficients.at(chosen)[alive])
-    assert settling["pace"][:, 0].numpy() == pytest.approx(SETTLE_PACE)
+    assert settling["lr"].numpy() == pytest.approx(SETTLE_LR)
 
     again = _next(problem, found, start.coefficients.at, params, generator, settle=False)
     inputs = found.candidates @ problem.space.basis
-    stay = staying(outside(problem, inputs, start.coefficients.at), inputs, problem.space.rank)
+    stay = staying(outside(problem, *problem.fired(inputs, start.coefficients.at)), inputs, problem.space.rank)
     assert 0 < len(stay) <= problem.space.rank
     assert torch.allclose(again["coordinates"][: len(stay)], inputs[stay])
     assert torch.allclose(again["coefficients"][: len(stay)], start.coefficients.at(chosen)[stay])
-    assert again["pace"][: len(stay), 0].numpy() == pytest.approx(KEPT_PACE)
-    assert again["pace"][len(stay) :, 0].eq(1).all()
+    assert again["lr"][: len(stay)].numpy() == pytest.approx(KEPT_LR)
+    assert again["lr"][len(stay) :].eq(1).all()
+    unit = float(problem.network.weights[0].square().sum()) / len(again["lr"])
+    assert torch.allclose(again["coefficient_lr"], unit * again["lr"])
     assert again["coordinates"][len(stay) :].abs().max() < 10 * params.init_scale
     missing = problem.space.rank - len(stay)
-    assert len(again["pace"]) - len(stay) == round(max(0.6 * problem.space.rank, 2 * missing))
+    assert len(again["lr"]) - len(stay) == round(max(0.6 * problem.space.rank, 2 * missing))
 
 
 def test_the_searches_are_as_many_and_as_long_as_the_steps_say() -> None:
     params = KKTSpanParams(**SHORT)
-    phases = params.after_search.phases(params)
-    assert sum(phase.steps for phase in phases) == params.steps_of_a_restart
-    assert [phase.sparsity for phase in phases] == [params.sparsity, 0, 0.02, 0, 0.02, 0]
-    assert Rounds(0, 20, 0.02).more_steps == 0
+    searches = params.after_search.searches(params)
+    assert [one.steps for one in searches] == [30, 150, 20, 150, 20, 150]
+    assert [one.sparsity for one in searches] == [params.sparsity, 0, 0.02, 0, 0.02, 0]
+    assert params.steps_of_a_restart == 520
+    assert Rounds(0, 20, 0.02).searches(params) == [params]
     assert KKTSpanParams().steps_of_a_restart == KKTSpanParams().steps
+
+
+def test_rounds_of_several_restarts_are_refused() -> None:
+    with pytest.raises(ValidationError, match="rounds go with one restart: set restarts=1"):
+        KKTSpanParams(rounds=1, restarts=2)
+    assert KKTSpanParams(restarts=2).rounds == 0
 
 
 def test_killed_anywhere_it_ends_as_it_would_have(victim: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +190,23 @@ def test_a_budget_ends_it_between_and_within_searches(victim: Victim) -> None:
     assert spent[:4] == [10, 30, 100, 190]
 
 
-def test_the_candidates_that_keep_to_the_spans_come_first(victim: Victim) -> None:
-    attack = KKTSpan(KKTSpanParams(**SHORT))
-    found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), context())
+def test_the_confidence_is_how_far_a_candidate_keeps_to_the_spans(
+    victim: Victim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def watched(*given: Any) -> torch.Tensor:
+        seen.append(outside(*given))
+        return seen[-1]
+
+    monkeypatch.setattr(selection, "outside", watched)
+    found = attacked(KKTSpan(KKTSpanParams(**SHORT)), victim)
     assert found.confidence is not None
-    assert found.confidence.min() >= 0
-    assert found.confidence.max() <= 1
-    assert len(found.confidence.unique()) > 1
+    torch.testing.assert_close(found.confidence, 1 - seen[-1].float() / 2)
+    assert len(found.confidence) == len(found.candidates)
+    ranked = attacked(KKTSpan(KKTSpanParams(**SHORT, ranking="evidence")), victim)
+    assert torch.equal(ranked.candidates, found.candidates)
+    assert not torch.equal(ranked.confidence, found.confidence)  # type: ignore[arg-type]
 
 
 def test_where_the_weights_show_no_span_there_are_no_rounds() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def test_a_row_tells_which_images_are_good_one_to_one_and_in_its_null(run: Bench
 
 
 def test_other_weights_under_one_definition_are_told(run: Bench, results: Path) -> None:
-    """As when a row was made by other software: the victim's hash in a stored row is another one."""
+    """As when a victim was trained again between two runs: its hash in a stored row is another one."""
     run("-a", "first-layer", "--controls", "quick")
     (path,) = results.glob("runs/*/run.json")
     weights = stored(results)["victim_sha"][0]
@@ -77,4 +78,18 @@ def test_other_weights_under_one_definition_are_told(run: Bench, results: Path) 
     assert ended.status == 1
     assert "faces-mlp-4-tiny: attacks met different weights under one definition" in ended.out
     assert "--force runs the others again" in ended.out
+    assert set(pd.read_csv(results / "leaderboard.csv", keep_default_na=False)["rank"]) == {""}
+
+
+def test_weights_of_a_published_row_may_round_otherwise(run: Bench, results: Path) -> None:
+    """As on a fresh clone: runs.csv holds a row of another machine, whose run is not stored here."""
+    run("-a", "first-layer", "--controls", "quick")
+    table, weights = results / "runs.csv", stored(results)["victim_sha"][0]
+    table.write_text(table.read_text().replace(weights, "f" * 64))
+    shutil.rmtree(results / "runs")
+    ended = run("-a", "random", "--controls", "quick")
+
+    assert ended.status == 0
+    assert "attacks met different weights under one definition" in ended.out
+    assert "trained elsewhere; --results-dir keeps yours apart" in ended.out
     assert set(pd.read_csv(results / "leaderboard.csv", keep_default_na=False)["rank"]) == {""}

@@ -1,0 +1,53 @@
+"""Different weights under one definition of a victim: an error where the runs are stored, and else told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from bench.publish.ranking import conflicts
+from bench.store.folders import Store
+from bench.store.records import RunRecord
+from bench.terminal.text import lines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def told_conflicts(console: Console, store: Store, rows: Iterable[RunRecord], board: pd.DataFrame) -> int:
+    """Tell on which victims of some rows attacks met different weights, and return how many of them are errors.
+
+    It is none where a row of runs.csv differs whose run is not stored here: the same training rounds otherwise on
+    another processor.
+
+    Args:
+        console: told.
+        store: of the runs.
+        rows: whose victims count.
+        board: the leaderboard of the store.
+    """
+    attacked = {(record.victim, record.victim_key) for record in rows if record.victim_key}
+    errors = 0
+    for cell, conflict in conflicts(board).items():
+        if cell not in attacked:
+            continue
+        if here := _stored_differ(store, *cell):
+            hint = "--force runs the others again, on the weights that are cached now"
+        else:
+            hint = "those of runs.csv were trained elsewhere; --results-dir keeps yours apart"
+        text = lines(f"{cell[0]}: {conflict}; {hint}")
+        console.print(text, style="red" if here else "yellow", highlight=False, markup=False, soft_wrap=True)
+        errors += here
+    return errors
+
+
+def _stored_differ(store: Store, victim: str, key: str) -> bool:
+    """Return whether runs that are stored here met different weights of one training of a victim."""
+    met = {
+        (record.victim_seed, record.victim_sha)
+        for record in store.records()
+        if (record.victim, record.victim_key) == (victim, key) and record.victim_sha
+    }
+    return len(met) > len({seed for seed, _ in met})
