@@ -19,7 +19,7 @@ def write_new(kind: Kind, name: str, folder: Path) -> Path:
     Args:
         kind: what it holds: an attack, a victim that is trained here, or a model that was trained elsewhere.
         name: what that is called on the command line; the file's name is like it.
-        folder: where the file goes.
+        folder: where the file goes; made if it is not there.
 
     Raises:
         UserError: the name is none, or the file is there already or cannot be written.
@@ -33,6 +33,8 @@ def write_new(kind: Kind, name: str, folder: Path) -> Path:
     text = re.sub(r"\bBlur(Params)?\b", rf"{identifier}\1", text)
     text = re.sub(r'name ?= ?"\w+"', lambda found: re.sub(r'"\w+"', f'"{name}"', found[0]), text)
     try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
         with path.open("x") as file:
             file.write(text)
     except FileExistsError:

@@ -169,7 +169,6 @@ SIMPLE_VERBS: dict[str, tuple[str, Words]] = {
     "report_nowhere": ("it is empty; name a folder", ["report", "--output", ""]),
     "new_kind": ("'attack', 'victim', 'model'", ["new", "dataset", "mine"]),
     "new_name": ("'my attack' is no name", ["new", "attack", "my attack"]),
-    "new_nowhere": ("cannot write /no/such/folder/mine.py", ["new", "attack", "mine", "--folder", "/no/such/folder"]),
 }
 
 
@@ -184,6 +183,11 @@ CASES.update({name: (verb(line), words) for name, (words, line) in SIMPLE_VERBS.
 @case("is there already")
 def new_over_an_old_file(scene: Scene) -> Words:
     return ["new", "victim", "mine", "--folder", scene.file("mine.py", "mine = 1\n").parent]
+
+
+@case("mine.py (Not a directory); name another folder")
+def new_under_a_file(scene: Scene) -> Words:
+    return ["new", "attack", "mine", "--folder", scene.file("taken", "")]
 
 
 @case("defines no Attack and no VICTIMS")

@@ -185,14 +185,15 @@ def test_a_poor_victim_is_found(tmp_path: Path, text: str, claim: str, words: st
 
 
 def test_what_new_writes_passes(bench: Callable[..., Any], tmp_path: Path) -> None:
+    folder = tmp_path / "plugins"
     for kind, name in (("attack", "my-attack.2"), ("attack", "3"), ("victim", "my-victim")):
-        made = bench("new", kind, name, "--folder", tmp_path)
+        made = bench("new", kind, name, "--folder", folder)
         assert made.status == 0
-        path = tmp_path / f"{re.sub('[-.]', '_', name)}.py"
+        path = folder / f"{re.sub('[-.]', '_', name)}.py"
         assert str(path) in made.out
         checked = bench("check", path)
         assert (checked.status, "✗" in checked.out, name in checked.out) == (0, False, True)
-    assert "my_attack_2.py" in bench("new", "attack", "my-attack.2", "--folder", tmp_path).err
+    assert "my_attack_2.py" in bench("new", "attack", "my-attack.2", "--folder", folder).err
 
 
 def test_a_new_model_wants_its_files(bench: Callable[..., Any], tmp_path: Path) -> None:
