@@ -36,6 +36,8 @@ ATTACKS = registry.attacks().items
 DATASET_ATTACKS = {name: attack for name, attack in ATTACKS.items() if attack.setting == "dataset"}
 VICTIMS = {name: spec for name, spec in registry.victims().items.items() if isinstance(spec, VictimSpec)}
 CHEAP = {"steps": 20, "restarts": 2, "candidates": 12, "lower_steps": 30, "inverse_steps": 20, "rounds": 2}
+ROUNDS_OF_ONE = {"kkt-span": {"restarts": 1}}
+"""Attacks whose rounds go with one restart."""
 DETERMINISTIC = {"first-layer", "class-mean"}
 SPECS = {
     spec.name: spec
@@ -85,7 +87,7 @@ every_tiny = pytest.mark.parametrize("tiny", SPECS)
 
 def cheap(attack: type[Attack[Any]], **more: Any) -> Attack[Any]:
     """An attack with its defaults, but for what makes it slow."""
-    return attack(quick(attack, CHEAP | more))
+    return attack(quick(attack, CHEAP | ROUNDS_OF_ONE.get(attack.name, {}) | more))
 
 
 @every_attack
