@@ -1,0 +1,54 @@
+"""Networks of other shapes (new here): how wide must a network be that gives its images away, and how deep?
+
+At a stationary point the columns of W1 lie in the span of n back-propagated errors and the rows of W2 in that of n
+activations (`victims.equations.spans`). A network of no more neurons than images shows no span.
+"""
+
+from __future__ import annotations
+
+from attacks.studies.base import Cell, Plot, Study
+from victims.zoo.shapes import DEPTHS, STANDARD, WIDTHS
+
+WIDE = "cifar-mlp-100-c10-wd1e-4"
+ATTACKS: dict[str, dict[str, int]] = {"kkt-general": {"restarts": 1}, "kkt-span": {}}
+"""One restart each; that of `kkt-general` takes a third of the time."""
+SMOKE = {"restarts": 1, "steps": 60}
+
+
+def named(hidden: tuple[int, ...]) -> str:
+    """Return the widths of hidden layers as text."""
+    return "-".join(map(str, hidden))
+
+
+NETWORKS = {named(STANDARD): WIDE} | {named(hidden): f"cifar-mlp-100-{named(hidden)}-c10-wd1e-4" for hidden in DEPTHS}
+CURVE = ("n_good_unique", "null_n_good_unique")
+
+STUDIES: tuple[Study, ...] = (
+    Study(
+        name="width",
+        summary="how many of 100 images come out by the width of both hidden layers, with and without spans",
+        paper="new here",
+        cells=tuple(
+            Cell({"width": width}, attack, name, params)
+            for width, name in (
+                *((width, f"cifar-mlp-100-{width}-{width}-c10-wd1e-4") for width in WIDTHS),
+                (STANDARD[0], WIDE),
+            )
+            for attack, params in ATTACKS.items()
+        ),
+        smoke=(Cell({"width": 1000}, "kkt-general", "digits-mlp-50-c10", SMOKE),),
+        plots=(Plot("curve", "width", values=CURVE, logarithmic=True),),
+    ),
+    Study(
+        name="networks",
+        summary="how many of 100 images come out of deeper networks and of one hidden layer",
+        paper="new here",
+        cells=tuple(
+            Cell({"network": network}, attack, name, params)
+            for network, name in NETWORKS.items()
+            for attack, params in ATTACKS.items()
+        ),
+        smoke=(Cell({"network": named(STANDARD)}, "kkt-general", "digits-mlp-50-c10", SMOKE),),
+        plots=(Plot("dots", "network", "attack", CURVE),),
+    ),
+)

@@ -1,0 +1,35 @@
+"""Ten-class networks of other shapes than the papers': narrow, shallow, deep, of 1,000 images.
+
+All are trained with a weight decay of 1e-4 from the standard initialisation, as `cifar-mlp-100-c10-wd1e-4` is
+(`victims/zoo/buzaglo2023.py`). Names tell the widths of the hidden layers after the number of images, as
+`cifar-mlp-500-100-100` of Haim et al. 2022 does.
+"""
+
+from __future__ import annotations
+
+from victims.spec import DecayedDescent, MLPSpec, VictimSpec
+
+WIDTHS = (50, 75, 100, 110, 125, 150, 200, 300)
+"""Of both hidden layers, for 100 images."""
+DEPTHS = ((1000,), (1000, 1000, 1000), (1000, 500, 100), (1000, 500, 100, 50))
+STANDARD = (1000, 1000)
+
+
+def shaped(n: int, hidden: tuple[int, ...]) -> VictimSpec:
+    """Return a decayed softmax of ten classes on n CIFAR-10 images, with these hidden layers."""
+    widths = "" if hidden == STANDARD else "-" + "-".join(map(str, hidden))
+    return VictimSpec(
+        name=f"cifar-mlp-{n}{widths}-c10-wd1e-4",
+        dataset="cifar",
+        n=n,
+        architecture=MLPSpec(hidden=hidden, outputs=10, first_layer_scale=None),
+        training=DecayedDescent(weight_decay=1e-4),
+    )
+
+
+VICTIMS: tuple[VictimSpec, ...] = (
+    *(shaped(100, (width, width)) for width in WIDTHS),
+    *(shaped(100, hidden) for hidden in DEPTHS),
+    shaped(1000, STANDARD),
+    shaped(1000, (2000, 2000)),
+)
