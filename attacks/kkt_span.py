@@ -39,8 +39,8 @@ class KKTSpanParams(KKTGeneralParams):
             `SHARE_SHOWN` of the directions that W1 shows, and otherwise for `kkt-general`, with those of these
             parameters that differ from their defaults.
         rounds: number of searches after the first, in which the candidates that keep to the spans stay and the others
-            begin anew; see `attacks.span_rounds.rounds`. They go with one restart. The confidence is then how far a
-            candidate keeps to the spans, unless `ranking` asks for more than agreement.
+            begin anew; see `attacks.span_rounds.rounds`. The confidence is then how far a candidate keeps to the spans,
+            times the agreement of the other restarts, unless `ranking` asks for more than agreement.
         round_steps: optimiser steps of each of them.
         round_sparsity: `sparsity` there.
     """
@@ -62,10 +62,10 @@ class KKTSpanParams(KKTGeneralParams):
 
     @field_validator("rounds")
     @classmethod
-    def _of_one_restart(cls, value: int, info: ValidationInfo) -> int:
-        """Refuse rounds of several restarts, whose candidates would be compared as if they were equally many."""
-        if value and info.data.get("restarts", 1) > 1:
-            raise PydanticCustomError("restarts", "rounds go with one restart: set restarts=1")
+    def _ranked_by_agreement(cls, value: int, info: ValidationInfo) -> int:
+        """Refuse another ranking of several restarts with rounds, which end with unlike numbers of candidates."""
+        if value and info.data.get("restarts", 1) > 1 and info.data.get("ranking", "agreement") != "agreement":
+            raise PydanticCustomError("ranking", "with rounds, several restarts are ranked by agreement: leave ranking")
         return value
 
     @property
@@ -193,13 +193,18 @@ class KKTSpan(KKTGeneral):
     def _ranking(
         self, problem: Problem, kept: Sequence[Restart], labels: Tensor | None, shape: tuple[int, int, int]
     ) -> Tensor:
-        """Return the confidence (m,): after rounds, how far a candidate keeps to the spans."""
+        """Return the confidence (m,): after rounds, how far a candidate keeps to the spans, and others agree."""
         import torch
 
+        from attacks.kkt_family.confidence import agreement
+        from attacks.kkt_family.search import coordinates_of
+
         inside = [one.consistency for one in kept if one.consistency is not None]
-        if self.params.rounds and self.params.ranking == "agreement" and inside:
-            return torch.cat(inside).float()
-        return super()._ranking(problem, kept, labels, shape)
+        if not (self.params.rounds and self.params.ranking == "agreement" and inside):
+            return super()._ranking(problem, kept, labels, shape)
+        candidates = torch.cat([one.candidates for one in kept])
+        coordinates = coordinates_of(candidates, problem.space, self.params.coordinate_power)
+        return (torch.cat(inside) * agreement(coordinates, labels, [len(one) for one in inside])).float()
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline convolutions, which `kkt-conv` is for."""

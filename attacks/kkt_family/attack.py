@@ -130,7 +130,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         from attacks.kkt_family.evidence import ranked
 
         candidates, sizes = (torch.cat([getattr(one, name) for one in kept]) for name in ("candidates", "sizes"))
-        agreed = confidence(candidates, sizes, labels, len(kept), problem.space, self.params.coordinate_power)
+        counts = [len(one.candidates) for one in kept]
+        agreed = confidence(candidates, sizes, labels, counts, problem.space, self.params.coordinate_power)
         images = candidates.reshape(-1, *shape)
         return ranked(agreed, kept, images, labels, copies_count=self.params.ranking != "distinct")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -63,9 +63,7 @@ class Restarts:
         if state := ctx.resume():
             ctx.generator.set_state(state["generator"])
             if "losses" in state:
-                ends = zip(state["candidates"].to(like), state["sizes"].to(like), state["losses"].tolist(), strict=True)
-                follows = state["consistencies"].to(like) if "consistencies" in state else [None] * len(state["losses"])
-                self.ended = [Restart(*end, one) for end, one in zip(ends, follows, strict=True)]
+                self.ended = _unpacked(state, like)
             self.unfinished, self.after = below(SEARCH, state), below(AFTER, state)
             self.spent, self._count = int(state["spent"]), int(state["restarts"])
         self._before, self._diverged, self._begun = self.spent, False, ctx.generator.get_state()
@@ -134,14 +132,31 @@ class Restarts:
         """Return a checkpoint's tensors: ended restarts, the generator's state before the next, and the steps spent."""
         packed = {"generator": generator, "spent": torch.tensor(spent), "restarts": torch.tensor(self._count)}
         if self.ended:
-            packed["candidates"] = torch.stack([one.candidates for one in self.ended])
-            packed["sizes"] = torch.stack([one.sizes for one in self.ended])
+            packed["candidates"] = torch.cat([one.candidates for one in self.ended])
+            packed["sizes"] = torch.cat([one.sizes for one in self.ended])
+            packed["counts"] = torch.tensor([len(one.sizes) for one in self.ended])
             packed["losses"] = torch.tensor([one.loss for one in self.ended], dtype=torch.float64)
-            if any(one.consistency is not None for one in self.ended):
-                unknown = torch.zeros_like(self.ended[0].sizes)  # of those that diverged
-                follows = [unknown if one.consistency is None else one.consistency for one in self.ended]
-                packed["consistencies"] = torch.stack(follows)
+            if any(one.consistency is not None for one in self.ended):  # zeros for those that diverged
+                follows = [
+                    torch.zeros_like(one.sizes) if one.consistency is None else one.consistency for one in self.ended
+                ]
+                packed["consistencies"] = torch.cat(follows)
         return packed
+
+
+def _unpacked(state: dict[str, Tensor], like: Tensor) -> list[Restart]:
+    """Return the restarts that have ended, from the tensors of `Restarts._packed`, as tensors like `like`."""
+    losses = state["losses"].tolist()
+    stacked = "counts" not in state  # in checkpoints of an earlier version
+    counts = [state["sizes"].shape[1]] * len(losses) if stacked else state["counts"].tolist()
+
+    def parts(name: str) -> Sequence[Tensor]:
+        joined: Tensor = state[name].flatten(0, 1) if stacked else state[name]
+        return torch.split(joined.to(like), counts)
+
+    follows = parts("consistencies") if "consistencies" in state else [None] * len(losses)
+    ends = zip(parts("candidates"), parts("sizes"), losses, follows, strict=True)
+    return [Restart(*end) for end in ends]
 
 
 def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:

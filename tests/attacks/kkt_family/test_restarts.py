@@ -11,7 +11,7 @@ from attacking import CPU, MARGIN, Interrupted, Memory, attacked, context, victi
 
 import attacks.context
 from attacks.base import AttackContext, DivergedError
-from attacks.context import Budget
+from attacks.context import Budget, Checkpoint
 from attacks.kkt import KKT
 from attacks.kkt_family.attack import CANDIDATES_PER_BATCH, MarginAttack
 from attacks.kkt_family.restarts import Restart, Restarts
@@ -94,3 +94,28 @@ def test_a_budget_prefers_what_is_halfway_to_what_has_diverged() -> None:
     halfway = Restart(torch.zeros(3, 4), torch.ones(3), 0.5)
     restarts.end([halfway])
     assert restarts.kept() == ([halfway], ("1 of 2 restarts diverged and were left out",))
+
+
+def test_a_checkpoint_of_equally_many_candidates_may_be_stacked() -> None:
+    """As an earlier version of the suite wrote it; a run that it left unfinished goes on."""
+    generator = torch.Generator().manual_seed(3)
+    candidates, sizes = (torch.rand(2, 5, *shape, generator=generator) for shape in ((7,), ()))
+    state = {
+        "generator": generator.get_state(),
+        "spent": torch.tensor(80),
+        "restarts": torch.tensor(1),
+        "candidates": candidates,
+        "sizes": sizes,
+        "losses": torch.tensor([0.5, 0.25], dtype=torch.float64),
+    }
+    kept = Memory()
+    kept.save(Checkpoint(state, [], 0.0))
+    restarts = Restarts(replace(context(), checkpoints=kept), 3, 40, candidates)
+    assert [one.loss for one in restarts.ended] == [0.5, 0.25]
+    for index, one in enumerate(restarts.ended):
+        assert torch.equal(one.candidates, candidates[index])
+        assert torch.equal(one.sizes, sizes[index])
+        assert one.consistency is None
+    packed = restarts._packed(generator.get_state(), 80)
+    assert torch.equal(packed["candidates"], candidates.flatten(0, 1))
+    assert packed["counts"].tolist() == [5, 5]

@@ -15,8 +15,10 @@ from pydantic import ValidationError
 
 import attacks.context
 from attacks.kkt_family.coefficients import rescaled_coefficients
+from attacks.kkt_family.confidence import agreement
 from attacks.kkt_family.problem import Problem
-from attacks.kkt_family.search import Found, Start, search
+from attacks.kkt_family.restarts import Restart, Restarts
+from attacks.kkt_family.search import Found, Start, coordinates_of, search
 from attacks.kkt_span import KKTSpan, KKTSpanParams
 from attacks.span_rounds import selection
 from attacks.span_rounds.rounds import ALIVE, KEPT_LR, SETTLE_LR, Rounds, _next
@@ -154,10 +156,11 @@ def test_the_searches_are_as_many_and_as_long_as_the_steps_say() -> None:
     assert KKTSpanParams().steps_of_a_restart == KKTSpanParams().steps
 
 
-def test_rounds_of_several_restarts_are_refused() -> None:
-    with pytest.raises(ValidationError, match="rounds go with one restart: set restarts=1"):
-        KKTSpanParams(rounds=1, restarts=2)
-    assert KKTSpanParams(restarts=2).rounds == 0
+def test_restarts_of_unlike_numbers_of_candidates_are_ranked_by_agreement_alone() -> None:
+    with pytest.raises(ValidationError, match="ranked by agreement: leave ranking"):
+        KKTSpanParams(rounds=1, restarts=2, ranking="evidence")
+    assert KKTSpanParams(rounds=1, restarts=2).restarts == 2
+    assert KKTSpanParams(rounds=1, ranking="evidence").rounds == 1
 
 
 def test_killed_anywhere_it_ends_as_it_would_have(victim: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +179,40 @@ def test_killed_anywhere_it_ends_as_it_would_have(victim: Victim, monkeypatch: p
         assert torch.equal(resumed.candidates, whole.candidates), most
         assert torch.equal(resumed.confidence, whole.confidence)  # type: ignore[arg-type]
         assert resumed.grad_evals == total
+
+
+def test_several_restarts_are_pooled_and_go_on_after_a_kill(victim: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in the second, when the first has ended with another number of candidates."""
+    monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
+    view, ended = view_of(victim, KKTSpan.needs, CPU), list[int]()
+
+    def watched(self: Restarts, found: list[Restart]) -> None:
+        ended.extend(len(one.sizes) for one in found)
+        end(self, found)
+
+    end = Restarts.end
+    monkeypatch.setattr(Restarts, "end", watched)
+    attack = KKTSpan(KKTSpanParams(**SHORT, restarts=3))
+    whole, counts = attack.reconstruct(view, context()), ended.copy()
+    assert len(whole.candidates) == sum(counts)
+    assert len(set(counts)) > 1
+    steps = attack.params.steps_of_a_restart
+    assert whole.grad_evals == 3 * steps
+    for most in (2 * steps - 1, 2 * steps + 40):
+        memory = Memory(most)
+        with pytest.raises(Interrupted):
+            attack.reconstruct(view, replace(context(), checkpoints=memory))
+        memory.most = 10**9
+        resumed = attack.reconstruct(view, replace(context(), checkpoints=memory))
+        assert torch.equal(resumed.candidates, whole.candidates)
+        assert torch.equal(resumed.confidence, whole.confidence)  # type: ignore[arg-type]
+    alone = KKTSpan(KKTSpanParams(**SHORT)).reconstruct(view, context())
+    assert torch.equal(whole.candidates[: counts[0]], alone.candidates)
+    coordinates = coordinates_of(
+        whole.candidates.flatten(1), Problem.of(view, CPU, torch.float32).space, attack.params.coordinate_power
+    )
+    agreed = agreement(coordinates, None, counts)[: counts[0]]
+    torch.testing.assert_close(whole.confidence[: counts[0]], alone.confidence * agreed)  # type: ignore[index, operator]
 
 
 def test_a_budget_ends_it_between_and_within_searches(victim: Victim) -> None:
