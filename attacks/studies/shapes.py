@@ -12,6 +12,8 @@ from victims.zoo.shapes import DEPTHS, STANDARD, WIDTHS
 WIDE = "cifar-mlp-100-c10-wd1e-4"
 ATTACKS: dict[str, dict[str, int]] = {"kkt-general": {"restarts": 1}, "kkt-span": {}}
 """One restart each; that of `kkt-general` takes a third of the time."""
+CANDIDATES = 1000
+"""Candidates over the width. By themselves the attacks take as many where W1 does not show n, and fewer elsewhere."""
 SMOKE = {"restarts": 1, "steps": 60}
 
 
@@ -29,7 +31,7 @@ STUDIES: tuple[Study, ...] = (
         summary="how many of 100 images come out by the width of both hidden layers, with and without spans",
         paper="new here",
         cells=tuple(
-            Cell({"width": width}, attack, name, params)
+            Cell({"width": width}, attack, name, params | {"candidates": CANDIDATES})
             for width, name in (
                 *((width, f"cifar-mlp-100-{width}-{width}-c10-wd1e-4") for width in WIDTHS),
                 (STANDARD[0], WIDE),

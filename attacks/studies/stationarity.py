@@ -33,6 +33,6 @@ STUDIES: tuple[Study, ...] = (
         paper="new here",
         cells=(*cells(10, "cifar-mlp-100-c10-wd1e-4"), *cells(2, "cifar-mlp-100-wd1e-4")),
         smoke=(Cell({"classes": 2, "stopped_at": 0.4}, "kkt-general", "digits-mlp-50-wd1e-2-residual4e-1", SMOKE),),
-        plots=(Plot("curve", "stopped_at", "classes", ("n_good_unique", "null_n_good_unique", "attack_loss"), True),),
+        plots=(Plot("curve", "stopped_at", "classes", ("n_good_unique", "null_n_good_unique"), True),),
     ),
 )
