@@ -35,9 +35,9 @@ class KKTSpanParams(KKTGeneralParams):
     """Parameters of `kkt-span`: those of `kkt-general`, with free coefficients in the fast solver.
 
     Attributes:
-        spans: "priced" for candidates that pay for leaving the spans; "auto" for the same where W2 shows at least
-            `SHARE_SHOWN` of the directions that W1 shows, and otherwise for `kkt-general`, with those of these
-            parameters that differ from their defaults.
+        spans: "priced" for candidates that pay for leaving the spans; "auto" for the same where there is one hidden
+            layer below several outputs, or W2 shows at least `SHARE_SHOWN` of the directions that W1 shows, and
+            otherwise for `kkt-general`, with those of these parameters that differ from their defaults.
         rounds: number of searches after the first, in which the candidates that keep to the spans stay and the others
             begin anew; see `attacks.span_rounds.rounds`. The confidence is then how far a candidate keeps to the spans,
             times the agreement of the other restarts, unless `ranking` asks for more than agreement.
@@ -154,14 +154,21 @@ class KKTSpan(KKTGeneral):
         return problem.space.gap and (spans.errors is not None or spans.activations is not None)
 
     def _unshown(self, view: VictimView, ctx: AttackContext) -> str | None:
-        """Return a flag where W2 shows too few directions for the span of the activations, None where it shows them."""
+        """Return a flag where the weights do not show the spans that would help, None where they do.
+
+        With one hidden layer and several outputs the span of the errors is enough. Deeper networks need W2 to show that
+        of the activations.
+        """
         import torch
 
         from attacks.kkt_family.problem import Problem
         from victims.equations.spans import activations_shown
 
         problem = Problem.of(view, ctx.device, getattr(torch, self.params.dtype))
-        shown, images = activations_shown(problem.connected), problem.data_subspace.rank
+        network, images = problem.connected, problem.data_subspace.rank
+        if network.depth == 2 and len(network.weights[-1]) > 1 and problem.spans(1.0, 1.0).errors is not None:
+            return None
+        shown = activations_shown(network)
         if shown >= SHARE_SHOWN * images:
             return None
         return f"W2 shows {shown} directions and W1 {images}: searched as kkt-general does"

@@ -12,15 +12,15 @@ from victims.spec import DecayedDescent, MLPSpec, VictimSpec
 WIDTHS = (50, 75, 100, 110, 125, 150, 200, 300)
 """Of both hidden layers, for 100 images."""
 DEPTHS = ((1000,), (1000, 1000, 1000), (1000, 500, 100), (1000, 500, 100, 50))
-STANDARD = (1000, 1000)
+STANDARD, SHALLOW = (1000, 1000), (1000,)
 
 
-def shaped(n: int, hidden: tuple[int, ...]) -> VictimSpec:
-    """Return a decayed softmax of ten classes on n CIFAR-10 images, with these hidden layers."""
+def shaped(n: int, hidden: tuple[int, ...], dataset: str = "cifar") -> VictimSpec:
+    """Return a decayed softmax of ten classes on n images, with these hidden layers."""
     widths = "" if hidden == STANDARD else "-" + "-".join(map(str, hidden))
     return VictimSpec(
-        name=f"cifar-mlp-{n}{widths}-c10-wd1e-4",
-        dataset="cifar",
+        name=f"{dataset}-mlp-{n}{widths}-c10-wd1e-4",
+        dataset=dataset,
         n=n,
         architecture=MLPSpec(hidden=hidden, outputs=10, first_layer_scale=None),
         training=DecayedDescent(weight_decay=1e-4),
@@ -30,6 +30,8 @@ def shaped(n: int, hidden: tuple[int, ...]) -> VictimSpec:
 VICTIMS: tuple[VictimSpec, ...] = (
     *(shaped(100, (width, width)) for width in WIDTHS),
     *(shaped(100, hidden) for hidden in DEPTHS),
+    *(shaped(n, SHALLOW) for n in (300, 500)),
+    shaped(100, SHALLOW, "photos"),
     shaped(1000, STANDARD),
     shaped(1000, (2000, 2000)),
 )

@@ -32,12 +32,12 @@ def planted(rank: int, *, deep: bool = True) -> Network:
     return Network(weights, (None,) * 3) if deep else Network((weights[0], weights[2]), (None,) * 2)
 
 
-def trained(outputs: int) -> Victim:
+def trained(outputs: int, hidden: tuple[int, ...] = (60, 60)) -> Victim:
     spec = VictimSpec(
-        name=f"digits-mlp-12-shown-{outputs}",
+        name=f"digits-mlp-12-shown-{outputs}-{len(hidden)}",
         dataset="digits",
         n=12,
-        architecture=MLPSpec(hidden=(60, 60), outputs=outputs, first_layer_scale=None),
+        architecture=MLPSpec(hidden=hidden, outputs=outputs, first_layer_scale=None),
         training=DecayedDescent(steps=600),
     )
     return victim_of(spec)
@@ -63,6 +63,17 @@ def test_where_w2_shows_too_little_it_is_kkt_general(outputs: int, spanned: bool
     general = attacked(KKTGeneral(KKTGeneralParams(**SHORT)), victim)
     assert (same(found, priced), same(found, general)) == (spanned, not spanned)
     assert bool(found.flags) != spanned
+
+
+@pytest.mark.parametrize(
+    ("outputs", "width", "spanned"), [(6, 60, True), (1, 60, False), (6, 10, False)], ids=["six", "one", "narrow"]
+)
+def test_below_several_outputs_one_hidden_layer_shows_enough(outputs: int, width: int, *, spanned: bool) -> None:
+    """Unless it is narrower than the images are many, so that the errors' span is the whole space."""
+    victim = trained(outputs, (width,))
+    found = attacked(KKTSpan(KKTSpanParams(spans="auto", **SHORT)), victim)
+    assert same(found, attacked(KKTSpan(KKTSpanParams(**SHORT)), victim)) == spanned
+    assert same(found, attacked(KKTGeneral(KKTGeneralParams(**SHORT)), victim)) != spanned
 
 
 def test_null_controls_are_searched_alike() -> None:
