@@ -11,8 +11,9 @@ import pandas as pd
 from bench.publish.claims.entries import Claim
 from bench.publish.claims.figures import figures, places
 from bench.publish.claims.finding import Finding, Outcome
-from bench.publish.claims.tables import Tables, made_of_runs
+from bench.publish.claims.tables import RUNS, Tables, made_of_runs
 from bench.publish.parameters import value_text
+from bench.publish.ranking import current
 from bench.store.records import Status
 from victims.errors import UserError
 
@@ -78,12 +79,18 @@ def _held(claim: Claim, row: pd.Series, named: str) -> Finding:
 
 
 def rows_of(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that a claim means; of several rows of a leaderboard those of default parameters."""
+    """Return the rows that a claim means.
+
+    Of several rows of a leaderboard they are those of default parameters, of several of runs.csv those that no higher
+    version supersedes.
+    """
     chosen = pd.Series(True, index=table.index)
     for name, value in claim.where.items():
         column = table[name] if name in table.columns else pd.Series("", index=table.index)
         chosen &= column.map(_text) == _text(value)
     rows = table[chosen]
+    if len(rows) > 1 and claim.table == RUNS:
+        rows = current(rows)
     if len(rows) > 1 and not claim.setting() and "tuned_by" in rows.columns:
         rows = rows[rows["tuned_by"] == "default"]
     return rows
