@@ -225,6 +225,31 @@ def test_a_claim_on_a_run_is_measured_again_whatever_its_id_was(record: Make, tm
     assert next(one.unsupported for one in kept if one.unsupported).startswith("cannot be run again: no victim")
 
 
+def test_of_rows_of_several_versions_a_claim_means_the_highest(record: Make, tmp_path: Path) -> None:
+    """As in the folder of --rerun after the version of an attack was raised."""
+    write_tables(tmp_path, [record(n_good=1), record(run_id="new", attack_version=2)])
+    old, new, either = (claim(table="runs.csv", where={"attack": "kkt", **more}) for more in (
+        {"attack_version": 1}, {"attack_version": 2}, {},
+    ))  # fmt: skip
+    outcomes = [finding.outcome for finding in verify([old, new, either], tmp_path)]
+    assert outcomes == [Outcome.FAILS, Outcome.HOLDS, Outcome.HOLDS]
+
+
+def test_folders_that_are_not_there_or_cannot_be_written_are_one_line(
+    bench: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "claims.toml").write_text(
+        '[[claim]]\ntext = "a"\nwhere = { attack = "glm", victim = "cancer-logistic" }'
+    )
+    absent = bench("verify", "--results-dir", tmp_path / "absent", "--claims", tmp_path / "claims.toml")
+    assert (absent.status, absent.err.count("\n")) == (2, 1) and "there is no results folder" in absent.err
+    words = ("--rerun", "all", "--rerun-dir", tmp_path / "claims.toml", "--device", "cpu")
+    taken = bench("verify", "--results-dir", tmp_path, *words)
+    assert taken.status == 2 and "choose another folder with --rerun-dir" in taken.err
+    none = bench("verify", "--results-dir", tmp_path, "--rerun", "quick")
+    assert none.status == 2 and "nothing is run again" in none.err
+
+
 def test_a_run_that_failed_is_not_compared(record: Make, tmp_path: Path) -> None:
     write_tables(tmp_path, [record(status="error", reason="cifar10.npz is not there", n_good=None)])
     (of_run,) = verify([claim(table="runs.csv")], tmp_path)
