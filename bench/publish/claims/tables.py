@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -70,7 +71,7 @@ def made_of_runs(tables: Tables) -> Iterator[Finding]:
         stored = (results / name).read_text().splitlines()
         for number, (ours, theirs) in enumerate(zip_longest(stored, text.splitlines(), fillvalue=""), start=1):
             if ours != theirs:
-                hint = "change runs.csv, and `python -m bench run --only-cached` writes it again"
+                hint = f"`python -m bench run --only-cached --results-dir {results}` makes it again"
                 why = f"line {number} is not what runs.csv makes ({_apart(ours, theirs)}); {hint}"
                 yield Finding(Outcome.FAILS, name, why)
                 break
@@ -81,6 +82,6 @@ def made_of_runs(tables: Tables) -> Iterator[Finding]:
 
 def _apart(ours: str, theirs: str) -> str:
     """Return where two lines begin to differ."""
-    place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 0)
+    place = len(os.path.commonprefix([ours, theirs]))
     begin = max(place - 12, 0)
-    return f"{short(ours[begin : place + 12])!r} and not {short(theirs[begin : place + 12])!r}"
+    return f"{short(ours[begin : place + 12])} and not {short(theirs[begin : place + 12])}"

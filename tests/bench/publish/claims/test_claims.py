@@ -109,6 +109,21 @@ def test_a_cell_changed_by_hand_turns_it_red_though_no_sentence_quotes_it(
     assert name in {finding.text for finding in other_rows} or (name == "runs.csv" and other_rows)
 
 
+def test_a_cell_that_lost_its_last_digit_is_shown_and_the_command_that_is_named_mends_it(
+    bench: Callable[..., Any], record: Make, tmp_path: Path
+) -> None:
+    write_tables(tmp_path, [record(cpu="a machine of a long name", gpu="0123456789")])
+    board = tmp_path / "leaderboard.csv"
+    board.write_text(board.read_text().replace("0123456789\n", "012345678\n"))
+    (finding,) = made_of_runs(Tables(tmp_path))
+    assert "line 2 is not what runs.csv makes ('me,012345678' and not 'me,0123456789')" in finding.why
+
+    command = re.search(r"`python -m bench (.*)`", finding.why)
+    assert command is not None
+    assert bench(*command[1].split()).status == 0
+    assert not list(made_of_runs(Tables(tmp_path)))
+
+
 def test_different_weights_under_one_definition_turn_it_red(record: Make, tmp_path: Path) -> None:
     told = {"n": 4, "victim_key": "k"}
     write_tables(tmp_path, [record(attack="a", victim_sha="1" * 64, **told), record(victim_sha="2" * 64, **told)])
