@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -82,6 +81,7 @@ def made_of_runs(tables: Tables) -> Iterator[Finding]:
 
 def _apart(ours: str, theirs: str) -> str:
     """Return where two lines begin to differ."""
-    place = len(os.path.commonprefix([ours, theirs]))
+    shorter = min(len(ours), len(theirs))
+    place = next((i for i in range(shorter) if ours[i] != theirs[i]), shorter)
     begin = max(place - 12, 0)
     return f"{short(ours[begin : place + 12])} and not {short(theirs[begin : place + 12])}"
