@@ -118,7 +118,7 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     counts as its null control's score, or 0 where none was computed, in every count of good images, and gains nothing
     over the null; its other scores do not enter the means, nor does `wall_s` of a run that shared the machine, unless
     no run of the cell had it for itself; `overlapped` is the number of these runs. A skipped run is not in the table,
-    nor one of a superseded version, one that was told what no attacker knows, or one whose parameters it chose.
+    nor one of a superseded version, nor one that was told what no attacker knows, or whose parameters that chose.
 
     `gain` is the count one to one less the strictest null's, `gain_low` and `gain_high` its 95% interval. `rank` is
     that by the gain among the attacks that need no more knowledge than the row's; controls have none, nor have rows
