@@ -265,6 +265,22 @@ def test_folders_that_are_not_there_or_cannot_be_written_are_one_line(
     assert none.status == 2 and "nothing is run again" in none.err
 
 
+@pytest.mark.parametrize(
+    ("cells", "outcome", "why"),
+    [
+        ("attack,n_good,status\nkkt,3,error\n", Outcome.UNKNOWN, "its run ended as error (attack kkt)"),
+        ("attack,n_good,failed\nkkt,3,1\n", Outcome.HOLDS, ""),
+    ],
+)
+def test_a_table_of_somebody_s_own_has_what_columns_it_has(
+    tmp_path: Path, cells: str, outcome: Outcome, why: str
+) -> None:
+    (tmp_path / "own.csv").write_text(cells)
+    (found,) = verify([claim(table="own.csv", theirs={"mse_mean": 0.5})], tmp_path)
+    assert (found.outcome, found.why) == (outcome, why)
+    assert found.beside == ("" if why else "mse_mean: paper 0.5, here –")
+
+
 def test_a_run_that_failed_is_not_compared(record: Make, tmp_path: Path) -> None:
     write_tables(tmp_path, [record(status="error", reason="cifar10.npz is not there", n_good=None)])
     (of_run,) = verify([claim(table="runs.csv")], tmp_path)
