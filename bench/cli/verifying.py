@@ -45,6 +45,8 @@ def verify(
     from bench.plan.registry import ROOT
     from bench.publish import claims as entries
 
+    if not results_dir.is_dir():
+        raise UserError(f"there is no results folder {results_dir}; name one with --results-dir")
     stated: Sequence[Claim] = entries.read_claims(claims or results_dir / CLAIMS)
     if rerun is None:
         documents = ROOT if (ROOT / "results").resolve() == results_dir.resolve() else None
@@ -86,11 +88,12 @@ def _rerun(
     from bench.store.folders import Store
 
     chosen, plan = again(claims, tier, results, registry.attacks(), registry.victims())
-    if not plan:
-        raise UserError(f"no claim is of the tier {tier}, so there is nothing to run again")
-    Store(folder).require_writable()
+    if not chosen:
+        raise UserError(f"--rerun {tier} finds no claim on a run or a leaderboard that it takes; nothing is run again")
+    Store(folder).require_writable("--rerun-dir")
     device_of, data, twins = str(choose_device(device)), choose_data_dir(data_dir), controls is ControlSet.ALL
     setup = Setup(folder, data, None, device_of, twins, jobs=jobs, environment=Setup.variables())
     work_begins()
-    run_plan(plan, setup)
+    if plan:
+        run_plan(plan, setup)
     return chosen

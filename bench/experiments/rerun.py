@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
-from attacks.context import UNLIMITED
 from bench.plan.config import Section, planned
-from bench.publish.claims import Claim, Tables, rows_of
+from bench.plan.options import parse_budget
+from bench.publish.claims import LEADERBOARD, RUNS, Claim, Tables, rows_of
+from bench.publish.numbers import number
 from bench.publish.parameters import settings
 from victims.dataset_files import SHIPPED
 from victims.errors import UserError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from bench.plan.registry import Registry, Victims
     from bench.plan.run import Run
 
-MEASURED = ("leaderboard", "runs.csv")
+MEASURED = (LEADERBOARD, RUNS)
 """The tables whose rows runs make."""
 QUICK_S, START_S = 480.0, 5.0
 """Seconds that the runs of the tier "quick" take together, by the stored rows, and what each takes besides."""
@@ -73,7 +74,8 @@ def again(
             lost.append(claim.model_copy(update={"unsupported": f"cannot be run again: {error}"}))
     chosen = _quick(found) if tier == "quick" else found
     runs = {_key(run): run for one in chosen for run in one.runs}
-    return [one.claim for one in chosen] + (lost if tier == "all" else []), list(runs.values())
+    asked = [claim for claim in lost if tier in ("all", claim.tier)]
+    return [one.claim for one in chosen] + asked, list(runs.values())
 
 
 def _quick(found: Iterable[Again]) -> list[Again]:
@@ -91,8 +93,8 @@ def _quick(found: Iterable[Again]) -> list[Again]:
     return chosen
 
 
-def _key(run: Run) -> tuple[str, str, str, int]:
-    return run.attack.name, run.params_hash, run.victim.name, run.seed
+def _key(run: Run) -> tuple[str, str, str, int, str]:
+    return run.attack.name, run.params_hash, run.victim.name, run.seed, str(run.budget)
 
 
 def _again(claim: Claim, tables: Tables, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Again:
@@ -105,10 +107,10 @@ def _again(claim: Claim, tables: Tables, attacks: Registry[type[Attack[Any]]], v
     table = tables.get(claim.table)
     rows = pd.DataFrame() if table is None else rows_of(claim, table)
     stored = rows.iloc[0].to_dict() if len(rows) == 1 else {}
-    seconds = sum(float(stored.get(name) or math.nan) for name in ("wall_s", "train_s"))
-    if claim.table == "leaderboard" and not {"attack", "victim"} <= claim.where.keys():
+    seconds = sum(number(stored, name) for name in ("wall_s", "train_s"))
+    if claim.table == LEADERBOARD and not {"attack", "victim"} <= claim.where.keys():
         raise UserError("it names no attack and victim in `where`")
-    if claim.table == "leaderboard":
+    if claim.table == LEADERBOARD:
         section = Section(
             attack=(str(claim.where["attack"]),),
             victim=(str(claim.where["victim"]),),
@@ -127,8 +129,8 @@ def _again(claim: Claim, tables: Tables, attacks: Registry[type[Attack[Any]]], v
         )
     else:
         raise UserError(f"{len(rows)} stored runs are meant, and not one")
-    runs = planned([section], attacks, victims, UNLIMITED)
-    held = claim if claim.table == "leaderboard" else _of_run(claim, runs[0])
+    runs = planned([section], attacks, victims, parse_budget(str(stored.get("budget", ""))))
+    held = claim if claim.table == LEADERBOARD else _of_run(claim, runs[0])
     return Again(held, tuple(runs), math.inf if math.isnan(seconds) else seconds)
 
 
@@ -140,6 +142,7 @@ def _of_run(claim: Claim, run: Run) -> Claim:
         "victim": run.victim.described.name,
         "victim_seed": run.victim.retraining,
         "seed": run.seed,
+        "budget": str(run.budget),
     }
     if "protocol" in claim.where:
         where["protocol"] = claim.where["protocol"]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+import pandas as pd
 from rich.console import Console
 
-from bench.publish.ranking import conflicts
+from bench.publish.ranking import conflicts, current
+from bench.publish.runs_table import typed
 from bench.store.folders import Store
-from bench.store.records import RunRecord
+from bench.store.records import COLUMNS, RunRecord
 from bench.terminal.text import lines
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def told_conflicts(console: Console, store: Store, rows: Iterable[RunRecord], board: pd.DataFrame) -> int:
@@ -44,10 +42,9 @@ def told_conflicts(console: Console, store: Store, rows: Iterable[RunRecord], bo
 
 
 def _stored_differ(store: Store, victim: str, key: str) -> bool:
-    """Return whether runs that are stored here met different weights of one training of a victim."""
-    met = {
-        (record.victim_seed, record.victim_sha)
-        for record in store.records()
-        if (record.victim, record.victim_key) == (victim, key) and record.victim_sha
-    }
-    return len(met) > len({seed for seed, _ in met})
+    """Return whether runs stored here that no higher version supersedes met different weights of one training."""
+    records = [record.model_dump(mode="json") for record in store.records()]
+    runs = current(typed(pd.DataFrame(records, columns=list(COLUMNS), dtype=object)))
+    of_victim = runs[(runs["victim"] == victim) & (runs["victim_key"] == key) & (runs["victim_sha"] != "")]
+    met = of_victim[["victim_seed", "victim_sha"]].drop_duplicates()
+    return bool(met["victim_seed"].duplicated().any())

@@ -54,7 +54,9 @@ class Section(BaseModel):
             ValidationError: a value is of the wrong kind.
         """
         values = self.model_dump() | {name: value for name, value in given.items() if value is not None}
-        return Section.model_validate(values | {"set": self.set | given.get("set", {})})
+        if isinstance(parameters := values["set"], dict):
+            values["set"] = self.set | parameters
+        return Section.model_validate(values)
 
 
 class StudySection(BaseModel):

@@ -75,13 +75,12 @@ def definitions_of(rows: Iterable[Mapping[Any, Any]]) -> dict[tuple[str, str], s
 
 
 def families_of(rows: Iterable[Row]) -> dict[str, str]:
-    """Return the family of each victim: its rows', or that of the victim which is called so here."""
-    victims = registry.victims().items
-    found = {}
+    """Return the family of each victim: that which a row of it tells, or that of the victim which is called so here."""
+    told: dict[str, str] = {}
     for row in rows:
-        spec = victims.get(str(row["victim"]))
-        found[str(row["victim"])] = str(row["family"]) or (family(spec) if spec is not None else OTHER)
-    return found
+        told[str(row["victim"])] = str(row["family"]) or told.get(str(row["victim"]), "")
+    victims = registry.victims().items
+    return {name: one or (family(victims[name]) if name in victims else OTHER) for name, one in told.items()}
 
 
 def lead(row: Row) -> float:

@@ -116,7 +116,7 @@ def _table(rows: Iterable[Row], names: Mapping[str, str], conflicts: Mapping[str
         shown.append(
             {
                 "network": "" if here == last else names[here],
-                "rank": "weights differ" if here in conflicts else row["rank"] or MISSING,
+                "rank": row["rank"] or ("weights differ" if here in conflicts else MISSING),
                 "attack": _attack(row),
                 f"gain {UP}": _gain(row),
                 "of": str(row["n"]),

@@ -117,8 +117,8 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     Scores are means over the seeds of each training, and then over trainings. A failed run, or one that is not scored,
     counts as its null control's score, or 0 where none was computed, in every count of good images, and gains nothing
     over the null; its other scores do not enter the means, nor does `wall_s` of a run that shared the machine, unless
-    all of the cell did; `overlapped` is the number of these runs. A skipped run is not in the table, nor one of a
-    superseded version, nor one that was told what no attacker knows, or whose parameters were chosen by it.
+    no run of the cell had it for itself; `overlapped` is the number of these runs. A skipped run is not in the table,
+    nor one of a superseded version, nor one that was told what no attacker knows, or whose parameters that chose.
 
     `gain` is the count one to one less the strictest null's, `gain_low` and `gain_high` its 95% interval. `rank` is
     that by the gain among the attacks that need no more knowledge than the row's; controls have none, nor have rows
@@ -192,12 +192,12 @@ def _joined(values: pd.Series[Any]) -> str:
 def _failures_counted(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the runs with the columns `failed` and `overlapped`, and what one counts as that failed or is not scored.
 
-    `wall_s` of a run that overlapped others is empty where a run of its cell did not.
+    `wall_s` of a run that overlapped others is empty where another run of its cell has seconds of its own.
     """
     failed = unsuccessful(runs)
     counts = {name: runs[name].where(~failed, runs[f"null_{name}"].fillna(0)) for name in COUNTS}
     gain = runs["gain_over_null"].where(~failed, runs["null_n_good"] * 0)
     overlapped = runs["flags"].str.contains(OVERLAPPED, regex=False)
-    everywhere = overlapped.groupby([runs[name] for name in CELL]).transform("all")
-    seconds = runs["wall_s"].where(~overlapped | everywhere)
+    alone = (runs["wall_s"].notna() & ~overlapped).groupby([runs[name] for name in CELL]).transform("any")
+    seconds = runs["wall_s"].where(~overlapped | ~alone)
     return runs.assign(failed=failed, overlapped=overlapped, gain_over_null=gain, wall_s=seconds, **counts)

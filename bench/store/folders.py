@@ -44,8 +44,11 @@ class Store:
         self.work = root / WORK
         self._table_known, self._table_sequence = (0, 0, 0), 0
 
-    def require_writable(self) -> None:
+    def require_writable(self, option: str = "--results-dir") -> None:
         """Make the folder, and see that it can be written before any work is done.
+
+        Args:
+            option: names another folder.
 
         Raises:
             UserError: it cannot.
@@ -55,7 +58,7 @@ class Store:
             with tempfile.TemporaryFile(dir=self.runs):
                 pass
         except OSError as error:
-            hint = "choose another folder with --results-dir"
+            hint = f"choose another folder with {option}"
             raise UserError(f"cannot write to the results folder {self.root} ({error.strerror}); {hint}") from None
 
     def find(self, run_id: str) -> RunRecord | None:

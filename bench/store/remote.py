@@ -129,6 +129,8 @@ def _told(location: str, done: str) -> Iterator[None]:
     """Tell in one line what goes wrong with an address."""
     try:
         yield
+    except FileNotFoundError:
+        raise UserError(f"{location} cannot be {done}: there is no such file or folder") from None
     except (ImportError, OSError, ValueError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{location} cannot be {done}: {reason}") from None

@@ -11,8 +11,10 @@ import pandas as pd
 from bench.publish.claims.entries import Claim
 from bench.publish.claims.figures import figures, places
 from bench.publish.claims.finding import Finding, Outcome
-from bench.publish.claims.tables import Tables, made_of_runs
+from bench.publish.claims.tables import RUNS, Tables, made_of_runs
+from bench.publish.numbers import MISSING
 from bench.publish.parameters import value_text
+from bench.publish.ranking import current
 from bench.store.records import Status
 from victims.errors import UserError
 
@@ -68,7 +70,7 @@ def _held(claim: Claim, row: pd.Series, named: str) -> Finding:
         elif abs(ours - value) > claim.slack(value):
             off.append(f"{column} is {ours:.6g} and not {value:.6g}")
     beside = "; ".join(
-        f"{column}: paper {value:g}, here {_number(row.get(column)):.3g}" for column, value in claim.theirs.items()
+        f"{column}: paper {value:g}, here {_told(_number(row.get(column)))}" for column, value in claim.theirs.items()
     )
     if off:
         return Finding(Outcome.FAILS, claim.text, f"{'; '.join(off)} ({named})", beside)
@@ -78,12 +80,18 @@ def _held(claim: Claim, row: pd.Series, named: str) -> Finding:
 
 
 def rows_of(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that a claim means; of several rows of a leaderboard those of default parameters."""
+    """Return the rows that a claim means.
+
+    Of several rows of a leaderboard they are those of default parameters, of several of runs.csv those that no higher
+    version supersedes.
+    """
     chosen = pd.Series(True, index=table.index)
     for name, value in claim.where.items():
         column = table[name] if name in table.columns else pd.Series("", index=table.index)
         chosen &= column.map(_text) == _text(value)
     rows = table[chosen]
+    if len(rows) > 1 and claim.table == RUNS:
+        rows = current(rows)
     if len(rows) > 1 and not claim.setting() and "tuned_by" in rows.columns:
         rows = rows[rows["tuned_by"] == "default"]
     return rows
@@ -91,10 +99,10 @@ def rows_of(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
 
 def _failed(row: pd.Series) -> str:
     """Return what went wrong in the runs of a row, "" if they all ended well; no number is theirs then."""
-    if (failed := _number(row.get("failed"))) > 0:
+    if "seeds" in row and (failed := _number(row.get("failed"))) > 0:
         return f"{failed:.0f} of its {_number(row['seeds']):.0f} runs failed"
     if (status := str(row.get("status", Status.OK))) != Status.OK:
-        return f"its run ended as {status}: {row['reason']}"
+        return ": ".join(filter(None, (f"its run ended as {status}", str(row.get("reason", "")))))
     return ""
 
 
@@ -104,6 +112,10 @@ def _number(value: object) -> float:
         return float(str(value))
     except ValueError:
         return math.nan
+
+
+def _told(number: float) -> str:
+    return MISSING if math.isnan(number) else f"{number:.3g}"
 
 
 def _text(value: object) -> str:

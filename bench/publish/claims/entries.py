@@ -31,7 +31,8 @@ class Claim(BaseModel):
         digits: to how many significant digits the text rounds, beyond `tolerance`; 0 where it does not.
         unsupported: why no row of a table has the numbers, empty if one should.
         shown: numbers in the text that are no results of the row, such as how many a picture shows.
-        tier: "quick" and "all" say which `--rerun` measures it again; "stored" is of a table that no plan makes.
+        tier: "quick" and "all" say which `--rerun` measures it again, if its row is of runs; "stored" is of a row that
+            is not made again.
         seeds: of the attack, when it is measured again; likewise `victim_seeds` of the trainings of its victim.
     """
 
@@ -77,7 +78,9 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
     try:
         return _File.model_validate(tomllib.loads(path.read_text())).claim
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; name another results folder with --results-dir") from None
+        raise UserError(
+            f"{path}: {error.strerror}; --claims names another file, --results-dir another folder"
+        ) from None
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None

@@ -10,12 +10,13 @@ import pandas as pd
 
 from bench.publish.board_file import read_leaderboard
 from bench.publish.claims.finding import Finding, Outcome
-from bench.publish.leaderboard import board_texts
+from bench.publish.leaderboard import board_texts, leaderboard
 from bench.publish.ranking import conflicts
-from bench.publish.runs_table import read_runs
+from bench.publish.runs_table import MOST_ROWS, read_runs
 from bench.store.cells import read_cells
 from bench.terminal.text import short
-from victims.errors import UserError
+
+LEADERBOARD, RUNS = "leaderboard", "runs.csv"
 
 
 class Tables:
@@ -26,16 +27,29 @@ class Tables:
         self._read: dict[str, pd.DataFrame | None] = {}
 
     def get(self, name: str) -> pd.DataFrame | None:
-        """Return a table of texts and numbers, None if it is not there."""
+        """Return a table of texts and numbers, None if it is not there.
+
+        `leaderboard` and `runs.csv` may be of any schema; the columns are those of today.
+
+        Raises:
+            UserError: it is damaged.
+        """
         if name not in self._read:
-            path = self.results if name == "leaderboard" else self.results / name
-            try:
-                self._read[name] = read_leaderboard(path) if name == "leaderboard" else read_cells(path)
-            except UserError:
-                if path.is_file():
-                    raise
-                self._read[name] = None
+            self._read[name] = self._leaderboard() if name == LEADERBOARD else self._file(name)
         return self._read[name]
+
+    def _leaderboard(self) -> pd.DataFrame | None:
+        runs = self.get(RUNS)
+        if runs is not None:
+            return leaderboard(runs)
+        path = self.results / "leaderboard.csv"
+        return read_leaderboard(path) if path.is_file() else None
+
+    def _file(self, name: str) -> pd.DataFrame | None:
+        path = self.results / name
+        if not path.is_file():
+            return None
+        return read_runs(path, MOST_ROWS) if name == RUNS else read_cells(path)
 
 
 def made_of_runs(tables: Tables) -> Iterator[Finding]:
@@ -47,17 +61,16 @@ def made_of_runs(tables: Tables) -> Iterator[Finding]:
     Raises:
         UserError: runs.csv is damaged.
     """
-    results, board = tables.results, tables.get("leaderboard")
-    if board is None or not (results / "runs.csv").is_file():
+    results, runs, board = tables.results, tables.get(RUNS), tables.get(LEADERBOARD)
+    if runs is None or board is None:
         return
-    runs = read_runs(results / "runs.csv")
     for name, text in board_texts(runs, board).items():
         if not (results / name).is_file():
             continue
         stored = (results / name).read_text().splitlines()
         for number, (ours, theirs) in enumerate(zip_longest(stored, text.splitlines(), fillvalue=""), start=1):
             if ours != theirs:
-                hint = "change runs.csv, and `python -m bench run --only-cached` writes it again"
+                hint = f"`python -m bench run --only-cached --results-dir {results}` makes it again"
                 why = f"line {number} is not what runs.csv makes ({_apart(ours, theirs)}); {hint}"
                 yield Finding(Outcome.FAILS, name, why)
                 break
@@ -68,6 +81,7 @@ def made_of_runs(tables: Tables) -> Iterator[Finding]:
 
 def _apart(ours: str, theirs: str) -> str:
     """Return where two lines begin to differ."""
-    place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 0)
+    shorter = min(len(ours), len(theirs))
+    place = next((i for i in range(shorter) if ours[i] != theirs[i]), shorter)
     begin = max(place - 12, 0)
-    return f"{short(ours[begin : place + 12])!r} and not {short(theirs[begin : place + 12])!r}"
+    return f"{short(ours[begin : place + 12])} and not {short(theirs[begin : place + 12])}"

@@ -67,6 +67,8 @@ def _gained(rows: list[Row]) -> list[Gained]:
 def _sentences(best: list[Best], rows: list[Row]) -> tuple[str, ...]:
     """Return what comes out, by whom and at what cost, and what gives nothing away."""
     tried = len({network(row) for row in rows})
+    if not tried:
+        return ("No attack is ranked: on every network attacks met different weights.",)
     if not any(one.rows for one in best):
         none = "The one network attacked gives no" if tried == 1 else f"None of the {tried} networks attacked gives"
         return (f"{none} training data away: no attack beats its null control.",)

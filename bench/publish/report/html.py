@@ -96,7 +96,7 @@ class Section:
     Attributes:
         network: which.
         facts: its run, or its row.
-        recipe: how it is described.
+        recipe: how its name is described today, which an older definition of the name was not.
         reported: the test accuracy that its paper reports, None where it reports none.
         boards: who competes on it.
         time: a figure for each protocol.

@@ -58,13 +58,18 @@ const filters = document.querySelector("form.filters");
 if (filters) {
   filters.hidden = false;
   filters.addEventListener("change", () => filter(filters));
-  // A link to a network that is filtered out shows it, and all others.
-  addEventListener("hashchange", () => {
-    const target = document.getElementById(location.hash.slice(1));
+  // A link to a network that is filtered out shows it, and all others; also where the address names it already.
+  const reveal = (hash) => {
+    const target = document.getElementById(hash.slice(1));
     if (!target?.hidden) return;
     filters.reset();
     filter(filters);
     target.scrollIntoView();
+  };
+  addEventListener("hashchange", () => reveal(location.hash));
+  addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    if (link) reveal(link.getAttribute("href"));
   });
 }
 

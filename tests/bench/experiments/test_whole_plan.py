@@ -124,6 +124,14 @@ def test_a_section_that_is_not_there_is_one_line(run_plan: Bench, words: list[st
     assert ended.status == 2 and reason in ended.err and ended.err.count("\n") == 1
 
 
+def test_a_small_version_whose_parameters_are_none_is_one_line(bench: Bench, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[plan]]\nattack = ["kkt"]\nvictim = ["faces-mlp-20"]\nsmoke = { set = 3 }\n')
+    ended = bench("run", "--config", plan, "--smoke", "--dry-run")
+    assert ended.status == 2 and "plan.toml: set: Input should be a valid dictionary" in ended.err
+    assert ended.err.count("\n") == 1
+
+
 def test_only_is_of_a_file(bench: Bench) -> None:
     ended = bench("run", "--only", "one")
     assert ended.status == 2 and "--only is of the plan of a file; name one with --config" in ended.err

@@ -10,7 +10,7 @@ import numpy as np
 
 from attacks.base import Threat
 from bench.plan import registry
-from bench.publish.best import attacker
+from bench.publish.best import attacker, families_of
 from bench.publish.board_file import read_leaderboard
 from bench.publish.leaderboard import write_tables
 from bench.publish.published import published
@@ -117,6 +117,21 @@ def test_a_network_whose_attacks_met_different_weights_is_not_one_that_gives_not
     assert (row[:2], row[3], row[-1]) == (["two classes", "1 of 1"], "`a`", "`v1`")
 
 
+def test_a_rank_of_another_protocol_is_shown_where_weights_differ(record: Make, tmp_path: Path) -> None:
+    told = {"victim": "v1", "victim_key": "k", **good(60)}
+    rivals = [
+        record(attack=name, victim_sha=sha * 64, protocol="assigned", **told) for name, sha in (("a", "1"), ("b", "2"))
+    ]
+    tables = page(tmp_path, *rivals, record(attack="c", victim_sha="1" * 64, protocol="nearest-public", **told))
+    shown = {row[2]: row[1] for row in tables["All attacks, network by network"][1:]}
+    assert shown == {"`a`": "weights differ", "`b`": "weights differ", "`c`": "1"}
+    assert dict(read_leaderboard(tmp_path / "leaderboard.csv")[["attack", "rank"]].to_numpy()) == {
+        "a": "",
+        "b": "",
+        "c": "1",
+    }
+
+
 def test_each_attacker_has_a_line_of_their_own(record: Make, tmp_path: Path) -> None:
     family = {"family": "ordinary training", "victim": "v1"}
     start = "architecture+initial weights+weights"
@@ -162,6 +177,15 @@ def test_definitions_of_one_name_are_told_apart(record: Make, tmp_path: Path) ->
     assert [row[0] for row in tables[folded][1:]] == [
         "`v1`, definition not stored", "`v1`, definition aaaaaa", "`v2`",
     ]  # fmt: skip
+
+
+def test_a_row_that_tells_no_family_takes_none_from_its_victim() -> None:
+    told = {"victim": "mine", "family": "ordinary training"}
+    assert (
+        families_of([told, told | {"family": ""}])
+        == families_of([told | {"family": ""}, told])
+        == {"mine": told["family"]}
+    )
 
 
 def test_seconds_of_a_shared_machine_are_at_most_those(record: Make, tmp_path: Path) -> None:

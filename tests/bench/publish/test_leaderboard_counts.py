@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.publish.leaderboard import write_tables
-from bench.store.records import COUNTS, RunRecord, Status
+from bench.store.records import COUNTS, OVERLAPPED, RunRecord, Status
 
 Make = Callable[..., RunRecord]
 FOUND = dict(zip(COUNTS, (90, 80, 70, 60, 50), strict=True))
@@ -28,3 +28,12 @@ def test_a_failure_without_a_null_counts_as_nothing(record: Make, tmp_path: Path
     failed = record(seed=1, n=100, status=Status.OOM, **nothing)
     (row,) = write_tables(tmp_path, [record(n=100, **FOUND, **NULL), failed]).to_dict("records")
     assert row[name] == FOUND[name] / 2
+
+
+def test_seconds_of_a_shared_machine_stay_where_the_other_run_has_none(record: Make, tmp_path: Path) -> None:
+    shared = record(wall_s=30.0, flags=OVERLAPPED)
+    failed = record(seed=1, status=Status.TIMEOUT, n_good=None, wall_s=None)
+    (row,) = write_tables(tmp_path, [shared, failed]).to_dict("records")
+    assert (row["wall_s"], row["overlapped"], row["failed"]) == (30, 1, 1)
+    (row,) = write_tables(tmp_path, [record(seed=2, wall_s=20.0)]).to_dict("records")
+    assert row["wall_s"] == 20, "seconds of a run that had the machine for itself are the cell's"

@@ -52,7 +52,11 @@ def test_the_verbs_that_read_take_an_address(bench: Bench, stored: Path, tmp_pat
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("compare", "memory://absent/a.csv", "memory://absent/b.csv"), "memory://absent/a.csv cannot be read"),
+        (
+            ("compare", "memory://absent/a.csv", "memory://absent/b.csv"),
+            "memory://absent/a.csv cannot be read: there is no",
+        ),
+        (("compare", "file:///absent/a", "file:///absent/b"), "file:///absent/a cannot be read: there is no such file"),
         (("compare", "nowhere://a", "nowhere://b"), "nowhere://a cannot be read: Protocol not known: nowhere"),
         (("report", "--results-dir", PLACE), "results in object storage are only read; name the file to write"),
     ],

@@ -109,6 +109,21 @@ def test_a_cell_changed_by_hand_turns_it_red_though_no_sentence_quotes_it(
     assert name in {finding.text for finding in other_rows} or (name == "runs.csv" and other_rows)
 
 
+def test_a_cell_that_lost_its_last_digit_is_shown_and_the_command_that_is_named_mends_it(
+    bench: Callable[..., Any], record: Make, tmp_path: Path
+) -> None:
+    write_tables(tmp_path, [record(cpu="a machine of a long name", gpu="0123456789")])
+    board = tmp_path / "leaderboard.csv"
+    board.write_text(board.read_text().replace("0123456789\n", "012345678\n"))
+    (finding,) = made_of_runs(Tables(tmp_path))
+    assert "line 2 is not what runs.csv makes ('me,012345678' and not 'me,0123456789')" in finding.why
+
+    command = re.search(r"`python -m bench (.*)`", finding.why)
+    assert command is not None
+    assert bench(*command[1].split()).status == 0
+    assert not list(made_of_runs(Tables(tmp_path)))
+
+
 def test_different_weights_under_one_definition_turn_it_red(record: Make, tmp_path: Path) -> None:
     told = {"n": 4, "victim_key": "k"}
     write_tables(tmp_path, [record(attack="a", victim_sha="1" * 64, **told), record(victim_sha="2" * 64, **told)])
@@ -223,6 +238,47 @@ def test_a_claim_on_a_run_is_measured_again_whatever_its_id_was(record: Make, tm
     kept, runs = again(stated, "all", tmp_path, *known)
     assert len(runs) == 3
     assert next(one.unsupported for one in kept if one.unsupported).startswith("cannot be run again: no victim")
+
+
+def test_of_rows_of_several_versions_a_claim_means_the_highest(record: Make, tmp_path: Path) -> None:
+    """As in the folder of --rerun after the version of an attack was raised."""
+    write_tables(tmp_path, [record(n_good=1), record(run_id="new", attack_version=2)])
+    old, new, either = (claim(table="runs.csv", where={"attack": "kkt", **more}) for more in (
+        {"attack_version": 1}, {"attack_version": 2}, {},
+    ))  # fmt: skip
+    outcomes = [finding.outcome for finding in verify([old, new, either], tmp_path)]
+    assert outcomes == [Outcome.FAILS, Outcome.HOLDS, Outcome.HOLDS]
+
+
+def test_folders_that_are_not_there_or_cannot_be_written_are_one_line(
+    bench: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "claims.toml").write_text(
+        '[[claim]]\ntext = "a"\nwhere = { attack = "glm", victim = "cancer-logistic" }'
+    )
+    absent = bench("verify", "--results-dir", tmp_path / "absent", "--claims", tmp_path / "claims.toml")
+    assert (absent.status, absent.err.count("\n")) == (2, 1) and "there is no results folder" in absent.err
+    words = ("--rerun", "all", "--rerun-dir", tmp_path / "claims.toml", "--device", "cpu")
+    taken = bench("verify", "--results-dir", tmp_path, *words)
+    assert taken.status == 2 and "choose another folder with --rerun-dir" in taken.err
+    none = bench("verify", "--results-dir", tmp_path, "--rerun", "quick")
+    assert none.status == 2 and "nothing is run again" in none.err
+
+
+@pytest.mark.parametrize(
+    ("cells", "outcome", "why"),
+    [
+        ("attack,n_good,status\nkkt,3,error\n", Outcome.UNKNOWN, "its run ended as error (attack kkt)"),
+        ("attack,n_good,failed\nkkt,3,1\n", Outcome.HOLDS, ""),
+    ],
+)
+def test_a_table_of_somebody_s_own_has_what_columns_it_has(
+    tmp_path: Path, cells: str, outcome: Outcome, why: str
+) -> None:
+    (tmp_path / "own.csv").write_text(cells)
+    (found,) = verify([claim(table="own.csv", theirs={"mse_mean": 0.5})], tmp_path)
+    assert (found.outcome, found.why) == (outcome, why)
+    assert found.beside == ("" if why else "mse_mean: paper 0.5, here –")
 
 
 def test_a_run_that_failed_is_not_compared(record: Make, tmp_path: Path) -> None:

@@ -80,6 +80,14 @@ def test_a_profile_does_not_judge_where_weights_differ(results: Path, scored: Sc
     ]  # fmt: skip
 
 
+def test_where_all_weights_differ_nothing_is_said_of_what_networks_give_away(results: Path, scored: Scored) -> None:
+    told = {"victim_key": "k", "null_n_good_unique": 1}
+    write_tables(results, [scored(sha, run_id=sha, victim_sha=sha * 64, **told) for sha in "12"])
+    assert answer(collect(results)).sentences == (
+        "No attack is ranked: on every network attacks met different weights.",
+    )
+
+
 def test_what_is_ours_is_told_apart_from_a_papers(results: Path, scored: Scored) -> None:
     write_tables(results, [scored(name, run_id=name) for name in ("kkt", "kkt-span", "kkt-delta", "nobodys")])
     assert {found.name: found.ours for found in profiles(collect(results))} == {
