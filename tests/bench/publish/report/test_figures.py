@@ -49,6 +49,12 @@ def test_a_figure_is_one_element_with_the_colours_of_its_page(svg: str) -> None:
     assert "var(--muted)" in svg
     assert not re.search(r"#0[1-4]0[1-4]0[1-4]", svg)
     assert not re.search(r'(?:href|src)="https?:', svg)
+    assert "font-family" not in svg, "a few hundred figures would say it ten thousand times"
+    assert not re.search(r"<[^>]*\.\d{3}", svg)
+
+
+def test_a_label_keeps_its_decimals() -> None:
+    assert "lr=0.12345" in quality_against_time([timed("lr=0.12345")], 10)
 
 
 @pytest.mark.parametrize("svg", FIGURES.values(), ids=FIGURES)
