@@ -1,7 +1,7 @@
 """Networks of other shapes (new here): how wide must a network be that gives its images away, and how deep?
 
 At a stationary point the columns of W1 lie in the span of n back-propagated errors and the rows of W2 in that of n
-activations (`victims.equations.spans`). A network of no more neurons than images shows no span.
+activations (`victims.equations.spans`). A layer 1 of no more neurons than images shows no span of the errors.
 """
 
 from __future__ import annotations

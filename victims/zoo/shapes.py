@@ -12,7 +12,9 @@ from victims.spec import DecayedDescent, MLPSpec, VictimSpec
 WIDTHS = (50, 75, 100, 110, 125, 150, 200, 300)
 """Of both hidden layers, for 100 images."""
 DEPTHS = ((1000,), (1000, 1000, 1000), (1000, 500, 100), (1000, 500, 100, 50))
+"""Widths of the hidden layers of the deeper networks, and of the one with a single layer, for 100 images."""
 STANDARD, SHALLOW = (1000, 1000), (1000,)
+"""Those of the papers, which a name leaves out, and of one hidden layer."""
 
 
 def shaped(n: int, hidden: tuple[int, ...], dataset: str = "cifar") -> VictimSpec:

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.publish.report.labels import Box, place
+from bench.publish.report.figures.labels import Box, place
 
 ROOM = Box(0, 0, 10, 10)
 PLACE = st.floats(0, 10, allow_subnormal=False)

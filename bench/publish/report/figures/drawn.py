@@ -1,10 +1,8 @@
-"""The report's figures, as SVG that takes its colours and its fonts from the page it stands in."""
+"""The report's figures: what each of them draws."""
 
 from __future__ import annotations
 
-import io
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +16,9 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from numpy.typing import NDArray
 
 from bench.publish.numbers import duration
-from bench.publish.report.labels import Box, place
+from bench.publish.report.figures.labels import Box, place
+from bench.publish.report.figures.svg import ACCENT, INK, LINE, MUTED, svg
 
-INK, MUTED, LINE, ACCENT = "#010101", "#020202", "#030303", "#040404"
-_THEME = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", ACCENT: "var(--accent)"}
-"""Colours that stand for those of the page, light or dark."""
 CLASSES = ("#3d7fd9", "#e08a2e", "#3fa66a", "#c4587f", "#8572cf", "#2fa3ad", "#a8962f", "#cf6355", "#7a8794", "#9c7148")
 """Colours of the classes, legible on light and on dark."""
 
@@ -43,7 +39,6 @@ _STYLE: dict[Any, Any] = {
     "xtick.minor.visible": False,
 }
 _PANEL = (3.3, 2.2)
-_DOTS_DPI = 200
 THRESHOLDS = np.linspace(0, 1, 101)
 """The values of SSIM at which shares are drawn."""
 _WIDTH = 7.2
@@ -117,7 +112,7 @@ def quality_against_time(cells: Sequence[Timed], n: int) -> str:
         axes.set_ylabel(f"good images of {n}")
         _grid(axes)
         _name(axes, cells)
-        return _svg(figure)
+        return svg(figure)
 
 
 def gains(kinds: Mapping[str, Sequence[Gained]]) -> str:
@@ -149,7 +144,7 @@ def gains(kinds: Mapping[str, Sequence[Gained]]) -> str:
         axes.set_xlabel("share of the training images gained over the strictest null control")
         _grid(axes)
         axes.tick_params(axis="y", length=0)
-        return _svg(figure)
+        return svg(figure)
 
 
 def share_against_threshold(
@@ -177,7 +172,7 @@ def share_against_threshold(
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        return _svg(figure)
+        return svg(figure)
 
 
 def ssim_against_output(per_sample: pd.DataFrame, n_classes: int) -> str:
@@ -203,7 +198,7 @@ def ssim_against_output(per_sample: pd.DataFrame, n_classes: int) -> str:
         for place in (margin, -margin) if n_classes == 2 else (margin,):
             axes.axvline(place, color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)))
         axes.set_ylim(min(0.0, float(table["ssim"].min())), 1)
-        return _svg(figure)
+        return svg(figure)
 
 
 def precision_recall(confidence: pd.DataFrame, base_rate: float) -> str:
@@ -223,7 +218,7 @@ def precision_recall(confidence: pd.DataFrame, base_rate: float) -> str:
         axes.plot(kept["recall"], kept["precision"], color=ACCENT, linewidth=1.6, solid_joinstyle="round")
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1.02)
-        return _svg(figure)
+        return svg(figure)
 
 
 def passing(ssim: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -272,33 +267,3 @@ def _inches(axes: Axes, x: float, y: float) -> tuple[float, float]:
     """Return where a point of the data stands on the figure, in inches."""
     across, up = axes.figure.dpi_scale_trans.inverted().transform(axes.transData.transform((x, y)))
     return float(across), float(up)
-
-
-def _svg(figure: Figure) -> str:
-    """Return the figure as an SVG element: no size, fonts or unused ids of its own, and the page's colours.
-
-    Coordinates have two decimals of a point, and turns by nothing are left out: that is a fifth of the text.
-    """
-    buffer = io.StringIO()
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure.savefig(buffer, format="svg", transparent=True, dpi=_DOTS_DPI, metadata=nothing)
-    text = buffer.getvalue()
-    text = text[text.index("<svg ") :]
-    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1))
-    used = set(re.findall(r"[\"(]#([\w-]+)", text))
-    text = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", text)
-    text = re.sub(r"<[^>]+>", lambda match: _shortened(match[0]), text)
-    text = re.sub(r'style="[^"]*"', lambda match: _themed(match[0]), text)
-    return re.sub(r">\s+<", "><", text)
-
-
-def _shortened(tag: str) -> str:
-    return re.sub(r' transform="rotate\(-?0 [^"]*"|(?<=\.\d\d)\d+', "", tag)
-
-
-def _themed(style: str) -> str:
-    style = re.sub(r"font-family: [^;]*; ", "", style)
-    for stand_in, colour in _THEME.items():
-        style = style.replace(stand_in, colour)
-    return style

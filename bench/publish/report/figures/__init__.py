@@ -1,0 +1,27 @@
+"""The report's figures, as SVG: what each draws, where names stand in it, and how it takes the page's colours."""
+
+from __future__ import annotations
+
+from bench.publish.report.figures.drawn import (
+    THRESHOLDS,
+    Gained,
+    Timed,
+    gains,
+    passing,
+    precision_recall,
+    quality_against_time,
+    share_against_threshold,
+    ssim_against_output,
+)
+
+__all__ = [
+    "THRESHOLDS",
+    "Gained",
+    "Timed",
+    "gains",
+    "passing",
+    "precision_recall",
+    "quality_against_time",
+    "share_against_threshold",
+    "ssim_against_output",
+]
