@@ -21,6 +21,7 @@ class ConvSpan(Attack[ConvSpanParams]):
     """Images whose features lie in the span that the rows of layer 2 show, each found by itself."""
 
     name = "conv-span"
+    version = 2
     summary = "images whose features behind a convolution lie in the span that layer 2 shows; smooth where it is blind"
     paper = "beyond Buzaglo et al. 2023; span checks after Petrov et al. 2024 (DAGER)"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
@@ -60,6 +61,7 @@ class ConvSpan(Attack[ConvSpanParams]):
         return Reconstruction(
             candidates=rounds.images.reshape(-1, *shape),
             confidence=1 - rounds.outside,
+            resolved={"candidates": rounds.candidates},
             loss=float(rounds.outside.median()),
             grad_evals=rounds.spent,
             flags=(

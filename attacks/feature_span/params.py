@@ -13,7 +13,7 @@ class ConvSpanParams(AttackParams):
     """Parameters of `conv-span`.
 
     Attributes:
-        candidates: number of candidates of a round.
+        candidates: number of candidates of a round; None for three for each direction that layer 2 shows.
         rounds: number of rounds; candidates of a round stay apart from those that earlier rounds accepted.
         steps: Adam's steps of a round.
         lr: Adam's highest learning rate.
@@ -27,12 +27,12 @@ class ConvSpanParams(AttackParams):
             from.
     """
 
-    candidates: PositiveInt = 75
-    rounds: PositiveInt = 4
-    steps: PositiveInt = 150
-    lr: PositiveFloat = 0.1
+    candidates: PositiveInt | None = None
+    rounds: PositiveInt = 2
+    steps: PositiveInt = 400
+    lr: PositiveFloat = 0.2
     init_scale: PositiveFloat = 0.1
-    smoothness: NonNegativeFloat = 1e-3
+    smoothness: NonNegativeFloat = 1e-2
     repulsion: NonNegativeFloat = 0.1
     apart: Annotated[float, Field(ge=-1, le=1)] = 0.6
     whitening: NonNegativeFloat = 0.75

@@ -14,6 +14,10 @@ from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
 
 
+PER_DIRECTION = 3
+"""Candidates of a round for each direction of the span, unless their number is given."""
+
+
 class Rounds:
     """The rounds of one attack, under the budget of its context, and the checkpoints that they go on from.
 
@@ -24,6 +28,7 @@ class Rounds:
         ctx: the attack's context.
 
     Attributes:
+        candidates: number of candidates of a round, m.
         images: (k, d) candidates of the rounds that have ended.
         outside: (k,) the share of their features outside the span.
         known: (j, r) signatures of those that were accepted.
@@ -32,6 +37,7 @@ class Rounds:
 
     def __init__(self, network: Network, span: RowSpace, params: ConvSpanParams, ctx: AttackContext) -> None:
         self.network, self.span, self.params, self.ctx = network, span, params, ctx
+        self.candidates = params.candidates or PER_DIRECTION * span.rank
         empty = span.basis.new_zeros
         self.images, self.outside, self.known = empty(0, network.inputs), empty(0), empty(0, span.rank)
         self.spent = self._ended = 0
@@ -47,7 +53,7 @@ class Rounds:
         params = self.params
         while self._ended < params.rounds and not (self._ended and self.ctx.expired(self._ended * params.steps)):
             begun = self.ctx.generator.get_state()
-            drawn = torch.randn(params.candidates, self.network.inputs, generator=self.ctx.generator)
+            drawn = torch.randn(self.candidates, self.network.inputs, generator=self.ctx.generator)
             search = SpanSearch(self.network, self.span, drawn * params.init_scale, self.known, params)
             self._descend(search, begun)
             with torch.no_grad():

@@ -160,4 +160,5 @@ VICTIMS: tuple[VictimSpec, ...] = (
     ),
     _convolution("digits-conv-20-k3-4", "digits", 20, 3, 4, hidden=50),
     _softmax_convolution(50, hidden=200),
+    _softmax_convolution(100, hidden=400),
 )

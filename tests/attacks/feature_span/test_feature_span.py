@@ -133,6 +133,15 @@ def test_smoothness_decides_what_the_convolution_does_not_see() -> None:
     assert unseen[1] < 1e-3 * unseen[0]
 
 
+def test_a_round_has_three_candidates_for_each_direction_unless_it_is_told_how_many() -> None:
+    network, _ = planted(0)
+    span = shown_span(network.weights[1])
+    for given, many in ((None, 3 * N), (5, 5)):
+        rounds = Rounds(network, span, ConvSpanParams(candidates=given, rounds=1, steps=1), context())
+        rounds.run()
+        assert len(rounds.images) == rounds.candidates == many
+
+
 @pytest.mark.parametrize("most", [4, 6, 9, 12])
 def test_a_killed_search_ends_where_an_undisturbed_one_does(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in the first of two rounds of six steps, at its end, in the second, and after the last step of all."""
