@@ -13,7 +13,6 @@ from attacks.kkt_family.search import REPORT_STEPS
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
 
-
 PER_DIRECTION = 3
 """Candidates of a round for each direction of the span, unless their number is given."""
 

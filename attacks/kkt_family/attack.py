@@ -250,3 +250,14 @@ class MarginAttack(StationarityAttack[MarginParamsT]):
     def rivals(self) -> Rivals:
         """The rival classes that a margin is measured against."""
         return "all"
+
+    def _ranking(
+        self, problem: Problem, kept: Sequence[Restart], labels: Tensor | None, shape: tuple[int, int, int]
+    ) -> Tensor:
+        """Return the confidence (m,) in all candidates of the restarts: the chance of each if it is calibrated."""
+        if self.params.ranking != "calibrated":
+            return super()._ranking(problem, kept, labels, shape)
+        from attacks.kkt_family.calibration import calibrated, factors
+
+        assert labels is not None
+        return calibrated(factors(problem, kept, labels, shape, self.params.coordinate_power))

@@ -69,8 +69,13 @@ class SearchParams(InitialisedParams):
         ranking: what makes the confidence. "agreement" is size times agreement of the restarts
             (`attacks.kkt_family.confidence`); "evidence" asks also whether a candidate follows from the weights and
             whether its gradients are an image's (`attacks.kkt_family.evidence`); "distinct" is the same with copies
-            of a surer candidate behind all others. The candidates are the same.
+            of a surer candidate behind all others; "calibrated", for multipliers on margins alone, is the chance that
+            a candidate shows a training image, as twins have taught it (`attacks.kkt_family.calibration`). The
+            candidates are the same.
     """
+
+    has_margins: ClassVar[bool] = False
+    """Whether coefficients are multipliers on the margins of labelled candidates."""
 
     unused: ClassVar[dict[str, frozenset[str]]] = {
         "row-space": frozenset({"lambda_min"}),
@@ -111,7 +116,7 @@ class SearchParams(InitialisedParams):
     activation_span: NonNegativeFloat = 0.0
     products: Annotated[Literal["float32", "bfloat16"], unsaid("float32")] = "float32"
     dtype: Literal["float32", "float64"] = "float32"
-    ranking: Annotated[Literal["agreement", "evidence", "distinct"], unsaid("agreement")] = "agreement"
+    ranking: Annotated[Literal["agreement", "evidence", "distinct", "calibrated"], unsaid("agreement")] = "agreement"
 
     @field_validator("*")
     @classmethod
@@ -120,6 +125,14 @@ class SearchParams(InitialisedParams):
         name, method = str(info.field_name), info.data.get("method", "")
         if name in cls.unused.get(method, ()) and value != cls.model_fields[name].default:
             raise PydanticCustomError("unused", "method={method} does not use it", {"method": method})
+        return value
+
+    @field_validator("ranking")
+    @classmethod
+    def _judged_by_margins(cls, value: str) -> str:
+        """Refuse a ranking by margins where candidates have none."""
+        if value == "calibrated" and not cls.has_margins:
+            raise PydanticCustomError("ranking", "calibrated asks for margins, which only kkt and kkt-multiclass have")
         return value
 
     @property
@@ -146,4 +159,5 @@ class MarginParams(SearchParams):
         lambda_min: published solver only: the floor that multipliers are kept above.
     """
 
+    has_margins: ClassVar[bool] = True
     lambda_min: NonNegativeFloat = 0.0

@@ -2,10 +2,10 @@
 
     python tests/benchmarks/selection.py DIR [VICTIM [ATTACK [VARIANT ...]]]
 
-attacks the victim (`cifar-mlp-500` by `kkt`, as it is by default and by `graduated`) and a twin of the same recipe on
-test images, and prints of each ranking the average precision, the precision of the 10, 50, 300 and n surest, and how
-many different images 50 and n of them are. Those that learn do so on the twin, of which all variants' candidates are
-taken together, and are judged on the victim; the weights of the first are `EXPONENTS`.
+attacks the victim (`cifar-mlp-500` by `kkt`, as it is by default and by `graduated`) and two twins of the same recipe
+on test images, and prints of each ranking the average precision, the precision of the 10, 50, 300 and n surest, and how
+many different images 50 and n of them are. Those that learn do so on the twins, of which all variants' candidates are
+taken together, and are judged on the victim. The weights of "calibrated on these twins" are `LOGITS`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from attacks.base import AttackContext
+from attacks.kkt_family import calibration
 from attacks.kkt_family import evidence as ranking
+from attacks.kkt_family.calibration import calibrated, products
 from attacks.kkt_family.evidence import consensus, copies_last, evenness, evidence
+from attacks.kkt_family.params import MarginParams
 from bench.plan import registry
 from bench.run.disclosure import view_of
 from bench.scoring import PROTOCOLS, confidence_curve
@@ -37,10 +40,8 @@ from victims.training import loop
 
 CPU = torch.device("cpu")
 PROTOCOL = PROTOCOLS["buzaglo2023"]
-TWIN_SEED = 1001
-DRAW_SEED = 101
-TWIN_RESTARTS = 8
-"""Restarts on the twin, of an attack that has several."""
+TWIN_SEEDS = (1001, 1002)
+DRAW_SEEDS = (101, 102)
 CUTS = (0.2, 0.35, 0.5, 0.65)
 """Mean cosine distances at which clusters are no longer merged."""
 
@@ -55,6 +56,7 @@ class Attacked:
         labels: (m,), None if there are none.
         restarts: their number.
         factors: confidence, consistency, evenness and that of the consensus, (m,) each.
+        columns: (m, 6) those of `attacks.kkt_family.calibration`, None without margins.
     """
 
     reference: Reference
@@ -62,6 +64,7 @@ class Attacked:
     labels: Tensor | None
     restarts: int
     factors: tuple[Tensor, Tensor, Tensor, Tensor]
+    columns: Tensor | None = None
 
     @property
     def logarithms(self) -> np.ndarray:
@@ -88,11 +91,11 @@ class Attacked:
         return f"{name} | {curve.average_precision:.3f} of {curve.base_rate:.3f} | {at} | {found}\n"
 
 
-def twin_of(victim: Victim) -> Victim:
-    """Return a victim of the same recipe and other seeds, trained on n of the public images."""
+def twin_of(victim: Victim, seed: int, draw: int) -> Victim:
+    """Return a victim of the same recipe and another seed, trained on n of the public images."""
     split, spec = victim.split, victim.spec
     images, labels = split.test_inputs + split.mean, torch.from_numpy(split.test_labels)
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(DRAW_SEED))
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(draw))
     per_class = spec.n // spec.n_classes
     chosen = torch.cat([order[labels[order] == one][:per_class] for one in range(spec.n_classes)]).sort().values.numpy()
     mean = images[chosen].mean(0)
@@ -100,30 +103,36 @@ def twin_of(victim: Victim) -> Victim:
     own = replace(split, inputs=inputs, labels=labels.numpy()[chosen], indices=chosen, mean=mean)
     given = torch.from_numpy(inputs), torch.from_numpy(own.labels), CPU
     with TemporaryDirectory() as folder:
-        reseeded = spec.model_copy(update={"seed": TWIN_SEED})
+        reseeded = spec.model_copy(update={"seed": seed})
         model = loop.train(reseeded, *given, Path(folder) / "checkpoint", lambda progress: None)
     return Victim(victim.card, model.float(), own)
 
 
-def attacked(victim: Victim, name: str, variant: str, restarts: int | None = None) -> Attacked:
-    """Return what the attack of that name and variant finds, with so many restarts if it has several."""
+def attacked(victim: Victim, name: str, variant: str) -> Attacked:
+    """Return what the attack of that name and variant finds."""
     kind, seen = registry.attacks().items[name], []
-    params = kind.Params(**kind.variants[variant] if variant else {}, ranking="evidence")
-    if restarts is not None and params.restarts > 1:
-        params = params.model_copy(update={"restarts": restarts})
+    margins = issubclass(kind.Params, MarginParams)
+    chosen = {"ranking": "calibrated" if margins else "evidence"}
+    params = kind.Params(**kind.variants[variant] if variant else {}, **chosen)
 
-    def watched(
+    def watched(columns: Tensor) -> Tensor:
+        size, agreed, *others, _ = columns.exp().T
+        seen.append((size * agreed, *others, columns))
+        return calibrated(columns)
+
+    def watched_evidence(
         confidence: Tensor, consistencies: Tensor, images: Tensor, labels: Tensor | None, restarts: int
     ) -> Tensor:
         agreed = consensus(images.flatten(1), labels, restarts).view_as(images)
-        seen.append((confidence, consistencies, evenness(images), evenness(agreed)))
+        seen.append((confidence, consistencies, evenness(images), evenness(agreed), None))
         return evidence(confidence, consistencies, images, labels, restarts)
 
     attack = kind(params)
-    ranking.evidence = watched
+    calibration.calibrated, ranking.evidence = watched, watched_evidence
     ctx = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
     found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
-    return Attacked(Reference.of(victim), found.candidates, found.labels, params.restarts, seen[-1])
+    *factors, columns = seen[-1]
+    return Attacked(Reference.of(victim), found.candidates, found.labels, params.restarts, tuple(factors), columns)
 
 
 def compare(victim: Attacked, twins: list[Attacked]) -> None:
@@ -147,6 +156,15 @@ def compare(victim: Attacked, twins: list[Attacked]) -> None:
     trees = HistGradientBoostingClassifier(max_iter=80, max_leaf_nodes=8, random_state=0)
     probability = trees.fit(*lessons).predict_proba(victim.logarithms)[:, 1]
     write(victim.line("boosted trees of the twin", told(probability)))
+    if victim.columns is not None:
+        write(victim.line("calibrated", calibrated(victim.columns)))
+        learned = LogisticRegression(C=100, max_iter=5000, fit_intercept=False)
+        alike = np.concatenate([np.full(len(twin.hits), 1 / len(twin.hits)) for twin in twins])  # all attacks count
+        taught = torch.cat([products(twin.columns.double()) for twin in twins]).numpy()
+        learned.fit(taught, lessons[1], alike * len(taught) / len(twins))
+        logits = torch.from_numpy(learned.coef_[0])
+        weights = ", ".join(f"{weight:.2f}" for weight in logits)
+        write(victim.line(f"calibrated on these twins ({weights})", products(victim.columns.double()) @ logits))
     joined = linkage(pdist(rows.numpy(), "cosine"), "average")
     for cut in CUTS:
         cluster = torch.from_numpy(fcluster(joined, cut, "distance")).long() - 1
@@ -166,11 +184,11 @@ def main() -> None:
     data_dir, name, attack = Path(sys.argv[1]), *(*sys.argv[2:4], *("cifar-mlp-500", "kkt")[len(sys.argv[2:4]) :])
     variants = sys.argv[4:] or ["", "graduated"]
     victim = obtain(registry.victims().items[name], data_dir, CPU, lambda progress: None, lambda notice: None)
-    twin = twin_of(victim)
-    twins = [attacked(twin, attack, variant, TWIN_RESTARTS) for variant in variants]
+    twins = [twin_of(victim, *seeds) for seeds in zip(TWIN_SEEDS, DRAW_SEEDS, strict=True)]
+    lessons = [attacked(twin, attack, one) for twin in twins for one in variants]
     for variant in variants:
         sys.stdout.write(f"\n{attack} {variant or 'as it is by default'} on {name}\n")
-        compare(attacked(victim, attack, variant), twins)
+        compare(attacked(victim, attack, variant), lessons)
 
 
 if __name__ == "__main__":
