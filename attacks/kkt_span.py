@@ -203,7 +203,7 @@ class KKTSpan(KKTGeneral):
         """Return the confidence (m,): after rounds, how far a candidate keeps to the spans, and others agree."""
         import torch
 
-        from attacks.kkt_family.confidence import agreement
+        from attacks.kkt_family.ranking.confidence import agreement
         from attacks.kkt_family.search import coordinates_of
 
         inside = [one.consistency for one in kept if one.consistency is not None]

@@ -126,8 +126,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         """Return the confidence (m,) in all candidates of the restarts, which have these labels (m,) or none."""
         import torch
 
-        from attacks.kkt_family.confidence import confidence
-        from attacks.kkt_family.evidence import ranked
+        from attacks.kkt_family.ranking.confidence import confidence
+        from attacks.kkt_family.ranking.evidence import ranked
 
         candidates, sizes = (torch.cat([getattr(one, name) for one in kept]) for name in ("candidates", "sizes"))
         counts = [len(one.candidates) for one in kept]
@@ -142,7 +142,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         loss = problem.relative_residual(candidates, coefficients)
         if self.params.ranking == "agreement" or not math.isfinite(loss):
             return Restart(candidates, sizes, loss)
-        from attacks.kkt_family.evidence import consistency
+        from attacks.kkt_family.ranking.evidence import consistency
 
         return Restart(
             candidates, sizes, loss, consistency(problem, candidates, coefficients, self.params.coordinate_power)
@@ -257,7 +257,7 @@ class MarginAttack(StationarityAttack[MarginParamsT]):
         """Return the confidence (m,) in all candidates of the restarts: the chance of each if it is calibrated."""
         if self.params.ranking != "calibrated":
             return super()._ranking(problem, kept, labels, shape)
-        from attacks.kkt_family.calibration import calibrated, factors
+        from attacks.kkt_family.ranking.calibration import calibrated, factors
 
         assert labels is not None
         return calibrated(factors(problem, kept, labels, shape, self.params.coordinate_power))

@@ -66,12 +66,11 @@ class SearchParams(InitialisedParams):
         products: fast solver only: precision to which the factors of matrix products may be rounded; "bfloat16" is
             several times as fast where the processor has units for it, and changes nothing elsewhere.
         dtype: precision of the search.
-        ranking: what makes the confidence. "agreement" is size times agreement of the restarts
-            (`attacks.kkt_family.confidence`); "evidence" asks also whether a candidate follows from the weights and
-            whether its gradients are an image's (`attacks.kkt_family.evidence`); "distinct" is the same with copies
-            of a surer candidate behind all others; "calibrated", for multipliers on margins alone, is the chance that
-            a candidate shows a training image, as twins have taught it (`attacks.kkt_family.calibration`). The
-            candidates are the same.
+        ranking: what makes the confidence (`attacks.kkt_family.ranking`). "agreement" is size times agreement of the
+            restarts; "evidence" asks also whether a candidate follows from the weights and whether its gradients are an
+            image's; "distinct" is the same with copies of a surer candidate behind all others; "calibrated", for
+            multipliers on margins alone, is the chance that a candidate shows a training image, as twins have taught
+            it. The candidates are the same.
     """
 
     has_margins: ClassVar[bool] = False

@@ -18,7 +18,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from attacks.kkt_family.evidence import followed
+from attacks.kkt_family.ranking.evidence import followed
 from victims.equations.adjoint import neuron_norms
 from victims.equations.gates import smooth_gate_relu
 from victims.equations.network import Network
@@ -103,7 +103,8 @@ class Equation:
     def consistency(self, inputs: Tensor, errors: Tensor) -> Tensor:
         """Return how far each candidate follows from the difference, given the errors of all (m,).
 
-        See `attacks.kkt_family.evidence.consistency`; coordinates are compared as the confidence of that family does.
+        See `attacks.kkt_family.ranking.evidence.consistency`; coordinates are compared as the confidence of that family
+        does.
 
         Args:
             inputs: (m, r).

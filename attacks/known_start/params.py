@@ -49,7 +49,7 @@ class KKTDeltaParams(AttackParams):
         dtype: precision of the search; c and n are found in float64.
         ranking: what makes the confidence in a candidate. "span" is the share of its errors in the span of the
             difference's columns; "evidence" asks also whether it follows from the difference and whether its gradients
-            are an image's (`attacks.kkt_family.evidence`); "distinct" is the same with copies of a surer candidate
+            are an image's (`attacks.kkt_family.ranking`); "distinct" is the same with copies of a surer candidate
             behind all others. The candidates are the same.
     """
 

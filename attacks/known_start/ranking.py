@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attacks.kkt_family import evidence
+from attacks.kkt_family.ranking import evidence
 from attacks.kkt_family.restarts import Restart
 from attacks.known_start.params import Ranking
 

@@ -25,11 +25,11 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from attacks.base import AttackContext
-from attacks.kkt_family import calibration
-from attacks.kkt_family import evidence as ranking
-from attacks.kkt_family.calibration import calibrated, products
-from attacks.kkt_family.evidence import consensus, copies_last, evenness, evidence
 from attacks.kkt_family.params import MarginParams
+from attacks.kkt_family.ranking import calibration
+from attacks.kkt_family.ranking import evidence as ranking
+from attacks.kkt_family.ranking.calibration import calibrated, products
+from attacks.kkt_family.ranking.evidence import consensus, copies_last, evenness, evidence
 from bench.plan import registry
 from bench.run.disclosure import view_of
 from bench.scoring import PROTOCOLS, confidence_curve
@@ -56,7 +56,7 @@ class Attacked:
         labels: (m,), None if there are none.
         restarts: their number.
         factors: confidence, consistency, evenness and that of the consensus, (m,) each.
-        columns: (m, 6) those of `attacks.kkt_family.calibration`, None without margins.
+        columns: (m, 6) those of `attacks.kkt_family.ranking.calibration`, None without margins.
     """
 
     reference: Reference

@@ -12,10 +12,10 @@ from sklearn.preprocessing import PolynomialFeatures
 from torch import Tensor
 
 from attacks.kkt import KKT
-from attacks.kkt_family import calibration
-from attacks.kkt_family.calibration import FACTORS, FARTHEST, LIMIT, LOGITS, calibrated, factors, products
-from attacks.kkt_family.evidence import SMALLEST, evenness
 from attacks.kkt_family.problem import Problem
+from attacks.kkt_family.ranking import calibration
+from attacks.kkt_family.ranking.calibration import FACTORS, FARTHEST, LIMIT, LOGITS, calibrated, factors, products
+from attacks.kkt_family.ranking.evidence import SMALLEST, evenness
 from attacks.kkt_family.restarts import Restart
 from attacks.kkt_general import KKTGeneral
 from bench.run.disclosure import view_of

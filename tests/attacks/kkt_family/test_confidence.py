@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from attacks.kkt_family.confidence import agreement, confidence
+from attacks.kkt_family.ranking.confidence import agreement, confidence
 from victims.equations.row_space import RowSpace
 
 SPACE = RowSpace(torch.eye(12), torch.ones(12), gap=True)

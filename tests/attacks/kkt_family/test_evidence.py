@@ -14,8 +14,8 @@ from torch import Tensor
 
 import attacks.context
 from attacks.kkt import KKT
-from attacks.kkt_family.evidence import EXPONENTS, consensus, consistency, copies_last, evenness, evidence
 from attacks.kkt_family.problem import Problem
+from attacks.kkt_family.ranking.evidence import EXPONENTS, consensus, consistency, copies_last, evenness, evidence
 from attacks.kkt_general import KKTGeneral
 from attacks.kkt_span import KKTSpan
 from bench.run.disclosure import view_of

@@ -16,7 +16,7 @@ import attacks.context
 from attacks.base import Knowledge
 from attacks.context import Budget
 from attacks.kkt_delta import KKTDelta
-from attacks.kkt_family.evidence import evidence
+from attacks.kkt_family.ranking.evidence import evidence
 from attacks.known_start.equation import known
 from attacks.known_start.params import KKTDeltaParams
 from attacks.known_start.replay import Replay

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 import attacks.context
 from attacks.kkt_family.coefficients import rescaled_coefficients
-from attacks.kkt_family.confidence import agreement
 from attacks.kkt_family.problem import Problem
+from attacks.kkt_family.ranking.confidence import agreement
 from attacks.kkt_family.restarts import Restart, Restarts
 from attacks.kkt_family.search import Found, Start, coordinates_of, search
 from attacks.kkt_span import KKTSpan, KKTSpanParams

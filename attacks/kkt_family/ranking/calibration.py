@@ -1,7 +1,7 @@
 """The chance that a candidate shows a training image, as twins have taught it: a logistic regression with products.
 
 What speaks for a candidate does not add up. Restarts that agree speak for it, but not where they agree too well: then
-they share a blend. Squares and products of the factors say so; the sum of `attacks.kkt_family.evidence` cannot.
+they share a blend. Squares and products of the factors say so; the sum of `attacks.kkt_family.ranking.evidence` cannot.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attacks.kkt_family.confidence import agreement
-from attacks.kkt_family.evidence import SMALLEST, consensus, evenness
 from attacks.kkt_family.problem import Problem
+from attacks.kkt_family.ranking.confidence import agreement
+from attacks.kkt_family.ranking.evidence import SMALLEST, consensus, evenness
 from attacks.kkt_family.restarts import Restart
 from attacks.kkt_family.search import coordinates_of
 from victims.equations.losses import margins

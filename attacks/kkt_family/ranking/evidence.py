@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attacks.kkt_family.confidence import CHUNK
 from attacks.kkt_family.problem import Problem
+from attacks.kkt_family.ranking.confidence import CHUNK
 from attacks.kkt_family.restarts import Restart
 from victims.equations.adjoint import neuron_norms
 from victims.equations.stationarity import CoefficientMap
