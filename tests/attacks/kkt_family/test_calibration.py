@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import MARGIN, context, victim_of
+from attacking import CLASSES, MARGIN, context, victim_of
 from sklearn.preprocessing import PolynomialFeatures
 from torch import Tensor
 
@@ -18,9 +18,11 @@ from attacks.kkt_family.ranking.calibration import FACTORS, FARTHEST, LIMIT, LOG
 from attacks.kkt_family.ranking.evidence import SMALLEST, evenness
 from attacks.kkt_family.restarts import Restart
 from attacks.kkt_general import KKTGeneral
+from attacks.kkt_multiclass import KKTMulticlass
 from bench.run.disclosure import view_of
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
+from victims.spec import VictimSpec
 
 SHAPE = (1, 2, 2)
 POWER = 0.5
@@ -110,11 +112,14 @@ def test_a_network_that_classifies_nothing_right_has_factors_all_the_same() -> N
     assert factors(problem, kept, (outputs < 0).long(), SHAPE, POWER).isfinite().all()
 
 
-def test_an_attack_says_the_chance_of_its_candidates_and_finds_the_same_ones() -> None:
-    victim = victim_of(MARGIN)
+@pytest.mark.parametrize(("kind", "spec"), [(KKT, MARGIN), (KKTMulticlass, CLASSES)], ids=["kkt", "kkt-multiclass"])
+def test_an_attack_says_the_chance_of_its_candidates_and_finds_the_same_ones(
+    kind: type[KKT] | type[KKTMulticlass], spec: VictimSpec
+) -> None:
+    victim = victim_of(spec)
     found = {}
     for ranking in ("agreement", "calibrated"):
-        attack = KKT(KKT.Params(steps=20, restarts=2, candidates=6, ranking=ranking))
+        attack = kind(kind.Params(steps=20, restarts=2, candidates=6, ranking=ranking))
         found[ranking] = attack.reconstruct(view_of(victim, attack.knowledge, torch.device("cpu")), context())
     plain, sure = found["agreement"], found["calibrated"]
     assert torch.equal(plain.candidates, sure.candidates)
