@@ -151,11 +151,11 @@ def compare(victim: Attacked, twins: list[Attacked]) -> None:
     learned = LogisticRegression(C=100, max_iter=1000).fit(*lessons)
     weights = ", ".join(f"{weight:.2f}" for weight in learned.coef_[0])
     write(
-        victim.line(f"logistic regression of the twin ({weights})", told(learned.decision_function(victim.logarithms)))
+        victim.line(f"logistic regression of the twins ({weights})", told(learned.decision_function(victim.logarithms)))
     )
     trees = HistGradientBoostingClassifier(max_iter=80, max_leaf_nodes=8, random_state=0)
     probability = trees.fit(*lessons).predict_proba(victim.logarithms)[:, 1]
-    write(victim.line("boosted trees of the twin", told(probability)))
+    write(victim.line("boosted trees of the twins", told(probability)))
     if victim.columns is not None:
         write(victim.line("calibrated", calibrated(victim.columns)))
         learned = LogisticRegression(C=100, max_iter=5000, fit_intercept=False)

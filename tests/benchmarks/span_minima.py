@@ -53,7 +53,7 @@ def main() -> None:
     drawn = torch.randn(PER_DIRECTION * span.rank, network.inputs, generator=torch.Generator().manual_seed(0))
     noise = SpanSearch(network, span, drawn * params.init_scale, known, params)
     coordinates = truth.flatten(1) @ torch.linalg.pinv(noise.to_pixels)
-    away = params.model_copy(update={"repulsion": 0.0})
+    alone = params.model_copy(update={"repulsion": 0.0})
 
     def line(what: str, images: Tensor, outside: Tensor) -> None:
         matcher = reference.matcher(images.view(-1, *truth.shape[1:]))
@@ -69,7 +69,7 @@ def main() -> None:
     held = torch.from_numpy(victim.split.test_inputs[:500]).float().flatten(1)
     with torch.no_grad():
         line("held-out images", held, noise.features_of(held)[0])
-    line("from the training images", *ended(SpanSearch(network, span, coordinates, known, away)))
+    line("from the training images", *ended(SpanSearch(network, span, coordinates, known, alone)))
     images, outside = ended(noise)
     line("from noise, accepted", images[outside < params.accepted], outside[outside < params.accepted])
     line("from noise, others", images[outside >= params.accepted], outside[outside >= params.accepted])

@@ -48,7 +48,8 @@ def factors(
     """Return what speaks for or against each candidate of the restarts, (m, 6), the columns those of `FACTORS`.
 
     At a KKT point all training images that count have the same margin (Haim et al. 2022, eq. 6), and so the last column
-    is how far a candidate's margin is from the median of the positive ones, relative to it. The others are logarithms.
+    is how far a candidate's margin is from the median of the positive ones, relative to it; from 1 if none is positive.
+    The others are logarithms.
 
     Args:
         problem: the victim.

@@ -106,7 +106,7 @@ def test_each_factor_is_what_its_name_says() -> None:
     torch.testing.assert_close(found, torch.stack(expected, 1))
 
 
-def test_a_network_that_classifies_nothing_right_has_factors_all_the_same() -> None:
+def test_the_factors_are_finite_where_no_candidate_is_classified_right() -> None:
     problem, kept = problem_and_restarts()
     outputs = problem.network.forward(torch.cat([one.candidates for one in kept]), torch.relu)[:, 0]
     assert factors(problem, kept, (outputs < 0).long(), SHAPE, POWER).isfinite().all()
