@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from attacks.base import Threat
-from bench.publish.best import Best, best_of_attackers, best_of_families, families_of, network, once
+from bench.publish.best import Best, Row, best_of_attackers, best_of_families, families_of, network, once
 from bench.publish.numbers import count, number, took, whole
 from bench.publish.ranking import conflicts
-from bench.publish.report.collect import Entry, Report, Row, cell_of
+from bench.publish.report.collect import Entry, Report, cell_of
 from bench.publish.report.figures import Gained
 
 

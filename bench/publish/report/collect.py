@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from bench.publish import ranking
+from bench.publish.best import Row
 from bench.publish.leaderboard import leaderboard
 from bench.publish.numbers import number
 from bench.publish.parameters import settings, summary
 from bench.publish.ranking import Board, current
 from bench.publish.report import files
 from bench.publish.report.files import RunFiles
+from bench.publish.report.former import former, mark
 from bench.publish.report.reproduce import command
 from bench.publish.runs_table import MOST_ROWS, read_runs
 from bench.store.records import CELL, Status
 from victims.errors import UserError
 
-Row = dict[Hashable, Any]
+PAGE = "report.html"
 MACHINE = ["device", "cpu", "gpu", "torch", "bench_version", "git_commit"]
 
 
@@ -37,7 +38,7 @@ class Entry:
         command: runs it again.
         flags: reasons to read it with care.
         run: the run that stands for it: that of median `n_good` among those that ended well, None if none did.
-        files: that run's files.
+        files: that run's files, or what the folder's earlier report shows of it where they are gone.
     """
 
     row: Row
@@ -102,7 +103,7 @@ def collect(root: Path, across_knowledge: bool = False) -> Report:
     """Read a results folder.
 
     Args:
-        root: the folder; only its runs.csv is needed.
+        root: the folder; only its runs.csv is needed, and report.html is asked for runs whose folders are gone.
         across_knowledge: one board a victim instead of one for each set of knowledge.
 
     Raises:
@@ -114,8 +115,11 @@ def collect(root: Path, across_knowledge: bool = False) -> Report:
         raise UserError(f"no runs in {root} to report; `python -m bench run` makes some, --results-dir names a folder")
     board = leaderboard(runs)
     problems: list[str] = []
+    shown = former(root / PAGE)
     of_cell = {tuple(map(str, cell)): rows for cell, rows in runs.groupby(list(CELL), sort=False)}
-    entries = {cell_of(row): _entry(root, row, of_cell[cell_of(row)], problems) for row in board.to_dict("records")}
+    entries = {
+        cell_of(row): _entry(root, row, of_cell[cell_of(row)], shown, problems) for row in board.to_dict("records")
+    }
     status_columns = {"LPIPS": "lpips_status", "KL": "kl_status"}
     return Report(
         runs=runs,
@@ -131,14 +135,14 @@ def collect(root: Path, across_knowledge: bool = False) -> Report:
     )
 
 
-def _entry(root: Path, row: Row, runs: pd.DataFrame, problems: list[str]) -> Entry:
+def _entry(root: Path, row: Row, runs: pd.DataFrame, shown: Mapping[str, RunFiles], problems: list[str]) -> Entry:
     runs = runs[runs["status"] != Status.SKIPPED]
     changed = settings(row["attack"], row["variant"], row["params_json"])
     run = _representative(runs[runs["status"] == Status.OK])
     found = RunFiles()
     if run is not None:
         try:
-            found = files.read(root, run["run_id"], run["protocol"])
+            found = files.read(root, run["run_id"], run["protocol"]) or shown.get(mark(run), found)
         except UserError as error:
             problems.append(str(error))
     return Entry(

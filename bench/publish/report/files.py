@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
@@ -39,6 +40,14 @@ class Examples:
 
 
 @dataclass(frozen=True)
+class Panel:
+    """A figure with its caption."""
+
+    svg: Markup
+    caption: str
+
+
+@dataclass(frozen=True)
 class RunFiles:
     """The files of one run; empty tables and None for those that are not there.
 
@@ -47,12 +56,14 @@ class RunFiles:
         held_out: (p,) SSIM that the same scoring call gives each held-out image.
         confidence: one row a candidate, surest first: precision, recall.
         examples: pictures.
+        drawn: figures of an earlier report, in the place of the tables.
     """
 
     per_sample: pd.DataFrame = field(default_factory=pd.DataFrame)
     held_out: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     confidence: pd.DataFrame = field(default_factory=pd.DataFrame)
     examples: Examples | None = None
+    drawn: tuple[Panel, ...] = ()
 
 
 def folder_of(root: Path, run_id: str) -> Path | None:
@@ -61,15 +72,15 @@ def folder_of(root: Path, run_id: str) -> Path | None:
     return folder if run_id not in ("", ".", "..") and Path(run_id).name == run_id and folder.is_dir() else None
 
 
-def read(root: Path, run_id: str, protocol: str) -> RunFiles:
-    """Return what a run's folder holds of the scores under a protocol; nothing if it was scored under another.
+def read(root: Path, run_id: str, protocol: str) -> RunFiles | None:
+    """Return what a run's folder holds of the scores under a protocol, None if it is gone or holds another's.
 
     Raises:
         UserError: a file is damaged.
     """
     folder = folder_of(root, run_id)
     if folder is None or _protocol(folder) != protocol:
-        return RunFiles()
+        return None
     per_sample = _table(folder / "per_sample.csv", ("ssim", f"ssim_{protocol}"), ("label", "margin", "output"))
     held_out = _table(folder / "held_out.csv", ("ssim",))
     confidence = _table(folder / "confidence.csv", ("precision",), ("recall",))

@@ -17,15 +17,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from attacks.base import Threat
-from bench.publish.best import attacker
+from bench.publish.best import Row, attacker
 from bench.publish.numbers import ARROWS, MISSING, number
 from bench.publish.published import Published, beside
 from bench.publish.ranking import Board
 from bench.publish.report import figures
 from bench.publish.report.answer import Answer, answer
-from bench.publish.report.collect import Entry, Report, Row, cell_of, gain_share
+from bench.publish.report.collect import Entry, Report, cell_of, gain_share
 from bench.publish.report.columns import LEGEND, SHOWN, glossary
-from bench.publish.report.files import GROUPS
+from bench.publish.report.files import GROUPS, Panel
+from bench.publish.report.former import mark
 from bench.publish.report.pictures import Pictures, pictures
 from bench.publish.report.profiles import Named, definition, networks_of, profiles, recipe, reported_accuracy
 from bench.scoring import PROTOCOLS
@@ -54,14 +55,6 @@ class HeatMap:
     title: str
     networks: list[Named]
     rows: list[tuple[str, bool, list[Entry | None]]]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A figure with its caption."""
-
-    svg: Markup
-    caption: str
 
 
 @dataclass(frozen=True)
@@ -151,6 +144,7 @@ def render(report: Report) -> str:
         script=Markup(script),
         script_hash=digest,
         cell_of=cell_of,
+        mark=mark,
         gain_share=gain_share,
         number=number,
         isnan=math.isnan,
@@ -266,6 +260,9 @@ def _gallery(entry: Entry, most: int) -> Gallery:
     run, found = entry.run, entry.files
     if run is None:
         return Gallery(entry, [], None, _mark(entry))
+    shown = _pictures(entry, most)
+    if found.drawn:
+        return Gallery(entry, list(found.drawn), shown, _mark(entry))
     protocol = PROTOCOLS.get(str(run["protocol"]))
     threshold = protocol.threshold if protocol is not None and protocol.good == "ssim" else math.nan
     drawn = []
@@ -293,4 +290,4 @@ def _gallery(entry: Entry, most: int) -> Gallery:
         )
     )
     panels = [Panel(Markup(svg), caption) for svg, caption in drawn if svg]
-    return Gallery(entry, panels, _pictures(entry, most), _mark(entry))
+    return Gallery(entry, panels, shown, _mark(entry))

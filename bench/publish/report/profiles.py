@@ -11,10 +11,10 @@ import pandas as pd
 from pydantic import BaseModel
 
 from bench.plan import registry
-from bench.publish.best import best_of_families, definitions_of, families_of, lead, network, once
+from bench.publish.best import Row, best_of_families, definitions_of, families_of, lead, network, once
 from bench.publish.published import Published, beside
 from bench.publish.ranking import conflicts
-from bench.publish.report.collect import Entry, Report, Row, cell_of, gain_share
+from bench.publish.report.collect import Entry, Report, cell_of, gain_share
 
 OURS = ("after ", "beyond ", "baseline")
 """What begins the source of an attack that is no paper's own."""

@@ -1,0 +1,74 @@
+"""What an earlier report shows of runs whose folders are not here, such as those of a table that came without them.
+
+A figure is taken over as it stands: the page's security policy lets it neither run nor load anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.image import imread
+from numpy.typing import NDArray
+
+from bench.publish.best import Row
+from bench.publish.report.files import GROUPS, LAYERS, Examples, Panel, RunFiles
+
+_PICTURE = re.compile(
+    rf'<figure data-run="([^"]*)" data-group="({"|".join(GROUPS)})" data-image="(\d+)" data-ssim="([-.\w]+)">'
+    r'<img src="data:image/webp;base64,([^"]*)"'
+)
+_DRAWN = re.compile(r'<figure data-run="([^"]*)">(<svg.*?</svg>\s*)<figcaption>(.*?)</figcaption>', re.DOTALL)
+
+
+def mark(run: Row) -> str:
+    """Return what the page calls a run by: the same command run again is another run."""
+    return f"{run['run_id']} {run['started_utc']}"
+
+
+def former(page: Path) -> dict[str, RunFiles]:
+    """Return the pictures and figures of each run that a report shows, by `mark`; nothing if there is no report.
+
+    The pictures are lossless there, so they come back as the run's folder had them. What cannot be read is left out.
+    """
+    try:
+        text = page.read_text()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pictures: dict[str, dict[tuple[int, int], tuple[NDArray[np.uint8], float]]] = {}
+    for run, group, image, ssim, encoded in sorted(_PICTURE.findall(text), key=lambda one: GROUPS.index(one[1])):
+        if (stack := _stack(encoded)) is not None:
+            pictures.setdefault(html.unescape(run), {})[GROUPS.index(group), int(image)] = stack, float(ssim)
+    drawn: dict[str, list[Panel]] = {}
+    for run, svg, caption in _DRAWN.findall(text):
+        drawn.setdefault(html.unescape(run), []).append(Panel(Markup(svg), html.unescape(caption)))
+    return {
+        run: RunFiles(examples=_examples(pictures.get(run, {})), drawn=tuple(drawn.get(run, ())))
+        for run in {**pictures, **drawn}
+    }
+
+
+def _examples(pictures: dict[tuple[int, int], tuple[NDArray[np.uint8], float]]) -> Examples | None:
+    stacks = [stack for stack, _ in pictures.values()]
+    if len({stack.shape for stack in stacks}) != 1:
+        return None
+    group, image = np.array(list(pictures)).T
+    return Examples(np.stack(stacks), np.array([ssim for _, ssim in pictures.values()]), image, group)
+
+
+def _stack(encoded: str) -> NDArray[np.uint8] | None:
+    """Return the images (S, H, W, 3) of a picture, which transparent rows part, None if it is no such picture."""
+    try:
+        canvas = imread(io.BytesIO(base64.b64decode(encoded, validate=True)), format="webp")
+    except (ValueError, OSError, SyntaxError):
+        return None
+    if canvas.ndim != 3 or canvas.shape[2] != 4:
+        return None
+    parts = np.split(canvas, np.flatnonzero(~canvas[:, :, 3].any(axis=1)))
+    images = [part[min(place, 1) :, :, :3] for place, part in enumerate(parts)]
+    return np.stack(images) if 1 < len(images) <= len(LAYERS) and len({one.shape for one in images}) == 1 else None

@@ -1,0 +1,88 @@
+"""What a report keeps of an earlier one, once the folders of the runs are gone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.publish.leaderboard import write_tables
+from bench.publish.report import write_report
+from bench.publish.report.collect import Entry, collect
+from bench.publish.report.former import former
+from bench.store.records import RunRecord
+
+Scored = Callable[..., RunRecord]
+
+
+def pictured(root: Path) -> list[Entry]:
+    return [entry for entry in collect(root).entries.values() if entry.files.examples is not None]
+
+
+@pytest.fixture
+def bare(built: Path, results: Path) -> Path:
+    """A copy of `built` with its report and tables, without its runs."""
+    shutil.copytree(built, results, ignore=shutil.ignore_patterns("runs"))
+    return results
+
+
+def test_a_report_without_run_folders_is_the_same_page(built: Path, bare: Path) -> None:
+    with_folders = (built / "report.html").read_text()
+    without = write_report(bare).read_text()
+
+    logs = re.compile(r"<code>runs/[^<]*log.txt</code>")  # of failed runs, which no report holds
+    assert without == logs.sub("–", with_folders)
+    assert write_report(bare).read_text() == without
+
+
+def test_pictures_come_back_as_the_folder_has_them(built: Path, bare: Path) -> None:
+    kept, whole = ({entry.row["attack"]: entry.files.examples for entry in pictured(root)} for root in (bare, built))
+
+    assert kept.keys() == whole.keys() and len(kept) == 3
+    for attack, examples in kept.items():
+        first = whole[attack]
+        assert examples is not None and first is not None
+        assert examples.image.tolist() == first.image.tolist() and examples.group.tolist() == first.group.tolist()
+        np.testing.assert_array_equal(examples.stacks, first.stacks)
+        np.testing.assert_array_equal(examples.ssim, first.ssim)
+
+
+def test_a_run_that_was_made_again_does_not_keep_the_pictures_of_the_former(
+    bare: Path, records: list[RunRecord]
+) -> None:
+    again = {"started_utc": "2026-01-01T00:00:00+00:00"}
+    write_tables(bare, [one.model_copy(update=again) if one.attack == "first-layer" else one for one in records])
+
+    assert "first-layer" not in {entry.row["attack"] for entry in pictured(bare)}
+    assert {entry.row["attack"] for entry in pictured(bare)} == {"kkt", "random"}
+
+
+def test_a_folder_comes_before_the_report(folder: Path, built: Path) -> None:
+    shutil.copy(built / "report.html", folder)
+    for entry in pictured(folder):
+        assert entry.files.drawn == () and len(entry.files.per_sample)
+
+
+NO_REPORTS = ("", "no page", '<figure data-run="a b" data-group="best" data-image="1" data-ssim="1">')
+
+
+@pytest.mark.parametrize("page", NO_REPORTS)
+def test_what_is_no_report_keeps_nothing(tmp_path: Path, page: str) -> None:
+    (tmp_path / "report.html").write_text(page)
+
+    assert former(tmp_path / "report.html") == {}
+    assert former(tmp_path / "none.html") == {}
+
+
+@pytest.mark.parametrize("encoded", ["AAAA", "!", ""])
+def test_damaged_pictures_are_left_out_and_figures_stay(built: Path, tmp_path: Path, encoded: str) -> None:
+    page = (built / "report.html").read_text()
+    (tmp_path / "report.html").write_text(re.sub(r"(data:image/webp;base64,)[^\"]*", rf"\1{encoded}", page))
+    whole, kept = (former(folder / "report.html") for folder in (built, tmp_path))
+
+    assert {run: files.drawn for run, files in kept.items()} == {run: files.drawn for run, files in whole.items()}
+    assert all(files.examples is None for files in kept.values())
