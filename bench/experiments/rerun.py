@@ -12,7 +12,7 @@ import pandas as pd
 
 from bench.plan.config import Section, planned
 from bench.plan.options import parse_budget
-from bench.publish.claims import LEADERBOARD, RUNS, Claim, Tables, rows_of
+from bench.publish.claims import LEADERBOARD, RUNS, Claim, Tables, rows_of, weights_of
 from bench.publish.numbers import number
 from bench.publish.parameters import settings
 from victims.dataset_files import SHIPPED
@@ -131,6 +131,7 @@ def _again(claim: Claim, tables: Tables, attacks: Registry[type[Attack[Any]]], v
         raise UserError(f"{len(rows)} stored runs are meant, and not one")
     runs = planned([section], attacks, victims, parse_budget(str(stored.get("budget", ""))))
     held = claim if claim.table == LEADERBOARD else _of_run(claim, runs[0])
+    held = held.model_copy(update={"weights": weights_of(stored)})
     return Again(held, tuple(runs), math.inf if math.isnan(seconds) else seconds)
 
 

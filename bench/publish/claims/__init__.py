@@ -1,8 +1,19 @@
 """The verb `verify`: whether the stored tables say what the READMEs say."""
 
-from bench.publish.claims.check import rows_of, verify
+from bench.publish.claims.check import rows_of, verify, weights_of
 from bench.publish.claims.entries import Claim, read_claims
 from bench.publish.claims.finding import Finding, Outcome
 from bench.publish.claims.tables import LEADERBOARD, RUNS, Tables
 
-__all__ = ["LEADERBOARD", "RUNS", "Claim", "Finding", "Outcome", "Tables", "read_claims", "rows_of", "verify"]
+__all__ = [
+    "LEADERBOARD",
+    "RUNS",
+    "Claim",
+    "Finding",
+    "Outcome",
+    "Tables",
+    "read_claims",
+    "rows_of",
+    "verify",
+    "weights_of",
+]

@@ -34,6 +34,7 @@ class Claim(BaseModel):
         tier: "quick" and "all" say which `--rerun` measures it again, if its row is of runs; "stored" is of a row that
             is not made again.
         seeds: of the attack, when it is measured again; likewise `victim_seeds` of the trainings of its victim.
+        weights: those of the stored row, when its runs are made again; empty otherwise.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,6 +53,7 @@ class Claim(BaseModel):
     tier: Tier = "all"
     seeds: str = "0"
     victim_seeds: str = "0"
+    weights: frozenset[str] = frozenset()
 
     def slack(self, value: float) -> float:
         """Return how far a number may be off that the text gives as `value`."""

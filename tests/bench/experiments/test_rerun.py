@@ -57,3 +57,35 @@ def test_a_training_that_takes_no_time_is_quick(record: Make, tmp_path: Path) ->
     stated = [claim(where={"attack": "first-layer", "victim": "faces-mlp-20"})]
     _, runs = again(stated, "quick", tmp_path, registry.attacks(), registry.victims())
     assert len(runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("weights", "n_good", "outcome"),
+    [
+        ("a", 66, Outcome.HOLDS),
+        ("a", 63, Outcome.FAILS),
+        ("b", 63, Outcome.HOLDS),
+        ("b", 53, Outcome.HOLDS),
+        ("b", 52, Outcome.FAILS),  # 1.96 sqrt(2 * 100 * .66 * .34) = 13.1
+        ("b", 80, Outcome.FAILS),
+    ],
+)
+def test_on_other_weights_a_count_holds_within_chance(
+    record: Make, tmp_path: Path, weights: str, n_good: int, outcome: Outcome
+) -> None:
+    told = {"attack": "first-layer", "params_json": '{"contrast": 0.5}', "victim": "faces-mlp-20", "n": 100}
+    write_tables(tmp_path, [record(n_good=66, victim_sha="a" * 64, **told)])
+    boards = claim(where={"attack": "first-layer", "victim": "faces-mlp-20"}, values={"n_good": 66})
+    stated = [boards, boards.model_copy(update={"table": "runs.csv"})]
+    kept, runs = again(stated, "all", tmp_path, registry.attacks(), registry.victims())
+
+    again_made = {"params_hash": runs[0].params_hash, "victim_sha": weights * 64}
+    write_tables(tmp_path / "again", [record(n_good=n_good, **(told | again_made))])
+    assert [finding.outcome for finding in verify(kept, tmp_path / "again")] == [outcome] * 2
+
+
+def test_on_other_weights_only_counts_have_an_allowance(record: Make, tmp_path: Path) -> None:
+    write_tables(tmp_path, [record(victim_sha="b" * 64, ssim_mean=0.5, n=100)])
+    stated = claim(values={"ssim_mean": 0.51}).model_copy(update={"weights": frozenset({"a" * 64})})
+
+    assert [finding.outcome for finding in verify([stated], tmp_path)] == [Outcome.FAILS]
