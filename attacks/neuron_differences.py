@@ -1,0 +1,70 @@
+"""Reconstruction from what tells neighbouring neurons of a network with one output apart: few training images.
+
+The equations are in `attacks.sparse_dictionary`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.search_space import Range
+from attacks.sparse_dictionary.params import DifferencesParams
+
+if TYPE_CHECKING:
+    from victims.exposure.card import Exposure
+    from victims.spec import VictimSpec
+
+
+class NeuronDifferences(Attack[DifferencesParams]):
+    """Atoms over which the differences of neighbouring rows of [W1, b1] have sparse codes.
+
+    It needs neither labels nor loss, and no residual: an atom is a training image wherever few of them lie between
+    neighbouring neurons, though the network be far from a stationary point.
+    """
+
+    name = "neuron-differences"
+    summary = "atoms over which differences of neighbouring neurons are sparse, where there is one output"
+    paper = "beyond Haim et al. 2022; sparse dictionaries after Spielman et al. 2012, Bai et al. 2019"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
+    Params = DifferencesParams
+    search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
+        "": {"lr": Range(1e-2, 1, log=True), "ridge": Range(1e-2, 10, log=True)},
+    }
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Decline convolutions, networks without a hidden layer, and more than two outputs."""
+        network = victim.architecture
+        if network.kind != "mlp" or not network.hidden:
+            return "it compares the neurons of a fully connected first layer"
+        if network.outputs > 2:
+            return f"{network.outputs} outputs: its neurons differ in more than gates; use kkt-span"
+        return None
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Doubt a network whose first layer still holds its start."""
+        return exposure.start_remains
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Find sparse codes stage by stage; the surer an atom, the more of the other stages have found it too."""
+        import torch
+
+        from attacks.sparse_dictionary.neurons import Neurons
+        from attacks.sparse_dictionary.stages import Stages
+        from victims.equations.network import Network
+
+        shape = view.architecture.input_shape
+        neurons = Neurons.of(Network.of(view.weights, shape, ctx.device, torch.float32))
+        stages = Stages(neurons, self.params, ctx)
+        stages.run()
+        images, factor = stages.atoms[:, :-1], stages.atoms[:, -1:]
+        lengths = images.norm(dim=1, keepdim=True)
+        tiny = torch.finfo(images.dtype).tiny
+        length = (lengths / factor.abs().clamp_min(tiny)).median()
+        return Reconstruction(
+            candidates=(images * factor.sign() / lengths.clamp_min(tiny) * length).reshape(-1, *shape),
+            confidence=stages.agreement(),
+            loss=stages.sparsity,
+            grad_evals=stages.spent,
+            flags=(f"W1 shows {neurons.rank} directions",),
+        )

@@ -1,0 +1,97 @@
+"""The stages of one attack: each takes more directions of the data subspace, and goes on from what others found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attacks.base import AttackContext
+from attacks.sparse_dictionary.neurons import Neurons
+from attacks.sparse_dictionary.params import DifferencesParams
+from attacks.sparse_dictionary.sparse import descend, distinct, independent, sparsity
+
+REPORT_STEPS = 50
+AGAIN = 0.2
+"""The first step from what an earlier stage found, in units of `lr`."""
+
+
+class Stages:
+    """The stages of one attack, under the budget of its context, and the checkpoints that they go on from.
+
+    Args:
+        neurons: of the victim.
+        params: the attack's parameters.
+        ctx: the attack's context.
+
+    Attributes:
+        atoms: (k, d + 1), c_i [x_i, 1] up to a positive factor, of the stages that have ended.
+        stage: (k,) the stage that found each.
+        sparsity: the median `sparsity` of the atoms' codes in the last stage.
+        spent: number of steps so far.
+    """
+
+    def __init__(self, neurons: Neurons, params: DifferencesParams, ctx: AttackContext) -> None:
+        self.neurons, self.params, self.ctx = neurons, params, ctx
+        empty = neurons.rows.new_zeros
+        self.atoms, self.stage = empty(0, neurons.rows.shape[1]), empty(0, dtype=torch.long)
+        self._duals, self._ended, self.spent, self.sparsity = empty(0, 0), 0, 0, float("nan")
+        if state := ctx.resume():
+            device = neurons.rows.device
+            self.atoms, self.stage, self._duals = (state[key].to(device) for key in ("atoms", "stage", "duals"))
+            self._ended, self.spent = int(state["ended"]), int(state["spent"])
+            ctx.generator.set_state(state["generator"])
+
+    def run(self) -> None:
+        """Run the stages that are left, until the budget is spent; at least one, if shortened."""
+        shares = sorted(self.params.shares)
+        while self._ended < len(shares) and not (self._ended and self.ctx.expired(self.spent)):
+            self._run(max(1, round(shares[self._ended] * self.neurons.rank)))
+            self._ended += 1
+            self.ctx.checkpoint(self._state)
+
+    def agreement(self) -> Tensor:
+        """Return the mean over the other stages of an atom's cosine with the nearest of theirs (k,), 0 without any."""
+        images = self.atoms[:, :-1] * self.atoms[:, -1:].sign()
+        cosines = torch.nn.functional.normalize(images) @ torch.nn.functional.normalize(images).T
+        nearest = [cosines[:, self.stage == other].amax(1) for other in range(self._ended)]
+        others = torch.nn.functional.one_hot(self.stage, self._ended).logical_not()
+        return (torch.stack(nearest, 1) * others).sum(1) / max(self._ended - 1, 1)
+
+    def _run(self, directions: int) -> None:
+        params, generator = self.params, self.ctx.generator
+        basis, differences = self.neurons.differences(directions, params.neighbours)
+        orthonormal, factor = torch.linalg.qr(differences)
+        chosen = torch.randperm(len(differences), generator=generator)[: params.starts].to(differences.device)
+        found = descend(orthonormal, orthonormal[chosen].T, params.steps, params.lr, self._stepped(orthonormal))
+        if self._duals.numel():
+            wider = self._duals.new_zeros(factor.shape[1] - len(self._duals), self._duals.shape[1])
+            start = factor @ torch.cat([self._duals, wider])
+            again = descend(orthonormal, start, params.steps, AGAIN * params.lr, self._stepped(orthonormal))
+            found = torch.cat([again, found], dim=1)
+        found = distinct(found, sparsity(orthonormal, found))
+        self._duals = torch.linalg.solve_triangular(factor, found, upper=True)
+        found = found[:, independent(found)]
+        self.sparsity = float(sparsity(orthonormal, found).median())
+        codes = orthonormal @ found
+        normal = codes.T @ codes + params.ridge * torch.eye(codes.shape[1], device=codes.device)
+        atoms = torch.linalg.solve(normal, codes.T @ differences) @ basis.T
+        self.atoms = torch.cat([self.atoms, atoms])
+        self.stage = torch.cat([self.stage, self.stage.new_full((len(atoms),), self._ended)])
+
+    def _stepped(self, orthonormal: Tensor) -> Callable[[Tensor], bool]:
+        steps = (2 * len(self.params.shares) - 1) * self.params.steps
+
+        def stepped(found: Tensor) -> bool:
+            self.spent += 1
+            if self.spent % REPORT_STEPS == 0:
+                self.ctx.report(self.spent, steps, sparsity=float(sparsity(orthonormal, found).median()))
+            return self.ctx.expired(self.spent)
+
+        return stepped
+
+    def _state(self) -> dict[str, Tensor]:
+        counts = {"ended": torch.tensor(self._ended), "spent": torch.tensor(self.spent)}
+        kept = {"atoms": self.atoms, "stage": self.stage, "duals": self._duals}
+        return kept | counts | {"generator": self.ctx.generator.get_state()}
