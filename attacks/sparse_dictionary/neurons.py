@@ -59,14 +59,17 @@ class Neurons:
     def differences(self, directions: int, neighbours: int) -> tuple[Tensor, Tensor]:
         """Return the basis (d + 1, r) of the first directions, and the differences (p, r) of near neurons, of length 1.
 
-        Near are pairs of strong neurons of which one is among the nearest `neighbours` of the other there.
+        Near are strong neurons of which one is among the nearest `neighbours` of the other there. Those that lie on
+        one point have no difference.
         """
         basis = self.basis[:, :directions]
         points = (self.rows @ basis)[self.strong]
-        distance = torch.cdist(points, points)
+        # Not by a product of matrices, which rounds the distances of near points away.
+        distance = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
         distance.fill_diagonal_(math.inf)
         near = distance.topk(min(neighbours, len(points) - 1), largest=False).indices
         one = torch.arange(len(points), device=near.device)[:, None].expand_as(near)
         pairs = torch.stack([torch.minimum(one, near), torch.maximum(one, near)], dim=-1).flatten(0, 1).unique(dim=0)
         apart = points[pairs[:, 0]] - points[pairs[:, 1]]
-        return basis, apart / apart.norm(dim=1, keepdim=True).clamp_min(torch.finfo(apart.dtype).tiny)
+        length = apart.norm(dim=1, keepdim=True)
+        return basis, (apart / length)[length[:, 0] > 0]

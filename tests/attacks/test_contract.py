@@ -35,7 +35,7 @@ from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, V
 ATTACKS = registry.attacks().items
 DATASET_ATTACKS = {name: attack for name, attack in ATTACKS.items() if attack.setting == "dataset"}
 VICTIMS = {name: spec for name, spec in registry.victims().items.items() if isinstance(spec, VictimSpec)}
-CHEAP = {"steps": 20, "restarts": 2, "candidates": 12, "lower_steps": 30, "inverse_steps": 20, "rounds": 2}
+CHEAP = {"starts": 2, "steps": 20, "restarts": 2, "candidates": 12, "lower_steps": 30, "inverse_steps": 20, "rounds": 2}
 ROUNDS_OF_ONE = {"kkt-span": {"restarts": 1}}
 """Attacks whose rounds go with one restart."""
 DETERMINISTIC = {"first-layer", "class-mean"}

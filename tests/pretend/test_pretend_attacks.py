@@ -143,6 +143,7 @@ CASES: dict[str, Case] = {
         waits=of("attacks/implicit", IMPLICIT, "attacks/bilevel.py:evaluate", SCIPY, "victims/training/lbfgs.py:lbfgs"),
     ),
     "deco": Case("deco", DECAYED, waits=frozenset({"attacks/deco.py:evaluate", SCIPY})),
+    "neuron-differences": Case("neuron-differences", spec_of(), {"shares": (0.4, 0.7, 1.0)}),
     "inversion": Case("inversion", BIASES, {"candidates": 8, "total_variation": 1.0}),
     "inversion black-box": Case("inversion", BIASES, {"candidates": 8, "access": "logits", "directions": 2}),
     "kernel-query": Case(
@@ -258,6 +259,7 @@ KEEPING = (
     "kkt-delta-features",
     "projection",
     "kernel-query",
+    "neuron-differences",
 )
 
 

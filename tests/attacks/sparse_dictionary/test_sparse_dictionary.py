@@ -1,0 +1,185 @@
+"""Sparse codes of neurons: planted images come back exactly, and each step does what its equation says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from attacks.base import AttackContext
+from attacks.neuron_differences import NeuronDifferences
+from attacks.sparse_dictionary.neurons import Neurons
+from attacks.sparse_dictionary.params import DifferencesParams
+from attacks.sparse_dictionary.sparse import descend, distinct, independent, sparsity
+from attacks.sparse_dictionary.stages import Stages
+from victims.equations.network import Network
+
+CPU = torch.device("cpu")
+IMAGES, PIXELS, NEURONS = 12, 40, 600
+
+
+def planted(seed: int = 0) -> tuple[Network, Tensor]:
+    """Return a network whose neurons are sums over images (n, d), two kinds of them, and the images.
+
+    Neurons of a kind are on a walk from gates to gates, each step of which changes the gate of one image.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    images = 6 * torch.nn.functional.normalize(torch.randn(IMAGES, PIXELS, generator=generator, dtype=torch.float64))
+    factors = 0.2 * torch.rand(IMAGES, generator=generator, dtype=torch.float64) + 0.9
+    factors = factors * (2 * torch.randint(2, (IMAGES,), generator=generator) - 1)
+    size = torch.rand(NEURONS, generator=generator, dtype=torch.float64) + 0.5
+    gates = torch.zeros(NEURONS, IMAGES, dtype=torch.float64)
+    walk = torch.randint(2, (IMAGES,), generator=generator).double()
+    for neuron in range(NEURONS):
+        flipped = torch.randint(IMAGES, (), generator=generator)
+        walk[flipped] = 1 - walk[flipped]
+        gates[neuron] = walk
+    first = (gates * factors) @ torch.cat([images, torch.ones(IMAGES, 1, dtype=torch.float64)], dim=1) * size[:, None]
+    kinds = torch.zeros(2, NEURONS, dtype=torch.float64)
+    kinds[0, : NEURONS // 2], kinds[1, NEURONS // 2 :] = size[: NEURONS // 2], size[NEURONS // 2 :]
+    second = torch.linalg.qr(torch.randn(20, 2, generator=generator, dtype=torch.float64))[0] @ kinds
+    last = torch.randn(1, 20, generator=generator, dtype=torch.float64)
+    return Network((first[:, :-1], second, last), (first[:, -1], None, None)), images
+
+
+def context(seed: int = 0) -> AttackContext:
+    return AttackContext(CPU, torch.Generator().manual_seed(seed), lambda step, steps, **figures: None)
+
+
+def cosines(atoms: Tensor, images: Tensor) -> Tensor:
+    """Return the cosine of each image with the nearest atom that has its sign."""
+    signed = torch.nn.functional.normalize(atoms[:, :-1] * atoms[:, -1:].sign())
+    return (torch.nn.functional.normalize(images).float() @ signed.T).amax(1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_planted_images_come_back(seed: int) -> None:
+    network, images = planted(seed)
+    neurons = Neurons.of(network)
+    assert neurons.rank == IMAGES
+    stages = Stages(neurons, DifferencesParams(shares=(1.0,), neighbours=2, ridge=1e-6), context())
+    stages.run()
+
+    assert cosines(stages.atoms, images).min() > 0.9999
+    assert len(stages.atoms) == IMAGES  # a basis of the data subspace, and nothing else
+
+
+def test_what_a_stage_has_found_starts_the_next() -> None:
+    network, _ = planted()
+    stages = Stages(Neurons.of(network), DifferencesParams(shares=(0.9, 1.0), starts=1), context())
+    stages.run()
+
+    assert stages.stage.tolist() == [0, 1, 1]  # the second has a start of its own besides
+    assert stages.agreement()[0] > 0.9
+    assert stages.spent == 3 * DifferencesParams().steps
+
+
+def test_a_row_is_divided_by_what_its_neuron_gives_to_layer_2() -> None:
+    network, _ = planted()
+    first, second, last = network.weights
+    bias = network.biases[0]
+    assert bias is not None
+    scale = torch.linspace(0.2, 3.0, NEURONS // 2, dtype=torch.float64).repeat(2)  # alike for both kinds
+    stretched = Network((first * scale[:, None], second * scale, last), (bias * scale, None, None))
+    ratio = (Neurons.of(stretched).rows / Neurons.of(network).rows).reshape(2, -1)
+
+    for kind in ratio:
+        torch.testing.assert_close(kind, kind[:1].expand_as(kind), rtol=1e-4, atol=0)
+
+
+def test_near_neurons_are_compared_and_weak_ones_are_not() -> None:
+    network, _ = planted()
+    noise = 1e-3 * torch.randn(network.weights[0].shape, generator=torch.Generator().manual_seed(1)).double()
+    neurons = Neurons.of(Network((network.weights[0] + noise, *network.weights[1:]), network.biases))
+    basis, differences = neurons.differences(IMAGES, 2)
+    everything = neurons.rows[neurons.strong] @ basis
+    apart = (everything[:, None] - everything).norm(dim=2).fill_diagonal_(torch.inf)
+    steps = torch.stack([everything[second] - everything[first] for first, second in nearest(apart, 2)])
+
+    assert len(neurons.strong) == round(0.9 * NEURONS)
+    assert len(differences) == len(steps)
+    torch.testing.assert_close(differences.norm(dim=1), torch.ones(len(differences)))
+    alike = (torch.nn.functional.normalize(steps) @ differences.T).abs().amax(1)
+    assert alike.min() > 1 - 1e-5
+
+
+def nearest(apart: Tensor, count: int) -> list[tuple[int, int]]:
+    """Return all pairs, once, of which one is among the nearest `count` of the other."""
+    near = {(one, other) for one, row in enumerate(apart.tolist()) for other in ranked(row)[:count]}
+    return sorted({(min(pair), max(pair)) for pair in near})
+
+
+def ranked(row: list[float]) -> list[int]:
+    return sorted(range(len(row)), key=row.__getitem__)
+
+
+def test_a_descent_ends_at_a_planted_sparse_vector() -> None:
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(400, 20, generator=generator)
+    vectors[:, 0] *= torch.rand(400, generator=generator) < 0.1
+    basis, _ = torch.linalg.qr(vectors)
+    truth = basis.T @ vectors[:, 0]
+    truth /= truth.norm()
+    start = truth + 0.8 * torch.nn.functional.normalize(torch.randn(20, generator=generator), dim=0)
+    (found,) = descend(basis, start[:, None], 300, 0.1, lambda _: False).T
+
+    assert start @ truth / start.norm() < 0.9
+    assert found @ truth > 0.999
+    assert sparsity(basis, found[:, None]) < sparsity(basis, start[:, None] / start.norm()) - 0.1
+
+
+def test_a_descent_stops_when_it_is_told_to() -> None:
+    basis, _ = torch.linalg.qr(torch.randn(30, 5, generator=torch.Generator().manual_seed(0)))
+    seen: list[Tensor] = []
+
+    def stepped(found: Tensor) -> bool:
+        seen.append(found)
+        return len(seen) == 3
+
+    assert descend(basis, basis[:4].T, 10, 0.1, stepped) is seen[-1]
+    assert len(seen) == 3
+
+
+def test_of_vectors_that_are_alike_the_sparser_stays() -> None:
+    one, other = torch.eye(3)[:, 0], torch.eye(3)[:, 1]
+    near = torch.nn.functional.normalize(one + 0.1 * other, dim=0)
+    vectors = torch.stack([one, -near, other], dim=1)
+
+    kept = distinct(vectors, torch.tensor([0.5, 0.2, 0.3]))
+    torch.testing.assert_close(kept, torch.stack([-near, other], dim=1))
+
+
+def test_what_others_span_is_not_independent() -> None:
+    axes = torch.eye(3)
+    both = torch.nn.functional.normalize(axes[:, 0] + axes[:, 1], dim=0)
+    vectors = torch.stack([axes[:, 0], axes[:, 1], both, axes[:, 2], both], dim=1)
+
+    assert independent(vectors).tolist() == [0, 1, 3]
+
+
+def test_agreement_is_the_mean_cosine_with_the_nearest_of_other_stages() -> None:
+    network, _ = planted()
+    stages = Stages(Neurons.of(network), DifferencesParams(shares=(0.3, 0.6, 1.0)), context())
+    stages.run()
+    axes = torch.eye(PIXELS + 1)[:4]
+    axes[:, -1] = 1.0
+    mixed = (axes[0] + axes[1])[None] / 2
+    stages.atoms = torch.cat([axes[:2], -axes[:1], mixed])  # the sign of the last column is a candidate's
+    stages.stage = torch.tensor([0, 0, 1, 2])
+    half = 0.5**0.5
+
+    torch.testing.assert_close(stages.agreement(), torch.tensor([(1 + half) / 2, half / 2, (1 + half) / 2, half]))
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_it_is_for_one_output_or_two_classes(outputs: int) -> None:
+    from victims.networks import MLPSpec
+    from victims.spec import NormalizedDescent, VictimSpec
+
+    spec = {"name": "digits-mlp-6", "dataset": "digits", "n": 6, "training": NormalizedDescent(steps=3)}
+    attack = NeuronDifferences(DifferencesParams())
+
+    assert attack.supports(VictimSpec.model_validate(spec | {"architecture": MLPSpec(outputs=outputs)})) is None
+    assert "3 outputs" in str(attack.supports(VictimSpec.model_validate(spec | {"architecture": MLPSpec(outputs=3)})))
+    affine = MLPSpec(hidden=(), outputs=outputs)
+    assert "compares the neurons" in str(attack.supports(VictimSpec.model_validate(spec | {"architecture": affine})))
