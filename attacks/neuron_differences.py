@@ -57,6 +57,9 @@ class NeuronDifferences(Attack[DifferencesParams]):
         neurons = Neurons.of(Network.of(view.weights, shape, ctx.device, torch.float32))
         stages = Stages(neurons, self.params, ctx)
         stages.run()
+        told = (f"W1 shows {neurons.rank} directions",)
+        if not len(stages.atoms):
+            return Reconstruction(torch.empty(0, *shape), flags=(*told, "its neurons lie on few points"))
         images, factor = stages.atoms[:, :-1], stages.atoms[:, -1:]
         lengths = images.norm(dim=1, keepdim=True)
         tiny = torch.finfo(images.dtype).tiny
@@ -66,5 +69,5 @@ class NeuronDifferences(Attack[DifferencesParams]):
             confidence=stages.agreement(),
             loss=stages.sparsity,
             grad_evals=stages.spent,
-            flags=(f"W1 shows {neurons.rank} directions",),
+            flags=told,
         )

@@ -53,32 +53,46 @@ class Stages:
 
     def agreement(self) -> Tensor:
         """Return the mean over the other stages of an atom's cosine with the nearest of theirs (k,), 0 without any."""
-        images = self.atoms[:, :-1] * self.atoms[:, -1:].sign()
-        cosines = torch.nn.functional.normalize(images) @ torch.nn.functional.normalize(images).T
-        nearest = [cosines[:, self.stage == other].amax(1) for other in range(self._ended)]
-        others = torch.nn.functional.one_hot(self.stage, self._ended).logical_not()
-        return (torch.stack(nearest, 1) * others).sum(1) / max(self._ended - 1, 1)
+        images = torch.nn.functional.normalize(self.atoms[:, :-1] * self.atoms[:, -1:].sign())
+        stages = self.stage.unique()
+        total = images.new_zeros(len(images))
+        for stage in stages:
+            nearest = (images @ images[self.stage == stage].T).amax(1)
+            total += torch.where(self.stage == stage, 0.0, nearest)
+        return total / max(len(stages) - 1, 1)
 
     def _run(self, directions: int) -> None:
-        params, generator = self.params, self.ctx.generator
-        basis, differences = self.neurons.differences(directions, params.neighbours)
+        basis, differences = self.neurons.differences(directions, self.params.neighbours)
+        if len(differences) < directions:
+            return  # neurons that all lie on few points
         orthonormal, factor = torch.linalg.qr(differences)
-        chosen = torch.randperm(len(differences), generator=generator)[: params.starts].to(differences.device)
-        found = descend(orthonormal, orthonormal[chosen].T, params.steps, params.lr, self._stepped(orthonormal))
-        if self._duals.numel():
-            wider = self._duals.new_zeros(factor.shape[1] - len(self._duals), self._duals.shape[1])
-            start = factor @ torch.cat([self._duals, wider])
-            again = descend(orthonormal, start, params.steps, AGAIN * params.lr, self._stepped(orthonormal))
-            found = torch.cat([again, found], dim=1)
-        found = distinct(found, sparsity(orthonormal, found))
+        found = self._search(orthonormal, factor)
         self._duals = torch.linalg.solve_triangular(factor, found, upper=True)
         found = found[:, independent(found)]
         self.sparsity = float(sparsity(orthonormal, found).median())
         codes = orthonormal @ found
-        normal = codes.T @ codes + params.ridge * torch.eye(codes.shape[1], device=codes.device)
+        normal = codes.T @ codes + self.params.ridge * torch.eye(codes.shape[1], device=codes.device)
         atoms = torch.linalg.solve(normal, codes.T @ differences) @ basis.T
         self.atoms = torch.cat([self.atoms, atoms])
         self.stage = torch.cat([self.stage, self.stage.new_full((len(atoms),), self._ended)])
+
+    def _search(self, orthonormal: Tensor, factor: Tensor) -> Tensor:
+        """Return sparse directions (r, m), the sparsest first, from differences and from what was found before.
+
+        Args:
+            orthonormal: Q (p, r) of the differences Q R.
+            factor: R (r, r).
+        """
+        params, stepped = self.params, self._stepped(orthonormal)
+        chosen = torch.randperm(len(orthonormal), generator=self.ctx.generator)[: params.starts]
+        start = orthonormal[chosen.to(orthonormal.device)].T
+        found = descend(orthonormal, start, params.steps, params.lr, stepped)
+        if self._duals.numel():
+            wider = self._duals.new_zeros(len(factor) - len(self._duals), self._duals.shape[1])
+            start = factor @ torch.cat([self._duals, wider])
+            again = descend(orthonormal, start, params.steps, AGAIN * params.lr, stepped)
+            found = torch.cat([again, found], dim=1)
+        return distinct(found, sparsity(orthonormal, found))
 
     def _stepped(self, orthonormal: Tensor) -> Callable[[Tensor], bool]:
         steps = (2 * len(self.params.shares) - 1) * self.params.steps

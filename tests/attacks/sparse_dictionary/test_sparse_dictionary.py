@@ -171,6 +171,16 @@ def test_agreement_is_the_mean_cosine_with_the_nearest_of_other_stages() -> None
     torch.testing.assert_close(stages.agreement(), torch.tensor([(1 + half) / 2, half / 2, (1 + half) / 2, half]))
 
 
+def test_a_layer_of_nothing_gives_no_atom() -> None:
+    network, _ = planted()
+    first, second, last = network.weights
+    nothing = Network((0 * first, second, last), (torch.zeros(NEURONS), None, None))
+    stages = Stages(Neurons.of(nothing), DifferencesParams(), context())
+    stages.run()
+
+    assert len(stages.atoms) == len(stages.agreement()) == 0
+
+
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_it_is_for_one_output_or_two_classes(outputs: int) -> None:
     from victims.networks import MLPSpec
