@@ -17,7 +17,7 @@ from bench.publish.parameters import readable
 from bench.publish.ranking import VERSIONS, boards, current, defined, gains, samples, unsuccessful
 from bench.publish.runs_table import read_runs, typed
 from bench.publish.statistics import count_interval, gain_interval
-from bench.store.cells import to_csv
+from bench.store.cells import DIGITS, to_csv
 from bench.store.folders import Store
 from bench.store.records import (
     CELL,
@@ -97,8 +97,15 @@ def _fresh(records: Iterable[RunRecord]) -> pd.DataFrame:
     for record in records:
         if record.n:
             for name, cell in record.model_dump(mode="json").items():
-                columns[name].append(sys.intern(cell) if isinstance(cell, str) else cell)
+                columns[name].append(_as_written(cell))
     return pd.DataFrame(columns, dtype=None if columns["run_id"] else object)
+
+
+def _as_written(cell: object) -> object:
+    """Return a cell as runs.csv will hold it, so that a leaderboard is made of what can be read there."""
+    if isinstance(cell, str):
+        return sys.intern(cell)
+    return float(f"{cell:.{DIGITS}g}") if isinstance(cell, float) else cell
 
 
 def latest(runs: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,8 @@ import pandas as pd
 from bench.terminal.text import short
 from victims.errors import UserError
 
+DIGITS = 6
+"""Significant digits of a number in our tables."""
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
@@ -62,7 +64,7 @@ def to_csv(table: pd.DataFrame) -> str:
     """Return a table as CSV, numbers with six digits, no cell a formula to a spreadsheet."""
     named = table.set_axis([as_cell(str(name)) for name in table.columns], axis=1)
     texts = {str(name): column.map(_text_cell) for name, column in named.items() if column.dtype.kind not in "biuf"}
-    return named.assign(**texts).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    return named.assign(**texts).to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
 
 
 def _text_cell(cell: object) -> object:

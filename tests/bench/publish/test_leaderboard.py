@@ -10,8 +10,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from bench.publish.claims.tables import Tables, made_of_runs
 from bench.publish.leaderboard import BOARD_COLUMNS, leaderboard, write_tables
 from bench.publish.runs_table import TEXT, read_runs
+from bench.store.cells import read_cells
 from bench.store.good_images import encode
 from bench.store.records import COLUMNS, NULLS, SCHEMA_VERSION, SCORES, RunRecord, Status
 from victims.errors import UserError
@@ -255,7 +257,15 @@ def test_the_board_of_the_file_is_the_board_of_the_records(record: Make, tmp_pat
     written = write_tables(tmp_path, mixed(record)).reset_index(drop=True)
     read = leaderboard(read_runs(tmp_path / "runs.csv")).reset_index(drop=True)
 
-    pd.testing.assert_frame_equal(written, read, check_dtype=False, rtol=1e-5)
+    pd.testing.assert_frame_equal(written, read, check_dtype=False, check_exact=True)
+
+
+def test_a_mean_is_that_of_the_numbers_in_the_file(record: Make, tmp_path: Path) -> None:
+    measured = (17.37354, 17.37354, 17.37364)  # 17.3736 on average, and 17.3735 once each has six digits
+    write_tables(tmp_path, [record(seed=seed, psnr_mean=value) for seed, value in enumerate(measured)])
+
+    assert list(made_of_runs(Tables(tmp_path))) == []
+    assert read_cells(tmp_path / "leaderboard.csv")["psnr_mean"].tolist() == ["17.3735"]
 
 
 @pytest.mark.parametrize(
