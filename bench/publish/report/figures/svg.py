@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from bench.publish.report.pictures import webp_uri
 
 INK, MUTED, LINE, ACCENT = "#010101", "#020202", "#030303", "#040404"
 _THEME = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", ACCENT: "var(--accent)"}
 """Colours that stand for those of the page, light or dark."""
-DOTS_DPI = 200
+DOTS_DPI = 150
 """Dots an inch of the parts of a figure that are pictures."""
 
 
@@ -30,7 +35,13 @@ def svg(figure: Figure) -> str:
     text = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", text)
     text = re.sub(r"<[^>]+>", lambda match: _shortened(match[0]), text)
     text = re.sub(r'style="[^"]*"', lambda match: _themed(match[0]), text)
+    text = re.sub(r"data:image/png;base64,\s*([^\"]*)", lambda match: _smaller(match[1]), text)
     return re.sub(r">\s+<", "><", text)
+
+
+def _smaller(png: str) -> str:
+    pixels = imread(io.BytesIO(base64.b64decode(png)), format="png")
+    return webp_uri((255 * pixels).round().astype(np.uint8))
 
 
 def _shortened(tag: str) -> str:
