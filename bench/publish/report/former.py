@@ -27,8 +27,8 @@ _DRAWN = re.compile(r'<figure data-run="([^"]*)">(<svg.*?</svg>\s*)<figcaption>(
 
 
 def mark(run: Row) -> str:
-    """Return what the page calls a run by: the same command run again is another run."""
-    return f"{run['run_id']} {run['started_utc']}"
+    """Return what the page calls a run by: run again it is another, and another protocol scores it otherwise."""
+    return f"{run['run_id']} {run['protocol']} {run['started_utc']}"
 
 
 def former(page: Path) -> dict[str, RunFiles]:

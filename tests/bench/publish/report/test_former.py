@@ -61,6 +61,18 @@ def test_a_run_that_was_made_again_does_not_keep_the_pictures_of_the_former(
     assert {entry.row["attack"] for entry in pictured(bare)} == {"kkt", "random"}
 
 
+def test_a_run_that_two_protocols_scored_keeps_the_figures_of_each(bare: Path, records: list[RunRecord]) -> None:
+    again = [one.model_copy(update={"protocol": "haim2022"}) for one in records if one.attack == "first-layer"]
+    write_tables(bare, [*records, *again])
+    sizes = []
+    for _ in range(2):
+        sizes.append(len(write_report(bare).read_text()))
+        shown = [entry for entry in pictured(bare) if entry.row["attack"] == "first-layer"]
+        assert [entry.row["protocol"] for entry in shown] == ["buzaglo2023"]
+
+    assert sizes[0] == sizes[1]
+
+
 def test_a_folder_comes_before_the_report(folder: Path, built: Path) -> None:
     shutil.copy(built / "report.html", folder)
     for entry in pictured(folder):
