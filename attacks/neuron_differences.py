@@ -29,7 +29,7 @@ class NeuronDifferences(Attack[DifferencesParams]):
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
     Params = DifferencesParams
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
-        "": {"lr": Range(1e-2, 1, log=True), "ridge": Range(1e-2, 10, log=True)},
+        "": {"lr": Range(1e-2, 1, log=True)},  # the objective, how sparse the codes are, does not depend on the ridge
     }
 
     def supports(self, victim: VictimSpec) -> str | None:

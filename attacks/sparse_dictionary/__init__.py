@@ -4,9 +4,10 @@ At a stationary point of a network with one output, row j of [W1, b1] is a sum o
 
     [w_j, b_j] = sum_i l_i v_ij g_ij [x_i, 1],
 
-with the gate g_ij of neuron j and v_i = (w3 * g_i) W2 back-propagated to layer 1 (Haim et al. 2022, eq. 5). W2 has two
-large singular values there, of the neurons with positive and with negative outgoing weights, so that v_ij is r_j, the
-length of column j along its two directions q, times a factor that all neurons of one kind share:
+with the gate g_ij of neuron j and v_i = (w3 * k_i) W2, the error that comes back through the gates k_i of layer 2
+(Haim et al. 2022, eq. 3). W2 has two large singular values there, of the neurons with positive and with negative
+outgoing weights. So v_ij is r_j, the length of column j of W2 along the two right singular vectors, times a factor that
+all neurons of one kind share:
 
     [w_j, b_j] / r_j = sum_i c_i g_ij [x_i, 1].
 

@@ -20,8 +20,8 @@ from bench.publish.best import Row
 from bench.publish.report.files import GROUPS, LAYERS, Examples, Panel, RunFiles
 
 _PICTURE = re.compile(
-    rf'<figure data-run="([^"]*)" data-group="({"|".join(GROUPS)})" data-image="(\d+)" data-ssim="([-.\w]+)">'
-    r'<img src="data:image/webp;base64,([^"]*)"'
+    rf'<figure data-run="([^"]*)" data-group="({"|".join(GROUPS)})" data-image="(\d+)"'
+    r' data-ssim="(nan|-?\d+(?:\.\d+)?(?:e-?\d+)?)"><img src="data:image/webp;base64,([^"]*)"'
 )
 _DRAWN = re.compile(r'<figure data-run="([^"]*)">(<svg.*?</svg>\s*)<figcaption>(.*?)</figcaption>', re.DOTALL)
 

@@ -98,3 +98,11 @@ def test_damaged_pictures_are_left_out_and_figures_stay(built: Path, tmp_path: P
 
     assert {run: files.drawn for run, files in kept.items()} == {run: files.drawn for run, files in whole.items()}
     assert all(files.examples is None for files in kept.values())
+
+
+@pytest.mark.parametrize("ssim", ["1.2.3", "e", ""])
+def test_a_picture_without_a_number_is_left_out(built: Path, tmp_path: Path, ssim: str) -> None:
+    page = (built / "report.html").read_text()
+    (tmp_path / "report.html").write_text(re.sub(r'data-ssim="[^"]*"', f'data-ssim="{ssim}"', page))
+
+    assert all(files.examples is None for files in former(tmp_path / "report.html").values())
