@@ -21,6 +21,7 @@ from victims.networks import (
 from victims.recipes import (
     DecayedDescent,
     GradientDescent,
+    GramGaussNewton,
     Interpolation,
     NormalizedDescent,
     Ordinary,
@@ -34,6 +35,7 @@ __all__ = [
     "ConvSpec",
     "DecayedDescent",
     "GradientDescent",
+    "GramGaussNewton",
     "Loss",
     "MLPSpec",
     "ModuleSpec",
@@ -84,6 +86,7 @@ class VictimSpec(Retrainable):
         GradientDescent
         | NormalizedDescent
         | DecayedDescent
+        | GramGaussNewton
         | Regularised
         | Interpolation
         | Ordinary
@@ -117,8 +120,11 @@ class VictimSpec(Retrainable):
             raise ValueError("decayed descent needs a homogeneous network: a bias in layer 1 alone")
         if self.training.kind == "decayed" and self.training.corners and self.architecture.kind != "mlp":
             raise ValueError("only a fully connected network is trained with rounded corners: leave `corners` empty")
-        plain = self.loss == "cross-entropy" and self.architecture.kind == "mlp" and self.architecture.outputs == 1
-        if self.training.kind == "regularised" and not plain:
+        one_output = self.architecture.kind == "mlp" and self.architecture.outputs == 1
+        homogeneous = one_output and self.architecture.biases == "first"
+        if self.training.kind == "gram-gauss-newton" and not (homogeneous and self.loss != "cross-entropy"):
+            raise ValueError("Gauss-Newton steps train a regression by fully connected layers, a bias in layer 1 alone")
+        if self.training.kind == "regularised" and not (one_output and self.loss == "cross-entropy"):
             raise ValueError("the regularised minimum is that of a binary classifier without convolution")
         return self
 

@@ -10,7 +10,16 @@ import pytest
 from bench.plan import registry
 from victims.defences.spec import Noise
 from victims.kernel.spec import KernelSpec
-from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
+from victims.spec import (
+    ConvSpec,
+    DecayedDescent,
+    GradientDescent,
+    GramGaussNewton,
+    MLPSpec,
+    NormalizedDescent,
+    Regularised,
+    VictimSpec,
+)
 from victims.zoo.barzilai2025 import NAMES
 
 VICTIMS = {name: spec for name, spec in registry.victims().items.items() if isinstance(spec, VictimSpec)}
@@ -79,6 +88,11 @@ IDENTITY: dict[str, dict[str, Any]] = {
     "training.weight_decay (decayed)": {"training": DecayedDescent(weight_decay=2e-3)},
     "training.weight_decay": {"training": Regularised(weight_decay=1e-3)},
     "training.tolerance": {"training": Regularised(tolerance=1e-3)},
+    "training.kind (gram-gauss-newton)": {"training": GramGaussNewton()},
+    "training.steps (gram-gauss-newton)": {"training": GramGaussNewton(steps=60)},
+    "training.descent": {"training": GramGaussNewton(descent=60)},
+    "training.forgotten": {"training": GramGaussNewton(forgotten=(0.5, 1e-4))},
+    "training.weight_decay (gram-gauss-newton)": {"training": GramGaussNewton(weight_decay=2e-3)},
     "training.steps (regularised)": {"training": Regularised(steps=60)},
 }
 
@@ -97,8 +111,16 @@ def test_every_field_of_a_spec_is_tried() -> None:
     fields = {"name", "reported_test_accuracy", "twin", *(name.partition(".")[0] for name in IDENTITY)}
     assert fields == set(VictimSpec.model_fields)
     tried = {name.partition(".")[2].partition(" ")[0] for name in IDENTITY}
-    for model in (MLPSpec, ConvSpec, NormalizedDescent, GradientDescent, DecayedDescent, Regularised):
+    for model in (MLPSpec, ConvSpec, NormalizedDescent, GradientDescent, DecayedDescent, GramGaussNewton, Regularised):
         assert set(model.model_fields) - {"kind"} <= tried
+
+
+def test_gauss_newton_steps_are_for_homogeneous_regressions() -> None:
+    plain: dict[str, Any] = {"name": "a", "dataset": "digits", "n": 20, "loss": "l2", "training": GramGaussNewton()}
+    VictimSpec(**plain)
+    for other in ({"architecture": MLPSpec(biases="all")}, {"architecture": ConvSpec()}, {"loss": "cross-entropy"}):
+        with pytest.raises(ValueError, match="Gauss-Newton steps train a regression by fully connected layers"):
+            VictimSpec(**plain | other)
 
 
 def test_rounded_corners_are_for_fully_connected_networks() -> None:

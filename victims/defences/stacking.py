@@ -23,7 +23,15 @@ from victims.defences.spec import (
 from victims.deletion.spec import DeletionSpec
 from victims.errors import UserError
 from victims.informed.spec import AnySpec, Descent, GLMSpec, InformedSpec, Newton, OutputPrivacy
-from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent, Ordinary, Privacy, Regularised
+from victims.recipes import (
+    DecayedDescent,
+    GradientDescent,
+    GramGaussNewton,
+    NormalizedDescent,
+    Ordinary,
+    Privacy,
+    Regularised,
+)
 from victims.spec import VictimSpec
 
 SpecT = TypeVar("SpecT", bound=AnySpec)
@@ -79,7 +87,7 @@ def _changed(spec: AnySpec, defence: AnyDefence) -> dict[str, Any] | None:
             knobs: dict[str, Any] = {"stop_loss": defence.strength}
         case EarlyStop(), DecayedDescent(corners=()):
             knobs = {"stop_loss": defence.strength}
-        case Decay(), GradientDescent() | DecayedDescent() | Regularised() | Ordinary():
+        case Decay(), GradientDescent() | DecayedDescent() | GramGaussNewton() | Regularised() | Ordinary():
             knobs = {"weight_decay": defence.strength}
         case ForgetStart(), GradientDescent() | Ordinary() if training.weight_decay:
             knobs = {"epochs": training.epochs * defence.strength}

@@ -40,6 +40,21 @@ def sample_losses(loss: Loss, outputs: Tensor, labels: Tensor) -> Tensor:
     return (outputs - targets).abs() ** {"l2": 2.0, "l2.5": 2.5}[loss]
 
 
+def loss_derivatives(loss: Loss, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first and the second derivative of every sample's loss by its output, (n,) each, for one output.
+
+    Args:
+        loss: as in `sample_losses`.
+        outputs: (n,).
+        labels: (n,) class indices.
+    """
+    with torch.enable_grad():
+        at = outputs.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(sample_losses(loss, at, labels).sum(), at, create_graph=True)
+        (curvature,) = torch.autograd.grad(slope.sum(), at)
+    return slope.detach(), curvature
+
+
 def rival_margins(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return Phi_y - Phi_j for every rival class j != y, (n, C - 1); for one output y Phi, (n, 1)."""
     if outputs.ndim == 1:

@@ -3,11 +3,19 @@
 from victims.recipes.ordinary import Ordinary, Pretraining
 from victims.recipes.privacy import Privacy, Share
 from victims.recipes.released import Released
-from victims.recipes.stationary import DecayedDescent, GradientDescent, Interpolation, NormalizedDescent, Regularised
+from victims.recipes.stationary import (
+    DecayedDescent,
+    GradientDescent,
+    GramGaussNewton,
+    Interpolation,
+    NormalizedDescent,
+    Regularised,
+)
 
 __all__ = [
     "DecayedDescent",
     "GradientDescent",
+    "GramGaussNewton",
     "Interpolation",
     "NormalizedDescent",
     "Ordinary",

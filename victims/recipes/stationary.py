@@ -12,6 +12,7 @@ StopLoss = Annotated[PositiveFloat | None, unsaid(None)]
 """A mean loss at which training ends; None for none."""
 StopResidual = Annotated[float | None, Field(gt=0, lt=1), unsaid(None)]
 """A stationarity residual at which training ends; None for none."""
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class GradientDescent(Recipe):
@@ -110,6 +111,34 @@ class DecayedDescent(Recipe):
         """Short text for tables."""
         ending = ", L-BFGS on rounded kinks" if self.corners else ""
         return f"normalised GD, {self.steps} steps, decay {self.weight_decay:g}{ending}"
+
+
+class GramGaussNewton(Recipe):
+    """The recipe for decayed regressions that ends nearest to a stationary point: Gauss-Newton steps.
+
+    After a normalised descent that has fitted the targets each step minimises a quadratic model of mean loss +
+    (wd / 2) ||theta||^2 over what the samples' gradients span, in as many unknowns as there are samples (Cai et al.
+    2019, Gram-Gauss-Newton). The rest of theta changes no output to the first order, and each step forgets a share of
+    it, as decay does.
+
+    Attributes:
+        weight_decay: wd, on weights and biases, coupled.
+        descent: number of steps of `DecayedDescent` before.
+        steps: number of Gauss-Newton steps.
+        forgotten: share of the rest that the first step forgets, and the last; between them it falls geometrically.
+    """
+
+    kind: Literal["gram-gauss-newton"] = "gram-gauss-newton"
+    weight_decay: PositiveFloat = 1e-3
+    descent: PositiveInt = 300
+    steps: PositiveInt = 600
+    forgotten: tuple[Share, Share] = (0.5, 5e-6)
+    dtype: Literal["float64"] = "float64"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables."""
+        return f"Gauss-Newton, {self.steps} steps, decay {self.weight_decay:g}"
 
 
 class Regularised(Recipe):

@@ -20,6 +20,7 @@ from victims.spec import (
     ConvSpec,
     DecayedDescent,
     GradientDescent,
+    GramGaussNewton,
     MLPSpec,
     NormalizedDescent,
     Regularised,
@@ -27,6 +28,7 @@ from victims.spec import (
 )
 from victims.training.decayed_descent import DecayedDescentAlgorithm
 from victims.training.gradient_descent import GradientDescentAlgorithm
+from victims.training.gram_gauss_newton import GramGaussNewtonAlgorithm
 from victims.training.normalized_descent import NormalizedDescentAlgorithm
 from victims.training.regularised import minimum
 from victims.training.rounded import settle
@@ -54,6 +56,8 @@ def algorithm(spec: VictimSpec) -> Algorithm:
         return GradientDescentAlgorithm(spec.training, spec.loss, spec.n, spec.seed)
     if isinstance(spec.training, DecayedDescent):
         return DecayedDescentAlgorithm(spec.training, spec.loss)
+    if isinstance(spec.training, GramGaussNewton):
+        return GramGaussNewtonAlgorithm(spec.training, spec.loss)
     assert isinstance(spec.training, NormalizedDescent)
     return NormalizedDescentAlgorithm(spec.training)
 
@@ -106,9 +110,8 @@ def train(
 
     data, labels = data.to(device, dtype), labels.to(device)
     reported = saved = time.monotonic()
-    assert isinstance(spec.training, GradientDescent | NormalizedDescent | DecayedDescent)
-    stopped, stop_loss = False, spec.training.stop_loss
-    stop_residual = None if isinstance(spec.training, GradientDescent) else spec.training.stop_residual
+    stopped, stop_loss = False, getattr(spec.training, "stop_loss", None)
+    stop_residual = getattr(spec.training, "stop_residual", None)
     while state.step < method.steps and not stopped:
         figures = method.step(state, data, labels)
         state.step += 1

@@ -3,12 +3,13 @@
 Names are `<dataset>-<architecture>-<n>-<variant>`: `c10` is a softmax of ten outputs on the first ten labels, `wd1e-3`
 weight decay, `small` a layer 1 that starts at 1e-4 beside it, `kinks` a training that ends at a stationary point,
 `residual1e-1` one that ends where the stationarity residual is .1, `l2`, `l2-5` (|Phi - y|^2.5) and `huber` regressions
-of the binary labels to -1 and +1 with the paper's decay, `k3-4` a convolution's kernel and channels (3 and 32 without).
+of the binary labels to -1 and +1 with the paper's decay, `gauss-newton` a training by such steps, `k3-4` a
+convolution's kernel and channels (3 and 32 without).
 """
 
 from __future__ import annotations
 
-from victims.spec import ConvSpec, DecayedDescent, GradientDescent, Loss, MLPSpec, VictimSpec
+from victims.spec import ConvSpec, DecayedDescent, GradientDescent, GramGaussNewton, Loss, MLPSpec, VictimSpec
 
 CLASSES = (2, 3, 4, 5, 10)
 GRID_CLASSES = (2, 5, 10)
@@ -141,6 +142,17 @@ VICTIMS: tuple[VictimSpec, ...] = (
             training=DecayedDescent(weight_decay=REGRESSION_DECAY),
         )
         for loss, label in LOSSES
+    ),
+    *(
+        VictimSpec(
+            name=f"{dataset}-mlp-300-{label}-gauss-newton",
+            dataset=dataset,
+            n=300,
+            loss=loss,
+            training=GramGaussNewton(weight_decay=REGRESSION_DECAY),
+        )
+        for dataset, losses in (("cifar", LOSSES), ("mnist", LOSSES[:1]))
+        for loss, label in losses
     ),
     *(
         _convolution(

@@ -8,20 +8,27 @@ import pytest
 import torch
 from twelve import CPU, problem, spec
 
-from victims.spec import DecayedDescent, GradientDescent, NormalizedDescent
+from victims.spec import DecayedDescent, GradientDescent, GramGaussNewton, NormalizedDescent
 from victims.training import loop
 from victims.training.loop import train
 
 
 @pytest.mark.parametrize(
     "training",
-    [GradientDescent(lr=0.1, epochs=60, batch_size=5), NormalizedDescent(steps=120), DecayedDescent(steps=120)],
-    ids=["sgd", "normalized", "decayed"],
+    [
+        GradientDescent(lr=0.1, epochs=60, batch_size=5),
+        NormalizedDescent(steps=120),
+        DecayedDescent(steps=120),
+        GramGaussNewton(descent=30, steps=90),
+    ],
+    ids=["sgd", "normalized", "decayed", "gram-gauss-newton"],
 )
 def test_a_killed_training_resumes_to_the_same_weights(
-    training: GradientDescent | NormalizedDescent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    training: GradientDescent | NormalizedDescent | DecayedDescent | GramGaussNewton,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    victim = spec(training)
+    victim = spec(training, "l2" if training.kind == "gram-gauss-newton" else "cross-entropy")
     inputs, labels = problem()
     whole = train(victim, inputs, labels, CPU, tmp_path / "whole.safetensors", lambda at: None)
 

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import torch
 
-from victims.spec import DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
+from victims.spec import (
+    DecayedDescent,
+    GradientDescent,
+    GramGaussNewton,
+    Loss,
+    MLPSpec,
+    NormalizedDescent,
+    Regularised,
+    VictimSpec,
+)
 
 CPU = torch.device("cpu")
 
 
 def spec(
-    training: GradientDescent | NormalizedDescent | DecayedDescent | Regularised, **architecture: object
+    training: GradientDescent | NormalizedDescent | DecayedDescent | GramGaussNewton | Regularised,
+    loss: Loss = "cross-entropy",
+    **architecture: object,
 ) -> VictimSpec:
     options = {"hidden": (24, 16), "first_layer_scale": 1e-2} | architecture
-    return VictimSpec(name="test-mlp-12", dataset="test", n=12, architecture=MLPSpec(**options), training=training)  # type: ignore[arg-type]
+    network = MLPSpec(**options)  # type: ignore[arg-type]
+    return VictimSpec(name="test-mlp-12", dataset="test", n=12, architecture=network, loss=loss, training=training)
 
 
 def problem() -> tuple[torch.Tensor, torch.Tensor]:
