@@ -2,6 +2,7 @@
 
 Names are `<dataset>-<architecture>-<n>-<variant>`: `c10` is a softmax of ten outputs on the first ten labels, `wd1e-3`
 weight decay, `small` a layer 1 that starts at 1e-4 beside it, `kinks` a training that ends at a stationary point,
+`stdinit` the standard start of layer 1, `annealed` steps that fall from 3e-2 to 1e-5 and not from 1e-2 to 1e-4,
 `residual1e-1` one that ends where the stationarity residual is .1, `l2`, `l2-5` (|Phi - y|^2.5) and `huber` regressions
 of the binary labels to -1 and +1 with the paper's decay, `gauss-newton` a training by such steps, `k3-4` a
 convolution's kernel and channels (3 and 32 without).
@@ -9,7 +10,16 @@ convolution's kernel and channels (3 and 32 without).
 
 from __future__ import annotations
 
-from victims.spec import ConvSpec, DecayedDescent, GradientDescent, GramGaussNewton, Loss, MLPSpec, VictimSpec
+from victims.spec import (
+    ConvSpec,
+    DecayedDescent,
+    GradientDescent,
+    GramGaussNewton,
+    Loss,
+    MLPSpec,
+    NormalizedDescent,
+    VictimSpec,
+)
 
 CLASSES = (2, 3, 4, 5, 10)
 GRID_CLASSES = (2, 5, 10)
@@ -24,6 +34,8 @@ REGRESSION_DECAY = 7.5e-4
 KERNELS = (3, 5, 9, 16, 32)
 CHANNELS = (4, 16, 32, 64)
 STANDARD = MLPSpec(first_layer_scale=None)
+HELD = NormalizedDescent()
+ANNEALED = NormalizedDescent(steps=3000, rate=DecayedDescent().rate)
 MULTICLASS_GD = GradientDescent(lr=0.5, epochs=1_000_000)
 
 
@@ -33,10 +45,17 @@ def _multiclass(dataset: str, n: int, classes: int) -> VictimSpec:
     return VictimSpec(name=name, dataset=dataset, n=n, architecture=MLPSpec(outputs=classes))
 
 
-def _started(scale: float | None, variant: str, classes: int = 1) -> VictimSpec:
-    """Return a classifier of 100 images whose layer 1 starts at another scale, as in the paper's Fig. 9."""
-    name = f"cifar-mlp-100{_softmax(classes)}-{variant}"
-    return VictimSpec(name=name, dataset="cifar", n=100, architecture=MLPSpec(outputs=classes, first_layer_scale=scale))
+def _started(
+    scale: float | None, variant: str, classes: int = 1, n: int = 100, training: NormalizedDescent = HELD
+) -> VictimSpec:
+    """Return a classifier whose layer 1 starts at another scale, as in the paper's Fig. 9."""
+    return VictimSpec(
+        name=f"cifar-mlp-{n}{_softmax(classes)}-{variant}",
+        dataset="cifar",
+        n=n,
+        architecture=MLPSpec(outputs=classes, first_layer_scale=scale),
+        training=training,
+    )
 
 
 def _decayed(
@@ -113,6 +132,9 @@ VICTIMS: tuple[VictimSpec, ...] = (
     VictimSpec(name="cifar100-mlp-500-c100-scaled", dataset="cifar100", n=500, architecture=MLPSpec(outputs=100)),
     *(_started(1e-3, "init1e-3", classes) for classes in (1, 10)),
     *(_started(None, "stdinit", classes) for classes in (1, 10)),
+    _started(None, "stdinit", 10, 500),
+    _started(1e-4, "annealed", 10, 500, ANNEALED),
+    _started(None, "stdinit-annealed", 10, 500, ANNEALED),
     *(
         _decayed("cifar", 100, decay, classes, small=small)
         for classes in (1, 10)
