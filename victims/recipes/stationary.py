@@ -116,7 +116,7 @@ class DecayedDescent(Recipe):
 class GramGaussNewton(Recipe):
     """The recipe for decayed regressions that ends nearest to a stationary point: Gauss-Newton steps.
 
-    After a normalised descent that has fitted the targets each step minimises a quadratic model of mean loss +
+    After a normalised descent that has fitted the targets each step minimises a weighted square in place of mean loss +
     (wd / 2) ||theta||^2 over what the samples' gradients span, in as many unknowns as there are samples (Cai et al.
     2019, Gram-Gauss-Newton). The rest of theta changes no output to the first order, and each step forgets a share of
     it, as decay does.

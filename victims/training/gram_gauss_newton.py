@@ -1,13 +1,14 @@
 """Gauss-Newton steps for weight decay and one output, solved in as many unknowns as there are samples.
 
 Let J (n, p) be the gradients of the outputs f at theta, and K = J J'. A positively homogeneous network of L layers has
-J theta = L f, so that the part of theta in the rows of J is J' K^-1 L f. The loss is replaced by its quadratic model
-about f, and the minimum of the whole objective over the rows of J is J' a with
+J theta = L f, so that the part of theta in the rows of J is J' K^-1 L f. Each sample's loss is replaced by the square
+(w / 2) (f - y)^2 of the same slope, w = l'(f - y) / (f - y) (iteratively reweighted least squares), and the minimum of
+the whole objective over the rows of J is J' a with
 
-    (diag(l'') K + n wd I) a = l'' L f - l',
+    (diag(w) K + n wd I) a = w (L f - (f - y))
 
-l' and l'' being the derivatives of each sample's loss (Cai et al. 2019, Gram-Gauss-Newton method, here with weight
-decay). The rest of theta changes no output to the first order, and a step keeps 1 - e of it:
+(Cai et al. 2019, Gram-Gauss-Newton method, here with weight decay and other losses than the square). The rest of theta
+changes no output to the first order, and a step keeps 1 - e of it:
 
     theta <- (1 - e)(theta - J' K^-1 L f) + J' a.
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from victims.equations.losses import loss_derivatives, margins, sample_losses
+from victims.equations.losses import margins, residual_weights, sample_losses, signs
 from victims.equations.network import Network
 from victims.spec import DecayedDescent, GramGaussNewton, Loss
 from victims.training.decayed_descent import DecayedDescentAlgorithm
@@ -51,10 +52,11 @@ class GramGaussNewtonAlgorithm:
         parameters = dict(state.model.named_parameters())
         outputs, depth, gradients = _linearised(Network.of(parameters), inputs.flatten(1))
         gram = torch.stack([error @ error.T * (seen @ seen.T) for error, seen in gradients]).sum(0)
-        slope, curvature = loss_derivatives(self.loss, outputs, labels)
+        residuals = outputs - signs(labels).to(outputs)
+        weights = residual_weights(self.loss, residuals)
         identity = torch.eye(len(outputs), dtype=gram.dtype, device=gram.device)
         decay = len(outputs) * self.spec.weight_decay * identity
-        best = _solve(curvature[:, None] * gram + decay, curvature * depth * outputs - slope)
+        best = _solve(weights[:, None] * gram + decay, weights * depth * outputs - weights * residuals)
         ridge = RIDGE * gram.diagonal().mean() * identity
         present = _solve(gram + ridge, depth * outputs)
         forgotten = geometric(self.spec.forgotten, state.step - self.spec.descent, self.spec.steps)
