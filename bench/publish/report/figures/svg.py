@@ -17,6 +17,8 @@ _THEME = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", ACCENT:
 """Colours that stand for those of the page, light or dark."""
 DOTS_DPI = 150
 """Dots an inch of the parts of a figure that are pictures."""
+LEVELS = 16
+"""Levels of each colour there: the edges of overlapping dots have so many shades that they are half of the bytes."""
 
 
 def svg(figure: Figure) -> str:
@@ -41,7 +43,9 @@ def svg(figure: Figure) -> str:
 
 def _smaller(png: str) -> str:
     pixels = imread(io.BytesIO(base64.b64decode(png)), format="png")
-    return webp_uri((255 * pixels).round().astype(np.uint8))
+    shades = ((LEVELS - 1) * pixels).round() / (LEVELS - 1)
+    shades[shades[:, :, 3] == 0] = 0
+    return webp_uri((255 * shades).round().astype(np.uint8))
 
 
 def _shortened(tag: str) -> str:
