@@ -33,7 +33,7 @@ MAKERS = {"dataset": "victims.obtain", "informed": "victims.informed.cache", "de
 def cache_dir() -> Path:
     """Return the folder of trained victims: BENCH_CACHE_DIR, or the user's cache."""
     chosen = os.environ.get("BENCH_CACHE_DIR")
-    return Path(chosen) if chosen else user_cache_path("reconstruction-bench")
+    return Path(chosen).expanduser() if chosen else user_cache_path("reconstruction-bench")
 
 
 def victim_key(spec: AnySpec, dataset_sha256: str) -> str:
@@ -58,10 +58,10 @@ def trained_card(spec: AnySpec, data_dir: Path | None) -> dict[str, Any]:
 
     card = victim_folder(spec, fingerprint(spec.dataset, data_dir)) / CARD
     try:
-        stored: dict[str, Any] = json.loads(card.read_text())
+        stored = json.loads(card.read_text())
     except (OSError, ValueError, RecursionError):
         return {}
-    return stored
+    return stored if isinstance(stored, dict) else {}
 
 
 @contextmanager

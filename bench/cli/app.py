@@ -24,19 +24,26 @@ LONGEST_COMPLAINT = 4000
 MOST_JOBS = 1024
 
 
-def named_folder(text: str) -> Path:
-    """Return the path that a text names; an empty one, such as of a variable that is not set, names none."""
-    if not text:
+def named_folder(text: str | Path) -> Path:
+    """Return the path that a text names, `~` being the user's home; an empty one, as of a variable not set, is none."""
+    from bench.store.remote import SCHEME
+
+    place = str(text)  # a default is a path already
+    if not place:
         raise typer.BadParameter("it is empty; name a folder, '.' for this one")
-    return Path(text)
+    if SCHEME in place:
+        raise typer.BadParameter(f"{place} is an address; name a folder (`run --copy-to` copies one to an address)")
+    try:
+        return Path(place).expanduser()
+    except RuntimeError as error:
+        raise typer.BadParameter(f"{place}: {error}") from None
 
 
 def readable(text: str | Path) -> Path:
     """Return where the file or folder that a text names can be read: as `named_folder`, or copied from storage."""
-    from bench.store.remote import fetched
+    from bench.store.remote import SCHEME, fetched
 
-    named_folder(str(text))
-    return fetched(str(text))  # a default is a path already
+    return fetched(str(text)) if SCHEME in str(text) else named_folder(text)
 
 
 PluginDir = Annotated[

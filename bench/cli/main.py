@@ -8,7 +8,10 @@ import sys
 from bench.terminal import interrupts, output
 from bench.terminal.interrupts import INTERRUPTED
 
-ENVIRONMENTAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE)
+ENVIRONMENTAL = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE),
+    *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP),
+)
 """What the system refuses without a fault of the program: it is told in one line, all else is a traceback."""
 
 

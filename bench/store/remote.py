@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import csv
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -60,7 +61,8 @@ class Mirror:
         notice: told in a line what could not be copied.
 
     Raises:
-        UserError: no package knows such addresses, or nothing can be written there.
+        UserError: no package knows such addresses, nothing can be written there, or its tables list runs that the
+            folder does not have.
     """
 
     def __init__(self, location: str, root: Path, notice: Callable[[str], None]) -> None:
@@ -69,6 +71,13 @@ class Mirror:
         with _told(location, "written"):
             self._system, self._place = _found(location)
             self._place = self._place.rstrip("/")
+            foreign = self._runs_of(self._there(TABLES[0])) - self._runs_of(root / TABLES[0])
+        if foreign:
+            raise UserError(
+                f"{location} holds a {TABLES[0]} with runs that {root} does not have ({len(foreign)}), and would lose "
+                "them; copy to another place, and join the two by `merge`"
+            )
+        with _told(location, "written"):
             self._put_tables()
             for run_id in self._absent():
                 self._put_run(run_id)
@@ -93,6 +102,22 @@ class Mirror:
                 self._put_tables()
         except UserError as error:
             self.notice(f"{error}; the next `run` with --copy-to copies what is missing")
+
+    def _there(self, name: str) -> Path:
+        """Return where a file of the address can be read, a path at which nothing is if it has none."""
+        copy = Path(tempfile.mkdtemp(prefix=PREFIX)) / name
+        atexit.register(shutil.rmtree, copy.parent, ignore_errors=True)
+        if self._system.exists(f"{self._place}/{name}"):
+            self._system.get_file(f"{self._place}/{name}", str(copy))
+        return copy
+
+    @staticmethod
+    def _runs_of(table: Path) -> set[str]:
+        """Return the names of the runs that a runs.csv lists, none where there is no such file."""
+        if not table.exists():
+            return set()
+        with table.open(newline="") as lines:
+            return {row.get("run_id") or "" for row in csv.DictReader(lines)}
 
     def _absent(self) -> list[str]:
         there = self._system.glob(f"{self._place}/runs/*/{RECORD}", detail=True)

@@ -55,6 +55,11 @@ def test_trained_once(obtain: Obtain) -> None:
     assert cache.trained_card(SPEC, None)["weights_sha256"] == first.card.weights_sha256
 
 
+def test_the_home_is_expanded_in_the_name_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_CACHE_DIR", "~/victims")
+    assert cache.cache_dir() == Path.home() / "victims"
+
+
 def test_the_card_is_true(obtain: Obtain) -> None:
     victim, _, _ = obtain(SPEC)
     card, split = victim.card, victim.split
@@ -67,7 +72,9 @@ def test_the_card_is_true(obtain: Obtain) -> None:
     assert not list(folder(SPEC).glob("checkpoint*"))
 
 
-@pytest.mark.parametrize("damage", ["altered weights", "truncated weights", "missing weights", "broken card"])
+@pytest.mark.parametrize(
+    "damage", ["altered weights", "truncated weights", "missing weights", "broken card", "listed card"]
+)
 def test_damaged_files_are_found_named_and_replaced(obtain: Obtain, damage: str) -> None:
     first, _, _ = obtain(SPEC)
     weights, card = folder(SPEC) / "weights.safetensors", folder(SPEC) / "card.json"
@@ -80,7 +87,8 @@ def test_damaged_files_are_found_named_and_replaced(obtain: Obtain, damage: str)
     elif damage == "missing weights":
         weights.unlink()
     else:
-        card.write_text("{")
+        card.write_text("{" if damage == "broken card" else "[1]")
+        assert cache.trained_card(SPEC, None) == {}
     again, reports, notices = obtain(SPEC)
     assert reports > 0
     assert len(notices) == 1 and SPEC.name in notices[0] and str(folder(SPEC)) in notices[0]

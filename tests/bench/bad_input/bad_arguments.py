@@ -153,6 +153,7 @@ simple("device_superscript", "--device 'cuda:²' is no device", "--device", "cud
 simple("device_endless_index", "is no device", "--device", f"cuda:{NINES}")
 simple("jobs_too_many", "--jobs", "--jobs", "1000000000")
 simple("results_dir_empty", "it is empty; name a folder", "--results-dir", "")
+simple("results_dir_address", "is an address; name a folder", "--results-dir", "s3://bucket/results")
 simple("data_dir_empty", "it is empty; name a folder", "--data-dir", "")
 simple("plugin_dir_empty", "it is empty; name a folder", "--plugin-dir", "")
 

@@ -179,3 +179,25 @@ def test_nothing_that_a_plan_is_read_with_loads_torch(process: Bench) -> None:
     script = "import sys; from bench.cli import executing; from bench.run.executors import server; from bench.plan "
     script += "import config, registry; registry.attacks(); registry.victims(); print('torch' in sys.modules)"
     assert process("-c", script).out == "False\n"
+
+
+def test_a_folder_of_the_users_home_may_be_named_by_its_sign(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No shell expands `~` behind `=`."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert bench("list", "--picture=~/knowledge.png").status == 0
+    assert (tmp_path / "knowledge.png").exists()
+    unknown = bench("list", "--picture=~nobody-of-this-name/knowledge.png")
+    assert unknown.status == 2
+    assert "Could not determine home directory" in unknown.err
+
+
+def test_a_path_through_a_file_is_one_line(bench: Bench, tmp_path: Path, record: Callable[..., RunRecord]) -> None:
+    (tmp_path / "file").write_text("")
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_tables(tmp_path / name, [record(run_id=f"kkt-faces-mlp-4-s0-{name * 10}")])
+    ended = bench("merge", tmp_path / "a", tmp_path / "b", "--output", tmp_path / "file" / "x")
+    assert ended.status == 2
+    assert len(ended.err.strip().splitlines()) == 1

@@ -12,6 +12,7 @@ import pytest
 from bench.publish.leaderboard import write_tables
 from bench.store.records import RunRecord
 from bench.store.remote import Mirror, fetched, is_copy
+from victims.errors import UserError
 
 PLACE = "memory://bucket/results"
 Bench = Callable[..., Any]
@@ -110,6 +111,15 @@ def test_what_changed_since_is_copied_again(stored: Path, bucket: str, tmp_path:
     (folder / "log.txt").write_text("second")
     Mirror(bucket, stored, lambda _: None)
     assert contents(fetched(bucket)) == contents(stored)
+
+
+def test_tables_of_other_runs_are_not_replaced(stored: Path, tmp_path: Path, record: Callable[..., RunRecord]) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    write_tables(other, [record()])
+    with pytest.raises(UserError, match=r"holds a runs.csv with runs that .*other does not have \(1\)"):
+        Mirror(PLACE, other, lambda _: None)
+    assert contents(fetched(PLACE)) == contents(stored)
 
 
 class Fails:
