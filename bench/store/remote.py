@@ -71,12 +71,7 @@ class Mirror:
         with _told(location, "written"):
             self._system, self._place = _found(location)
             self._place = self._place.rstrip("/")
-            foreign = self._runs_of(self._there(TABLES[0])) - self._runs_of(root / TABLES[0])
-        if foreign:
-            raise UserError(
-                f"{location} holds a {TABLES[0]} with runs that {root} does not have ({len(foreign)}), and would lose "
-                "them; copy to another place, and join the two by `merge`"
-            )
+        self._keep_foreign()
         with _told(location, "written"):
             self._put_tables()
             for run_id in self._absent():
@@ -95,6 +90,7 @@ class Mirror:
     def close(self) -> None:
         """Copy the tables, and what could not be copied before."""
         try:
+            self._keep_foreign()
             with _told(self.location, "written"):
                 for run_id in list(self._left):
                     self._put_run(run_id)
@@ -102,6 +98,16 @@ class Mirror:
                 self._put_tables()
         except UserError as error:
             self.notice(f"{error}; the next `run` with --copy-to copies what is missing")
+
+    def _keep_foreign(self) -> None:
+        """Raise a UserError where the tables there list runs that the folder does not have."""
+        with _told(self.location, "written"):
+            foreign = self._runs_of(self._there(TABLES[0])) - self._runs_of(self.root / TABLES[0])
+        if foreign:
+            raise UserError(
+                f"{self.location} holds a {TABLES[0]} with runs that {self.root} does not have ({len(foreign)}), and "
+                "would lose them; copy to another place, and join the two by `merge`"
+            )
 
     def _there(self, name: str) -> Path:
         """Return where a file of the address can be read, a path at which nothing is if it has none."""

@@ -13,6 +13,7 @@ StopLoss = Annotated[PositiveFloat | None, unsaid(None)]
 StopResidual = Annotated[float | None, Field(gt=0, lt=1), unsaid(None)]
 """A stationarity residual at which training ends; None for none."""
 Share = Annotated[float, Field(gt=0, le=1)]
+"""A share of a whole, in (0, 1]."""
 
 
 class GradientDescent(Recipe):
@@ -116,10 +117,10 @@ class DecayedDescent(Recipe):
 class GramGaussNewton(Recipe):
     """The recipe for decayed regressions that ends nearest to a stationary point: Gauss-Newton steps.
 
-    After a normalised descent that has fitted the targets each step minimises a weighted square in place of mean loss +
-    (wd / 2) ||theta||^2 over what the samples' gradients span, in as many unknowns as there are samples (Cai et al.
-    2019, Gram-Gauss-Newton). The rest of theta changes no output to the first order, and each step forgets a share of
-    it, as decay does.
+    A normalised descent fits the targets. Each step then replaces every sample's loss by a square of the same slope,
+    and minimises mean loss + (wd / 2) ||theta||^2 over what the samples' gradients span: a linear system of as many
+    unknowns as there are samples (Cai et al. 2019, Gram-Gauss-Newton). The rest of theta changes no output to the first
+    order, and each step forgets a share of it, as decay does.
 
     Attributes:
         weight_decay: wd, on weights and biases, coupled.

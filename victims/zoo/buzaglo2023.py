@@ -34,8 +34,9 @@ REGRESSION_DECAY = 7.5e-4
 KERNELS = (3, 5, 9, 16, 32)
 CHANNELS = (4, 16, 32, 64)
 STANDARD = MLPSpec(first_layer_scale=None)
-HELD = NormalizedDescent()
+PLAIN = NormalizedDescent()
 ANNEALED = NormalizedDescent(steps=3000, rate=DecayedDescent().rate)
+"""Without decay, by the steps of the recipe with decay."""
 MULTICLASS_GD = GradientDescent(lr=0.5, epochs=1_000_000)
 
 
@@ -46,7 +47,7 @@ def _multiclass(dataset: str, n: int, classes: int) -> VictimSpec:
 
 
 def _started(
-    scale: float | None, variant: str, classes: int = 1, n: int = 100, training: NormalizedDescent = HELD
+    scale: float | None, variant: str, classes: int = 1, n: int = 100, training: NormalizedDescent = PLAIN
 ) -> VictimSpec:
     """Return a classifier whose layer 1 starts at another scale, as in the paper's Fig. 9."""
     return VictimSpec(

@@ -122,6 +122,17 @@ def test_tables_of_other_runs_are_not_replaced(stored: Path, tmp_path: Path, rec
     assert contents(fetched(PLACE)) == contents(stored)
 
 
+def test_tables_that_another_run_has_copied_meanwhile_stay(stored: Path, bucket: str, tmp_path: Path) -> None:
+    notices: list[str] = []
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    mirror = Mirror(bucket, empty, notices.append)
+    Mirror(bucket, stored, lambda _: None).close()
+    mirror.close()
+    assert len(notices) == 1 and "with runs that" in notices[0]
+    assert contents(fetched(bucket)) == contents(stored)
+
+
 class Fails:
     """A storage that fails for a while."""
 
