@@ -27,10 +27,7 @@ def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> I
     Raises:
         UserError: there is no such file, it holds no attack and no victim, or its attacks have no such parameter.
     """
-    if not path.exists():
-        raise UserError(f"{path} does not exist; name the file that defines an attack or VICTIMS")
-    if path.suffix != ".py" or not path.is_file():
-        raise UserError(f"{path} is no .py file; name the file that defines an attack or VICTIMS")
+    require_python_file(path)
     shipped = path.resolve().is_relative_to(ROOT)
     origin = str(path.resolve().relative_to(ROOT)) if shipped else str(path)
     extra = None if shipped else path
@@ -49,6 +46,18 @@ def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> I
         yield from attack_claims(attack, settings)
     for victim in own_victims:
         yield from victim_claims(victim, list(attacks.items.values()), data_dir)
+
+
+def require_python_file(path: Path) -> None:
+    """Check that a path is a file that Python can import.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not path.exists():
+        raise UserError(f"{path} does not exist; name the file that defines an attack or VICTIMS")
+    if path.suffix != ".py" or not path.is_file():
+        raise UserError(f"{path} is no .py file; name the file that defines an attack or VICTIMS")
 
 
 def _own(found: Registry[Any], origin: str) -> list[Any]:

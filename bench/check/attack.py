@@ -75,8 +75,8 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
 def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:
     if not attack.summary or "\n" in attack.summary:
         yield "`summary` must be one line"
-    if not all(isinstance(item, Knowledge) for item in attack.needs) or not isinstance(attack.needs, frozenset):
-        yield "`needs` must be a frozenset of Knowledge"
+    if not all(isinstance(item, Knowledge) for item in attack.needs):
+        yield "`needs` must hold items of Knowledge"
     settings = dict.fromkeys(spec.setting for spec in FAMILIES)
     if attack.setting not in settings:
         yield f"`setting` {attack.setting!r} is none of {', '.join(settings)}"
@@ -84,7 +84,7 @@ def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:
         yield f"`protocol` {attack.protocol!r} is none of {', '.join(PROTOCOLS)}"
     elif (PROTOCOLS[attack.protocol].matching == "aligned") != (attack.setting != "dataset"):
         yield f"`protocol` {attack.protocol!r} is for attacks of the other `setting`, this one's is {attack.setting!r}"
-    if type(attack.version) is not int or attack.version < 1:
+    if attack.version < 1:
         yield f"`version` is {attack.version!r}; expected a whole number from 1, raised when candidates change"
     for variant in attack.variants:
         try:

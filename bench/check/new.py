@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -13,20 +15,25 @@ Kind = Literal["attack", "victim", "model"]
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def write_new(kind: Kind, name: str, folder: Path) -> Path:
+def write_new(kind: Kind, name: str, folder: Path, taken: Mapping[str, str]) -> Path:
     """Write a file that works, to be changed into one's own, and return it.
 
     Args:
         kind: what it holds: an attack, a victim that is trained here, or a model that was trained elsewhere.
         name: what that is called on the command line; the file's name is like it.
         folder: where the file goes; made if it is not there.
+        taken: the names that are there of its kind, and the file of each.
 
     Raises:
-        UserError: the name is none, or the file is there already or cannot be written.
+        UserError: the name is none, or taken, or the file is there already or cannot be written.
     """
     if not NAME.fullmatch(name):
         raise UserError(f"{name!r} is no name; write letters, digits, '-', '_' and '.', a letter or digit first")
+    if name in taken:
+        raise UserError(f"the name {name!r} is already taken by {taken[name]}; choose another")
     path = folder / f"{re.sub('[-.]', '_', name)}.py"
+    if path.stem in sys.stdlib_module_names:
+        raise UserError(f"{path.name} would hide the module {path.stem} of Python; choose another name")
     text = (TEMPLATES / f"{kind}.py").read_text()
     identifier = "".join(part.capitalize() for part in re.split("[-._]", name))
     identifier = identifier if identifier[0].isalpha() else f"Attack{identifier}"

@@ -75,11 +75,11 @@ def run(
         float | None, typer.Option(min=0.01, help="GPUs of a run on a cluster, such as 0.25; 1 if not given.")
     ] = None,
     copy_to: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="ADDRESS", help="Copy each stored run and the tables there too, such as s3://bucket/results."
         ),
-    ] = "",
+    ] = None,
     pdb: Annotated[bool, typer.Option("--pdb", help="In this process, with a debugger where an attack fails.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed.")] = False,
@@ -99,6 +99,8 @@ def run(
     from bench.run.executors import server
     from bench.store.folders import Store
 
+    if copy_to == "":
+        raise UserError("--copy-to is empty; name an address, such as s3://bucket/results, or leave it out")
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     attacked = victims.match(victim or [DEFAULT_VICTIM])
     audit = any(spec.training.kind == "released" for spec in attacked)
@@ -140,7 +142,7 @@ def run(
         debug=pdb,
         only_cached=only_cached,
         cluster=Cluster(ray_address, jobs or None, cpus, gpus) if executor == "ray" else None,
-        copy_to=copy_to,
+        copy_to=copy_to or "",
         environment=Setup.variables(),
     )
     known = Known(attacks, victims, registry.studies(plugin_dir))

@@ -30,9 +30,11 @@ def audit(
     Writes audit.html, audit.json and records.csv to RESULTS/audits/NAME. Killed, it goes on where it was. Exit status 0
     whatever is found.
     """
+    from bench.check import require_python_file
     from bench.plan import registry
     from bench.plan.options import choose_device, parse_budget
 
+    require_python_file(file)
     attacks, victims = registry.attacks(file), registry.victims(file)
     spec = registry.released_model(victims, file, victim, defence or [])
     limit, chosen = parse_budget(budget), choose_device(device)
@@ -111,6 +113,8 @@ def new(
 ) -> None:
     """Write a file with an attack, a victim, or a model of your own, to start from."""
     from bench.check.new import write_new
+    from bench.plan import registry
 
-    path = write_new(kind, name, folder)
+    known = registry.attacks() if kind == "attack" else registry.victims()
+    path = write_new(kind, name, folder, known.origins)
     say(f"{path}: change it, then `bench check {path}`")

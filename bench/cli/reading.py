@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -52,13 +53,17 @@ def draw(attacks: Iterable[type[Attack[Any]]], picture: Path) -> None:
         UserError: it cannot be written there.
     """
     from bench.publish.report.lattice_picture import draw_lattice
+    from bench.store.overwriting import require_no_result
 
     work_begins()
     if picture.suffix != ".png":
         raise UserError(f"--picture {picture}: it is a PNG; name a file that ends in .png")
+    require_no_result(picture, option="--picture")
     try:
         picture.parent.mkdir(parents=True, exist_ok=True)
         draw_lattice(attacks, picture)
+    except FileExistsError:
+        raise UserError(f"--picture {picture}: {picture.parent} is no folder; name another file") from None
     except OSError as error:
         raise UserError(f"--picture {picture} cannot be written ({error.strerror}); name another file") from None
     say(str(picture))
@@ -66,12 +71,12 @@ def draw(attacks: Iterable[type[Attack[Any]]], picture: Path) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="An attack, victim, metric, protocol, or the start of a run id.")],
+    name: Annotated[str, typer.Argument(help="An attack, victim, metric, protocol, column, or the start of a run id.")],
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
 ) -> None:
-    """Print one attack's parameters, one victim's card, one metric, one scoring protocol, or one run."""
+    """Print an attack's parameters, a victim's card, a metric, a scoring protocol, a column of tables, or a run."""
     from bench.cli import tables
     from bench.plan import registry
     from bench.plan.options import choose_data_dir
@@ -94,9 +99,11 @@ def show(
     elif (card := tables.scoring_card(name)) is not None:
         console.print(card)
     else:
+        known = [*attacks.items, *victims.items, *tables.scoring_names()]
+        near = " or ".join(difflib.get_close_matches(name, known))
+        hint = f"did you mean {near}?" if near else "`python -m bench list` names attacks and victims"
         raise UserError(
-            f"{name!r} is no attack, victim, metric or protocol, and no run in {results_dir}; `python -m bench list` "
-            "names attacks and victims"
+            f"{name!r} is no attack, victim, metric, protocol or column, and no run in {results_dir}; {hint}"
         )
 
 

@@ -81,7 +81,8 @@ def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
     table.add_row("paper", escape(attack.paper))
     table.add_row("needs to know", escape(", ".join(sorted(attack.needs))))
     for name, field in attack.Params.model_fields.items():
-        table.add_row(escape(f"--set {name}="), escape(str(field.default)))
+        default = "to be given" if field.is_required() else str(field.get_default(call_default_factory=True))
+        table.add_row(escape(f"--set {name}="), escape(default))
     for variant, values in attack.variants.items():
         table.add_row(escape(f"--variant {variant}"), escape(json.dumps(values)))
     for variant, ranges in attack.search_spaces.items():
@@ -140,18 +141,31 @@ def run_card(folder: Path) -> Table:
 
 
 def scoring_card(name: str) -> Table | None:
-    """Return what defines a metric or a scoring protocol, or None if there is none of that name."""
+    """Return what defines a metric, a scoring protocol or a column, or None if there is none of that name."""
+    from bench.publish.report.columns import glossary
     from bench.scoring import METRIC_SUITE, METRICS, PROTOCOLS
 
-    found = METRICS.get(name) or PROTOCOLS.get(name)
-    if found is None:
+    found, columns = METRICS.get(name) or PROTOCOLS.get(name), glossary()
+    if found is None and name not in columns:
         return None
     table = new_table("item", "value")
+    if found is None:
+        table.add_row("column of runs.csv", name)
+        table.add_row("what it holds", escape(columns[name]))
+        return table
     for field in dataclasses.fields(found):
         value = getattr(found, field.name)
         table.add_row(field.name, escape((inspect.getdoc(value) or "") if callable(value) else str(value)))
     table.add_row("metric suite", METRIC_SUITE)
     return table
+
+
+def scoring_names() -> list[str]:
+    """Return the names of all metrics, protocols and explained columns."""
+    from bench.publish.report.columns import glossary
+    from bench.scoring import METRICS, PROTOCOLS
+
+    return [*METRICS, *PROTOCOLS, *glossary()]
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from bench.experiments.verdict import leading, unit_of, verdict
+from bench.experiments.verdict import Places, leading, unit_of, verdict
 from bench.experiments.weights import told_conflicts
 from bench.plan.run import Run
 from bench.publish.leaderboard import refresh_tables
@@ -24,6 +24,7 @@ from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.run.steps import Step
 from bench.run.todo import Todo, changed_sources, todo, why
+from bench.scoring.protocols import protocol_named
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
 from bench.store.remote import Mirror
@@ -50,7 +51,7 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
     """
     console, store = Console(), Store(setup.results_dir)
     rows, failures, clashes = execute_plan(plan, setup)
-    for sentence in verdict(rows, _picture(store, rows)):
+    for sentence in verdict(rows, _picture(store, rows), Places.of(setup)):
         console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
     if setup.only_cached and len(rows) < len(plan):
         console.print(f"{plural(len(plan) - len(rows), 'run')} of {len(plan)} not stored")
@@ -224,7 +225,10 @@ def score_stored(
     with TerminalReporter(console) as reporter:
         for record in records:
             try:
-                task = Task.of(run_of(record, attacks, victims), record.run_id, setup)
+                run = run_of(record, attacks, victims)
+                if protocol:
+                    _require_same_subject(protocol, run)
+                task = Task.of(run, record.run_id, setup)
                 tasks.append(replace(task, scored_under=protocol))
             except UserError as error:
                 troubles += 1
@@ -239,6 +243,17 @@ def score_stored(
     if troubles:
         console.print(f"{plural(troubles, 'run')} of {len(records)} could not be scored", style="red")
     return 1 if troubles else 0
+
+
+def _require_same_subject(protocol: str, run: Run) -> None:
+    """Check that a protocol can score a run.
+
+    Raises:
+        UserError: it scores something else.
+    """
+    asked, own = protocol_named(protocol).subject, protocol_named(run.protocol).subject
+    if asked != own:
+        raise UserError(f"{run.title}: the protocol {protocol} scores {asked}, and these are {own}")
 
 
 def _line(record: RunRecord, cached: bool = False) -> str:

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.plan.run import TABULAR
+from bench.run.setup import Setup
 from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
 
 
-def verdict(records: Sequence[RunRecord], picture: Path | None = None) -> list[str]:
+@dataclass(frozen=True)
+class Places:
+    """The options that lead a next command to the same folders: words of a command line, none for a default."""
+
+    results: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(setup: Setup) -> Places:
+        """Return the options of a sweep, which a folder that the environment names needs not."""
+        named = os.environ.get("BENCH_DATA_DIR")
+        data = None if setup.data_dir is None or str(setup.data_dir) == named else setup.data_dir
+        results = None if setup.results_dir == Path("results") else setup.results_dir
+        given = {"--results-dir": results, "--data-dir": data, "--plugin-dir": setup.plugin_dir}
+        return Places(*((option, str(folder)) if folder is not None else () for option, folder in given.items()))
+
+
+def verdict(records: Sequence[RunRecord], picture: Path | None = None, places: Places | None = None) -> list[str]:
     """Return the sentences on the run with the largest lead over its strictest null control, none if none is scored.
 
     Counts are one to one where the row has them: a candidate serves one image only.
@@ -17,7 +39,9 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None) -> list[s
     Args:
         records: the rows of a sweep.
         picture: of that run, if there is one.
+        places: the folders that the sweep was given; None for the defaults.
     """
+    places = places or Places()
     best = leading(records)
     if best is None:
         return []
@@ -27,15 +51,18 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None) -> list[s
     measured = [name for name in {**NULLS, **ALIGNED_NULLS} if getattr(best, name) is not None]
     if not measured or null is None:
         sentences.append("What chance gets is not known: no null control could be had.")
-        return [*sentences, f"Try next: {_again(best)}."]
+        return [*sentences, f"Try next: {_again(best, places)}."]
     controls = f"the strictest of {len(measured)} null controls, candidates that cannot have seen those {unit_of(best)}"
     if found > null:
         sentences.append(f"Chance gets {null}: {controls}.")
         look = f"look at {picture}; " if picture is not None else ""
-        sentences.append(f"Try next: {look}`python -m bench report` shows all runs, `list` what else there is.")
+        report = _command("report", places.results)
+        sentences.append(
+            f"Try next: {look}{report} shows all runs, {_command('list', places.plugins)} what else there is."
+        )
     else:
         sentences.append(f"Chance gets {null} ({controls}), so this run shows nothing.")
-        sentences.append(f"Try next: {_again(best)}.")
+        sentences.append(f"Try next: {_again(best, places)}.")
     return sentences
 
 
@@ -68,5 +95,12 @@ def _known(record: RunRecord) -> str:
     return record.knowledge.replace("+", ", ") or "nothing"
 
 
-def _again(record: RunRecord) -> str:
-    return f"`python -m bench run -a '*' -v {record.victim}` tries every attack that takes this victim"
+def _again(record: RunRecord, places: Places) -> str:
+    retraining = ["--victim-seeds", str(record.victim_seed)] if record.victim_seed else []
+    options = [*retraining, *places.data, *places.plugins, *places.results]
+    return f"{_command('run', ['-a', '*', '-v', record.victim, *options])} tries every attack that takes this victim"
+
+
+def _command(verb: str, options: Sequence[str]) -> str:
+    """Return a command as it is typed, quoted for a shell."""
+    return f"`{shlex.join(['python', '-m', 'bench', verb, *options])}`"

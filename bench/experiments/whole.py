@@ -13,7 +13,7 @@ from attacks.context import Budget
 from bench.experiments.forecast import forecast, times_of
 from bench.experiments.study import part_of, run_study
 from bench.experiments.tuning.trials import Sampler
-from bench.experiments.tuning.verb import Search, tune
+from bench.experiments.tuning.verb import Search, ranges_of, tune
 from bench.plan.config import PlanFile, TuneSection, planned, require_images
 from bench.plan.options import attack_params
 from bench.plan.run import Run
@@ -50,7 +50,8 @@ def announced(plan: PlanFile, known: Known, setup: Setup, budget: Budget, smoke:
         smoke: whether studies are made of their few and cheap cells.
 
     Raises:
-        UserError: there is no such attack, victim, variant, parameter, seed or study.
+        UserError: there is no such attack, victim, variant, parameter, seed or study, or a search has nothing to
+            search.
     """
     with TerminalReporter(Console()) as reporter:
         session, times = Session.of(setup, reporter, downloads=False), times_of(setup.results_dir)
@@ -66,9 +67,12 @@ def _told(
         of_section = (section for section in plan.plan if section.section == name)
         if runs := planned(of_section, known.attacks, known.victims, budget):
             told.append(forecast(todo(runs, setup, session), times, setup).text)
-        names = [study for table in plan.study if table.section == name for study in table.study]
-        told += [_of_study(known.studies.match([study])[0], setup, smoke) for study in names]
-        told += [_of_search(table) for table in plan.tune if table.section == name]
+        named = [study for table in plan.study if table.section == name for study in table.study]
+        told += [_of_study(study, setup, smoke) for study in (known.studies.match(named) if named else ())]
+        for table in (table for table in plan.tune if table.section == name):
+            for run in _searched(table, known):
+                ranges_of(run, table.set)
+            told.append(_of_search(table))
         yield name, "; ".join(told)
 
 
@@ -85,22 +89,31 @@ def run_rest(plan: PlanFile, known: Known, setup: Setup, smoke: bool) -> int:
         UserError: there is no such study, attack, victim or parameter, or a search has nothing to search.
     """
     failed = False
-    for name in (name for table in plan.study for name in table.study):
-        study = known.studies.match([name])[0]
+    named = [name for table in plan.study for name in table.study]
+    for study in known.studies.match(named) if named else ():
         cells, folder = part_of(study, setup.results_dir, smoke)
         apart = replace(setup, results_dir=folder, twins=False, jobs=min(setup.jobs, 1))
         failed |= bool(run_study(study, cells, known.attacks, known.victims, apart))
     for table in plan.tune:
-        tuned = known.victims.match(table.victim)
-        require_images(tuned)
-        runs = [
-            Run(kind, attack_params(kind, table.variant, table.set), table.variant, "", spec, 0)
-            for spec in tuned
-            for kind in known.attacks.match(table.attack)
-        ]
+        runs = _searched(table, known)
         search = Search(table.trials, Sampler.RANDOM, table.oracle, 0, frozenset(table.set))
         failed |= bool(tune(runs, setup, search))
     return int(failed)
+
+
+def _searched(table: TuneSection, known: Known) -> list[Run]:
+    """Return what a table searches, each with the parameters that its trials start from.
+
+    Raises:
+        UserError: there is no such attack, victim, variant or parameter, or a victim has no images.
+    """
+    tuned = known.victims.match(table.victim)
+    require_images(tuned)
+    return [
+        Run(kind, attack_params(kind, table.variant, table.set), table.variant, "", spec, 0)
+        for spec in tuned
+        for kind in known.attacks.match(table.attack)
+    ]
 
 
 def _of_study(study: Study, setup: Setup, smoke: bool) -> str:

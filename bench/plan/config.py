@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from attacks.context import Budget
 from bench.plan.options import attack_params, parse_seeds
@@ -19,6 +20,11 @@ from victims.errors import UserError
 if TYPE_CHECKING:
     from attacks.base import Attack
     from victims.informed.spec import AnySpec
+
+
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
+TERMS = {"tuple": "array", "dictionary": "table"}
+"""What TOML calls what a message names."""
 
 
 class Section(BaseModel):
@@ -38,8 +44,8 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     section: str = ""
-    attack: tuple[str, ...]
-    victim: tuple[str, ...]
+    attack: Names
+    victim: Names
     defence: tuple[str, ...] = ()
     variant: str = ""
     set: dict[str, Any] = {}
@@ -70,7 +76,7 @@ class StudySection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     section: str = ""
-    study: tuple[str, ...]
+    study: Names
 
 
 class TuneSection(BaseModel):
@@ -88,8 +94,8 @@ class TuneSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     section: str = ""
-    attack: tuple[str, ...]
-    victim: tuple[str, ...]
+    attack: Names
+    victim: Names
     variant: str = ""
     set: dict[str, Any] = {}
     trials: PositiveInt = 30
@@ -139,10 +145,12 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
     """Return the plan of a file, or its small version: runs with the changes of their `smoke` tables, and no searches.
 
     Raises:
-        UserError: the file is missing, no TOML, or no plan.
+        UserError: the file is missing, no TOML, or no plan, or plans nothing.
     """
     try:
         plan = PlanFile.model_validate(tomllib.loads(path.read_text()))
+        if not plan.sections:
+            raise UserError(f"--config {path} plans nothing: it has no table [[plan]], [[study]] or [[tune]]")
         if smoke:
             small = tuple(section.changed(section.smoke) for section in plan.plan)
             plan = plan.model_copy(update={"plan": small, "tune": ()})
@@ -150,7 +158,8 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
         raise UserError(f"--config {path}: {error.strerror}") from None
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"--config {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        message = re.sub("|".join(TERMS), lambda found: TERMS[found[0]], first["msg"].replace("Tuple", "tuple"))
+        raise UserError(f"--config {path}: {'.'.join(map(str, first['loc']))}: {message}") from None
     except RecursionError:
         raise UserError(f"--config {path} is nested too deeply") from None
     except ValueError as error:

@@ -11,6 +11,7 @@ from attacks.base import Attack, AttackParams, Threat
 from bench.plan.capability import untold
 from bench.plan.last_record import TOLD, NoLinearModelError, linear_model
 from bench.plan.options import attack_params
+from bench.terminal.text import describe
 
 if TYPE_CHECKING:
     from victims.exposure.card import Exposure
@@ -73,17 +74,23 @@ def prospects(
             threat = attack.threat
             if threat is None:
                 continue
-            outlook, reason = Outlook.OPEN, ""
-            if kind.setting != victim.setting:
-                if (declined := _declined_by_setting(attack, victim)) is not None:
-                    outlook, reason = Outlook.DECLINED, declined
-            elif (declined := attack.supports(victim)) is not None:
-                outlook, reason = Outlook.DECLINED, declined
-            elif (lacking := untold(attack.knowledge, victim)) is not None:
-                outlook, reason = Outlook.DECLINED, lacking
-            elif exposure is not None and (doubted := attack.doubt(exposure)) is not None:
-                outlook, reason = Outlook.DOUBTED, doubted
+            try:
+                outlook, reason = _outlook(attack, victim, exposure)
+            except Exception as error:  # a plug-in's own methods, which must cost only itself
+                outlook, reason = Outlook.DECLINED, f"it cannot say whom it takes: {describe(error)}"
             yield Prospect(kind, variant, params, threat, outlook, reason)
+
+
+def _outlook(attack: Attack[Any], victim: VictimSpec, exposure: Exposure | None) -> tuple[Outlook, str]:
+    """Return what can be said of an attack before it runs, and why."""
+    if attack.setting != victim.setting:
+        declined = _declined_by_setting(attack, victim)
+    else:
+        declined = attack.supports(victim) or untold(attack.knowledge, victim)
+    if declined is not None:
+        return Outlook.DECLINED, declined
+    doubted = None if exposure is None or attack.setting != victim.setting else attack.doubt(exposure)
+    return (Outlook.OPEN, "") if doubted is None else (Outlook.DOUBTED, doubted)
 
 
 def _declined_by_setting(attack: Attack[Any], victim: VictimSpec) -> str | None:

@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 
 from attacks.base import Attack, ControlParams
 from attacks.studies.base import Study
+from bench.plan.declared import require_declared
 from bench.plan.rehearsal import not_importable
 from bench.terminal.text import describe
 from victims.defences.spec import JOINT, parse
@@ -91,9 +92,14 @@ class Registry(Generic[T]):
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name, self.items, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(self.items))}"
-        broken = [entry for entry in self.broken if Path(entry.origin).stem == name.replace("-", "_")]
-        if broken:
-            hint = f"{broken[0].origin} does not import: {broken[0].reason}"
+        trained, at, retraining = name.rpartition("@")
+        if at and retraining.isdecimal() and trained in self.items:
+            hint = f"write {trained} and --victim-seeds {retraining}"
+        named = [entry for entry in self.broken if Path(entry.origin).stem == name.replace("-", "_")]
+        if named:
+            hint = f"{named[0].origin} does not import: {named[0].reason}"
+        elif self.broken:
+            hint += f" And {self.broken[0].origin} does not import: {self.broken[0].reason}"
         return f"no {self.kind} is called {name!r}; {hint}"
 
 
@@ -141,7 +147,7 @@ def attacks(plugin_dir: Path | None = None) -> Registry[type[Attack[Any]]]:
         for value in vars(module).values():
             own = inspect.isclass(value) and issubclass(value, Attack) and value.__module__ == module.__name__
             if own and not inspect.isabstract(value):
-                _check_attack(value)
+                require_declared(value)
                 registry.add(value.name, value, origin)
 
     _scan(registry, "attacks", collect, plugin_dir)
@@ -159,7 +165,7 @@ def victims(plugin_dir: Path | None = None) -> Victims:
     registry = Victims("victim")
 
     def collect(module: ModuleType, origin: str) -> None:
-        for spec in vars(module).get("VICTIMS", ()):
+        for spec in _listed(module, "VICTIMS"):
             if not isinstance(spec, AnySpec):
                 kinds = "VictimSpec, InformedSpec, GLMSpec or DeletionSpec"
                 raise TypeError(f"VICTIMS holds {spec!r}, which is no {kinds}")
@@ -204,7 +210,7 @@ def studies(plugin_dir: Path | None = None) -> Registry[Study]:
     registry: Registry[Study] = Registry("study")
 
     def collect(module: ModuleType, origin: str) -> None:
-        for study in vars(module).get("STUDIES", ()):
+        for study in _listed(module, "STUDIES"):
             if not isinstance(study, Study):
                 raise TypeError(f"STUDIES holds {study!r}, which is no Study")
             registry.add(study.name, study, origin)
@@ -218,10 +224,16 @@ def broken(*registries: Registry[Any]) -> list[Broken]:
     return list(dict.fromkeys(entry for registry in registries for entry in registry.broken))
 
 
-def _check_attack(attack: type[Attack[Any]]) -> None:
-    missing = [name for name in ("name", "summary", "needs", "Params") if not hasattr(attack, name)]
-    if missing:
-        raise TypeError(f"{attack.__name__} lacks the class attribute {', '.join(missing)}")
+def _listed(module: ModuleType, name: str) -> Iterable[object]:
+    """Return what a file lists under a name, nothing if it does not have it.
+
+    Raises:
+        TypeError: that is no list or tuple.
+    """
+    listed = vars(module).get(name, ())
+    if not isinstance(listed, list | tuple):
+        raise TypeError(f"{name} is {listed!r}; expected a tuple, such as `{name} = (one,)`")
+    return listed
 
 
 def _scan(

@@ -13,10 +13,11 @@ import pandas as pd
 from bench.publish.leaderboard import BOARD_COLUMNS, COUNTED
 from bench.publish.leaderboard import leaderboard as leaderboard_of_runs
 from bench.publish.ranking import VERSIONS, one_to_one
-from bench.publish.runs_table import LARGEST, MOST_ROWS, runs_of
+from bench.publish.runs_table import MOST_ROWS, runs_of
 from bench.publish.statistics import Sample, Seeds
 from bench.store.cells import read_cells
 from bench.store.good_images import decode
+from bench.store.possible import LARGEST
 from bench.store.records import CELL, RENAMED, SCORES, require_known_schema
 from bench.terminal.text import one_line
 from victims.errors import UserError

@@ -12,14 +12,16 @@ import pandas as pd
 
 from bench.publish.leaderboard import RUN_KEY, latest, write_tables
 from bench.publish.ranking import defined
+from bench.publish.report import write_report
+from bench.publish.report.collect import PAGE
 from bench.publish.runs_table import read_runs
 from bench.store.cells import to_csv
 from bench.store.folders import Store
 from victims.errors import UserError
 from victims.files import umask
 
-REMADE = ("runs.csv", "leaderboard.csv", "leaderboard.md", "report.html")
-"""Files of a results folder that are made from the others."""
+REMADE = ("runs.csv", "leaderboard.csv", "leaderboard.md", PAGE)
+"""Files of a results folder that are made from the others; a report keeps what the sources' reports show."""
 SHOWN = 3
 """Things that do not fit which the line names; the others are counted."""
 
@@ -35,7 +37,8 @@ def merge(sources: Sequence[Path], target: Path) -> tuple[int, int]:
         target: a folder that does not exist yet, or is empty.
 
     Raises:
-        UserError: a source is no results folder, the target holds something, or something does not fit.
+        UserError: a source is no results folder, the target holds something or lies in a source, or something does not
+            fit.
         OSError: the target cannot be written.
     """
     _require_folders(sources, target)
@@ -59,6 +62,8 @@ def merge(sources: Sequence[Path], target: Path) -> tuple[int, int]:
             (made / "runs.csv").write_text(to_csv(latest(runs)))
         write_tables(made, Store(made).records())
         rows = len(read_runs(made / "runs.csv"))
+        if rows and (pages := [source / PAGE for source in sources if (source / PAGE).exists()]):
+            write_report(made, earlier=pages)
         made.replace(target)
     return rows, len(files)
 
@@ -69,6 +74,8 @@ def _require_folders(sources: Sequence[Path], target: Path) -> None:
             raise UserError(f"{source} is no results folder: it holds no runs.csv and no folder runs")
     if len({source.resolve() for source in sources}) < max(2, len(sources)):
         raise UserError("name two or more different results folders to merge")
+    if any(target.resolve().is_relative_to(source.resolve()) for source in sources):
+        raise UserError(f"{target} lies in a folder to be merged; name a new folder with --output")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError(f"{target} exists and is not empty; name a new folder with --output")
 

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bench.publish.runs_table import MASKS
 from bench.publish.statistics import Floats, Sample, Seeds, ranks
 from bench.store.good_images import decode
+from bench.store.possible import MASKS
 from bench.store.records import CELL, ONE_TO_ONE, ScoreState, Status
 
 Cell = tuple[str, ...]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from bench.store.cells import read_cells
 from bench.store.good_images import decode
+from bench.store.possible import LARGEST, LARGEST_WHOLE, MASKS, WHOLE
 from bench.store.records import (
     COLUMNS,
     RENAMED,
@@ -24,15 +25,9 @@ from victims.errors import UserError
 TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status, ScoreState)]
 FLAGS = [name for name, field in RunRecord.model_fields.items() if field.annotation is bool]
 NUMBERS = [name for name in COLUMNS if name not in (*TEXT, *FLAGS)]
-WHOLE = [name for name in NUMBERS if "int" in str(RunRecord.model_fields[name].annotation) and name != "gain_over_null"]
-"""Columns of counts and seeds."""
-LARGEST = {"n": 10**7}
-"""What a count may be at most, where there is memory for each."""
 MOST_ROWS = 50_000
 """Of a table that is compared or reported, which takes some milliseconds a row."""
 REQUIRED = ["schema_version", *(name for name, field in RunRecord.model_fields.items() if field.is_required())]
-MASKS = ("good_images", "one_to_one_images", "null_images")
-"""Columns that tell images, a bit each."""
 
 
 def read_runs(path: Path, most: int | None = None) -> pd.DataFrame:
@@ -89,7 +84,7 @@ def _require_possible(path: Path, runs: pd.DataFrame) -> None:
         values = runs[name].dropna().to_numpy(dtype=float)
         possible = np.isfinite(values)
         if name in WHOLE:
-            possible &= (values >= 0) & (values <= LARGEST.get(name, 2**62)) & (np.floor(values) == values)
+            possible &= (values >= 0) & (values <= LARGEST.get(name, LARGEST_WHOLE)) & (np.floor(values) == values)
         if not possible.all():
             expected = "a whole number of 0 or more" if name in WHOLE else "a finite number"
             value = values[~possible][0]

@@ -47,6 +47,13 @@ class Protocol:
     null: str = ""
     version: int = 1
 
+    @property
+    def subject(self) -> str:
+        """What it scores: only protocols of one subject can take each other's place."""
+        if self.matching == "aligned":
+            return "records of which all others are known"
+        return "rows of tables" if self.good == "columns" else "images"
+
 
 ALIKE = "large where images are alike (digits, faces) or few: held-out or random candidates pass for most of them"
 """Of a threshold of SSIM, whatever the matching."""

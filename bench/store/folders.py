@@ -13,6 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from bench.store.possible import require_possible
 from bench.store.records import RENAMED, RunRecord, Status, require_known_schema
 from victims.cache import DAMAGED
 from victims.errors import UserError
@@ -246,6 +247,7 @@ class Store:
                 require_known_schema(stored.get("schema_version"), path)
                 stored = {RENAMED.get(name, name): value for name, value in stored.items()}
             record = RunRecord.model_validate(stored)
+            require_possible(record)
         except (OSError, ValueError, RecursionError):  # a ValidationError is a ValueError
             return None
         return record if record.run_id == run_id else None

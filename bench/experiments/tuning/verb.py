@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -31,7 +31,7 @@ from victims.errors import UserError
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from attacks.base import Reconstruction
+    from attacks.base import Range, Reconstruction
 
 TUNE = "tune"
 """`tuned_by` of a run whose parameters were chosen by the attacker's own objective; the studies' folder."""
@@ -123,17 +123,31 @@ def _folder_name(run: Run, search: Search) -> str:
     return "-".join(part for part in parts if part)
 
 
+def ranges_of(run: Run, fixed: Collection[str]) -> dict[str, Range]:
+    """Return the ranges of the parameters that a search of a run's attack varies, by name.
+
+    Args:
+        run: the attack and its parameter set.
+        fixed: parameters that are not searched.
+
+    Raises:
+        UserError: there are none.
+    """
+    declared = run.attack.search_spaces.get(run.variant, {})
+    ranges = {name: span for name, span in declared.items() if name not in fixed}
+    if not ranges:
+        known = ", ".join(f"--variant {name}" if name else "no variant" for name in run.attack.search_spaces) or "none"
+        raise UserError(f"{run.title}: there is nothing to search; search spaces of {run.attack.name}: {known}")
+    return ranges
+
+
 def _study(folder: Path, run: Run, session: Session, search: Search) -> SharedStudy:
     """Return the run's study, new or as it is.
 
     Raises:
         UserError: there is nothing to search, or the folder holds another study.
     """
-    declared = run.attack.search_spaces.get(run.variant, {})
-    ranges = {name: range_ for name, range_ in declared.items() if name not in search.fixed}
-    if not ranges:
-        known = ", ".join(f"--variant {name}" if name else "no variant" for name in run.attack.search_spaces) or "none"
-        raise UserError(f"{run.title}: there is nothing to search; search spaces of {run.attack.name}: {known}")
+    ranges = ranges_of(run, search.fixed)
     params = run.params.model_dump(mode="json")
     identity = {
         "attack version": run.attack.version,

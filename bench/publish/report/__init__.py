@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from bench.publish.report.collect import collect
+from bench.store.overwriting import require_no_result
 from victims.errors import UserError
 from victims.files import write_text
 
 Format = Literal["html", "markdown", "latex", "csv"]
-TABLES = ("runs.csv", "leaderboard.csv", "leaderboard.md")
 SUFFIXES: dict[Format, str] = {"html": "html", "markdown": "md", "latex": "tex", "csv": "csv"}
 
 
 def write_report(
-    root: Path, output: Path | None = None, form: Format = "html", *, across_knowledge: bool = False
+    root: Path,
+    output: Path | None = None,
+    form: Format = "html",
+    *,
+    across_knowledge: bool = False,
+    earlier: Sequence[Path] = (),
 ) -> Path:
     """Write the report of a results folder, without data sets, training or network.
 
@@ -24,6 +30,7 @@ def write_report(
         output: the file to write; `report.html` (.md, .tex, .csv) in the results folder if None.
         form: a page, or the boards as Markdown, LaTeX or CSV.
         across_knowledge: one board a victim, whatever its attacks were told.
+        earlier: reports that show runs whose folders are gone, beside the one that the results folder holds.
 
     Returns:
         The file.
@@ -32,9 +39,8 @@ def write_report(
         UserError: there are no runs, runs.csv is damaged, or the file cannot be written, or is one of the results.
     """
     path = output or root / f"report.{SUFFIXES[form]}"
-    if _is_of_results(path, root):
-        raise UserError(f"{path} holds results, which a report would replace; name another file with --output")
-    report = collect(root, across_knowledge)
+    require_no_result(path, root)
+    report = collect(root, across_knowledge, earlier)
     if form == "html":
         from bench.publish.report.html import render
 
@@ -48,8 +54,3 @@ def write_report(
     except OSError as error:
         raise UserError(f"cannot write {path} ({error.strerror}); name another file with --output") from None
     return path
-
-
-def _is_of_results(path: Path, root: Path) -> bool:
-    """Say whether a path is a table of this or another results folder, or lies among the runs of this one."""
-    return path.name in TABLES or path.resolve().is_relative_to((root / "runs").resolve())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,12 +99,13 @@ def cell_of(row: Row) -> tuple[str, ...]:
     return tuple(str(row[name]) for name in CELL)
 
 
-def collect(root: Path, across_knowledge: bool = False) -> Report:
+def collect(root: Path, across_knowledge: bool = False, earlier: Sequence[Path] = ()) -> Report:
     """Read a results folder.
 
     Args:
         root: the folder; only its runs.csv is needed, and report.html is asked for runs whose folders are gone.
         across_knowledge: one board a victim instead of one for each set of knowledge.
+        earlier: other reports that are asked for such runs.
 
     Raises:
         UserError: runs.csv is missing, empty or damaged.
@@ -115,7 +116,7 @@ def collect(root: Path, across_knowledge: bool = False) -> Report:
         raise UserError(f"no runs in {root} to report; `python -m bench run` makes some, --results-dir names a folder")
     board = leaderboard(runs)
     problems: list[str] = []
-    shown = former(root / PAGE)
+    shown = {run: files for page in (*earlier, root / PAGE) for run, files in former(page).items()}
     of_cell = {tuple(map(str, cell)): rows for cell, rows in runs.groupby(list(CELL), sort=False)}
     entries = {
         cell_of(row): _entry(root, row, of_cell[cell_of(row)], shown, problems) for row in board.to_dict("records")

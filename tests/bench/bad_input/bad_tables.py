@@ -91,7 +91,7 @@ def compare_words_for_numbers(scene: Scene) -> Words:
     return scene.compare(scene.runs_csv("new", replace=(",0.123457,", ",splendid,")))
 
 
-@case("is no attack, victim, metric or protocol, and no run")
+@case("is no attack, victim, metric, protocol or column, and no run")
 def show_unknown(scene: Scene) -> Words:
     return ["show", "xyzzy", "--results-dir", scene.root]
 
@@ -261,16 +261,35 @@ def report_over(scene: Scene, name: str, form: str = "csv") -> Words:
     return ["report", "--format", form, "--results-dir", root, "--output", root / name]
 
 
-@case("holds results, which a report would replace")
+@case("which would be lost; name another file with --output")
 def report_over_the_runs(scene: Scene) -> Words:
     return report_over(scene, "runs.csv")
 
 
-@case("holds results, which a report would replace")
+@case("which would be lost; name another file with --output")
 def report_over_the_leaderboard(scene: Scene) -> Words:
     return report_over(scene, "../results/leaderboard.md", "markdown")
 
 
-@case("holds results, which a report would replace")
+@case("which would be lost; name another file with --output")
 def report_over_a_record(scene: Scene) -> Words:
     return report_over(scene, "runs/kkt-one/run.json")
+
+
+@case("which would be lost; name another file with --output")
+def report_over_a_file_that_somebody_wrote(scene: Scene) -> Words:
+    scene.file("results/claims.toml", "")
+    return report_over(scene, "claims.toml")
+
+
+@case("which would be lost; name another file with --output")
+def report_over_the_report_of_others(scene: Scene) -> Words:
+    scene.runs_csv("others")
+    scene.file("others/report.html", "")
+    return report_over(scene, "../others/report.html", "html")
+
+
+@case("which would be lost; name another file with --picture")
+def list_over_a_picture_of_the_results(scene: Scene) -> Words:
+    scene.runs_csv("results")
+    return ["list", "--picture", scene.file("results/found.png", "")]

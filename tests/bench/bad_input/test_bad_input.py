@@ -32,7 +32,8 @@ STILL_RUNS: dict[str, tuple[str, str]] = {
         "lacks the class attribute summary, needs, Params",
     ),
     "takes_a_shipped_name": (
-        "from attacks.base import *\nclass A(Attack):\n  name, summary, needs, Params = 'kkt', '', {}, AttackParams\n"
+        "from attacks.base import *\nclass A(Attack):\n"
+        "  name, summary, needs, Params = 'kkt', '', frozenset(), AttackParams\n"
         "  def reconstruct(self, view, ctx): pass\n",
         "'kkt' is already taken by attacks/kkt.py",
     ),

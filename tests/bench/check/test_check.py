@@ -128,9 +128,10 @@ FLAWS: dict[str, tuple[str, str, str, str]] = {
         "AttributeError",
     ),
     "unknown protocol": ("protocol = 'mine'", "", DECLARED, "'mine' is none of"),
-    "no version": ("version = '2.0'", "", DECLARED, "`version` is '2.0'"),
+    "no version": ("version = 0", "", DECLARED, "`version` is 0"),
     "a variant that is none": ("variants = {'big': {'size': 3}}", "", DECLARED, "variant 'big'"),
-    "needs in a list": ("needs = [Knowledge.ARCHITECTURE, Knowledge.WEIGHTS]", "", DECLARED, "frozenset"),
+    "needs in a list": ("needs = [Knowledge.WEIGHTS]", "", "imports, and its names are free", "valid frozenset"),
+    "needs of words": ("needs = frozenset({'gold'})", "", DECLARED, "`needs` must hold items of Knowledge"),
     "a name that is taken": ("name = 'kkt'", "", "imports, and its names are free", "already taken by attacks/kkt.py"),
     "no Python": ("def :", "", "imports, and its names are free", "SyntaxError"),
 }
@@ -197,7 +198,7 @@ def test_what_new_writes_passes(bench: Callable[..., Any], tmp_path: Path) -> No
 
 
 def test_a_new_model_wants_its_files(bench: Callable[..., Any], tmp_path: Path) -> None:
-    checked = bench("check", write_new("model", "mine", tmp_path))
+    checked = bench("check", write_new("model", "mine", tmp_path, {}))
 
     assert checked.status == 1
     assert "there are no weights at" in " ".join(checked.out.split())

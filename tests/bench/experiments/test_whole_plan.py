@@ -128,8 +128,33 @@ def test_a_small_version_whose_parameters_are_none_is_one_line(bench: Bench, tmp
     plan = tmp_path / "plan.toml"
     plan.write_text('[[plan]]\nattack = ["kkt"]\nvictim = ["faces-mlp-20"]\nsmoke = { set = 3 }\n')
     ended = bench("run", "--config", plan, "--smoke", "--dry-run")
-    assert ended.status == 2 and "plan.toml: set: Input should be a valid dictionary" in ended.err
+    assert ended.status == 2 and "plan.toml: set: Input should be a valid table" in ended.err
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("search", "reason"),
+    [
+        ('attack = ["kt"]\nvictim = ["faces-mlp-20"]', "no attack is called 'kt'"),
+        ('attack = ["kkt"]\nvictim = ["faces-mlp"]', "no victim is called 'faces-mlp'"),
+        ('attack = ["kkt"]\nvictim = ["faces-mlp-20"]\nvariant = "huge"', "kkt has no variant 'huge'"),
+        ('attack = ["kkt"]\nvictim = ["faces-mlp-20"]\nset = { stepz = 3 }', "kkt has no such parameter"),
+        ('attack = ["random"]\nvictim = ["faces-mlp-20"]', "there is nothing to search"),
+    ],
+)
+def test_a_search_that_cannot_be_made_is_told_before_the_runs(
+    run_plan: Bench, tmp_path: Path, results: Path, search: str, reason: str
+) -> None:
+    (tmp_path / "plan.toml").write_text(f"{PLAN}\n[[tune]]\n{search}\n")
+    ended = run_plan()
+    assert ended.status == 2 and reason in ended.err and "Traceback" not in ended.err
+    assert not list((results / "runs").glob("*"))
+
+
+def test_studies_are_meant_by_globs_and_made_once(run_plan: Bench, tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text('[[study]]\nsection = "read"\nstudy = ["tiny-*", "tiny-study"]\n')
+    ended = run_plan("--dry-run")
+    assert ended.status == 0 and ended.out.count("study tiny-study") == 1
 
 
 def test_only_is_of_a_file(bench: Bench) -> None:

@@ -76,12 +76,15 @@ def test_smoke_is_the_plans_small_version(run_file: Bench, plan: Path, results: 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("plan = 3", "plan: Input should be a valid tuple"),
+        ("plan = 3", "plan: Input should be a valid array"),
         ("[[plan]]\nattack = ['tiny']", "plan.0.victim: Field required"),
         ("[[plan]]\nattack = ['tiny']\nvictim = ['x']\nepochs = 3", "plan.0.epochs: Extra inputs are not permitted"),
         ("[[plan]", "is no TOML: "),
         ("[[plan]]\nattack = ['tiny']\nvictim = ['faces-mlp-4-tinny']", "did you mean faces-mlp-4-tiny"),
         ("[[plan]]\nattack = ['tiny']\nvictim = ['faces-mlp-4-tiny']\nset = {a = 1}", "tiny has no such parameter"),
+        ("[[plan]]\nattack = ['tiny']\nvictim = []", "plan.0.victim: array should have at least 1 item"),
+        ("[[study]]\nstudy = []", "study.0.study: array should have at least 1 item"),
+        ("", "plans nothing: it has no table [[plan]]"),
         (None, "No such file"),
     ],
 )

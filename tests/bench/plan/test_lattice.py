@@ -91,7 +91,7 @@ def test_the_picture_is_drawn_with_a_plug_in_and_grows_with_what_it_needs(bench:
 
 
 def test_a_picture_that_cannot_be_written_is_told_in_one_line(bench: Bench, tmp_path: Path) -> None:
-    for path, words in ((tmp_path / "a.jpg", "ends in .png"), (tmp_path / "file" / "a.png", "cannot be written")):
+    for path, words in ((tmp_path / "a.jpg", "ends in .png"), (tmp_path / "file" / "a.png", "is no folder")):
         (tmp_path / "file").write_text("")
         ended = bench("list", "--picture", path)
         assert ended.status == 2

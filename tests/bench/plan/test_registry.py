@@ -57,6 +57,49 @@ def test_a_near_name_is_suggested() -> None:
         filled().match(["xyzzy"])
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("version = '2'", "Odd.version: Input should be a valid integer"),
+        ("paper = None", "Odd.paper: Input should be a valid string"),
+        ("summary = 3", "Odd.summary: Input should be a valid string"),
+        ("needs = None", "Odd.needs: Input should be a valid frozenset"),
+        ("Params = dict", "Odd.Params: Input should be a subclass of AttackParams"),
+        ("variants = ['paper']", "Odd.variants: Input should be a valid dictionary"),
+        ("search_spaces = {'': {'lr': (1, 2)}}", "Odd.search_spaces at lr: Input should be an instance of Range"),
+        ("audits = 'paper'", "Odd.audits: Input should be a valid tuple"),
+        ("resources = 2", "Odd.resources"),
+    ],
+)
+def test_an_attack_whose_declarations_are_of_a_wrong_type_costs_only_itself(
+    tmp_path: Path, line: str, reason: str
+) -> None:
+    (tmp_path / "odd.py").write_text(
+        "from attacks.base import *\n"
+        "class Odd(Attack):\n"
+        "    name, summary, needs, Params = 'odd', 'odd', frozenset(), AttackParams\n"
+        f"    {line}\n"
+        "    def reconstruct(self, view, ctx): ...\n"
+    )
+    found = registry.attacks(tmp_path)
+    (broken,) = found.broken
+    assert "odd" not in found.items and "kkt" in found.items
+    assert f"TypeError: {reason}" in broken.reason
+
+
+@pytest.mark.parametrize("name", ["VICTIMS", "STUDIES"])
+def test_what_is_no_list_costs_only_its_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / "odd.py").write_text(f"{name} = 3\n")
+    (broken,) = (registry.victims if name == "VICTIMS" else registry.studies)(tmp_path).broken
+    assert f"TypeError: {name} is 3; expected a tuple" in broken.reason
+
+
+def test_a_file_that_does_not_import_is_named_where_a_name_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import nothing_of_that_name\n")
+    with pytest.raises(UserError, match=r"did you mean .*own.py does not import: ModuleNotFoundError"):
+        registry.victims(tmp_path).match(["faces-mlp-21"])
+
+
 def test_a_name_is_taken_once() -> None:
     numbers = filled()
     numbers.add("one", 7, "here")  # the same file, loaded again

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bench.publish.leaderboard import write_tables
+from bench.publish.runs_table import read_runs
 from bench.store.folders import Store, write_record
 from bench.store.records import RunRecord, Status
 from victims.errors import UserError
@@ -108,6 +113,21 @@ def test_a_record_that_is_none_counts_as_absent(store: Store, record: Make, cont
     assert [found.run_id for found in store.records()] == ["whole"]
     assert store.find("damaged") is None
     assert store.find("empty") is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"n_good": -5}, {"n": 10**30}, {"n_good": 2**70}, {"attack_loss": math.inf}, {"good_images": "zz"}, {"seed": -1}],
+)
+def test_a_record_of_what_no_run_can_have_spoils_no_table(store: Store, record: Make, fields: dict[str, Any]) -> None:
+    put(store, record(run_id="whole"))
+    stored = {**record(run_id="odd").model_dump(mode="json"), **fields}
+    (store.runs / "odd").mkdir()
+    (store.runs / "odd" / "run.json").write_text(json.dumps(stored))
+
+    assert store.find("odd") is None
+    write_tables(store.root, store.records())
+    assert read_runs(store.root / "runs.csv")["run_id"].tolist() == ["whole"]
 
 
 def test_resolve_takes_the_start_of_one_id(store: Store, record: Make) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bench.publish.leaderboard import write_tables
+from bench.publish.merge import merge
 from bench.publish.report import write_report
 from bench.publish.report.collect import Entry, collect
 from bench.publish.report.former import former
@@ -49,6 +50,14 @@ def test_pictures_come_back_as_the_folder_has_them(built: Path, bare: Path) -> N
         assert examples.image.tolist() == first.image.tolist() and examples.group.tolist() == first.group.tolist()
         np.testing.assert_array_equal(examples.stacks, first.stacks)
         np.testing.assert_array_equal(examples.ssim, first.ssim)
+
+
+def test_a_merged_report_keeps_the_pictures_of_both(bare: Path, tmp_path: Path, scored: Scored) -> None:
+    other = tmp_path / "other"
+    write_tables(other, [scored("mine")])
+    merge([bare, other], tmp_path / "both")
+    before, after = ({entry.row["attack"] for entry in pictured(root)} for root in (bare, tmp_path / "both"))
+    assert after == before and len(before) == 3
 
 
 def test_a_run_that_was_made_again_does_not_keep_the_pictures_of_the_former(

@@ -1,0 +1,40 @@
+"""Which numbers a run can have: what is asked of runs.csv is asked of a stored record, or it would spoil a table."""
+
+from __future__ import annotations
+
+import math
+
+from bench.store.good_images import decode
+from bench.store.records import RunRecord
+
+WHOLE = tuple(
+    name
+    for name, field in RunRecord.model_fields.items()
+    if "int" in str(field.annotation) and name != "gain_over_null"
+)
+"""Columns of counts and seeds."""
+FRACTIONS = tuple(name for name, field in RunRecord.model_fields.items() if "float" in str(field.annotation))
+LARGEST = {"n": 10**7}
+"""What a count may be at most, where there is memory for each."""
+LARGEST_WHOLE = 2**62
+MASKS = ("good_images", "one_to_one_images", "null_images")
+"""Columns that tell images, a bit each."""
+
+
+def require_possible(record: RunRecord) -> None:
+    """Check that every number is one that a run can have.
+
+    Raises:
+        ValueError: a number is infinite, a count is negative or too large, or the good images are not those of n.
+    """
+    for name in WHOLE:
+        value = getattr(record, name)
+        if value is not None and not 0 <= value <= LARGEST.get(name, LARGEST_WHOLE):
+            raise ValueError(f"{name} is {value}")
+    for name in FRACTIONS:
+        value = getattr(record, name)
+        if value is not None and math.isinf(value):
+            raise ValueError(f"{name} is {value}")
+    for name in MASKS:
+        if mask := getattr(record, name):
+            decode(mask, record.n)
