@@ -17,15 +17,15 @@ STANDARD, SHALLOW = (1000, 1000), (1000,)
 """Those of the papers, which a name leaves out, and of one hidden layer."""
 
 
-def shaped(n: int, hidden: tuple[int, ...], dataset: str = "cifar") -> VictimSpec:
-    """Return a decayed softmax of ten classes on n images, with these hidden layers."""
+def shaped(n: int, hidden: tuple[int, ...], dataset: str = "cifar", rate: float = 3e-2) -> VictimSpec:
+    """Return a decayed softmax of ten classes on n images, with these hidden layers, trained with this first rate."""
     widths = "" if hidden == STANDARD else "-" + "-".join(map(str, hidden))
     return VictimSpec(
-        name=f"{dataset}-mlp-{n}{widths}-c10-wd1e-4",
+        name=f"{dataset}-mlp-{n}{widths}-c10-wd1e-4{'' if rate == 3e-2 else f'-rate{rate:g}'}",
         dataset=dataset,
         n=n,
         architecture=MLPSpec(hidden=hidden, outputs=10, first_layer_scale=None),
-        training=DecayedDescent(weight_decay=1e-4),
+        training=DecayedDescent(weight_decay=1e-4, rate=(rate, 1e-5)),
     )
 
 
@@ -36,4 +36,5 @@ VICTIMS: tuple[VictimSpec, ...] = (
     shaped(100, SHALLOW, "photos"),
     shaped(1000, STANDARD),
     shaped(1000, (2000, 2000)),
+    shaped(1000, (2000, 2000), rate=4.5e-2),
 )
