@@ -30,7 +30,11 @@ class Scorer:
         self.store, self.session, self.controls = store, session, controls
 
     def complete(self, record: RunRecord, retry: bool = False) -> bool:
-        """Say whether a stored run's scores are complete: of this metric suite, with all null controls.
+        """Say whether a stored run's scores are complete: of this metric suite, with all null controls."""
+        return not self.lacking(record, retry)
+
+    def lacking(self, record: RunRecord, retry: bool = False) -> str:
+        """Return in a few words what a stored run's scores lack, "" if they are complete.
 
         Args:
             record: the run's.
@@ -40,18 +44,24 @@ class Scorer:
         from bench.scoring.protocols import protocol_named
 
         if record.status is not Status.OK or not record.n:
-            return True
+            return ""
         protocol = protocol_named(record.protocol)
-        current = (METRIC_SUITE, protocol.version) == (record.metric_suite, record.protocol_version)
-        if record.n_good is None or not current or record.scores is ScoreState.FAILED:
-            return False
+        if record.scores is ScoreState.FAILED:
+            return "its scores failed"
+        if record.n_good is None:
+            return "it is not scored yet"
+        if record.metric_suite != METRIC_SUITE:
+            return "its scores are of another metric suite"
+        if record.protocol_version != protocol.version:
+            return "its scores are of another version of the protocol"
         flags = [flag.partition(":")[0] for flag in record.flags.split(";")]
-        if any(flag.startswith(LOST) or (retry and flag.startswith(RAISED)) for flag in flags):
-            return False
-        return all(
-            getattr(record, name) is not None or {RAISED + name, ABSENT + name} & set(flags)
+        again = [flag for flag in flags if flag.startswith(LOST) or (retry and flag.startswith(RAISED))]
+        missing = [
+            name
             for name in self.controls.wanted(protocol)
-        )
+            if getattr(record, name) is None and not {RAISED + name, ABSENT + name} & set(flags)
+        ]
+        return f"it lacks {', '.join([*again, *missing])}" if again or missing else ""
 
     def score(self, record: RunRecord, run: Run, victim: AnyVictim, protocol: str | None = None) -> RunRecord:
         """Score a stored run and store its record.

@@ -12,7 +12,7 @@ from bench.run.null_controls import NullControls
 from bench.run.scorer import Scorer
 from bench.run.session import Session
 from bench.run.setup import Setup
-from bench.run.steps import Step, next_step
+from bench.run.steps import Again, Step, next_step
 from bench.store.folders import Store
 from bench.store.records import FAILED, RunRecord
 from bench.terminal.text import describe
@@ -36,12 +36,14 @@ class Todo:
         run_id: its id.
         stored: what is stored of it.
         step: what is to be done.
+        lacking: what its scores lack, if it is to be scored again.
     """
 
     run: Run
     run_id: str
     stored: RunRecord | None
     step: Step
+    lacking: str = ""
 
     @property
     def shown(self) -> bool:
@@ -52,12 +54,14 @@ class Todo:
 def todo(plan: Sequence[Run], setup: Setup, session: Session) -> list[Todo]:
     """Return each run with its next step. Data are downloaded if the session allows it: they are part of a run's id."""
     store = Store(setup.results_dir)
-    complete = Scorer(store, session, NullControls(session, None, setup.twins)).complete
+    scorer = Scorer(store, session, NullControls(session, None, setup.twins))
     entries = []
     for run in plan:
         run_id = session.run_id(run)
         stored = store.find(run_id)
-        entries.append(Todo(run, run_id, stored, next_step(stored, setup.again, complete)))
+        step = next_step(stored, setup.again, scorer.complete)
+        lacking = scorer.lacking(stored, setup.again is Again.FAILED) if step is Step.SCORE and stored else ""
+        entries.append(Todo(run, run_id, stored, step, lacking))
     return entries
 
 
@@ -65,7 +69,7 @@ def why(entry: Todo, session: Session) -> str:
     """Return in a few words why a run has this next step, or why its attack declines the victim."""
     stored, again = entry.stored, entry.step is Step.ATTACK
     if entry.step is Step.SCORE:
-        return "its scores are not complete, or of another metric suite or protocol version"
+        return entry.lacking
     if stored is not None and stored.status in FAILED:
         return f"{stored.status}: {stored.reason}{'' if again else '; --retry-failed runs it again'}"
     if stored is not None:
