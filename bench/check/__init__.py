@@ -48,16 +48,20 @@ def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> I
         yield from victim_claims(victim, list(attacks.items.values()), data_dir)
 
 
-def require_python_file(path: Path) -> None:
+def require_python_file(path: Path, holding: str = "an attack or VICTIMS") -> None:
     """Check that a path is a file that Python can import.
+
+    Args:
+        path: the file.
+        holding: what it should define, for the message.
 
     Raises:
         UserError: it is not.
     """
     if not path.exists():
-        raise UserError(f"{path} does not exist; name the file that defines an attack or VICTIMS")
+        raise UserError(f"{path} does not exist; name the file that defines {holding}")
     if path.suffix != ".py" or not path.is_file():
-        raise UserError(f"{path} is no .py file; name the file that defines an attack or VICTIMS")
+        raise UserError(f"{path} is no .py file; name the file that defines {holding}")
 
 
 def _own(found: Registry[Any], origin: str) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -32,8 +33,8 @@ def write_new(kind: Kind, name: str, folder: Path, taken: Mapping[str, str]) -> 
     if name in taken:
         raise UserError(f"the name {name!r} is already taken by {taken[name]}; choose another")
     path = folder / f"{re.sub('[-.]', '_', name)}.py"
-    if path.stem in sys.stdlib_module_names:
-        raise UserError(f"{path.name} would hide the module {path.stem} of Python; choose another name")
+    if _importable(path.stem):
+        raise UserError(f"{path.name} would hide the module {path.stem}; choose another name")
     text = (TEMPLATES / f"{kind}.py").read_text()
     identifier = "".join(part.capitalize() for part in re.split("[-._]", name))
     identifier = identifier if identifier[0].isalpha() else f"Attack{identifier}"
@@ -49,3 +50,11 @@ def write_new(kind: Kind, name: str, folder: Path, taken: Mapping[str, str]) -> 
     except OSError as error:
         raise UserError(f"cannot write {path} ({error.strerror}); name another folder with --folder") from None
     return path
+
+
+def _importable(stem: str) -> bool:
+    """Say whether Python, or a package that is installed, has a module of this name."""
+    if stem in sys.stdlib_module_names:
+        return True
+    found = find_spec(stem)
+    return found is not None and found.origin is not None and Path(found.origin).parent != Path.cwd()

@@ -34,7 +34,7 @@ def audit(
     from bench.plan import registry
     from bench.plan.options import choose_device, parse_budget
 
-    require_python_file(file)
+    require_python_file(file, "VICTIMS with your model")
     attacks, victims = registry.attacks(file), registry.victims(file)
     spec = registry.released_model(victims, file, victim, defence or [])
     limit, chosen = parse_budget(budget), choose_device(device)

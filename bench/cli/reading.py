@@ -58,7 +58,7 @@ def draw(attacks: Iterable[type[Attack[Any]]], picture: Path) -> None:
     work_begins()
     if picture.suffix != ".png":
         raise UserError(f"--picture {picture}: it is a PNG; name a file that ends in .png")
-    require_no_result(picture, option="--picture")
+    require_no_result(picture, picture.parent / "knowledge.png", option="--picture")
     try:
         picture.parent.mkdir(parents=True, exist_ok=True)
         draw_lattice(attacks, picture)
@@ -94,10 +94,10 @@ def show(
 
             console.print()
             console.print(tables.exposure_card(*exposed(spec, data, attacks)))
-    elif (folder := Store(results_dir).resolve(name)) is not None:
-        console.print(tables.run_card(folder))
     elif (card := tables.scoring_card(name)) is not None:
         console.print(card)
+    elif (folder := Store(results_dir).resolve(name)) is not None:
+        console.print(tables.run_card(folder))
     else:
         known = [*attacks.items, *victims.items, *tables.scoring_names()]
         near = " or ".join(difflib.get_close_matches(name, known))

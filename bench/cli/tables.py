@@ -15,7 +15,7 @@ from rich.table import Table
 from attacks.base import Attack
 from bench.plan.lattice import NOBODY, by_threat
 from bench.plan.registry import Registry
-from bench.store.records import require_known_schema
+from bench.store.records import COLUMNS, require_known_schema
 from bench.terminal.text import lines
 from victims.cache import trained_card
 from victims.errors import UserError
@@ -81,8 +81,7 @@ def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
     table.add_row("paper", escape(attack.paper))
     table.add_row("needs to know", escape(", ".join(sorted(attack.needs))))
     for name, field in attack.Params.model_fields.items():
-        default = "to be given" if field.is_required() else str(field.get_default(call_default_factory=True))
-        table.add_row(escape(f"--set {name}="), escape(default))
+        table.add_row(escape(f"--set {name}="), escape(str(field.get_default(call_default_factory=True))))
     for variant, values in attack.variants.items():
         table.add_row(escape(f"--variant {variant}"), escape(json.dumps(values)))
     for variant, ranges in attack.search_spaces.items():
@@ -145,13 +144,15 @@ def scoring_card(name: str) -> Table | None:
     from bench.publish.report.columns import glossary
     from bench.scoring import METRIC_SUITE, METRICS, PROTOCOLS
 
-    found, columns = METRICS.get(name) or PROTOCOLS.get(name), glossary()
-    if found is None and name not in columns:
+    found = METRICS.get(name) or PROTOCOLS.get(name)
+    if found is None and name not in COLUMNS:
         return None
     table = new_table("item", "value")
     if found is None:
         table.add_row("column of runs.csv", name)
-        table.add_row("what it holds", escape(columns[name]))
+        told = glossary()
+        meanings = [told[name]] if name in told else [text for text in told.values() if name in text.split()]
+        table.add_row("what it holds", escape(" ".join(meanings) or "what its name says"))
         return table
     for field in dataclasses.fields(found):
         value = getattr(found, field.name)
@@ -161,11 +162,10 @@ def scoring_card(name: str) -> Table | None:
 
 
 def scoring_names() -> list[str]:
-    """Return the names of all metrics, protocols and explained columns."""
-    from bench.publish.report.columns import glossary
+    """Return the names of all metrics, protocols and columns."""
     from bench.scoring import METRICS, PROTOCOLS
 
-    return [*METRICS, *PROTOCOLS, *glossary()]
+    return [*METRICS, *PROTOCOLS, *COLUMNS]
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:

@@ -23,7 +23,7 @@ class Places:
 
     @staticmethod
     def of(setup: Setup) -> Places:
-        """Return the options of a sweep, which a folder that the environment names needs not."""
+        """Return the options of a sweep. A folder that the environment names needs no option."""
         named = os.environ.get("BENCH_DATA_DIR")
         data = None if setup.data_dir is None or str(setup.data_dir) == named else setup.data_dir
         results = None if setup.results_dir == Path("results") else setup.results_dir

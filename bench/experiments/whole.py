@@ -71,7 +71,8 @@ def _told(
         told += [_of_study(study, setup, smoke) for study in (known.studies.match(named) if named else ())]
         for table in (table for table in plan.tune if table.section == name):
             for run in _searched(table, known):
-                ranges_of(run, table.set)
+                if _taken(run):
+                    ranges_of(run, table.set)
             told.append(_of_search(table))
         yield name, "; ".join(told)
 
@@ -114,6 +115,14 @@ def _searched(table: TuneSection, known: Known) -> list[Run]:
         for spec in tuned
         for kind in known.attacks.match(table.attack)
     ]
+
+
+def _taken(run: Run) -> bool:
+    """Say whether a run's attack takes its victim; the search itself tells what else is wrong."""
+    try:
+        return run.declined() is None
+    except Exception:
+        return False
 
 
 def _of_study(study: Study, setup: Setup, smoke: bool) -> str:

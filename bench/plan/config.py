@@ -70,7 +70,7 @@ class StudySection(BaseModel):
 
     Attributes:
         section: as of `Section`.
-        study: their names.
+        study: names or globs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -154,6 +154,8 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
         if smoke:
             small = tuple(section.changed(section.smoke) for section in plan.plan)
             plan = plan.model_copy(update={"plan": small, "tune": ()})
+            if not plan.sections:
+                raise UserError(f"--config {path} has no small version: it is of searches alone")
     except OSError as error:
         raise UserError(f"--config {path}: {error.strerror}") from None
     except ValidationError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, InstanceOf, ValidationError
 
 from attacks.base import Attack, AttackParams, Resources
 from attacks.search_space import Range
@@ -13,7 +13,7 @@ REQUIRED = ("name", "summary", "needs", "Params")
 
 
 class _Declared(BaseModel):
-    """The class attributes of an attack; what they may hold, `check` asks."""
+    """The class attributes of an attack; `check` looks at their values."""
 
     model_config = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
@@ -28,12 +28,12 @@ class _Declared(BaseModel):
     setting: str
     protocol: str
     audits: tuple[str, ...]
-    resources: Resources
+    resources: InstanceOf[Resources]
     version: int
 
 
 def require_declared(attack: type[Attack[Any]]) -> None:
-    """Check that an attack declares what it must, each attribute being of its type.
+    """Check that an attack declares what it must, each attribute of its type, each parameter with a default.
 
     Raises:
         TypeError: it does not.
@@ -48,3 +48,6 @@ def require_declared(attack: type[Attack[Any]]) -> None:
         attribute, *where = map(str, first["loc"])
         place = f" at {' '.join(where)}" if where else ""
         raise TypeError(f"{attack.__name__}.{attribute}{place}: {first['msg']}") from None
+    bare = [name for name, field in attack.Params.model_fields.items() if field.is_required()]
+    if bare:
+        raise TypeError(f"{attack.__name__}.Params: {', '.join(bare)} needs a default that works")

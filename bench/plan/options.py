@@ -145,14 +145,12 @@ def attack_params(attack: type[Attack[Any]], variant: str, settings: dict[str, A
             raise UserError(f"--set {key}: {attack.name} has no such parameter; {hint}")
     for key, value in settings.items():
         if isinstance(value, bool) and "bool" not in str(fields[key].annotation):
-            raise UserError(f"--set {key}={str(value).lower()}: it is neither true nor false; `show` explains it")
+            raise UserError(f"--set {key}={str(value).lower()}: {key} takes no true or false")
     try:
         return attack.Params(**(attack.variants.get(variant, {}) | settings))
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else "params"
-        if first["type"] == "missing":
-            raise UserError(f"{attack.name} needs --set {key}=VALUE, for which it has no default") from None
         raise UserError(f"--set {key}={short(first['input'])}: {first['msg']}") from None
 
 

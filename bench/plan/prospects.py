@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from attacks.base import Attack, AttackParams, Threat
+from attacks.base import Attack, AttackParams, Threat, threat_of
 from bench.plan.capability import untold
 from bench.plan.last_record import TOLD, NoLinearModelError, linear_model
 from bench.plan.options import attack_params
@@ -69,16 +69,16 @@ def prospects(
     """
     for kind in attacks:
         for variant in kind.audits:
-            params = attack_params(kind, variant, {})
-            attack = kind(params)
-            threat = attack.threat
-            if threat is None:
-                continue
+            params, threat = kind.Params(), None if kind.control else threat_of(kind.needs)
             try:
+                params = attack_params(kind, variant, {})
+                attack = kind(params)
+                threat = attack.threat
                 outlook, reason = _outlook(attack, victim, exposure)
             except Exception as error:  # a plug-in's own methods, which must cost only itself
                 outlook, reason = Outlook.DECLINED, f"it cannot say whom it takes: {describe(error)}"
-            yield Prospect(kind, variant, params, threat, outlook, reason)
+            if threat is not None:
+                yield Prospect(kind, variant, params, threat, outlook, reason)
 
 
 def _outlook(attack: Attack[Any], victim: VictimSpec, exposure: Exposure | None) -> tuple[Outlook, str]:

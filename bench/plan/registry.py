@@ -92,14 +92,11 @@ class Registry(Generic[T]):
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name, self.items, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(self.items))}"
-        trained, at, retraining = name.rpartition("@")
-        if at and retraining.isdecimal() and trained in self.items:
-            hint = f"write {trained} and --victim-seeds {retraining}"
         named = [entry for entry in self.broken if Path(entry.origin).stem == name.replace("-", "_")]
         if named:
             hint = f"{named[0].origin} does not import: {named[0].reason}"
         elif self.broken:
-            hint += f" And {self.broken[0].origin} does not import: {self.broken[0].reason}"
+            hint += f"; {self.broken[0].origin} does not import: {self.broken[0].reason}"
         return f"no {self.kind} is called {name!r}; {hint}"
 
 
@@ -124,6 +121,12 @@ class Victims(Registry[AnySpec]):
             stack = [*map(parse, own), *more]
             chosen |= {spec.name: spec for spec in (defended(spec, stack) for spec in specs)}
         return list(chosen.values())
+
+    def _unknown(self, name: str) -> str:
+        trained, _, retraining = name.rpartition("@")
+        if retraining.isdecimal() and trained in self.items:
+            return f"no victim is called {name!r}; write {trained}, and `run` takes --victim-seeds {retraining}"
+        return super()._unknown(name)
 
     def find(self, name: str) -> AnySpec | None:
         """Return the victim of exactly that name, None if there is none; `NAME@2` is its second retraining.

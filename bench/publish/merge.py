@@ -14,13 +14,14 @@ from bench.publish.leaderboard import RUN_KEY, latest, write_tables
 from bench.publish.ranking import defined
 from bench.publish.report import write_report
 from bench.publish.report.collect import PAGE
-from bench.publish.runs_table import read_runs
+from bench.publish.runs_table import MOST_ROWS, read_runs
 from bench.store.cells import to_csv
 from bench.store.folders import Store
+from bench.store.overwriting import PAGES, TABLES
 from victims.errors import UserError
 from victims.files import umask
 
-REMADE = ("runs.csv", "leaderboard.csv", "leaderboard.md", PAGE)
+REMADE = (*TABLES, *PAGES)
 """Files of a results folder that are made from the others; a report keeps what the sources' reports show."""
 SHOWN = 3
 """Things that do not fit which the line names; the others are counted."""
@@ -30,7 +31,8 @@ def merge(sources: Sequence[Path], target: Path) -> tuple[int, int]:
     """Join results folders into a new one, and return its rows of runs.csv and its other files.
 
     What two folders both hold must be the same: the files of a run, of a study or of a search byte by byte, rows of
-    the same cell, versions, seeds and hardware in all columns, and the weights of a victim under one definition.
+    the same cell, versions, seeds and hardware in all columns, and the weights of a victim under one definition. If a
+    source has a report, the new folder has one that keeps what theirs show, unless it has more rows than a report may.
 
     Args:
         sources: results folders, which stay as they are.
@@ -62,7 +64,7 @@ def merge(sources: Sequence[Path], target: Path) -> tuple[int, int]:
             (made / "runs.csv").write_text(to_csv(latest(runs)))
         write_tables(made, Store(made).records())
         rows = len(read_runs(made / "runs.csv"))
-        if rows and (pages := [source / PAGE for source in sources if (source / PAGE).exists()]):
+        if 0 < rows <= MOST_ROWS and (pages := [source / PAGE for source in sources if (source / PAGE).exists()]):
             write_report(made, earlier=pages)
         made.replace(target)
     return rows, len(files)

@@ -55,13 +55,14 @@ class Scorer:
         if record.protocol_version != protocol.version:
             return "its scores are of another version of the protocol"
         flags = [flag.partition(":")[0] for flag in record.flags.split(";")]
-        again = [flag for flag in flags if flag.startswith(LOST) or (retry and flag.startswith(RAISED))]
+        tried = (LOST, RAISED) if retry else (LOST,)
+        again = [flag.removeprefix(LOST).removeprefix(RAISED) for flag in flags if flag.startswith(tried)]
         missing = [
             name
             for name in self.controls.wanted(protocol)
             if getattr(record, name) is None and not {RAISED + name, ABSENT + name} & set(flags)
         ]
-        return f"it lacks {', '.join([*again, *missing])}" if again or missing else ""
+        return f"it lacks {', '.join(dict.fromkeys([*again, *missing]))}" if again or missing else ""
 
     def score(self, record: RunRecord, run: Run, victim: AnyVictim, protocol: str | None = None) -> RunRecord:
         """Score a stored run and store its record.

@@ -51,7 +51,7 @@ class Protocol:
     def subject(self) -> str:
         """What it scores: only protocols of one subject can take each other's place."""
         if self.matching == "aligned":
-            return "records of which all others are known"
+            return "records that are sought one by one"
         return "rows of tables" if self.good == "columns" else "images"
 
 

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bench.store.folders import WORK
 from victims.errors import UserError
 
-OWN = ("knowledge.png", "report.html", "report.md", "report.tex", "report.csv")
-"""Files of a results folder that the verbs `list` and `report` make, and make again."""
+TABLES = ("runs.csv", "leaderboard.csv", "leaderboard.md")
+"""Files of a results folder that are made of its runs."""
+PAGES = ("report.html", "report.md", "report.tex", "report.csv", "knowledge.png")
+"""Files of a results folder that the verbs `report` and `list` make where no other name is given, or is customary."""
 
 
-def require_no_result(path: Path, own: Path | None = None, option: str = "--output") -> None:
-    """Check that a file may be written: it is new and no run's, made by these verbs, or in no results folder.
+def require_no_result(path: Path, own: Path, option: str = "--output") -> None:
+    """Check that writing a file replaces no result.
 
     Args:
         path: the file.
-        own: the results folder that the file is made from; reports of others are results, None for any folder's.
+        own: the one file of a results folder that may be replaced, for it is made again.
         option: names another file.
 
     Raises:
-        UserError: the file is part of a results folder.
+        UserError: it is a table, lies among the runs, or is there and another file of a results folder.
     """
-    place, own = path.resolve(), own and own.resolve()
-    folder = next((folder for folder in place.parents if _holds_results(folder)), None)
-    if folder is None or (place.parent == folder and place.name in OWN and own in (None, folder)):
+    place = path.resolve()
+    folder = next((folder for folder in place.parents if holds_results(folder)), None)
+    if place == own.resolve() and place.name not in TABLES:
         return
-    if place.is_file() or place.is_relative_to(folder / "runs"):
-        raise UserError(f"{path} holds results of {folder}, which would be lost; name another file with {option}")
+    lost = folder is not None and (place.is_file() or place.is_relative_to(folder / "runs"))
+    if lost or place.name in TABLES:
+        where = place.parent if folder is None else folder
+        raise UserError(f"{path} is a file of the results folder {where}; name another one with {option}")
 
 
-def _holds_results(folder: Path) -> bool:
-    return (folder / "runs.csv").is_file()
+def holds_results(folder: Path) -> bool:
+    """Say whether a folder holds runs or tables of them."""
+    stored = (folder / "runs").is_dir() and (folder / WORK).is_dir()
+    return stored or any((folder / name).is_file() for name in TABLES)

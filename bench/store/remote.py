@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.store.overwriting import TABLES
 from victims.errors import UserError
 
 SCHEME = "://"
 FOLDERS = ("file://", "local://")
 """Schemes of addresses on this machine."""
 PREFIX = "reconstruction-bench-copy-"
-TABLES = ("runs.csv", "leaderboard.csv", "leaderboard.md")
 RECORD = "run.json"
 
 

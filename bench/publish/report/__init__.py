@@ -38,8 +38,9 @@ def write_report(
     Raises:
         UserError: there are no runs, runs.csv is damaged, or the file cannot be written, or is one of the results.
     """
-    path = output or root / f"report.{SUFFIXES[form]}"
-    require_no_result(path, root)
+    own = root / f"report.{SUFFIXES[form]}"
+    path = output or own
+    require_no_result(path, own)
     report = collect(root, across_knowledge, earlier)
     if form == "html":
         from bench.publish.report.html import render

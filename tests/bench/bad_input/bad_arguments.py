@@ -156,8 +156,13 @@ simple("results_dir_empty", "it is empty; name a folder", "--results-dir", "")
 simple("results_dir_address", "is an address; name a folder", "--results-dir", "s3://bucket/results")
 simple("data_dir_empty", "it is empty; name a folder", "--data-dir", "")
 simple("copy_to_empty", "--copy-to is empty", "--copy-to", "")
-simple("set_true_for_a_number", "--set count=true: it is neither true nor false", "--set", "count=true")
-simple("victim_and_retraining", "write faces-mlp-4-tiny and --victim-seeds 1", "--victim", "faces-mlp-4-tiny@1")
+simple("set_true_for_a_number", "--set count=true: count takes no true or false", "--set", "count=true")
+simple(
+    "victim_and_retraining",
+    "write faces-mlp-4-tiny, and `run` takes --victim-seeds 1",
+    "--victim",
+    "faces-mlp-4-tiny@1",
+)
 simple("plugin_dir_empty", "it is empty; name a folder", "--plugin-dir", "")
 
 SIMPLE_VERBS: dict[str, tuple[str, Words]] = {
@@ -172,9 +177,13 @@ SIMPLE_VERBS: dict[str, tuple[str, Words]] = {
     "check_folder": ("is no .py file", ["check", "/"]),
     "report_nowhere": ("it is empty; name a folder", ["report", "--output", ""]),
     "new_kind": ("'attack', 'victim', 'model'", ["new", "dataset", "mine"]),
-    "audit_missing": ("absent.py does not exist; name the file", ["audit", "absent.py"]),
+    "audit_missing": (
+        "absent.py does not exist; name the file that defines VICTIMS with your model",
+        ["audit", "absent.py"],
+    ),
     "show_metric_in_part": ("did you mean ssim_wang", ["show", "ssim"]),
     "new_hides_python": ("inspect.py would hide the module inspect of Python", ["new", "attack", "inspect"]),
+    "new_hides_a_package": ("torch.py would hide the module torch", ["new", "attack", "torch"]),
     "new_taken": ("'kkt' is already taken by attacks/kkt", ["new", "attack", "kkt"]),
     "new_victim_taken": ("'cifar-mlp-500' is already taken by victims/zoo", ["new", "victim", "cifar-mlp-500"]),
     "list_picture_under_a_file": (

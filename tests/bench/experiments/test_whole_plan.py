@@ -151,6 +151,17 @@ def test_a_search_that_cannot_be_made_is_told_before_the_runs(
     assert not list((results / "runs").glob("*"))
 
 
+def test_a_search_of_an_attack_that_declines_the_victim_stops_no_plan(run_plan: Bench, tmp_path: Path) -> None:
+    search = '[[tune]]\nattack = ["random", "glm"]\nvictim = ["diabetes-ridge"]\n'  # both decline it, or have no ranges
+    (tmp_path / "plan.toml").write_text(f"{PLAN}\n{search.replace('random', 'kkt')}")
+    assert run_plan("--dry-run").status == 2
+    (tmp_path / "plan.toml").write_text(f"{PLAN}\n{search.replace(', "glm"', '')}")
+    assert run_plan("--dry-run").status == 0
+    (tmp_path / "plan.toml").write_text(search)
+    ended = run_plan("--smoke")
+    assert ended.status == 2 and "has no small version" in ended.err
+
+
 def test_studies_are_meant_by_globs_and_made_once(run_plan: Bench, tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text('[[study]]\nsection = "read"\nstudy = ["tiny-*", "tiny-study"]\n')
     ended = run_plan("--dry-run")

@@ -119,13 +119,14 @@ def test_what_looks_at_no_model_is_not_audited() -> None:
     assert threats["kkt-delta:seed"] is Threat.SEED
 
 
-@pytest.mark.parametrize("method", ["supports", "doubt"])
+@pytest.mark.parametrize("method", ["supports", "doubt", "__init__"])
 def test_an_attack_that_cannot_say_whom_it_takes_costs_only_itself(method: str) -> None:
     def fails(*_: object) -> str:
         raise RuntimeError("no idea")
 
     kind = registry.attacks().items["kkt-general"]
-    found = list(prospects([type("Odd", (kind,), {method: fails}), kind], released(), card()))
+    odd = type("Odd", (kind,), {method: fails, "audits": ("",)})
+    found = list(prospects([odd, kind], released(), card()))
     assert (found[0].outlook, found[0].reason) == (
         Outlook.DECLINED,
         "it cannot say whom it takes: RuntimeError: no idea",

@@ -68,7 +68,8 @@ def test_a_near_name_is_suggested() -> None:
         ("variants = ['paper']", "Odd.variants: Input should be a valid dictionary"),
         ("search_spaces = {'': {'lr': (1, 2)}}", "Odd.search_spaces at lr: Input should be an instance of Range"),
         ("audits = 'paper'", "Odd.audits: Input should be a valid tuple"),
-        ("resources = 2", "Odd.resources"),
+        ("resources = (1.0, 1.0, 0)", "Odd.resources: Input should be an instance of Resources"),
+        ("class Params(AttackParams): size: int", "Odd.Params: size needs a default that works"),
     ],
 )
 def test_an_attack_whose_declarations_are_of_a_wrong_type_costs_only_itself(
@@ -96,7 +97,10 @@ def test_what_is_no_list_costs_only_its_file(tmp_path: Path, name: str) -> None:
 
 def test_a_file_that_does_not_import_is_named_where_a_name_is_not_known(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("import nothing_of_that_name\n")
-    with pytest.raises(UserError, match=r"did you mean .*own.py does not import: ModuleNotFoundError"):
+    with pytest.raises(UserError, match=r"did you mean .*[?]; .*own.py does not import: ModuleNotFoundError"):
+        registry.victims(tmp_path).match(["faces-mlp-21"])
+    (tmp_path / "own.py").write_text("")
+    with pytest.raises(UserError, match=r"did you mean .*[?]$"):
         registry.victims(tmp_path).match(["faces-mlp-21"])
 
 

@@ -52,12 +52,16 @@ def test_pictures_come_back_as_the_folder_has_them(built: Path, bare: Path) -> N
         np.testing.assert_array_equal(examples.ssim, first.ssim)
 
 
-def test_a_merged_report_keeps_the_pictures_of_both(bare: Path, tmp_path: Path, scored: Scored) -> None:
-    other = tmp_path / "other"
-    write_tables(other, [scored("mine")])
-    merge([bare, other], tmp_path / "both")
-    before, after = ({entry.row["attack"] for entry in pictured(root)} for root in (bare, tmp_path / "both"))
-    assert after == before and len(before) == 3
+def test_a_merged_report_keeps_the_pictures_of_both(bare: Path, tmp_path: Path, records: list[RunRecord]) -> None:
+    shown = {entry.row["attack"] for entry in pictured(bare)}
+    one, other = tmp_path / "one", tmp_path / "other"
+    for root, kept in ((one, {"first-layer"}), (other, shown - {"first-layer"})):
+        shutil.copytree(bare, root)
+        (root / "runs.csv").unlink()
+        write_tables(root, [record for record in records if record.attack in kept])
+        write_report(root)
+    merge([one, other], tmp_path / "both")
+    assert {entry.row["attack"] for entry in pictured(tmp_path / "both")} == shown and len(shown) == 3
 
 
 def test_a_run_that_was_made_again_does_not_keep_the_pictures_of_the_former(
