@@ -182,7 +182,7 @@ SIMPLE_VERBS: dict[str, tuple[str, Words]] = {
         ["audit", "absent.py"],
     ),
     "show_metric_in_part": ("did you mean ssim_wang", ["show", "ssim"]),
-    "new_hides_python": ("inspect.py would hide the module inspect of Python", ["new", "attack", "inspect"]),
+    "new_hides_python": ("inspect.py would hide the module inspect", ["new", "attack", "inspect"]),
     "new_hides_a_package": ("torch.py would hide the module torch", ["new", "attack", "torch"]),
     "new_taken": ("'kkt' is already taken by attacks/kkt", ["new", "attack", "kkt"]),
     "new_victim_taken": ("'cifar-mlp-500' is already taken by victims/zoo", ["new", "victim", "cifar-mlp-500"]),
