@@ -83,7 +83,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         from attacks.kkt_family.restarts import Restarts
 
         params = self.params
-        problem = Problem.of(view, ctx.device, getattr(torch, params.dtype), params.activation_directions)
+        problem = Problem.of(view, ctx.device, getattr(torch, params.dtype))
         subspace = problem.data_subspace
         m = params.candidates or (round(self.candidates_per_direction * subspace.rank) if subspace.gap else 1000)
         n_classes = max(len(problem.network.weights[-1]), 2)

@@ -63,8 +63,6 @@ class SearchParams(InitialisedParams):
         sparsity: fast solver only: cost of the sum of the candidates' shares of W1; see `search`.
         signal_span: fast solver only: cost of back-propagated errors outside the columns of W1; see `search`.
         activation_span: fast solver only: cost of activations outside the rows of W2, where these show a span.
-        activation_directions: fast solver only: most directions of that span for each image, the largest; None for all
-            that W2 shows. The span of more directions holds more of what is no image's.
         products: fast solver only: precision to which the factors of matrix products may be rounded; "bfloat16" is
             several times as fast where the processor has units for it, and changes nothing elsewhere.
         dtype: precision of the search.
@@ -91,7 +89,6 @@ class SearchParams(InitialisedParams):
                 "sparsity",
                 "signal_span",
                 "activation_span",
-                "activation_directions",
                 "products",
             }
         ),
@@ -116,7 +113,6 @@ class SearchParams(InitialisedParams):
     sparsity: NonNegativeFloat = 0.0
     signal_span: NonNegativeFloat = 0.0
     activation_span: NonNegativeFloat = 0.0
-    activation_directions: Annotated[PositiveFloat | None, unsaid(None)] = None
     products: Annotated[Literal["float32", "bfloat16"], unsaid("float32")] = "float32"
     dtype: Literal["float32", "float64"] = "float32"
     ranking: Annotated[Literal["agreement", "evidence", "distinct", "calibrated"], unsaid("agreement")] = "agreement"

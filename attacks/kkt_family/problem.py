@@ -23,26 +23,21 @@ class Problem:
         network: the victim, on pixels.
         space: the subspace in which images are searched.
         features: the data subspace of layer 2 for a convolution, of whose features it is a subspace; else None.
-        activation_directions: most directions of the span of activations for each image, the largest; None for all
-            that are shown.
     """
 
     network: Network
     space: RowSpace
     features: RowSpace | None = None
-    activation_directions: float | None = None
 
     @classmethod
-    def of(
-        cls, view: VictimView, device: torch.device, dtype: torch.dtype, activation_directions: float | None = None
-    ) -> Problem:
+    def of(cls, view: VictimView, device: torch.device, dtype: torch.dtype) -> Problem:
         """Return the problem of a victim, on this device and in this precision."""
         shape = view.architecture.input_shape
         network = Network.of(view.weights, shape, device, dtype)
         first = network.weights[0]
         if network.convolutional:
             return cls(network, image_space(shape, first), row_span(network.weights[1]))
-        return cls(network, row_space(first), activation_directions=activation_directions)
+        return cls(network, row_space(first))
 
     @property
     def data_subspace(self) -> RowSpace:
@@ -63,20 +58,11 @@ class Problem:
             activation_cost: cost of activations that are orthogonal to their span; 0 for no such span.
         """
         errors = error_basis(self.connected, self.data_subspace) if error_cost else None
-        activations = self._activations if activation_cost else None
+        activations = activation_basis(self.connected, self.data_subspace.rank) if activation_cost else None
         return Spans(
             None if errors is None else Span(errors, error_cost),
             None if activations is None else Span(activations, activation_cost),
         )
-
-    @cached_property
-    def _activations(self) -> Tensor | None:
-        """The orthonormal basis (h_1, r) of the activations that W2 shows, None where it shows none."""
-        images = self.data_subspace.rank
-        basis = activation_basis(self.connected, images)
-        if basis is None or self.activation_directions is None:
-            return basis
-        return basis[:, : max(round(self.activation_directions * images), 1)].contiguous()
 
     @torch.no_grad()
     def fired(self, inputs: Tensor, coefficients: CoefficientMap) -> tuple[list[Tensor], list[Tensor]]:

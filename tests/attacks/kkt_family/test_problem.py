@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -44,18 +43,6 @@ def planted(shown: int, noise: float = 1e-6) -> tuple[Problem, Tensor, Tensor]:
     second = mixed + noise * draw(generator, 30, H)
     net = Network((first, second, draw(generator, OUTPUTS, 30)), (None, None, None))
     return Problem(net, row_space(first)), errors, activations
-
-
-def test_the_span_of_activations_has_as_many_directions_as_are_asked_for_and_the_largest() -> None:
-    problem, _, _ = planted(shown=N)
-    half = dataclasses.replace(problem, activation_directions=0.5).spans(0.0, 1.0).activations
-    assert half is not None
-    rows = problem.connected.weights[1]
-    assert half.basis.shape == (H, N // 2)
-    largest = torch.linalg.svdvals(rows)[: N // 2]
-    torch.testing.assert_close(torch.linalg.svdvals(rows @ half.basis), largest, rtol=1e-9, atol=0)
-    whole = dataclasses.replace(problem, activation_directions=9.0).spans(0.0, 1.0).activations
-    assert whole is not None and whole.basis.shape == (H, N)
 
 
 def test_weights_show_the_spans_of_errors_and_activations() -> None:
