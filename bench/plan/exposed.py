@@ -54,6 +54,9 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
         yield "directions above the start's edge", f"{shown.above} above {shown.edge:.3g}"
         gap = f"after {shown.rank} directions; {shown.left:.2g} of the squares lie behind it" if shown.gap else "none"
         yield "gap in the spectrum", gap
+    if card.activations is not None:
+        shown_by = f"{card.activations}, as the second layer shows them"
+        yield "directions of activations", f"{shown_by}; fewer than {card.unit} where its start hides them"
     if card.seed is not None:
         found = f"{card.seed.seed} drew the first layer" if card.seed.found else f"none below {card.seed.tried}"
         odds = f"correlation {card.seed.correlation:.3f}, chance {card.seed.threshold:.3f}"

@@ -78,6 +78,11 @@ class Exposure(FrozenModel):
         "of its neurons: 0 at a stationary point (Du, Hu and Lee 2018)."
     )
     spectrum: Spectrum | None = Field(description="Of the first fully connected layer.")
+    activations: Count | None = Field(
+        default=None,
+        description="Directions that the second fully connected layer shows, of the activations before it; null where "
+        "it is the last layer, or no gap ends them. Fewer than images where its start hides them.",
+    )
     start: Start | None = Field(
         description="What the start shows; null where the layers are not known, or it is neither given nor guessed."
     )

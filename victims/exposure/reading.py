@@ -31,6 +31,7 @@ class _Read:
 
     imbalance: list[float]
     spectrum: Spectrum
+    activations: int | None
     start: Start | None
     seed: Seed | None
 
@@ -59,6 +60,7 @@ def exposure(victim: Victim, seeds: int | None = None, progress: Callable[[str],
         images=victim.spec.n_trained,
         imbalance=[] if read is None else read.imbalance,
         spectrum=None if read is None else read.spectrum,
+        activations=None if read is None else read.activations,
         start=None if read is None else read.start,
         seed=None if read is None else read.seed,
         residual=[value if math.isfinite(value) else None for value in victim.card.stationarity_residual],
@@ -72,9 +74,12 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progr
     progress("spectrum")
     imbalance = balance(network)
     scale = spec.first_layer_scale if spec.kind == "mlp" else None
-    shown = spectrum(network.weights[1 if network.convolutional else 0], scale)
+    connected = network.weights[1 if network.convolutional else 0 :]
+    shown = spectrum(connected[0], scale)
+    second = spectrum(connected[1]) if len(connected) > 2 else None
+    activations = second.rank if second is not None and second.gap else None
     if spec.kind != "mlp":
-        return _Read(imbalance, shown, None, None)
+        return _Read(imbalance, shown, activations, None, None)
     progress("seed")
     first = network.weights[0]
     guess = guess_seed(first.numpy(), range(seeds), [TORCH])
@@ -87,11 +92,11 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progr
     )
     progress("start")
     if victim.start is not None and victim.spec.tells_start:
-        return _Read(imbalance, shown, _start("given", victim.start, model.state_dict()), seed)
+        return _Read(imbalance, shown, activations, _start("given", victim.start, model.state_dict()), seed)
     if not guess.found:
-        return _Read(imbalance, shown, None, seed)
+        return _Read(imbalance, shown, activations, None, seed)
     drawn = seeded(spec, victim.input_shape, guess.seed).state_dict()
-    return _Read(imbalance, shown, _start("seed", drawn, model.state_dict()), seed)
+    return _Read(imbalance, shown, activations, _start("seed", drawn, model.state_dict()), seed)
 
 
 def balance(network: Network) -> list[float]:

@@ -156,6 +156,23 @@ def test_a_converged_network_has_forgotten_its_start(tmp_path: Path) -> None:
     assert not found.seed.found
 
 
+def test_the_second_layer_shows_the_activations_unless_its_start_hides_them(tmp_path: Path) -> None:
+    """Planted: eight activations make up the second of three layers, and noise of one size or another lies over it."""
+    draw = torch.Generator().manual_seed(0)
+
+    def three() -> nn.Module:
+        layers = nn.Linear(SIDE**2, WIDTH, bias=False), nn.ReLU(), nn.Linear(WIDTH, WIDTH, bias=False), nn.ReLU()
+        return nn.Sequential(nn.Flatten(), *layers, nn.Linear(WIDTH, CLASSES, bias=False))
+
+    weights = {name: value.clone() for name, value in three().state_dict().items()}
+    signal = torch.randn(WIDTH, N, generator=draw) @ torch.randn(N, WIDTH, generator=draw)
+    noise = torch.randn(WIDTH, WIDTH, generator=draw)
+    for place, (size, shown) in enumerate({1e-3: N, 1e3: None}.items()):
+        (folder := tmp_path / str(place)).mkdir()
+        assert card(own(folder, weights | {"3.weight": signal + size * noise}, three)).activations == shown
+    assert card(own(tmp_path, network().state_dict())).activations is None, "the last layer shows a direction a class"
+
+
 def test_neurons_are_balanced_or_not() -> None:
     """Neurons of equal lengths, then each scaled by 2 on one side and 1/2 on the other, which changes no output."""
     draw = torch.Generator().manual_seed(0)
