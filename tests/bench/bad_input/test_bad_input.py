@@ -9,6 +9,7 @@ from typing import Any
 import bad_arguments
 import bad_data
 import bad_models
+import bad_outputs
 import bad_tables
 import pandas as pd
 import pytest
@@ -45,7 +46,7 @@ STILL_RUNS: dict[str, tuple[str, str]] = {
 """Name: (a plug-in file that is no good, what the message must say); the other files work."""
 
 
-MODULES = (bad_arguments, bad_data, bad_models, bad_tables)
+MODULES = (bad_arguments, bad_data, bad_models, bad_outputs, bad_tables)
 """Where the cases come from; they enter `CASES` as they are imported."""
 
 
