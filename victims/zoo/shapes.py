@@ -2,7 +2,7 @@
 
 All are trained with a weight decay of 1e-4 from the standard initialisation, as `cifar-mlp-100-c10-wd1e-4` is
 (`victims/zoo/buzaglo2023.py`). Names tell the widths of the hidden layers after the number of images, as
-`cifar-mlp-500-100-100` of Haim et al. 2022 does.
+`cifar-mlp-500-100-100` of Haim et al. 2022 does. A first step other than the recipe's stands at their end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def shaped(n: int, hidden: tuple[int, ...], dataset: str = "cifar", rate: float 
     """Return a decayed softmax of ten classes on n images, with these hidden layers, trained with this first rate."""
     widths = "" if hidden == STANDARD else "-" + "-".join(map(str, hidden))
     return VictimSpec(
-        name=f"{dataset}-mlp-{n}{widths}-c10-wd1e-4{'' if rate == 3e-2 else f'-rate{rate:g}'}",
+        name=f"{dataset}-mlp-{n}{widths}-c10-wd1e-4{'' if rate == 3e-2 else f'-rate{1000 * rate:g}e-3'}",
         dataset=dataset,
         n=n,
         architecture=MLPSpec(hidden=hidden, outputs=10, first_layer_scale=None),
