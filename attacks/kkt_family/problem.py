@@ -72,14 +72,7 @@ class Problem:
             inputs: (m, r) candidates, on the coordinates of `data_subspace`.
             coefficients: maps their outputs (m, C) to D_L = c (m, C).
         """
-        activations: list[Tensor] = []
-
-        def relu(before: Tensor) -> Tensor:
-            activations.append(before.relu())
-            return activations[-1]
-
-        chosen = coefficients(self.connected.forward(inputs, relu))
-        errors, _ = self.connected.back_propagate(chosen, lambda layer, error: error * (activations[layer] > 0))
+        _, (_, *activations), errors = self.connected.passes(inputs, coefficients)
         return activations, errors
 
     def relative_residual(self, candidates: Tensor, coefficients: CoefficientMap) -> float:

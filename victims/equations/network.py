@@ -135,3 +135,24 @@ class Network:
             ungated.insert(0, errors[0] @ self.weights[layer + 1])
             errors.insert(0, gated(layer, ungated[0]))
         return errors, ungated
+
+    def passes(
+        self, inputs: Tensor, coefficients: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Return the outputs Phi, A_0 to A_{L-1}, and D_1 to D_L, with the ReLU's own gates, 0 or 1.
+
+        Args:
+            inputs: A_0 (..., m, d) of a fully connected network.
+            coefficients: maps the outputs (..., m, C) to D_L = c of the same shape.
+        """
+        activations = [inputs]
+
+        def relu(before: Tensor) -> Tensor:
+            activations.append(before.relu())
+            return activations[-1]
+
+        outputs = self.forward(inputs, relu)
+        errors, _ = self.back_propagate(
+            coefficients(outputs), lambda layer, ungated: ungated * (activations[layer + 1] > 0)
+        )
+        return outputs, activations, errors

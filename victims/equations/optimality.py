@@ -88,16 +88,7 @@ def margin_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[float]:
     soft_margins = -torch.logsumexp(-rival_margins(outputs, labels), 1)
     (shares,) = torch.autograd.grad(soft_margins.sum(), outputs)
     network, flat = _in_float64(model, inputs)
-    activations, gates = [flat], list[Tensor]()
-
-    def relu(pre_activation: Tensor) -> Tensor:
-        gates.append((pre_activation > 0).double())
-        activations.append(pre_activation.relu())
-        return activations[-1]
-
-    network.forward(flat, relu)
-    margin_gradients = shares.double().view(len(labels), -1)
-    errors, _ = network.back_propagate(margin_gradients, lambda layer, ungated: ungated * gates[layer])
+    _, activations, errors = network.passes(flat, lambda _: shares.double().view(len(labels), -1))
 
     # for every layer l: <grad_l m_i, grad_l m_j> (n, n), <theta_l, grad_l m_i> (n,) and ||theta_l||^2
     grams, products = [], []

@@ -82,15 +82,7 @@ def _linearised(network: Network, inputs: Tensor) -> tuple[Tensor, int, list[tup
     The gradient of output i by layer l is errors_l[i] (h_l,) times activations_l[i] (h_{l-1},), which has a 1 as its
     last entry where the layer has a bias.
     """
-    seen, gates = [inputs], list[Tensor]()
-
-    def relu(before: Tensor) -> Tensor:
-        gates.append((before > 0).to(before))
-        seen.append(before.relu())
-        return seen[-1]
-
-    outputs = network.forward(inputs, relu)
-    errors, _ = network.back_propagate(torch.ones_like(outputs), lambda layer, ungated: ungated * gates[layer])
+    outputs, seen, errors = network.passes(inputs, torch.ones_like)
     extended = [
         one if bias is None else torch.cat([one, torch.ones_like(one[:, :1])], dim=1)
         for one, bias in zip(seen, network.biases, strict=True)
