@@ -183,9 +183,9 @@ class KKTSpan(KKTGeneral):
         """Return the restarts of one batch, each with its rounds."""
         if not self.params.rounds:
             return super()._fast(problem, begins, m, restarts)
-        from attacks.kkt_family.precision import products_in
         from attacks.span_rounds.rounds import search_in_rounds
         from attacks.span_rounds.selection import outside
+        from victims.training.hardware import products_in
 
         params, (begin,) = self.params, begins
         with products_in(params.products):

@@ -160,8 +160,8 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         self, problem: Problem, begins: Sequence[Callable[[], Begin]], m: int, restarts: Restarts
     ) -> list[Restart]:
         """Return the restarts of one batch, run by the fast solver."""
-        from attacks.kkt_family.precision import products_in
         from attacks.kkt_family.search import search
+        from victims.training.hardware import products_in
 
         params = self.params
         starts = [self._start(problem, begin, m, restarts.ctx.generator) for begin in begins]

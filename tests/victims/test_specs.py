@@ -76,6 +76,7 @@ IDENTITY: dict[str, dict[str, Any]] = {
     "training.stop_loss (decayed)": {"training": DecayedDescent(stop_loss=0.1)},
     "training.stop_residual": {"training": NormalizedDescent(stop_residual=0.1)},
     "training.stop_residual (decayed)": {"training": DecayedDescent(stop_residual=0.1)},
+    "training.products (decayed)": {"training": DecayedDescent(products="bfloat16")},
     "training.kind": {"training": GradientDescent()},
     "training.lr": {"training": GradientDescent(lr=0.1)},
     "training.epochs": {"training": GradientDescent(epochs=7)},

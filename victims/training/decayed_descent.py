@@ -16,6 +16,7 @@ from torch import Tensor
 
 from victims.equations.losses import margins, sample_losses
 from victims.spec import DecayedDescent, Loss
+from victims.training.hardware import products_in
 from victims.training.state import Figures, TrainState, geometric, norm
 
 WIDEST = 0.3
@@ -35,6 +36,10 @@ class DecayedDescentAlgorithm:
 
     def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Figures:
         """Move to the best scale, then step by rate * ||theta|| along the averaged normalised direction."""
+        with products_in(self.spec.products):
+            return self._step(state, inputs, labels)
+
+    def _step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Figures:
         parameters = list(state.model.parameters())
         outputs = state.model(inputs)
         depth = len(state.model.layers)

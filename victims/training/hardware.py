@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import torch
+
+Products = Literal["float32", "bfloat16"]
+"""What products of float32 matrices round their factors to."""
 
 
 def prepare(device: torch.device) -> None:
@@ -27,6 +32,24 @@ def prepare(device: torch.device) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.backends.cudnn.benchmark = False
         torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+@contextmanager
+def products_in(precision: Products) -> Iterator[None]:
+    """Let products of float32 matrices round their factors to bfloat16, until the block ends.
+
+    Sums are float32 all the same. A processor without units for it multiplies in float32. The setting is torch's, of
+    the whole process.
+    """
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    if precision == "bfloat16":
+        torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def cpu_name() -> str:

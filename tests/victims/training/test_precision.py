@@ -7,8 +7,10 @@ import torch
 from attacking import CLASSES, attacked, victim_of
 
 from attacks.kkt_family import search as solver
-from attacks.kkt_family.precision import products_in
 from attacks.kkt_general import KKTGeneral, KKTGeneralParams
+from victims.spec import DecayedDescent
+from victims.training import decayed_descent
+from victims.training.hardware import products_in
 
 
 def test_it_is_what_it_was_after_an_error() -> None:
@@ -36,4 +38,21 @@ def test_a_search_runs_in_the_precision_that_its_parameter_names(
     found = attacked(KKTGeneral(params), victim_of(CLASSES))
     assert seen == [expected]
     assert found.candidates.isfinite().all()
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.parametrize(("products", "expected"), [("bfloat16", "medium"), ("float32", "highest")])
+def test_a_descent_runs_in_the_precision_that_its_recipe_names(
+    products: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, real = [], decayed_descent.sample_losses
+
+    def watched(*arguments: object) -> object:
+        seen.append(torch.get_float32_matmul_precision())
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(decayed_descent, "sample_losses", watched)
+    recipe = DecayedDescent.model_validate({"products": products, "steps": 3})
+    victim_of(CLASSES.model_copy(update={"training": recipe}))
+    assert set(seen) == {expected}
     assert torch.get_float32_matmul_precision() == "highest"
