@@ -34,6 +34,9 @@ from victims.errors import UserError
 from victims.files import write_text
 
 RUN_KEY = [*CELL, *VERSIONS.values(), "victim_seed", "seed", "cpu", "gpu"]
+ONE_RUN = ["run_id", *(name for name in RUN_KEY if name != "variant")]
+"""What a run is known by: its id does not say by which name its parameters were asked for."""
+MACHINE_RUN = ["run_id", "cpu", "gpu"]
 SORT = ["victim", "victim_key", "protocol", "metric_suite", "attack", "variant", "params_hash", "budget"]
 SORT += [*VERSIONS.values(), "victim_seed", "seed"]
 DESCRIPTION = ["victim", "victim_key", "family", "dataset", "n", "attack", "variant", "params", "params_hash"]
@@ -67,8 +70,9 @@ def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
     """Write runs.csv, leaderboard.csv and leaderboard.md of a results folder and return the leaderboard.
 
     Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
-    run folders are elsewhere, nor those of a superseded version. Of rows with the same cell, versions, seed and
-    hardware that of the highest sequence stays. A run without images to be reconstructed is in no table.
+    run folders are elsewhere, nor those of a superseded version. Rows of a run that was made again here since go. Of
+    rows with the same cell, versions, seed and hardware one stays, as `latest` says. A run without images to be
+    reconstructed is in no table.
 
     Raises:
         UserError: runs.csv is there and cannot be read.
@@ -77,7 +81,7 @@ def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
     fresh = typed(_fresh(records))
     tables = [fresh]
     if (root / "runs.csv").exists():
-        tables.insert(0, read_runs(root / "runs.csv"))
+        tables.insert(0, _not_made_again(read_runs(root / "runs.csv"), fresh))
     runs = latest(pd.concat([table for table in tables if len(table)] or [fresh], ignore_index=True))
     board = leaderboard(runs)
     for name, text in {"runs.csv": to_csv(runs), **board_texts(runs, board)}.items():
@@ -111,11 +115,23 @@ def _as_written(cell: object) -> object:
 def latest(runs: pd.DataFrame) -> pd.DataFrame:
     """Return runs without those that a later one replaces, in the order of runs.csv.
 
-    Of runs of the same cell, versions, seeds and hardware the one of the highest sequence stays.
+    Of runs of the same cell, versions, seeds and hardware the one of the highest sequence stays, of those that found
+    something if one did. A run is one row under a protocol, by whatever name its parameters were asked for.
     """
-    runs = runs.sort_values(["sequence", "started_utc"], kind="stable")
-    runs = runs[~defined(runs).duplicated(RUN_KEY, keep="last")]
+    runs = runs.sort_values(["sequence", "started_utc"], kind="stable", ignore_index=True)
+    for key in (RUN_KEY, ONE_RUN):
+        keyed = defined(runs)
+        found = keyed["status"] == Status.OK
+        ordered = pd.concat([keyed[~found], keyed[found]])
+        runs = runs.drop(index=ordered.index[ordered.duplicated(key, keep="last")])
     return runs.sort_values(SORT, kind="stable")
+
+
+def _not_made_again(rows: pd.DataFrame, fresh: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a runs.csv without those of runs that have found something else here since."""
+    made = fresh[fresh["status"] == Status.OK].groupby(MACHINE_RUN)["sequence"].max()
+    since = made.reindex(pd.MultiIndex.from_frame(rows[MACHINE_RUN])).to_numpy(dtype=float)
+    return rows[~(rows["sequence"].to_numpy(dtype=float) < since)]
 
 
 def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_runs import only_run
+from stored_runs import only_run, stored
 
 from bench.store.possible import MASKS
 from bench.store.records import COLUMNS, MEASURES, SCORES, RunRecord, ScoreState
@@ -63,3 +63,14 @@ def test_no_old_score_stays_and_nothing_else_changes(rescored: Callable[..., tup
 def test_every_number_that_scoring_measures_is_on_the_board() -> None:
     numbers = {name for name, field in RunRecord.model_fields.items() if field.default is None}
     assert numbers - OWN == set(MEASURES) < set(SCORES)
+
+
+def test_a_run_that_is_made_again_has_no_row_of_another_protocol_any_more(
+    run: Bench, bench: Bench, plugins: Path, results: Path
+) -> None:
+    run("-a", "first-layer", "--controls", "quick")
+    folders = ("--device", "cpu", "--plugin-dir", plugins, "--results-dir", results)
+    assert bench("score", "--controls", "quick", "--protocol", "assigned", *folders).status == 0
+    assert sorted(stored(results)["protocol"]) == ["assigned", "buzaglo2023"]
+    assert run("-a", "first-layer", "--controls", "quick", "--force").status == 0
+    assert stored(results)["protocol"].tolist() == ["buzaglo2023"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,16 @@ def test_an_attack_whose_source_changed_begins_anew(walk: Callable[..., tuple[in
     assert walk(stop=4) == (130, "3 4")
     source.write_text(f"{source.read_text()}\nCHANGED = True\n")
     assert walk() == (0, "0 1 2 3 4 5 6 7")
+
+
+def test_a_failure_replaces_no_measured_row_whose_run_is_elsewhere(
+    walk: Callable[..., tuple[int, str]], tmp_path: Path, results: Path
+) -> None:
+    assert walk() == (0, "0 1 2 3 4 5 6 7")
+    measured = (results / "runs.csv").read_text()
+    shutil.rmtree(results / "runs")
+    (tmp_path / "own" / "full").touch()
+    assert walk(stop=2) == (1, "0 1 2")
+    assert (results / "runs.csv").read_text() == measured
+    assert walk() == (0, "3 4 5 6 7")
+    assert (results / "runs.csv").read_text() != measured
