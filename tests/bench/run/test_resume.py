@@ -9,6 +9,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from stored_runs import stored
+
+from bench.store.tensors import read_tensors, write_tensors
 
 Bench = Callable[..., Any]
 WALK = """
@@ -91,6 +94,15 @@ def test_an_attack_whose_source_changed_begins_anew(walk: Callable[..., tuple[in
     assert walk(stop=4) == (130, "3 4")
     source.write_text(f"{source.read_text()}\nCHANGED = True\n")
     assert walk() == (0, "0 1 2 3 4 5 6 7")
+
+
+def test_an_attack_on_other_weights_begins_anew(walk: Callable[..., tuple[int, str]], results: Path) -> None:
+    assert walk(stop=2) == (130, "0 1 2")
+    (checkpoint,) = (results / ".work" / "checkpoints").iterdir()
+    state, metadata = read_tensors(checkpoint)
+    write_tensors(checkpoint, state, metadata | {"weights": "of a victim that was trained elsewhere"})
+    assert walk() == (0, "0 1 2 3 4 5 6 7")
+    assert stored(results)["victim_sha"].tolist() == [metadata["weights"]]
 
 
 def test_a_failure_replaces_no_measured_row_whose_run_is_elsewhere(
