@@ -138,10 +138,11 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row a cell: its description, seeds and failures, and scores averaged over seeds and retrainings.
 
     Scores are means over the seeds of each training, and then over trainings. A failed run, or one that is not scored,
-    counts as its null control's score, or 0 where none was computed, in every count of good images, and gains nothing
-    over the null; its other scores do not enter the means, nor does `wall_s` of a run that shared the machine, unless
-    no run of the cell had it for itself; `overlapped` is the number of these runs. A skipped run is not in the table,
-    nor one of a superseded version, nor one that was told what no attacker knows, or whose parameters that chose.
+    counts as its null control's score, or 0 where none was computed, in every count of good images that its cell has,
+    and gains nothing over the null; its other scores do not enter the means, nor does `wall_s` of a run that shared the
+    machine, unless no run of the cell had it for itself. A skipped run is not in the table, nor one of a superseded
+    version, nor one that was told what no attacker knows, or whose parameters that chose. `seeds` counts a seed of a
+    training once, whatever machines ran it; `failed` those that failed on all, and `overlapped` those that shared all.
 
     `gain` is the count one to one less the strictest null's, `gain_low` and `gain_high` its 95% interval. `rank` is
     that by the gain among the attacks that need no more knowledge than the row's; controls have none, nor have rows
@@ -158,8 +159,10 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     of_training = counted.groupby([*CELL, "victim_seed"], sort=False)[list(SCORES)].mean()
     described = [name for name in DESCRIPTION if name not in (*CELL, "params")]
     board = groups[described].first().join(of_training.groupby(list(CELL), sort=False).mean())
-    board["seeds"], board["trainings"] = groups.size(), _trainings(groups)
-    board[["failed", "overlapped"]] = groups[["failed", "overlapped"]].sum()
+    of_seed = counted.groupby([*CELL, "victim_seed", "seed"], sort=False)[["failed", "overlapped"]].all()
+    seeds = of_seed.groupby(list(CELL), sort=False)
+    board["seeds"], board["trainings"] = seeds.size(), _trainings(groups)
+    board[["failed", "overlapped"]] = seeds[["failed", "overlapped"]].sum()
     good, gained = samples(runs), gains(runs)
     ends = {cell: count_interval(sample) for cell, sample in good.items()}
     spans = {cell: (sample.total, *gain_interval(sample)) for cell, sample in gained.items()}
@@ -217,10 +220,14 @@ def _failures_counted(runs: pd.DataFrame) -> pd.DataFrame:
 
     `wall_s` of a run that overlapped others is empty where another run of its cell has seconds of its own.
     """
-    failed = unsuccessful(runs)
-    counts = {name: runs[name].where(~failed, runs[f"null_{name}"].fillna(0)) for name in COUNTS}
+    failed, cells = unsuccessful(runs), [runs[name] for name in CELL]
+    counts = {}
+    for name in COUNTS:  # a protocol without a count has none of it for a failure
+        counted = (runs[name].notna() & ~failed).groupby(cells).transform("any") | (name == "n_good")
+        null = runs[f"null_{name}"]
+        counts[name] = runs[name].where(~failed, null.mask(null.isna() & counted, 0))
     gain = runs["gain_over_null"].where(~failed, runs["null_n_good"] * 0)
     overlapped = runs["flags"].str.contains(OVERLAPPED, regex=False)
-    alone = (runs["wall_s"].notna() & ~overlapped).groupby([runs[name] for name in CELL]).transform("any")
+    alone = (runs["wall_s"].notna() & ~overlapped).groupby(cells).transform("any")
     seconds = runs["wall_s"].where(~overlapped | ~alone)
     return runs.assign(failed=failed, overlapped=overlapped, gain_over_null=gain, wall_s=seconds, **counts)
