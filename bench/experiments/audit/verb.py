@@ -231,7 +231,9 @@ def _write(folder: Path, result: Audit, records: Sequence[Record], page: str, ro
     try:
         write_text(folder / DATA, result.model_dump_json(indent=1))
         write_text(folder / RECORDS, to_csv(table))
-        if rows is not None:
+        if rows is None:
+            (folder / ROWS).unlink(missing_ok=True)  # of an earlier audit
+        else:
             write_text(folder / ROWS, to_csv(rows))
         write_text(folder / PAGE, page)
     except OSError as error:
