@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -26,8 +27,14 @@ class Budget:
 
     def __str__(self) -> str:
         """Return the text that `--budget` takes for it, empty if there is no limit."""
-        seconds = "" if self.seconds is None else f"{self.seconds:g}s"
-        return seconds if self.steps is None else f"{self.steps}steps"
+        if self.steps is not None:
+            return f"{self.steps}steps"
+        if self.seconds is None:
+            return ""
+        text = f"{self.seconds:g}"
+        if "e" in text:  # a million seconds, or less than a ten-thousandth of one
+            text = f"{Decimal(str(round(self.seconds, 15))):f}".removesuffix(".0")
+        return f"{text}s"
 
 
 UNLIMITED = Budget()

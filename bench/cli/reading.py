@@ -145,12 +145,16 @@ def merge(
 ) -> None:
     """Join results folders into a new one; they stay as they are.
 
-    What two of them hold differently is refused: a run, a row, a study, or a victim's weights under one definition.
+    What two of them hold differently is refused: a run, a row, a study, or a victim's weights under one definition. The
+    summary of the searches is made again; what `privacy` writes is left out where it differs, for it is of some runs.
     """
+    from bench.experiments.tuning.table import write_summary
+    from bench.experiments.tuning.verb import TUNE
     from bench.publish.merge import merge as merge_folders
 
     work_begins()
     rows, files = merge_folders(folders, output)
+    write_summary(output / TUNE)
     say(f"{output}: {rows} rows of {len(folders)} folders, {files} files")
 
 

@@ -40,7 +40,7 @@ def verify(
 
     A claim holds, does not hold, or is not comparable, with the reason. Exit status 1 if one does not hold, a figure of
     the READMEs has no entry, or a leaderboard is not what runs.csv makes. --rerun measures again, and checks that
-    instead.
+    instead; then also if a run fails.
     """
     from bench.plan.registry import ROOT
     from bench.publish import claims as entries
@@ -48,6 +48,7 @@ def verify(
     if not results_dir.is_dir():
         raise UserError(f"there is no results folder {results_dir}; name one with --results-dir")
     stated: Sequence[Claim] = entries.read_claims(claims or results_dir / CLAIMS)
+    status = 0
     if rerun is None:
         documents = ROOT if (ROOT / "results").resolve() == results_dir.resolve() else None
         findings = entries.verify(stated, results_dir, documents)
@@ -55,7 +56,7 @@ def verify(
         from victims.cache import cache_dir
 
         folder = rerun_dir or cache_dir() / "rerun"
-        again = _rerun(stated, rerun, results_dir, folder, device, data_dir, controls, jobs)
+        again, status = _rerun(stated, rerun, results_dir, folder, device, data_dir, controls, jobs)
         findings = entries.verify(again, folder)
     for finding in findings:
         line = f"{finding.outcome}: {finding.text}{': ' + finding.why if finding.why else ''}"
@@ -66,7 +67,7 @@ def verify(
             say(line + beside)
     counts = Counter(finding.outcome for finding in findings)
     say(", ".join(f"{counts[outcome]} {outcome}" for outcome in entries.Outcome))
-    raise typer.Exit(1 if counts[entries.Outcome.FAILS] else 0)
+    raise typer.Exit(1 if counts[entries.Outcome.FAILS] else status)
 
 
 def _rerun(
@@ -78,8 +79,11 @@ def _rerun(
     data_dir: Path | None,
     controls: ControlSet,
     jobs: int,
-) -> list[Claim]:
-    """Make the runs again that claims of a tier speak of, and return these claims as they speak of the new runs."""
+) -> tuple[list[Claim], int]:
+    """Make the runs again that claims of a tier speak of; return these claims as they speak of the new runs.
+
+    The second value is the exit status of the runs: 1 if one failed.
+    """
     from bench.experiments.rerun import again
     from bench.experiments.sweep import run_plan
     from bench.plan import registry
@@ -94,6 +98,4 @@ def _rerun(
     device_of, data, twins = str(choose_device(device)), choose_data_dir(data_dir), controls is ControlSet.ALL
     setup = Setup(folder, data, None, device_of, twins, jobs=jobs, environment=Setup.variables())
     work_begins()
-    if plan:
-        run_plan(plan, setup)
-    return chosen
+    return chosen, run_plan(plan, setup) if plan else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -12,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
+from bench.experiments.tables import Tables
 from bench.experiments.verdict import Places, leading, unit_of, verdict
 from bench.experiments.weights import told_conflicts
 from bench.plan.run import Run
-from bench.publish.leaderboard import refresh_tables
 from bench.run.executors import Task
 from bench.run.executors.choice import executor_for
 from bench.run.provenance import run_of
@@ -27,7 +26,6 @@ from bench.run.todo import Todo, changed_sources, todo, why
 from bench.scoring.protocols import protocol_named
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
-from bench.store.remote import Mirror
 from bench.terminal.progress import TerminalReporter, plural
 from bench.terminal.text import lines
 from victims.errors import UserError
@@ -37,27 +35,23 @@ if TYPE_CHECKING:
     from bench.plan.registry import Registry, Victims
 
 
-WRITING_SHARE = 0.1
-"""The share of the time that goes into tables: they take the longer to write the more runs there are."""
-
-
 def run_plan(plan: Sequence[Run], setup: Setup) -> int:
     """Execute a plan, tell how it ended, and return the exit status: 0 if all runs ended well, 1 if one failed.
 
-    Stored runs that met different weights under one definition are a failure, too.
+    Stored runs that met different weights under one definition are a failure, too, and so are tables without them.
 
     Raises:
         UserError: no run of the plan can be made, for want of data.
     """
     console, store = Console(), Store(setup.results_dir)
-    rows, failures, clashes = execute_plan(plan, setup)
+    rows, failures, clashes, behind = execute_plan(plan, setup)
     for sentence in verdict(rows, _picture(store, rows), Places.of(setup)):
         console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
     if setup.only_cached and len(rows) < len(plan):
         console.print(f"{plural(len(plan) - len(rows), 'run')} of {len(plan)} not stored")
     if failures:
         console.print(f"{plural(failures, 'run')} of {len(plan)} failed", style="red")
-    return 1 if failures or clashes else 0
+    return 1 if failures or clashes or behind else 0
 
 
 class Executed(NamedTuple):
@@ -68,11 +62,13 @@ class Executed(NamedTuple):
         failures: how many of them failed.
         clashes: how many of its victims the stored runs met with different weights under one definition. Rows of
             runs.csv whose runs are elsewhere are none: the same training rounds otherwise on another processor.
+        behind: the tables lack some of the rows, for they could not be written at the end.
     """
 
     rows: list[RunRecord]
     failures: int
     clashes: int
+    behind: bool
 
 
 def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
@@ -110,54 +106,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
                 reporter.notice(f"{record.title}: {trouble}")
             _paths(console, store, record)
             rows.append(record)
-    return Executed(rows, failures, told_conflicts(console, store, rows, tables.board))
-
-
-class Tables:
-    """Tables, and a copy of all results, that follow a sweep; a context manager, after which they hold all its runs.
-
-    Args:
-        store: whose tables.
-        reporter: told if they cannot be written any more.
-        copy_to: address of the copy in object storage, empty for none.
-
-    Attributes:
-        board: the leaderboard as it was written last.
-
-    Raises:
-        UserError: a table is there that cannot be read, or none can be written, or no copy; no work is done then.
-    """
-
-    def __init__(self, store: Store, reporter: TerminalReporter, copy_to: str = "") -> None:
-        self.store, self.reporter = store, reporter
-        self.board, self._next, self._behind = refresh_tables(store), 0.0, False
-        self._mirror = Mirror(copy_to, store.root, reporter.notice) if copy_to else None
-
-    def __enter__(self) -> Tables:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._behind:
-            self._write()
-        if self._mirror is not None:
-            self._mirror.close()
-
-    def follow(self, record: RunRecord) -> None:
-        """Copy a run, and write the tables, unless that would take more than a tenth of the time."""
-        if self._mirror is not None:
-            self._mirror.follow(record.run_id)
-        self._behind = True
-        if time.monotonic() >= self._next:
-            self._write()
-
-    def _write(self) -> None:
-        began = time.monotonic()
-        try:
-            self.board, self._behind = refresh_tables(self.store), False
-        except UserError as error:
-            self.reporter.notice(str(error))
-        took = time.monotonic() - began
-        self._next = began + took / WRITING_SHARE
+    return Executed(rows, failures, told_conflicts(console, store, rows, tables.board), tables.behind)
 
 
 def _settled(outcomes: Iterable[Outcome], store: Store, reporter: TerminalReporter) -> Iterator[Outcome]:
@@ -213,6 +162,8 @@ def score_stored(
 ) -> int:
     """Score stored reconstructions again, write the tables, and return 0, or 1 if one could not be scored.
 
+    Tables that cannot be written at the end are 1, too. They are also written if an interrupt ends it.
+
     Args:
         records: the runs.
         attacks: all that are known.
@@ -222,7 +173,7 @@ def score_stored(
     """
     console, store = Console(), Store(setup.results_dir)
     troubles, tasks = 0, []
-    with TerminalReporter(console) as reporter:
+    with TerminalReporter(console) as reporter, Tables(store, reporter) as tables:
         for record in records:
             try:
                 run = run_of(record, attacks, victims)
@@ -234,15 +185,15 @@ def score_stored(
                 troubles += 1
                 reporter.notice(str(error))
         for outcome in executor_for(reporter, setup).execute(tasks) if tasks else ():
+            tables.follow(outcome.record)
             if trouble := outcome.trouble or outcome.record.trouble:
                 troubles += 1
                 reporter.notice(f"{outcome.record.title}: {trouble}")
             else:
                 console.print(lines(_line(outcome.record)), highlight=False, markup=False, soft_wrap=True)
-    refresh_tables(store)
     if troubles:
         console.print(f"{plural(troubles, 'run')} of {len(records)} could not be scored", style="red")
-    return 1 if troubles else 0
+    return 1 if troubles or tables.behind else 0
 
 
 def _require_same_subject(protocol: str, run: Run) -> None:

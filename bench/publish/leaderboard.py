@@ -34,6 +34,9 @@ from victims.errors import UserError
 from victims.files import write_text
 
 RUN_KEY = [*CELL, *VERSIONS.values(), "victim_seed", "seed", "cpu", "gpu"]
+ONE_RUN = ["run_id", *(name for name in RUN_KEY if name != "variant")]
+"""What a run is known by: its id does not say by which name its parameters were asked for."""
+MACHINE_RUN = ["run_id", "cpu", "gpu"]
 SORT = ["victim", "victim_key", "protocol", "metric_suite", "attack", "variant", "params_hash", "budget"]
 SORT += [*VERSIONS.values(), "victim_seed", "seed"]
 DESCRIPTION = ["victim", "victim_key", "family", "dataset", "n", "attack", "variant", "params", "params_hash"]
@@ -67,8 +70,9 @@ def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
     """Write runs.csv, leaderboard.csv and leaderboard.md of a results folder and return the leaderboard.
 
     Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
-    run folders are elsewhere, nor those of a superseded version. Of rows with the same cell, versions, seed and
-    hardware that of the highest sequence stays. A run without images to be reconstructed is in no table.
+    run folders are elsewhere, nor those of a superseded version. Rows of a run that was made again here since go. Of
+    rows with the same cell, versions, seed and hardware one stays, as `latest` says. A run without images to be
+    reconstructed is in no table.
 
     Raises:
         UserError: runs.csv is there and cannot be read.
@@ -77,7 +81,7 @@ def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
     fresh = typed(_fresh(records))
     tables = [fresh]
     if (root / "runs.csv").exists():
-        tables.insert(0, read_runs(root / "runs.csv"))
+        tables.insert(0, _not_made_again(read_runs(root / "runs.csv"), fresh))
     runs = latest(pd.concat([table for table in tables if len(table)] or [fresh], ignore_index=True))
     board = leaderboard(runs)
     for name, text in {"runs.csv": to_csv(runs), **board_texts(runs, board)}.items():
@@ -111,21 +115,34 @@ def _as_written(cell: object) -> object:
 def latest(runs: pd.DataFrame) -> pd.DataFrame:
     """Return runs without those that a later one replaces, in the order of runs.csv.
 
-    Of runs of the same cell, versions, seeds and hardware the one of the highest sequence stays.
+    Of runs of the same cell, versions, seeds and hardware the one of the highest sequence stays, of those that found
+    something if one did. A run is one row under a protocol, by whatever name its parameters were asked for.
     """
-    runs = runs.sort_values(["sequence", "started_utc"], kind="stable")
-    runs = runs[~defined(runs).duplicated(RUN_KEY, keep="last")]
+    runs = runs.sort_values(["sequence", "started_utc"], kind="stable", ignore_index=True)
+    for key in (RUN_KEY, ONE_RUN):
+        keyed = defined(runs)
+        found = keyed["status"] == Status.OK
+        ordered = pd.concat([keyed[~found], keyed[found]])
+        runs = runs.drop(index=ordered.index[ordered.duplicated(key, keep="last")])
     return runs.sort_values(SORT, kind="stable")
+
+
+def _not_made_again(rows: pd.DataFrame, fresh: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a runs.csv without those of runs that have found something else here since."""
+    made = fresh[fresh["status"] == Status.OK].groupby(MACHINE_RUN)["sequence"].max()
+    since = made.reindex(pd.MultiIndex.from_frame(rows[MACHINE_RUN])).to_numpy(dtype=float)
+    return rows[~(rows["sequence"].to_numpy(dtype=float) < since)]
 
 
 def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row a cell: its description, seeds and failures, and scores averaged over seeds and retrainings.
 
     Scores are means over the seeds of each training, and then over trainings. A failed run, or one that is not scored,
-    counts as its null control's score, or 0 where none was computed, in every count of good images, and gains nothing
-    over the null; its other scores do not enter the means, nor does `wall_s` of a run that shared the machine, unless
-    no run of the cell had it for itself; `overlapped` is the number of these runs. A skipped run is not in the table,
-    nor one of a superseded version, nor one that was told what no attacker knows, or whose parameters that chose.
+    counts as its null control's score, or 0 where none was computed, in every count of good images that its cell has,
+    and gains nothing over the null; its other scores do not enter the means, nor does `wall_s` of a run that shared the
+    machine, unless no run of the cell had it for itself. A skipped run is not in the table, nor one of a superseded
+    version, nor one that was told what no attacker knows, or whose parameters that chose. `seeds` counts a seed of a
+    training once, whatever machines ran it; `failed` those that failed on all, and `overlapped` those that shared all.
 
     `gain` is the count one to one less the strictest null's, `gain_low` and `gain_high` its 95% interval. `rank` is
     that by the gain among the attacks that need no more knowledge than the row's; controls have none, nor have rows
@@ -142,8 +159,10 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     of_training = counted.groupby([*CELL, "victim_seed"], sort=False)[list(SCORES)].mean()
     described = [name for name in DESCRIPTION if name not in (*CELL, "params")]
     board = groups[described].first().join(of_training.groupby(list(CELL), sort=False).mean())
-    board["seeds"], board["trainings"] = groups.size(), _trainings(groups)
-    board[["failed", "overlapped"]] = groups[["failed", "overlapped"]].sum()
+    of_seed = counted.groupby([*CELL, "victim_seed", "seed"], sort=False)[["failed", "overlapped"]].all()
+    seeds = of_seed.groupby(list(CELL), sort=False)
+    board["seeds"], board["trainings"] = seeds.size(), _trainings(groups)
+    board[["failed", "overlapped"]] = seeds[["failed", "overlapped"]].sum()
     good, gained = samples(runs), gains(runs)
     ends = {cell: count_interval(sample) for cell, sample in good.items()}
     spans = {cell: (sample.total, *gain_interval(sample)) for cell, sample in gained.items()}
@@ -201,10 +220,14 @@ def _failures_counted(runs: pd.DataFrame) -> pd.DataFrame:
 
     `wall_s` of a run that overlapped others is empty where another run of its cell has seconds of its own.
     """
-    failed = unsuccessful(runs)
-    counts = {name: runs[name].where(~failed, runs[f"null_{name}"].fillna(0)) for name in COUNTS}
+    failed, cells = unsuccessful(runs), [runs[name] for name in CELL]
+    counts = {}
+    for name in COUNTS:  # a protocol without a count has none of it for a failure
+        counted = (runs[name].notna() & ~failed).groupby(cells).transform("any") | (name == "n_good")
+        null = runs[f"null_{name}"]
+        counts[name] = runs[name].where(~failed, null.mask(null.isna() & counted, 0))
     gain = runs["gain_over_null"].where(~failed, runs["null_n_good"] * 0)
     overlapped = runs["flags"].str.contains(OVERLAPPED, regex=False)
-    alone = (runs["wall_s"].notna() & ~overlapped).groupby([runs[name] for name in CELL]).transform("any")
+    alone = (runs["wall_s"].notna() & ~overlapped).groupby(cells).transform("any")
     seconds = runs["wall_s"].where(~overlapped | ~alone)
     return runs.assign(failed=failed, overlapped=overlapped, gain_over_null=gain, wall_s=seconds, **counts)

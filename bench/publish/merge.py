@@ -23,6 +23,8 @@ from victims.files import umask
 
 REMADE = (*TABLES, *PAGES)
 """Files of a results folder that are made from the others; a report keeps what the sources' reports show."""
+DERIVED = ("tune/summary.csv", "privacy.csv", "privacy.png")
+"""Files that verbs make of the others too: of two that differ neither is of all that was joined, so none is taken."""
 SHOWN = 3
 """Things that do not fit which the line names; the others are counted."""
 
@@ -33,6 +35,7 @@ def merge(sources: Sequence[Path], target: Path) -> tuple[int, int]:
     What two folders both hold must be the same: the files of a run, of a study or of a search byte by byte, rows of
     the same cell, versions, seeds and hardware in all columns, and the weights of a victim under one definition. If a
     source has a report, the new folder has one that keeps what theirs show, unless it has more rows than a report may.
+    Files that are `DERIVED` are left out where they differ.
 
     Args:
         sources: results folders, which stay as they are.
@@ -86,13 +89,18 @@ def _joined_files(sources: Sequence[Path]) -> tuple[dict[Path, Path], list[str]]
     """Return the files of all folders by their place, and what two folders hold differently."""
     found: dict[Path, Path] = {}
     problems: dict[str, None] = {}
+    left = set()
     for source in sources:
         for place in _places(source):
             before = found.setdefault(place, source / place)
-            if not filecmp.cmp(before, source / place, shallow=False):
+            if filecmp.cmp(before, source / place, shallow=False):
+                continue
+            if place.as_posix() in DERIVED:
+                left.add(place)
+            else:
                 what = f"the run {place.parts[1]}" if place.parts[0] == "runs" and len(place.parts) > 2 else str(place)
                 problems[f"{what} is another one in {source} than in {before.parents[len(place.parts) - 1]}"] = None
-    return found, list(problems)
+    return {place: path for place, path in found.items() if place not in left}, list(problems)
 
 
 def _places(source: Path) -> Iterator[Path]:

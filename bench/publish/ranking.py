@@ -62,14 +62,15 @@ def current(runs: pd.DataFrame) -> pd.DataFrame:
 def defined(runs: pd.DataFrame) -> pd.DataFrame:
     """Return runs with the key of their victim's definition also where a row does not tell it.
 
-    A row of the same weights as one that does is of the same victim. A run that never saw weights is one of the victim
-    of its name, if there is but one of that name.
+    A row of the same name and weights as one that does is of the same victim. A run that never saw weights is one of
+    the victim of its name, if there is but one of that name.
     """
     told = runs[runs["victim_key"] != ""]
-    of_weights = told[told["victim_sha"] != ""].groupby("victim_sha")["victim_key"].first()
+    of_weights = told[told["victim_sha"] != ""].groupby(["victim", "victim_sha"])["victim_key"].first()
     names = told.groupby("victim")["victim_key"].agg(["first", "nunique"])
     of_name = names.loc[names["nunique"] == 1, "first"]
-    guess = runs["victim_sha"].map(of_weights).where(runs["victim_sha"] != "", runs["victim"].map(of_name))
+    same = of_weights.reindex(pd.MultiIndex.from_frame(runs[["victim", "victim_sha"]])).set_axis(runs.index)
+    guess = same.where(runs["victim_sha"] != "", runs["victim"].map(of_name))
     return runs.assign(victim_key=runs["victim_key"].where(runs["victim_key"] != "", guess.where(guess.notna(), "")))
 
 

@@ -48,6 +48,7 @@ class Attempt:
         shape: (C, H, W) of an input.
         targets: how many candidates are expected, None for any number.
         checkpoint: the file of its state, from which it goes on; None for nowhere.
+        weights: hash of the victim's weights, of which that state has to be.
         guarded: files and folders that hold training data or victims: reading them is told.
     """
 
@@ -63,6 +64,7 @@ class Attempt:
     shape: tuple[int, int, int]
     targets: int | None = None
     checkpoint: Path | None = None
+    weights: str = ""
     guarded: tuple[str, ...] = ()
 
 
@@ -118,7 +120,9 @@ def perform(
     device = torch.device(attempt.device)
     prepare(device)  # a process of its own has not been told how the suite computes
     view = view_from(attempt.facts, attempt.needs, device, network, answer)
-    checkpoints = None if attempt.checkpoint is None else CheckpointFile(attempt.checkpoint, attack_sha(kind))
+    checkpoints = None
+    if attempt.checkpoint is not None:
+        checkpoints = CheckpointFile(attempt.checkpoint, attack_sha(kind), attempt.weights)
     generator = torch.Generator().manual_seed(attempt.seed)
     ctx = AttackContext(device, generator, progress, attempt.budget, checkpoints, perceptual)
     params = kind.Params.model_validate(json.loads(attempt.params_json))

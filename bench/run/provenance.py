@@ -37,11 +37,14 @@ def peak_memory(device: torch.device) -> float:
 
 
 def git_commit() -> str:
-    """Return this checkout's short commit, or the empty string outside a checkout."""
+    """Return this checkout's short commit, or the empty string outside a checkout, or without a program git."""
     if not (ROOT / ".git").exists():
         return ""
     command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
 
 
 def now_utc() -> str:

@@ -104,9 +104,7 @@ class Runner:
             if stored is None:
                 raise UserError(f"{run_id}: it is not stored any more")
             try:
-                victim = self.session.victim(run.victim)
-                if victim.card.weights_sha256 != stored.victim_sha:
-                    raise UserError(f"{run_id}: {run.victim.name} has other weights now; run the attack again")
+                victim = self._attacked_victim(run, stored)
                 return Outcome(self.scorer.score(stored, run, victim, protocol or None))
             except UserError as error:
                 return Outcome(stored, trouble=str(error))
@@ -139,6 +137,19 @@ class Runner:
         except (UserError, OSError, SafetensorError):
             return None
 
+    def _attacked_victim(self, run: Run, stored: RunRecord) -> AnyVictim:
+        """Return the victim that a stored run has attacked.
+
+        Raises:
+            UserError: it has other weights now, or its data are missing.
+        """
+        victim = self.session.victim(run.victim)
+        if victim.card.weights_sha256 != stored.victim_sha:
+            raise UserError(
+                f"{run.victim.name} has other weights now than this run attacked; `run --force` runs it again"
+            )
+        return victim
+
     def _scored(self, run: Run, stored: RunRecord) -> Outcome:
         """Score a stored run; attack again if what it stored cannot be read any more."""
         from bench.run.artifacts import UnreadableError
@@ -146,7 +157,7 @@ class Runner:
         if not stored.n:  # no training image is given, so there is nothing to compare candidates with
             return Outcome(stored)
         try:
-            victim = self.session.victim(run.victim)
+            victim = self._attacked_victim(run, stored)
         except (UserError, OSError, SafetensorError) as error:
             return Outcome(stored, trouble=f"it cannot be scored: {describe(error)}")
         try:

@@ -193,6 +193,7 @@ class Session:
             shape=victim.input_shape,
             targets=None if victim.spec.setting == "dataset" else victim.spec.n_targets,
             checkpoint=checkpoint,
+            weights=victim.card.weights_sha256,
             guarded=guarded_places(run.victim.dataset, self.data_dir, self.results_dir),
         )
         answer = Counted(answer_of(victim, run.knowledge, self.device))

@@ -14,22 +14,23 @@ class CheckpointFile:
     Args:
         path: the file; who uses it has claimed the run.
         source: hash of the attack's source: the state that another source left is none to go on from.
+        weights: hash of the victim's weights, likewise.
 
     Attributes:
         trouble: why the last checkpoint could not be kept, empty if it was; the attack goes on all the same.
     """
 
-    def __init__(self, path: Path, source: str = "") -> None:
-        self.path, self.source = path, source
+    def __init__(self, path: Path, source: str = "", weights: str = "") -> None:
+        self.path, self.made_of = path, {"source": source, "weights": weights}
         self.trouble = ""
 
     def load(self) -> Checkpoint | None:
-        """Return the last checkpoint of this source, None if there is none that can be read."""
+        """Return the last checkpoint of this source and these weights, None if there is none that can be read."""
         from bench.store.tensors import DamagedError, read_tensors
 
         try:
             state, metadata = read_tensors(self.path)
-            if metadata["source"] != self.source:
+            if any(metadata[name] != value for name, value in self.made_of.items()):
                 return None
             return Checkpoint(state, json.loads(metadata["trace"]), float(metadata["seconds"]))
         except (OSError, DamagedError, ValueError, KeyError, TypeError):
@@ -40,7 +41,7 @@ class CheckpointFile:
         from bench.store.tensors import write_tensors
 
         metadata = {
-            "source": self.source,
+            **self.made_of,
             "trace": json.dumps(checkpoint.trace),
             "seconds": repr(checkpoint.seconds),
         }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.store.overwriting import TABLES
+from bench.store.records import CELL, FAILED
 from victims.errors import UserError
 
 SCHEME = "://"
@@ -102,7 +103,11 @@ class Mirror:
     def _keep_foreign(self) -> None:
         """Raise a UserError where the tables there list runs that the folder does not have."""
         with _told(self.location, "written"):
-            foreign = self._runs_of(self._there(TABLES[0])) - self._runs_of(self.root / TABLES[0])
+            there, here = _rows(self._there(TABLES[0])), _rows(self.root / TABLES[0])
+        runs, measured = {row.get("run_id") for row in here}, {_measured(row) for row in here}
+        # a failure is replaced by what was found since, which may have another id, as where data were absent
+        lost = [row for row in there if row.get("status") not in FAILED or _measured(row) not in measured]
+        foreign = {row.get("run_id") for row in lost} - runs
         if foreign:
             raise UserError(
                 f"{self.location} holds a {TABLES[0]} with runs that {self.root} does not have ({len(foreign)}), and "
@@ -116,14 +121,6 @@ class Mirror:
         if self._system.exists(f"{self._place}/{name}"):
             self._system.get_file(f"{self._place}/{name}", str(copy))
         return copy
-
-    @staticmethod
-    def _runs_of(table: Path) -> set[str]:
-        """Return the names of the runs that a runs.csv lists, none where there is no such file."""
-        if not table.exists():
-            return set()
-        with table.open(newline="") as lines:
-            return {row.get("run_id") or "" for row in csv.DictReader(lines)}
 
     def _absent(self) -> list[str]:
         there = self._system.glob(f"{self._place}/runs/*/{RECORD}", detail=True)
@@ -143,6 +140,19 @@ class Mirror:
 
     def _put(self, path: Path) -> None:
         self._system.put_file(str(path), f"{self._place}/{path.relative_to(self.root).as_posix()}")
+
+
+def _rows(table: Path) -> list[dict[str, str]]:
+    """Return the rows of a runs.csv, none where there is no such file."""
+    if not table.exists():
+        return []
+    with table.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def _measured(row: dict[str, str]) -> tuple[str | None, ...]:
+    """Return what a row of a runs.csv measures; without its victim's key, which a row lacks whose data were absent."""
+    return tuple(row.get(name) for name in (*CELL, "victim_seed", "seed") if name != "victim_key")
 
 
 def _found(location: str) -> tuple[Any, str]:

@@ -70,7 +70,7 @@ def main(runs: int) -> None:
         sweep.executor_for = Stub  # type: ignore[assignment]
         began, computed = time.monotonic(), time.process_time()
         with Path(os.devnull).open("w") as nobody, contextlib.redirect_stdout(nobody):
-            rows, failures, _ = sweep.execute_plan(plan, setup)
+            rows, failures, *_ = sweep.execute_plan(plan, setup)
         assert len(rows) == runs and not failures
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seconds, computed = time.monotonic() - began, time.process_time() - computed

@@ -113,7 +113,7 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
     found = list(prospects(attacks.items.values(), spec, card))
     _tell(console, card, found)
     plan = runs_of(found, spec, asked.budget)
-    rows, failures, _ = execute_plan(plan, setup) if plan else Executed([], 0, 0)
+    rows, failures, *_ = execute_plan(plan, setup) if plan else Executed([], 0, 0, behind=False)
     by_name = {named(row.attack, row.variant): row for row in rows}
     with TerminalReporter(console) as reporter:
         session = Session.of(setup, reporter)
@@ -231,7 +231,9 @@ def _write(folder: Path, result: Audit, records: Sequence[Record], page: str, ro
     try:
         write_text(folder / DATA, result.model_dump_json(indent=1))
         write_text(folder / RECORDS, to_csv(table))
-        if rows is not None:
+        if rows is None:
+            (folder / ROWS).unlink(missing_ok=True)  # of an earlier audit
+        else:
             write_text(folder / ROWS, to_csv(rows))
         write_text(folder / PAGE, page)
     except OSError as error:

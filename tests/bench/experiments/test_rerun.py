@@ -89,3 +89,18 @@ def test_on_other_weights_only_counts_have_an_allowance(record: Make, tmp_path: 
     stated = claim(values={"ssim_mean": 0.51}).model_copy(update={"weights": frozenset({"a" * 64})})
 
     assert [finding.outcome for finding in verify([stated], tmp_path)] == [Outcome.FAILS]
+
+
+def test_a_run_that_fails_when_it_is_made_again_is_an_exit_status(
+    bench: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise RuntimeError("the wheel came off")
+
+    monkeypatch.setattr(registry.attacks().items["glm"], "reconstruct", fails)
+    where = '[[claim]]\ntext = "glm"\nwhere = { attack = "glm", victim = "cancer-logistic" }\nvalues = { n_good = 9 }\n'
+    (tmp_path / "claims.toml").write_text(where)
+    words = ("--results-dir", tmp_path, "--rerun-dir", tmp_path / "again", "--device", "cpu")
+    ended = bench("verify", "--rerun", "all", *words)
+    assert "0 does not hold, 1 not comparable" in ended.out
+    assert ended.status == 1

@@ -178,7 +178,7 @@ def test_the_newest_row_wins(record: Make, tmp_path: Path) -> None:
     [
         {"seed": 1},
         {"attack": "other"},
-        {"variant": "paper"},
+        {"run_id": "another", "variant": "paper"},
         {"params_hash": "f"},
         {"victim": "other"},
         {"protocol": "other"},
@@ -186,7 +186,7 @@ def test_the_newest_row_wins(record: Make, tmp_path: Path) -> None:
         {"cpu": "Abacus"},
         {"gpu": "H200"},
     ],
-    ids=lambda changes: next(iter(changes)),
+    ids=lambda changes: list(changes)[-1],
 )
 def test_rows_of_another_cell_seed_or_machine_stand_side_by_side(
     record: Make, tmp_path: Path, changes: dict[str, object]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,29 @@ def test_a_failure_without_a_null_counts_as_nothing(record: Make, tmp_path: Path
     failed = record(seed=1, n=100, status=Status.OOM, **nothing)
     (row,) = write_tables(tmp_path, [record(n=100, **FOUND, **NULL), failed]).to_dict("records")
     assert row[name] == FOUND[name] / 2
+
+
+@pytest.mark.parametrize("null", [None, 2])
+def test_a_failure_has_no_count_that_its_protocol_does_not_have(record: Make, tmp_path: Path, null: int | None) -> None:
+    alone = dict.fromkeys((*COUNTS, *NULL)) | {"null_n_good": null}
+    failed = record(seed=1, status=Status.OOM, **alone)
+    found = record(**(alone | {"n_good": 4}))
+    for rows in ([found, failed], [failed]):
+        folder = tmp_path / str(len(rows))
+        (row,) = write_tables(folder, rows).to_dict("records")
+        assert row["n_good"] == (4 * (len(rows) - 1) + (null or 0)) / len(rows)
+        assert all(math.isnan(row[name]) for name in COUNTS[1:])
+
+
+def test_a_seed_on_two_machines_is_one_seed(record: Make, tmp_path: Path) -> None:
+    known = {"victim_key": "k", "victim_sha": "a"}
+    elsewhere = record(**known, cpu="Abacus", flags=OVERLAPPED)
+    (row,) = write_tables(tmp_path, [record(**known), elsewhere]).to_dict("records")
+    assert (row["seeds"], row["failed"], row["overlapped"]) == (1, 0, 0)
+    more = [record(**known, seed=1, cpu=cpu, status=Status.OOM, n_good=None) for cpu in ("Abacus", "Slide rule")]
+    retrained = record(victim_key="k", victim_sha="b", victim_seed=1)
+    (row,) = write_tables(tmp_path, [*more, retrained]).to_dict("records")
+    assert (row["seeds"], row["trainings"], row["failed"]) == (3, 2, 1)
 
 
 def test_seconds_of_a_shared_machine_stay_where_the_other_run_has_none(record: Make, tmp_path: Path) -> None:

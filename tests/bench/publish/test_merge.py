@@ -117,3 +117,20 @@ def test_on_the_command_line(bench: Callable[..., Any], record: Make, tmp_path: 
     ):
         ended = bench("merge", *words)
         assert ended.status == 2 and reason in ended.err and ended.err.count("\n") == 1
+
+
+def test_what_is_made_of_the_shards_is_no_reason_to_refuse_them(
+    bench: Callable[..., Any], record: Make, tmp_path: Path
+) -> None:
+    trials = "n_good,loss,seconds\n{},1,2\n4,0.5,2\n"
+    shards = []
+    for number, name in enumerate("ab"):
+        files = {f"tune__{name}__trials.csv": trials.format(number), "tune__summary.csv": f"study\n{name}\n"}
+        files |= {"privacy.csv": name, "privacy.png": "alike"}
+        shards.append(folder(tmp_path / name, record(run_id=name, attack=name), **files))
+    done = bench("merge", *shards, "--output", tmp_path / "c")
+    assert (done.status, done.err) == (0, "")
+    summary = (tmp_path / "c" / "tune" / "summary.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in summary] == ["study", "a", "b"]
+    assert not (tmp_path / "c" / "privacy.csv").exists()
+    assert (tmp_path / "c" / "privacy.png").read_text() == "alike"

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bench.publish.leaderboard import leaderboard
-from bench.publish.ranking import Board, boards, gains, samples
+from bench.publish.ranking import Board, boards, defined, gains, samples
 from bench.publish.statistics import count_interval
 from bench.store.good_images import encode
 from bench.store.records import RunRecord, Status
@@ -189,6 +189,13 @@ def test_retrainings_have_weights_of_their_own(record: Make) -> None:
     assert (board.conflict, ranked(board)) == ("", {"a": "1", "b": "2"})
     assert rows.loc["a", ["seeds", "trainings", "gain"]].tolist() == [3, 3, 61]
     assert rows.loc["a", "weights"] == "0=000000000000;1=111111111111;2=222222222222"
+
+
+def test_a_row_without_a_key_has_that_of_its_own_name(record: Make) -> None:
+    """A defended victim may have the weights of the victim itself."""
+    rows = [("plain", "k"), ("plain+topk", "l"), ("plain", ""), ("plain+topk", ""), ("another", "")]
+    told = [record(victim=name, victim_key=key, victim_sha="1" * 64) for name, key in rows]
+    assert defined(table(told))["victim_key"].tolist() == ["k", "l", "k", "l", ""]
 
 
 def test_a_failure_that_saw_no_weights_is_of_the_only_definition(record: Make) -> None:

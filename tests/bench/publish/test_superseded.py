@@ -1,4 +1,4 @@
-"""Rows of a version that a higher one supersedes: in runs.csv, and on no board."""
+"""Rows that another replaces, which runs.csv loses; and of a version that a higher one supersedes, which it keeps."""
 
 from __future__ import annotations
 
@@ -71,3 +71,47 @@ def test_a_row_of_an_older_schema_is_of_version_1(record: Make, tmp_path: Path) 
     path.write_text("\n".join(texts).replace(f"\n{SCHEMA_VERSION},", "\n4,") + "\n")
 
     assert read_runs(path)[list(VERSIONS.values())].to_numpy().tolist() == [[1, 1, 1]]
+
+
+@pytest.mark.parametrize("status", [Status.OOM, Status.ERROR, Status.SKIPPED])
+def test_a_run_that_found_nothing_replaces_none_that_did(record: Make, tmp_path: Path, status: Status) -> None:
+    write_tables(tmp_path, [record(sequence=4)])
+    failed = record(sequence=5, status=status, n_good=None)
+    for _ in range(2):
+        write_tables(tmp_path, [failed])
+        assert read_runs(tmp_path / "runs.csv")["status"].tolist() == [Status.OK]
+    write_tables(tmp_path, [record(sequence=6, n_good=1)])
+    assert read_runs(tmp_path / "runs.csv")["n_good"].tolist() == [1]
+
+
+def test_of_runs_that_found_nothing_the_last_is_told(record: Make, tmp_path: Path) -> None:
+    for sequence, status in enumerate((Status.ERROR, Status.OOM)):
+        write_tables(tmp_path, [record(sequence=sequence, status=status, n_good=None)])
+    assert read_runs(tmp_path / "runs.csv")["status"].tolist() == [Status.OOM]
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_run_is_one_row_by_whatever_name_its_parameters_were_asked_for(
+    record: Make, tmp_path: Path, status: Status
+) -> None:
+    write_tables(tmp_path, [record(sequence=1, status=status, variant="forty"), record(sequence=2)])
+    assert read_runs(tmp_path / "runs.csv")["variant"].tolist() == [""]
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ({}, 1),  # the attack was made again here, and not scored under the other protocol
+        ({"status": Status.OOM, "n_good": None}, 2),  # which found nothing
+        ({"sequence": 1}, 2),  # it was scored again
+        ({"cpu": "Abacus"}, 3),  # a run of another machine replaces none
+        ({"run_id": "another", "seed": 1}, 3),
+    ],
+)
+def test_rows_of_other_protocols_go_when_their_run_is_made_again(
+    record: Make, tmp_path: Path, changes: dict[str, Any], left: int
+) -> None:
+    write_tables(tmp_path, [record(sequence=1), record(sequence=1, protocol="assigned")])
+    for _ in range(2):
+        write_tables(tmp_path, [record(**({"sequence": 2} | changes))])
+        assert len(read_runs(tmp_path / "runs.csv")) == left

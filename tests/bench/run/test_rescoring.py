@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_runs import only_run
+from stored_runs import only_run, stored
 
 from bench.store.possible import MASKS
 from bench.store.records import COLUMNS, MEASURES, SCORES, RunRecord, ScoreState
@@ -63,3 +63,32 @@ def test_no_old_score_stays_and_nothing_else_changes(rescored: Callable[..., tup
 def test_every_number_that_scoring_measures_is_on_the_board() -> None:
     numbers = {name for name, field in RunRecord.model_fields.items() if field.default is None}
     assert numbers - OWN == set(MEASURES) < set(SCORES)
+
+
+def test_a_run_that_is_made_again_has_no_row_of_another_protocol_any_more(
+    run: Bench, bench: Bench, plugins: Path, results: Path
+) -> None:
+    run("-a", "first-layer", "--controls", "quick")
+    folders = ("--device", "cpu", "--plugin-dir", plugins, "--results-dir", results)
+    assert bench("score", "--controls", "quick", "--protocol", "assigned", *folders).status == 0
+    assert sorted(stored(results)["protocol"]) == ["assigned", "buzaglo2023"]
+    assert run("-a", "first-layer", "--controls", "quick", "--force").status == 0
+    assert stored(results)["protocol"].tolist() == ["buzaglo2023"]
+
+
+def test_what_was_found_in_other_weights_is_not_scored_on_these(
+    run: Bench, bench: Bench, plugins: Path, results: Path
+) -> None:
+    words = ("-a", "first-layer", "--controls", "quick")
+    run(*words)
+    path = only_run(results) / "run.json"
+    record = RunRecord.model_validate_json(path.read_text())
+    elsewhere = record.model_copy(update={"victim_sha": "f" * 64, "metric_suite": "0"}).model_dump_json()
+    path.write_text(elsewhere)
+    folders = ("--device", "cpu", "--plugin-dir", plugins, "--results-dir", results)
+    for ended in (run(*words), bench("score", "--controls", "quick", *folders)):
+        assert ended.status == 1
+        assert "faces-mlp-4-tiny has other weights now than this run attacked; `run --force` runs it" in ended.out
+        assert path.read_text() == elsewhere
+    assert run(*words, "--force").status == 0
+    assert run(*words).status == 0

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from stored_runs import stored
+
+from bench.store.tensors import read_tensors, write_tensors
 
 Bench = Callable[..., Any]
 WALK = """
@@ -90,3 +94,25 @@ def test_an_attack_whose_source_changed_begins_anew(walk: Callable[..., tuple[in
     assert walk(stop=4) == (130, "3 4")
     source.write_text(f"{source.read_text()}\nCHANGED = True\n")
     assert walk() == (0, "0 1 2 3 4 5 6 7")
+
+
+def test_an_attack_on_other_weights_begins_anew(walk: Callable[..., tuple[int, str]], results: Path) -> None:
+    assert walk(stop=2) == (130, "0 1 2")
+    (checkpoint,) = (results / ".work" / "checkpoints").iterdir()
+    state, metadata = read_tensors(checkpoint)
+    write_tensors(checkpoint, state, metadata | {"weights": "of a victim that was trained elsewhere"})
+    assert walk() == (0, "0 1 2 3 4 5 6 7")
+    assert stored(results)["victim_sha"].tolist() == [metadata["weights"]]
+
+
+def test_a_failure_replaces_no_measured_row_whose_run_is_elsewhere(
+    walk: Callable[..., tuple[int, str]], tmp_path: Path, results: Path
+) -> None:
+    assert walk() == (0, "0 1 2 3 4 5 6 7")
+    measured = (results / "runs.csv").read_text()
+    shutil.rmtree(results / "runs")
+    (tmp_path / "own" / "full").touch()
+    assert walk(stop=2) == (1, "0 1 2")
+    assert (results / "runs.csv").read_text() == measured
+    assert walk() == (0, "3 4 5 6 7")
+    assert (results / "runs.csv").read_text() != measured

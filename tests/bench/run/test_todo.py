@@ -20,7 +20,11 @@ LIGHT = ("-a", "kkt", "--set", "steps=30", "--set", "restarts=4", "--set", "cand
 
 @pytest.mark.parametrize(
     ("text", "same"),
-    [("", ""), ("90s", "90s"), ("10m", "600s"), ("1.5h", "5400s"), (".5s", "0.5s"), ("500steps", "500steps")],
+    [
+        *(("", ""), ("90s", "90s"), ("10m", "600s"), ("1.5h", "5400s"), (".5s", "0.5s"), ("500steps", "500steps")),
+        *(("300h", "1080000s"), ("277777.5h", "999999000s"), ("1234567.5s", "1234567.5s"), ("1000000000s",) * 2),
+        *(("0.00002s", "0.00002s"), (".000000000000001s", "0.000000000000001s")),
+    ],
 )
 def test_a_budget_is_read_and_written(text: str, same: str) -> None:
     assert str(parse_budget(text)) == same

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from bench.publish.leaderboard import write_tables
-from bench.store.records import RunRecord
+from bench.store.records import RunRecord, Status
 from bench.store.remote import Mirror, fetched, is_copy
 from victims.errors import UserError
 
@@ -120,6 +120,28 @@ def test_tables_of_other_runs_are_not_replaced(stored: Path, tmp_path: Path, rec
     with pytest.raises(UserError, match=r"holds a runs.csv with runs that .*other does not have \(1\)"):
         Mirror(PLACE, other, lambda _: None)
     assert contents(fetched(PLACE)) == contents(stored)
+
+
+def test_a_failure_that_a_run_of_another_id_replaced_here_locks_nothing(
+    bucket: str, tmp_path: Path, record: Callable[..., RunRecord]
+) -> None:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    failed = record(run_id="absent", status=Status.ERROR, n_good=None)
+    write_tables(folder, [failed])
+    Mirror(bucket, folder, lambda _: None)
+    found = [record(run_id="found", victim_key="k", victim_sha="a")]
+    write_tables(folder, found)
+    Mirror(bucket, folder, lambda _: None)
+    assert contents(fetched(bucket)) == contents(folder)
+    assert "absent" not in (folder / "runs.csv").read_text()
+
+    write_tables(folder, [record(run_id="later", seed=1, status=Status.ERROR, n_good=None)])
+    Mirror(bucket, folder, lambda _: None)
+    (folder / "runs.csv").unlink()
+    write_tables(folder, found)
+    with pytest.raises(UserError, match=r"does not have \(1\)"):
+        Mirror(bucket, folder, lambda _: None)
 
 
 def test_tables_that_another_run_has_copied_meanwhile_stay(stored: Path, bucket: str, tmp_path: Path) -> None:

@@ -161,10 +161,12 @@ def test_without_rows_candidates_are_shown_by_column(
     text = re.sub(r'records=.*?label="benign",', f"columns={columns}, n_trained={N},", text, flags=re.DOTALL)
     (tmp_path / "mine.py").write_text(text)
     results = tmp_path / "results"
+    folder = results / "audits" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "rows.csv").write_text("of an audit when the rows were given")
     ended = bench("audit", tmp_path / "mine.py", "--budget", "60s", "--results-dir", results, "--device", "cpu")
 
     assert (ended.status, ended.err) == (0, "")
-    folder = results / "audits" / "mine"
     blind = Audit.model_validate_json((folder / "audit.json").read_text())
     assert blind.headline.startswith("Nothing could be verified: no training rows were given")
     assert blind.hit is None

@@ -57,7 +57,7 @@ def test_of_two_runs_the_lower_stands_for_their_cell_and_no_failed_one(results: 
 
 
 def test_a_cell_is_named_by_its_attack_variant_and_budget(results: Path, scored: Scored) -> None:
-    write_tables(results, [scored(), scored(variant="paper"), scored(budget="40steps")])
+    write_tables(results, [scored(), scored(run_id="p", variant="paper"), scored(budget="40steps")])
 
     assert sorted(entry.name for entry in collect(results).entries.values()) == ["kkt", "kkt in 40steps", "kkt:paper"]
 

@@ -1,0 +1,63 @@
+"""The tables of a results folder, and its copy, while runs end one after the other."""
+
+from __future__ import annotations
+
+import time
+
+from bench.publish.leaderboard import refresh_tables
+from bench.store.folders import Store
+from bench.store.records import RunRecord
+from bench.store.remote import Mirror
+from bench.terminal.progress import TerminalReporter
+from victims.errors import UserError
+
+WRITING_SHARE = 0.1
+"""The share of the time that goes into tables: they take the longer to write the more runs there are."""
+
+
+class Tables:
+    """Tables, and a copy of all results, that follow a sweep; a context manager, after which they hold all its runs.
+
+    Args:
+        store: whose tables.
+        reporter: told if they cannot be written any more.
+        copy_to: address of the copy in object storage, empty for none.
+
+    Attributes:
+        board: the leaderboard as it was written last.
+        behind: they lack what has ended since.
+
+    Raises:
+        UserError: a table is there that cannot be read, or none can be written, or no copy; no work is done then.
+    """
+
+    def __init__(self, store: Store, reporter: TerminalReporter, copy_to: str = "") -> None:
+        self.store, self.reporter = store, reporter
+        self.board, self._next, self.behind = refresh_tables(store), 0.0, False
+        self._mirror = Mirror(copy_to, store.root, reporter.notice) if copy_to else None
+
+    def __enter__(self) -> Tables:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.behind:
+            self._write()
+        if self._mirror is not None:
+            self._mirror.close()
+
+    def follow(self, record: RunRecord) -> None:
+        """Copy a run, and write the tables, unless that would take more than a tenth of the time."""
+        if self._mirror is not None:
+            self._mirror.follow(record.run_id)
+        self.behind = True
+        if time.monotonic() >= self._next:
+            self._write()
+
+    def _write(self) -> None:
+        began = time.monotonic()
+        try:
+            self.board, self.behind = refresh_tables(self.store), False
+        except UserError as error:
+            self.reporter.notice(str(error))
+        took = time.monotonic() - began
+        self._next = began + took / WRITING_SHARE
