@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import torch
 from rich.console import Console
-from safetensors.torch import load_file
 from scipy.stats import binomtest
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from bench.experiments.study_picture import draw, strips
 from bench.plan.options import attack_params
 from bench.plan.registry import Registry, Victims
 from bench.plan.run import Run
+from bench.run.artifacts import read_reconstruction
 from bench.run.executors import Task
 from bench.run.executors.choice import executor_for
 from bench.run.session import Session
@@ -179,12 +179,11 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
     if not isinstance(victim, Victim):
         return {name: getattr(record, name) for name in INFORMED} | naming(record, victim.spec)
     split = victim.split
-    stored = load_file(store.runs / record.run_id / "reconstruction.safetensors")
-    candidates, mean = stored["candidates"], torch.from_numpy(split.mean)
-    order = stored["confidence"].argsort(descending=True) if "confidence" in stored else torch.arange(len(candidates))
-    training = torch.from_numpy(split.images)
-    held_out = (torch.from_numpy(split.test_inputs) + mean).clamp(0, 1)
-    near = neighbours(candidates[order], training, held_out, mean)
+    found = read_reconstruction(store.folder(record.run_id))
+    candidates, mean, scale = found.candidates, torch.from_numpy(split.mean), torch.from_numpy(victim.scale)
+    order = torch.arange(len(candidates)) if found.confidence is None else found.confidence.argsort(descending=True)
+    training, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
+    near = neighbours(candidates[order].float() * scale, training, held_out, mean)
     realistic = int(near.realistic.sum())
     alone = store.root / f"{study.name}-{record.run_id}.png"
     title = f"{cell.attack} on {cell.victim}, {', '.join(map(str, cell.labels.values()))}"
@@ -248,12 +247,12 @@ def neighbours(candidates: Tensor, training: Tensor, held_out: Tensor, mean: Ten
     """Find each candidate's nearest real images.
 
     Args:
-        candidates: (m, C, H, W) in the victim's input space.
+        candidates: (m, C, H, W), images less the mean.
         training: (n, C, H, W) in [0, 1].
         held_out: (k, C, H, W) in [0, 1], k > 0.
         mean: (C, H, W) that the victim subtracts.
     """
-    images = (candidates.float() + mean).clamp(0, 1)
+    images = (candidates + mean).clamp(0, 1)
     ssim = ssim_wang if min(images.shape[2:]) >= WANG_WINDOW else ssim_window3
-    chosen = [real[ncc_distance(real - mean, candidates.float()).argmin(0)] for real in (training, held_out)]
+    chosen = [real[ncc_distance(real - mean, candidates).argmin(0)] for real in (training, held_out)]
     return Neighbours(images, *chosen, *(ssim(images, real) for real in chosen))
