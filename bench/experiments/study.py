@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from bench.run.setup import Setup
 from bench.run.todo import changed_sources, todo
 from bench.scoring.matching import ncc_distance, nearest_neighbours
 from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
-from bench.store.cells import to_csv
+from bench.store.cells import from_cell, to_csv
 from bench.store.folders import Store
 from bench.store.records import RunRecord, Status
 from bench.terminal.progress import TerminalReporter
@@ -93,6 +93,8 @@ def run_study(
 ) -> int:
     """Run the cells, write NAME.csv after each and pictures in the end, and return the exit status.
 
+    Rows of a former NAME.csv stay until their cells are made again, so that an interruption loses none.
+
     Args:
         study: the study.
         cells: its runs, or some.
@@ -104,7 +106,8 @@ def run_study(
     console, root = Console(), setup.results_dir
     store = Store(root)
     store.require_writable()
-    failed, rows, table, path = False, [], pd.DataFrame(), root / f"{study.name}.csv"
+    failed, rows, path = False, list[dict[str, Any]](), root / f"{study.name}.csv"
+    former = _rows_of(path)
     with TerminalReporter(console) as reporter:
         session = Session.of(setup, reporter)
         runs = [_run(cell, attacks, victims) for cell in cells]
@@ -125,16 +128,28 @@ def run_study(
             if record.status is Status.OK and record.n_good is not None:
                 row |= measure(store, record, session.victim(run.victim), study, cell)
             rows.append(row)
-            table = pd.DataFrame(rows)
-            write_text(path, to_csv(table))
+            made = {row["run_id"] for row in rows}
+            waiting = [row for row in former if row.get("run_id") not in made]
+            write_text(path, to_csv(pd.DataFrame([*rows, *waiting])))
             described = ", ".join(f"{name} {label}" for name, label in cell.labels.items())
             figures = ", ".join(f"{name} {row[name]:.3g}" for name in MEASURED if row.get(name) is not None)
             text = f"{cell.attack} on {cell.victim}, {described}: {record.status} {figures}"
             console.print(lines(text), highlight=False, markup=False, soft_wrap=True)
+    table = pd.DataFrame(rows)
+    write_text(path, to_csv(table))
     for plot in study.plots:
         draw(root, study.name, plot, table)
     console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
     return int(failed)
+
+
+def _rows_of(path: Path) -> list[dict[Hashable, Any]]:
+    """Return the rows of a table that a study wrote; none if there is no such table, or none that can be read."""
+    try:
+        table = pd.read_csv(path)
+    except (OSError, ValueError):  # pandas' own errors are ValueErrors
+        return []
+    return table.map(lambda cell: from_cell(cell) if isinstance(cell, str) else cell).to_dict("records")
 
 
 def _run(cell: Cell, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Run:

@@ -21,6 +21,7 @@ from bench.run.artifacts import write_reconstruction
 from bench.store.folders import Store
 from bench.store.records import RunRecord
 from victims import datasets
+from victims.errors import UserError
 
 STUDY = """
 from attacks.studies.base import Cell, Plot, Study
@@ -201,6 +202,30 @@ def test_a_truncated_reconstruction_is_set_aside_and_made_again(
     assert list(root.glob(f"damaged/{path.parent.name}*"))
     assert again().status == 0
     assert path.exists()
+
+
+def test_an_interrupted_study_keeps_the_rows_of_cells_that_it_did_not_come_to(
+    bench: Callable[..., object], folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("study", "tiny-starts", "--smoke", "--plugin-dir", folder, "--results-dir", results, "--device", "cpu")
+    bench(*words)
+    path = results / "studies" / "tiny-starts-smoke" / "tiny-starts.csv"
+    before = path.read_text()
+    path.write_text(before + before.splitlines()[-1].replace("deco-", "gone-") + "\n")
+    measured: list[int] = []
+
+    def interrupted(*arguments: Any) -> Any:
+        measured.append(1)
+        if len(measured) == 3:
+            raise UserError("no more time")
+        return measure(*arguments)
+
+    monkeypatch.setattr("bench.experiments.study.measure", interrupted)
+    assert "no more time" in bench(*words).err  # type: ignore[attr-defined]
+    assert path.read_text().splitlines()[:5] == before.splitlines()
+    monkeypatch.undo()
+    bench(*words)
+    assert path.read_text() == before, "a row of no cell is left out in the end"
 
 
 def test_plots_survive_cells_that_failed_and_labels_that_are_words(tmp_path: Path) -> None:
