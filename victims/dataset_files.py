@@ -34,6 +34,15 @@ DOWNLOADED = {
 """Name: (its file in the data folder, the class of torchvision.datasets that downloads it)."""
 
 
+TABLES = frozenset({"cancer", "diabetes"})
+"""Datasets whose records are rows of a table; CSV files are too."""
+
+
+def tabular(name: str) -> bool:
+    """Return whether the records of a dataset are rows of a table."""
+    return name in TABLES or name.endswith(".csv")
+
+
 def fingerprint(name: str, data_dir: Path | None) -> str:
     """Return the hash of a dataset's file, without loading it.
 

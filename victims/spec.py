@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
+from victims.dataset_files import tabular
 from victims.defences.spec import Defences, RandomSeed, released
 from victims.frozen_model import Retrainable
 from victims.kernel.spec import KernelFit
@@ -192,7 +193,7 @@ class VictimSpec(Retrainable):
     @property
     def tabular(self) -> bool:
         """Whether its records are rows of a table."""
-        return isinstance(self.training, Released) and bool(self.training.columns)
+        return tabular(self.dataset) or (isinstance(self.training, Released) and bool(self.training.columns))
 
     def identity(self) -> dict[str, Any]:
         """Return the fields that determine what is released, for the cache key."""

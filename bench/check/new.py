@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,8 @@ from victims.errors import UserError
 
 Kind = Literal["attack", "victim", "model"]
 TEMPLATES = Path(__file__).parent / "templates"
+EXAMPLE = re.compile(r"\bBlur(Params)?\b")
+"""The class of the template's attack, and that of its parameters."""
 
 
 def write_new(kind: Kind, name: str, folder: Path, taken: Mapping[str, str]) -> Path:
@@ -38,7 +41,9 @@ def write_new(kind: Kind, name: str, folder: Path, taken: Mapping[str, str]) -> 
     text = (TEMPLATES / f"{kind}.py").read_text()
     identifier = "".join(part.capitalize() for part in re.split("[-._]", name))
     identifier = identifier if identifier[0].isalpha() else f"Attack{identifier}"
-    text = re.sub(r"\bBlur(Params)?\b", rf"{identifier}\1", text)
+    if iskeyword(identifier) or identifier in re.findall(r"\w+", re.sub(EXAMPLE, "", text)):
+        identifier += "Attack"
+    text = re.sub(EXAMPLE, rf"{identifier}\1", text)
     text = re.sub(r'name ?= ?"\w+"', lambda found: re.sub(r'"\w+"', f'"{name}"', found[0]), text)
     try:
         if not folder.exists():

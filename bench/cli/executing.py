@@ -21,6 +21,7 @@ from bench.cli.app import (
     Victims,
     app,
     complain,
+    named_folder,
     say,
 )
 from bench.plan.options import ControlSet
@@ -44,7 +45,10 @@ def run(
         str | None,
         typer.Option(help="Retrainings of the victim: 0 as described, others on other images; 0-4."),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with a plan; other options change it.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(parser=named_folder, metavar="PATH", help="TOML file with a plan; other options change it."),
+    ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Section of the plan's file; repeat.")] = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="The plan's own small version, to see that it works.")] = False,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
@@ -101,6 +105,9 @@ def run(
 
     if copy_to == "":
         raise UserError("--copy-to is empty; name an address, such as s3://bucket/results, or leave it out")
+    of_a_cluster = {"--ray-address": ray_address or None, "--cpus": cpus, "--gpus": gpus}
+    if executor != "ray" and (idle := [option for option, value in of_a_cluster.items() if value is not None]):
+        raise UserError(f"{idle[0]} is for runs on a cluster; give --executor ray too, or leave {idle[0]} out")
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
     attacked = victims.match(victim or [DEFAULT_VICTIM])
     audit = any(spec.training.kind == "released" for spec in attacked)

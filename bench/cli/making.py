@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from bench.cli.app import DataDir, Defence, Device, Jobs, PluginDir, ResultsDir, app, say
+from bench.cli.app import DataDir, Defence, Device, Jobs, PluginDir, ResultsDir, app, named_folder, say
 from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
 
 
 @app.command()
 def audit(
-    file: Annotated[Path, typer.Argument(help="A .py file with VICTIMS that describes a model of your own.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            parser=named_folder, metavar="FILE", help="A .py file with VICTIMS that describes a model of your own."
+        ),
+    ],
     victim: Annotated[str, typer.Option("-v", "--victim", help="Which of its models, if it has several.")] = "",
     defence: Defence = None,
     budget: Annotated[str, typer.Option(help="What all attacks together may spend: 90s, 20m, 1.5h.")] = "20m",
@@ -86,7 +92,12 @@ def study(
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="A .py file with an attack of your own, or with VICTIMS.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            parser=named_folder, metavar="FILE", help="A .py file with an attack of your own, or with VICTIMS."
+        ),
+    ],
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
     data_dir: DataDir = None,
 ) -> None:
@@ -109,7 +120,7 @@ def check(
 def new(
     kind: Annotated[Literal["attack", "victim", "model"], typer.Argument(help="What to write.")],
     name: Annotated[str, typer.Argument(help="What it will be called.")],
-    folder: Annotated[Path, typer.Option(help="Where the file goes.")] = Path(),
+    folder: Annotated[Path, typer.Option(parser=named_folder, metavar="PATH", help="Where the file goes.")] = Path(),
 ) -> None:
     """Write a file with an attack, a victim, or a model of your own, to start from."""
     from bench.check.new import write_new
@@ -117,4 +128,4 @@ def new(
 
     known = registry.attacks() if kind == "attack" else registry.victims()
     path = write_new(kind, name, folder, known.origins)
-    say(f"{path}: change it, then `bench check {path}`")
+    say(f"{path}: change it, then `bench check {shlex.quote(str(path))}`")

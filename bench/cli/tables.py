@@ -141,16 +141,17 @@ def run_card(folder: Path) -> Table:
 
 def scoring_card(name: str) -> Table | None:
     """Return what defines a metric, a scoring protocol or a column, or None if there is none of that name."""
-    from bench.publish.report.columns import glossary
+    from bench.publish.leaderboard import BOARD_COLUMNS
+    from bench.publish.report.columns import LEGEND, glossary
     from bench.scoring import METRIC_SUITE, METRICS, PROTOCOLS
 
     found = METRICS.get(name) or PROTOCOLS.get(name)
-    if found is None and name not in COLUMNS:
+    if found is None and name not in COLUMNS and name not in BOARD_COLUMNS:
         return None
     table = new_table("item", "value")
     if found is None:
-        table.add_row("column of runs.csv", name)
-        told = glossary()
+        table.add_row(f"column of {'runs' if name in COLUMNS else 'leaderboard'}.csv", name)
+        told = LEGEND | glossary()
         meanings = [told[name]] if name in told else [text for text in told.values() if name in text.split()]
         table.add_row("what it holds", escape(" ".join(meanings) or "what its name says"))
         return table
@@ -163,9 +164,10 @@ def scoring_card(name: str) -> Table | None:
 
 def scoring_names() -> list[str]:
     """Return the names of all metrics, protocols and columns."""
+    from bench.publish.leaderboard import BOARD_COLUMNS
     from bench.scoring import METRICS, PROTOCOLS
 
-    return [*METRICS, *PROTOCOLS, *COLUMNS]
+    return list(dict.fromkeys([*METRICS, *PROTOCOLS, *COLUMNS, *BOARD_COLUMNS]))
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.cli.app import Controls, DataDir, Device, Jobs, ReadResults, app, complain, say
+from bench.cli.app import Controls, DataDir, Device, Jobs, ReadResults, app, complain, named_folder, say
 from bench.plan.options import ControlSet
 from bench.terminal.interrupts import work_begins
 from victims.errors import UserError
@@ -23,12 +23,20 @@ CLAIMS = "claims.toml"
 @app.command()
 def verify(
     results_dir: ReadResults = Path("results"),
-    claims: Annotated[Path | None, typer.Option(help="The entries; claims.toml of the results folder.")] = None,
+    claims: Annotated[
+        Path | None,
+        typer.Option(parser=named_folder, metavar="PATH", help="The entries; claims.toml of the results folder."),
+    ] = None,
     rerun: Annotated[
         Literal["quick", "all"] | None, typer.Option(help="Make the runs again: the cheap ones, or all.")
     ] = None,
     rerun_dir: Annotated[
-        Path | None, typer.Option(help="Where runs that are made again are kept; the folder rerun of the cache.")
+        Path | None,
+        typer.Option(
+            parser=named_folder,
+            metavar="PATH",
+            help="Where runs that are made again are kept; the folder rerun of the cache.",
+        ),
     ] = None,
     device: Device = "auto",
     data_dir: DataDir = None,

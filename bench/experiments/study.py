@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import torch
 from rich.console import Console
-from safetensors.torch import load_file
 from scipy.stats import binomtest
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from bench.experiments.study_picture import draw, strips
 from bench.plan.options import attack_params
 from bench.plan.registry import Registry, Victims
 from bench.plan.run import Run
+from bench.run.artifacts import read_reconstruction
 from bench.run.executors import Task
 from bench.run.executors.choice import executor_for
 from bench.run.session import Session
@@ -27,7 +27,7 @@ from bench.run.setup import Setup
 from bench.run.todo import changed_sources, todo
 from bench.scoring.matching import ncc_distance, nearest_neighbours
 from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
-from bench.store.cells import to_csv
+from bench.store.cells import from_cell, to_csv
 from bench.store.folders import Store
 from bench.store.records import RunRecord, Status
 from bench.terminal.progress import TerminalReporter
@@ -93,6 +93,8 @@ def run_study(
 ) -> int:
     """Run the cells, write NAME.csv after each and pictures in the end, and return the exit status.
 
+    Rows of a former NAME.csv stay until their cells are made again, so that an interruption loses none.
+
     Args:
         study: the study.
         cells: its runs, or some.
@@ -104,7 +106,8 @@ def run_study(
     console, root = Console(), setup.results_dir
     store = Store(root)
     store.require_writable()
-    failed, rows, table, path = False, [], pd.DataFrame(), root / f"{study.name}.csv"
+    failed, rows, path = False, list[dict[str, Any]](), root / f"{study.name}.csv"
+    former = _rows_of(path)
     with TerminalReporter(console) as reporter:
         session = Session.of(setup, reporter)
         runs = [_run(cell, attacks, victims) for cell in cells]
@@ -125,16 +128,28 @@ def run_study(
             if record.status is Status.OK and record.n_good is not None:
                 row |= measure(store, record, session.victim(run.victim), study, cell)
             rows.append(row)
-            table = pd.DataFrame(rows)
-            write_text(path, to_csv(table))
+            made = {row["run_id"] for row in rows}
+            waiting = [row for row in former if row.get("run_id") not in made]
+            write_text(path, to_csv(pd.DataFrame([*rows, *waiting])))
             described = ", ".join(f"{name} {label}" for name, label in cell.labels.items())
             figures = ", ".join(f"{name} {row[name]:.3g}" for name in MEASURED if row.get(name) is not None)
             text = f"{cell.attack} on {cell.victim}, {described}: {record.status} {figures}"
             console.print(lines(text), highlight=False, markup=False, soft_wrap=True)
+    table = pd.DataFrame(rows)
+    write_text(path, to_csv(table))
     for plot in study.plots:
         draw(root, study.name, plot, table)
     console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
     return int(failed)
+
+
+def _rows_of(path: Path) -> list[dict[Hashable, Any]]:
+    """Return the rows of a table that a study wrote; none if there is no such table, or none that can be read."""
+    try:
+        table = pd.read_csv(path)
+    except (OSError, ValueError):  # pandas' own errors are ValueErrors
+        return []
+    return table.map(lambda cell: from_cell(cell) if isinstance(cell, str) else cell).to_dict("records")
 
 
 def _run(cell: Cell, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Run:
@@ -179,12 +194,11 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
     if not isinstance(victim, Victim):
         return {name: getattr(record, name) for name in INFORMED} | naming(record, victim.spec)
     split = victim.split
-    stored = load_file(store.runs / record.run_id / "reconstruction.safetensors")
-    candidates, mean = stored["candidates"], torch.from_numpy(split.mean)
-    order = stored["confidence"].argsort(descending=True) if "confidence" in stored else torch.arange(len(candidates))
-    training = torch.from_numpy(split.images)
-    held_out = (torch.from_numpy(split.test_inputs) + mean).clamp(0, 1)
-    near = neighbours(candidates[order], training, held_out, mean)
+    found = read_reconstruction(store.folder(record.run_id))
+    candidates, mean, scale = found.candidates, torch.from_numpy(split.mean), torch.from_numpy(victim.scale)
+    order = torch.arange(len(candidates)) if found.confidence is None else found.confidence.argsort(descending=True)
+    training, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
+    near = neighbours(candidates[order].float() * scale, training, held_out, mean)
     realistic = int(near.realistic.sum())
     alone = store.root / f"{study.name}-{record.run_id}.png"
     title = f"{cell.attack} on {cell.victim}, {', '.join(map(str, cell.labels.values()))}"
@@ -248,12 +262,12 @@ def neighbours(candidates: Tensor, training: Tensor, held_out: Tensor, mean: Ten
     """Find each candidate's nearest real images.
 
     Args:
-        candidates: (m, C, H, W) in the victim's input space.
+        candidates: (m, C, H, W), images less the mean.
         training: (n, C, H, W) in [0, 1].
         held_out: (k, C, H, W) in [0, 1], k > 0.
         mean: (C, H, W) that the victim subtracts.
     """
-    images = (candidates.float() + mean).clamp(0, 1)
+    images = (candidates + mean).clamp(0, 1)
     ssim = ssim_wang if min(images.shape[2:]) >= WANG_WINDOW else ssim_window3
-    chosen = [real[ncc_distance(real - mean, candidates.float()).argmin(0)] for real in (training, held_out)]
+    chosen = [real[ncc_distance(real - mean, candidates).argmin(0)] for real in (training, held_out)]
     return Neighbours(images, *chosen, *(ssim(images, real) for real in chosen))

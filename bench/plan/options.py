@@ -53,13 +53,11 @@ def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
         for part in text.split(","):
             first, _, last = part.partition("-")
             start, stop = int(first), int(last or first) + 1
-            if stop > LARGEST_SEED or stop - start > MOST_SEEDS:
+            if stop > LARGEST_SEED or not 0 < stop - start <= MOST_SEEDS:
                 raise ValueError
             seeds += range(start, stop)
     except ValueError:
-        seeds = []
-    if not seeds:
-        raise UserError(f"{option} {short(text)} is no list of seeds; write 3, 0,2,5 or 0-4")
+        raise UserError(f"{option} {short(text)} is no list of seeds; write 3, 0,2,5 or 0-4") from None
     return list(dict.fromkeys(seeds))
 
 

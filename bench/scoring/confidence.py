@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 from bench.scoring.protocols import Protocol
-from bench.scoring.scores import Matcher, rescaled, similarity
+from bench.scoring.scores import Matcher, rescaled, verdicts
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -
     """Judge an attack's own ranking of its candidates.
 
     Args:
-        protocol: says how a candidate is matched, rescaled and judged, each alone and without a vote; its threshold
-            makes the hit.
+        protocol: says how a candidate is matched, rescaled and judged, each alone and without a vote; a hit is
+            what it calls good.
         matcher: the candidates (m, C, H, W), m at least 1, and the truth.
         confidence: (m,) the attack's; NaN counts as the least.
 
@@ -77,7 +77,7 @@ def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -
     distance, image = matcher.distance(protocol).min(0)
     usable = distance.isfinite()
     shown = rescaled(protocol, torch.where(usable[:, None, None, None], candidates, 0), truth)
-    hit = usable & (similarity(protocol, shown, truth.images[image], truth) > protocol.threshold)
+    hit = usable & verdicts(protocol, shown, image, truth)[1]
 
     confidence = confidence.detach().double().cpu()
     confidence = confidence.nan_to_num(nan=-torch.inf).clamp(min=torch.finfo(torch.float64).min)

@@ -27,6 +27,7 @@ from bench.scoring.matching import in_order
 from bench.scoring.membership import membership_auc
 from bench.scoring.metrics import oracle
 from victims.base import Victim
+from victims.dataset_files import tabular
 from victims.deletion.victim import DeletionVictim
 from victims.informed.victim import AnyVictim, InformedVictim
 
@@ -80,6 +81,7 @@ class Reference:
     held_out: Tensor
     shift: Tensor | float = 0.0
     together: int = 1
+    tabular: bool = False
 
     @classmethod
     def of(cls, victim: AnyVictim) -> Reference:
@@ -89,16 +91,12 @@ class Reference:
             mean, nearest = had.mean(0), oracle(Evidence(targets, targets, had))
             decoys = victim.split.decoys if isinstance(victim, InformedVictim) else None
             truth = Truth(targets, mean, nearest, decoys=None if decoys is None else torch.from_numpy(decoys))
-            return cls(truth, had, -mean, together(victim))
+            return cls(truth, had, -mean, together(victim), tabular(victim.spec.dataset))
         split = victim.split
         images, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
         mean, scale = torch.from_numpy(split.mean), torch.from_numpy(victim.scale)
-        return cls(Truth(images, mean, oracle(Evidence(images, images, held_out)), scale), held_out)
-
-    @property
-    def tabular(self) -> bool:
-        """The records are rows of a table, (n, 1, 1, d), which have no neighbourhoods to look at."""
-        return self.truth.images.shape[2] == 1
+        truth = Truth(images, mean, oracle(Evidence(images, images, held_out)), scale)
+        return cls(truth, held_out, tabular=victim.spec.tabular)
 
     def matcher(self, candidates: Tensor) -> Matcher:
         """Return candidates (m, C, H, W) of an attack beside the training images."""

@@ -175,21 +175,40 @@ def judge(protocol: Protocol, served: Tensor, candidate: Tensor, voters: Tensor,
         UserError: the protocol asks which record of a prior it is, and there is no prior.
     """
     reconstruction = torch.where((candidate >= 0)[:, None, None, None], rescaled(protocol, served, truth), truth.mean)
-    reached = similarity(protocol, reconstruction, truth.images, truth)
-    good = reached > protocol.threshold
-    if protocol.good == "oracle":
-        nearer = mse(reconstruction, truth.images) < truth.oracle
-        good = nearer if protocol.matching == "aligned" else torch.where(truth.oracle.isfinite(), nearer, good)
-    elif protocol.good == "named":
-        good = mse(reconstruction, truth.images) < _nearest_decoy(protocol, reconstruction, truth)
+    reached, good = verdicts(protocol, reconstruction, torch.arange(len(served), device=served.device), truth)
     return Scores(protocol, reached, good & (candidate >= 0), candidate, voters, reconstruction)
 
 
-def _nearest_decoy(protocol: Protocol, images: Tensor, truth: Truth) -> Tensor:
-    """Return the MSE (n,) of each image (n, C, H, W) to the nearest other record of its target's prior."""
+def verdicts(protocol: Protocol, images: Tensor, targets: Tensor, truth: Truth) -> tuple[Tensor, Tensor]:
+    """Return the similarity (k,) of images, and whether (k,) the protocol calls them reconstructions.
+
+    Args:
+        protocol: one of `PROTOCOLS`, or another.
+        images: (k, C, H, W) in [0, 1], as the protocol shows them.
+        targets: (k,) int64, which training image each is held against.
+        truth: the training images.
+
+    Raises:
+        UserError: the protocol asks which record of a prior it is, and there is no prior.
+    """
+    references = truth.images[targets]
+    reached = similarity(protocol, images, references, truth)
+    good = reached > protocol.threshold
+    if protocol.good == "oracle":
+        oracle = truth.oracle[targets]
+        nearer = mse(images, references) < oracle
+        good = nearer if protocol.matching == "aligned" else torch.where(oracle.isfinite(), nearer, good)
+    elif protocol.good == "named":
+        good = mse(images, references) < _nearest_decoy(protocol, images, targets, truth)
+    return reached, good
+
+
+def _nearest_decoy(protocol: Protocol, images: Tensor, targets: Tensor, truth: Truth) -> Tensor:
+    """Return the MSE (k,) of each image (k, C, H, W) to the nearest other record of its target's prior."""
     if truth.decoys is None:
         raise UserError(f"{protocol.name} asks which record of a prior it is; this victim has no prior")
-    columns = [mse(images, truth.decoys[:, place]) for place in range(truth.decoys.shape[1])]
+    decoys = truth.decoys[targets]
+    columns = [mse(images, decoys[:, place]) for place in range(decoys.shape[1])]
     return torch.stack(columns).amin(0)
 
 

@@ -46,7 +46,10 @@ class Split:
 
     @property
     def images(self) -> np.ndarray:
-        """The training images themselves: (n, C, H, W) float32 in [0, 1]."""
+        """The training images, (n, C, H, W) float32 in [0, 1], of inputs that are not divided by a scale.
+
+        Those of a victim that standardises its inputs are `Victim.images`.
+        """
         images: np.ndarray = self.inputs + self.mean
         return images.clip(0, 1)
 

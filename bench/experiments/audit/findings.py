@@ -14,9 +14,8 @@ from torch import Tensor
 from attacks.base import Threat
 from bench.experiments.audit.last_record import LastRecords
 from bench.experiments.audit.model import Attempt, Group, Outcome, Overlap, Record, ThreatFinding, Unit
-from bench.experiments.audit.scores import Scored
+from bench.experiments.audit.scores import Hits, Scored
 from bench.experiments.audit.words import sentence
-from bench.experiments.verdict import counts
 from bench.plan.prospects import Outlook, Prospect
 from bench.store.records import RunRecord, Status
 
@@ -53,24 +52,11 @@ def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: in
     if row.status is Status.OK and not row.n:
         ran = {"status": row.status, "run_id": row.run_id, "candidates": row.n_candidates, "seconds": row.wall_s}
         return _blank(known, "").model_copy(update=ran | {"budget_spent": _spent(row)})
-    good, null = counts(row) if prospect.name in scored.attacks else (None, None)
-    if good is None or null is None:
-        return _blank(known, row.trouble or row.reason or "it has no null control").model_copy(
-            update={"status": row.status, "run_id": row.run_id, "found": good}
-        )
-    chance = _chance(scored, prospect.name)
-    return Attempt(
-        **known,
-        reason="",
-        status=row.status,
-        run_id=row.run_id,
-        found=good,
-        null=null,
-        null_control=row.null_control,
-        chance=chance,
-        beyond_chance=chance < SIGNIFICANCE / runs,
-        seconds=row.wall_s,
-        budget_spent=_spent(row),
+    if prospect.name not in scored.attacks:
+        return _blank(known, row.trouble or row.reason).model_copy(update={"status": row.status, "run_id": row.run_id})
+    counted = _counted(known, scored.attacks[prospect.name], runs)
+    return counted.model_copy(
+        update={"run_id": row.run_id, "seconds": row.wall_s, "budget_spent": _spent(row), "status": row.status}
     )
 
 
@@ -79,29 +65,22 @@ def _on_last_record(prospect: Prospect, made: LastRecords, scored: Scored, runs:
     if made.failure is not None:
         told = f"{made.failure.status}: {made.failure.reason}"
         return _blank(known, told).model_copy(update={"status": made.failure.status, "seconds": made.seconds})
-    hits = scored.attacks[prospect.name]
-    by_control = {name: int((reached > scored.protocol.threshold).sum()) for name, reached in hits.nulls.items()}
-    strictest = max(by_control, key=lambda name: by_control[name])
-    chance = _chance(scored, prospect.name)
-    return Attempt(
-        **known,
-        reason="",
-        status=Status.OK,
-        run_id="",
-        found=int(hits.good.sum()),
-        null=by_control[strictest],
-        null_control=strictest,
-        chance=chance,
-        beyond_chance=chance < SIGNIFICANCE / runs,
-        seconds=made.seconds,
-        budget_spent=made.untried > 0,
-    )
+    counted = _counted(known, scored.attacks[prospect.name], runs)
+    return counted.model_copy(update={"seconds": made.seconds, "budget_spent": made.untried > 0})
 
 
-def _chance(scored: Scored, attack: str) -> float:
-    """Return the p-value of an attack beside the null control that is most like it."""
-    hits, threshold = scored.attacks[attack], scored.protocol.threshold
-    return max(p_value(hits.good, by_chance > threshold) for by_chance in hits.nulls.values())
+def _counted(known: dict[str, Any], hits: Hits, runs: int) -> Attempt:
+    """Return an attack that ended well with what it got beside the null control that is most like it."""
+    chance = max(p_value(hits.good, by_chance.good) for by_chance in hits.nulls.values())
+    counted = {
+        "status": Status.OK,
+        "found": int(hits.good.sum()),
+        "null": int(hits.nulls[hits.strictest].good.sum()),
+        "null_control": hits.strictest,
+        "chance": chance,
+        "beyond_chance": chance < SIGNIFICANCE / runs,
+    }
+    return _blank(known, "").model_copy(update=counted)
 
 
 def _known(prospect: Prospect) -> dict[str, Any]:
@@ -226,7 +205,7 @@ def hit_records(found: Sequence[Record], scored: Scored) -> list[Record]:
 
 def hit_by_chance(scored: Scored, beyond: Sequence[str]) -> int:
     """Return how many records any null control of the attacks beyond chance gets."""
-    return int((scored.null(beyond) > scored.protocol.threshold).sum())
+    return int(scored.null_good(beyond).sum())
 
 
 def by_class(found: Sequence[Record]) -> list[Group]:

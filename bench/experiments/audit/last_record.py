@@ -14,15 +14,17 @@ from scipy.special import expit, softmax
 from torch import Tensor
 
 from attacks.context import UNLIMITED
-from bench.experiments.audit.scores import IMAGES, ROWS, Hits
+from bench.experiments.audit.scores import ROWS, Hits, Reached
 from bench.plan.last_record import linear_model
 from bench.plan.prospects import Prospect
 from bench.plan.run import Run
 from bench.run.failures import Failure, failure_of
 from bench.run.session import Session
 from bench.run.setup import Setup
-from bench.scoring import Protocol, score
+from bench.scoring import PROTOCOLS, score
 from bench.scoring.evaluation import Reference
+from bench.scoring.metrics import mse
+from bench.scoring.scores import rescaled
 from bench.store.records import Status
 from bench.terminal.progress import Reporter
 from victims.base import Victim
@@ -153,23 +155,25 @@ class _Linear:
 def _hits(candidates: Tensor, victim: Victim) -> Hits:
     """Return what candidates reach, each on its own record, and what chance reaches by the same rule.
 
+    An image is reconstructed if it is nearer than the nearest record that the attacker has, a row by its columns.
     Chance is the mean of the other records, the nearest of them, and the candidate for another record.
     """
-    protocol = replace(ROWS if victim.spec.tabular else IMAGES, matching="aligned", stretch=False)
-    reference = Reference.of(victim)
-    inputs = torch.from_numpy(victim.split.inputs)
-    n = len(inputs)
-    means = (inputs.sum(0) - inputs) / (n - 1)
+    protocol = replace(ROWS, matching="aligned") if victim.spec.tabular else PROTOCOLS["balle2022"]
+    given = Reference.of(victim)
+    inputs, images = torch.from_numpy(victim.split.inputs), given.truth.images
+    means = (inputs.sum(0) - inputs) / (len(inputs) - 1)
+    nearest = inputs[_nearest_others(images.flatten(1))]
+    least = mse(rescaled(protocol, nearest, given.truth), images)
+    reference = replace(given, truth=replace(given.truth, oracle=least))
     controls = {
         "null_mean_image": means,
-        "nearest known record": inputs[_nearest_others(inputs.flatten(1))],
+        "nearest known record": nearest,
         "null_shuffled": candidates.roll(1, 0),
     }
     reached = score(protocol, reference.matcher(candidates))
     return Hits(
-        similarity=torch.where(reached.found, reached.similarity, 0),
-        good=reached.good,
-        nulls={name: _similarity(protocol, control, reference) for name, control in controls.items()},
+        own=Reached.of(reached),
+        nulls={name: Reached.of(score(protocol, reference.matcher(made))) for name, made in controls.items()},
         reconstruction=reached.reconstruction,
     )
 
@@ -182,8 +186,3 @@ def _nearest_others(rows: Tensor) -> Tensor:
         distance[torch.arange(len(part)), part] = torch.inf
         nearest.append(distance.argmin(1))
     return torch.cat(nearest)
-
-
-def _similarity(protocol: Protocol, candidates: Tensor, reference: Reference) -> Tensor:
-    by_chance = score(protocol, reference.matcher(candidates))
-    return torch.where(by_chance.found, by_chance.similarity, 0)

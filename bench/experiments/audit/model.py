@@ -47,7 +47,7 @@ class Attempt(Part):
     candidates: Count | None = Field(
         default=None, description="Its candidates where no training records were given to compare them with; else null."
     )
-    null_control: str = Field(description="The null control that gets most under the row's own protocol.")
+    null_control: str = Field(description="The null control that gets most by the same count.")
     chance: float | None = Field(
         description="One-sided p-value of McNemar's exact test that it gets no more records than its null controls.",
         ge=0,

@@ -27,26 +27,61 @@ CONTROLS = ("null_random", "null_held_out")
 
 
 @dataclass(frozen=True)
-class Hits:
-    """What one attack reached.
+class Reached:
+    """What candidates reach on every training record, one candidate for one record.
 
     Attributes:
-        similarity: (n,) of each training record, one candidate for one record: the SSIM of an image, the share of a
-            row's columns that are right.
-        good: (n,) bool: above the protocol's threshold.
-        nulls: (n,) the similarity that each of its null controls reaches, by name.
-        reconstruction: (n, C, H, W) in [0, 1].
+        similarity: (n,) the SSIM of an image, the share of a row's columns that are right; 0 where none serves it.
+        good: (n,) bool: the protocol calls it reconstructed.
     """
 
     similarity: Tensor
     good: Tensor
-    nulls: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, scores: Scores) -> Reached:
+        """Return it of the scores of all records."""
+        return cls(torch.where(scores.found, scores.similarity, 0), scores.good)
+
+
+@dataclass(frozen=True)
+class Hits:
+    """What one attack reached, and chance by the same protocol.
+
+    Attributes:
+        own: what the attack reached.
+        nulls: what each of its null controls reaches, by name.
+        reconstruction: (n, C, H, W) in [0, 1].
+    """
+
+    own: Reached
+    nulls: dict[str, Reached]
     reconstruction: Tensor
+
+    @property
+    def similarity(self) -> Tensor:
+        """The similarity (n,) that the attack reached."""
+        return self.own.similarity
+
+    @property
+    def good(self) -> Tensor:
+        """(n,) bool: the records that the attack got."""
+        return self.own.good
 
     @property
     def null(self) -> Tensor:
         """The best similarity (n,) that its null controls reach."""
-        return torch.stack(list(self.nulls.values())).amax(0)
+        return torch.stack([reached.similarity for reached in self.nulls.values()]).amax(0)
+
+    @property
+    def null_good(self) -> Tensor:
+        """(n,) bool: the records that any of its null controls gets."""
+        return torch.stack([reached.good for reached in self.nulls.values()]).any(0)
+
+    @property
+    def strictest(self) -> str:
+        """The null control that gets most records."""
+        return max(self.nulls, key=lambda name: int(self.nulls[name].good.sum()))
 
 
 @dataclass(frozen=True)
@@ -54,7 +89,6 @@ class Scored:
     """The training records of a model beside what attacks made of them.
 
     Attributes:
-        protocol: says when a record counts as reconstructed.
         images: (n, C, H, W) in [0, 1].
         labels: (n,).
         margins: (n,).
@@ -62,7 +96,6 @@ class Scored:
         attacks: what each attack reached, by name.
     """
 
-    protocol: Protocol
     images: Tensor
     labels: Tensor
     margins: Tensor
@@ -74,6 +107,11 @@ class Scored:
         reached = [self.attacks[name].null for name in attacks]
         return torch.stack(reached).amax(0) if reached else torch.zeros(len(self.labels))
 
+    def null_good(self, attacks: Iterable[str]) -> Tensor:
+        """Return the records (n,) bool that any null control of these attacks gets; none without attacks."""
+        reached = [self.attacks[name].null_good for name in attacks]
+        return torch.stack(reached).any(0) if reached else torch.zeros(len(self.labels), dtype=torch.bool)
+
 
 def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, controls: NullControls) -> Scored:
     """Return the scores of all records, which are none where none were given.
@@ -84,31 +122,38 @@ def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, co
         store: where the runs are.
         controls: draws the null controls.
     """
-    protocol = ROWS if victim.spec.tabular else IMAGES
     if not victim.spec.n:
         nothing = torch.zeros(0)
-        return Scored(protocol, torch.zeros(0, *victim.input_shape), nothing.long(), nothing, None, {})
+        return Scored(torch.zeros(0, *victim.input_shape), nothing.long(), nothing, None, {})
     reference = Reference.of(victim)
     truth = reference.truth
-    mean_image = {"null_mean_image": mean_image_score(protocol, truth).similarity}
     found: dict[str, Hits] = {}
     for name, (run, run_id) in runs.items():
         reconstruction = read_reconstruction(store.folder(run_id))
+        protocol = _protocol(run, victim)
         reached = score(protocol, reference.matcher(reconstruction.candidates))
-        by_chance = _of_controls(protocol, run, reconstruction, victim, reference, controls)
-        found[name] = Hits(_of_served(reached), reached.good, mean_image | by_chance, reached.reconstruction)
+        by_chance = {"null_mean_image": Reached.of(mean_image_score(protocol, truth))}
+        by_chance |= _of_controls(protocol, run, reconstruction, victim, reference, controls)
+        found[name] = Hits(Reached.of(reached), by_chance, reached.reconstruction)
     held_out = reference.held_out
     with torch.no_grad():
         outputs = victim.model(torch.from_numpy(victim.split.inputs))
     labels = torch.from_numpy(victim.split.labels)
     return Scored(
-        protocol=protocol,
         images=truth.images,
         labels=labels,
         margins=margins(outputs, labels),
         nearest=held_out[nearest_neighbours(truth.images, held_out)[1]] if len(held_out) else None,
         attacks=found,
     )
+
+
+def _protocol(run: Run, victim: Victim) -> Protocol:
+    """Return the one-to-one protocol that judges a run: its own if that is one, as in its row of runs.csv."""
+    own = PROTOCOLS[run.protocol]
+    if own.good == "oracle":
+        return own
+    return ROWS if victim.spec.tabular else IMAGES
 
 
 def _of_controls(
@@ -118,18 +163,13 @@ def _of_controls(
     victim: Victim,
     reference: Reference,
     controls: NullControls,
-) -> dict[str, Tensor]:
-    """Return the similarity (n,) that the null controls of a run reach, as far as this model has them."""
+) -> dict[str, Reached]:
+    """Return what the null controls of a run reach, as far as this model has them."""
     reached = {}
     for name in CONTROLS:
         try:
             by_chance = score(protocol, reference.matcher(controls.candidates(name, run, found, victim)))
         except NoControlError:
             continue
-        reached[name] = _of_served(by_chance)
+        reached[name] = Reached.of(by_chance)
     return reached
-
-
-def _of_served(scores: Scores) -> Tensor:
-    """Return the similarity (n,) of each record, 0 where no candidate serves it."""
-    return torch.where(scores.found, scores.similarity, 0)

@@ -48,7 +48,7 @@ def write_pool(folder: Path, tuner: Tuner, trials: Sequence[FrozenTrial], contro
     numbers = " ".join(str(trial.number) for trial in trials)
     row = {"trials": numbers, "n_candidates": len(pooled.candidates), "protocol": protocol.name, **counted, **nulls}
     write_text(folder / POOL, pd.DataFrame([row]).to_csv(index=False, lineterminator="\n"))
-    return (
-        f"the {len(trials)} best trials together: {counted['n_good']} good under {protocol.name} "
-        f"(null {nulls.get('null_n_good')}), unique {counted['n_good_unique']} (null {nulls.get('null_n_good_unique')})"
-    )
+    good = f"{counted['n_good']} good under {protocol.name} (null {nulls.get('null_n_good')})"
+    if "n_good_unique" in counted:
+        good += f", unique {counted['n_good_unique']} (null {nulls.get('null_n_good_unique')})"
+    return f"the {len(trials)} best trials together: {good}"

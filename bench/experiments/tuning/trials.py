@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 from attacks.search_space import Range
 from victims.errors import UserError
 
-IDENTITY = "identity"
+IDENTITY, JOURNAL = "identity", "journal.log"
 STARTUP_TRIALS = 10
 """Random trials before TPE has a model, and before a trial is measured against the others' median."""
 WARM_UP = 3
@@ -61,7 +61,7 @@ class SharedStudy:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = FileLock(self.folder / "study.lock")
-            journal = str(self.folder / "journal.log")
+            journal = str(self.folder / JOURNAL)
             storage = JournalStorage(JournalFileBackend(journal, JournalFileOpenLock(journal)))
         except OSError as error:
             raise UserError(f"cannot write to {folder} ({error.strerror}); choose another --results-dir") from None

@@ -14,7 +14,7 @@ from rich.console import Console
 from bench.experiments.sweep import run_plan
 from bench.experiments.tuning.pool import write_pool
 from bench.experiments.tuning.table import TRIALS, write_summary, write_trials
-from bench.experiments.tuning.trials import Sampler, SharedStudy
+from bench.experiments.tuning.trials import JOURNAL, Sampler, SharedStudy
 from bench.experiments.tuning.tuner import TrialReporter, Tuner
 from bench.plan import registry
 from bench.plan.run import Run
@@ -145,8 +145,13 @@ def _study(folder: Path, run: Run, session: Session, search: Search) -> SharedSt
     """Return the run's study, new or as it is.
 
     Raises:
-        UserError: there is nothing to search, or the folder holds another study.
+        UserError: there is nothing to search, or the folder holds another study, or a table whose trials it lacks.
     """
+    if (folder / TRIALS).exists() and not (folder / JOURNAL).exists():
+        raise UserError(
+            f"{folder / TRIALS} is of a search whose {JOURNAL} is not there, so it cannot go on; "
+            "choose another --results-dir, or remove it to search anew"
+        )
     ranges = ranges_of(run, search.fixed)
     params = run.params.model_dump(mode="json")
     identity = {

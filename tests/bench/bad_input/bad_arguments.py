@@ -36,6 +36,7 @@ simple("seeds_word", "--seeds 'many'", "--seeds", "many")
 simple("seeds_empty", "--seeds ''", "--seeds", "")
 simple("seeds_negative", "--seeds '-1'", "--seeds=-1")
 simple("seeds_backwards", "--seeds '5-3'", "--seeds", "5-3")
+simple("seeds_backwards_behind_others", "--seeds '0,5-3'", "--seeds", "0,5-3")
 simple("seeds_gap", "--seeds '1,,2'", "--seeds", "1,,2")
 simple("seeds_fraction", "--seeds '1.5'", "--seeds", "1.5")
 simple("seeds_endless", "--seeds '0-99999999999'", "--seeds", "0-99999999999")
@@ -112,6 +113,9 @@ simple("budget_word", "--budget 'soon' is no budget", "--budget", "soon")
 simple("budget_zero", "--budget '0s' is no budget", "--budget", "0s")
 simple("budget_of_half_a_step", "--budget '0.5steps' is no budget", "--budget", "0.5steps")
 simple("budget_without_unit", "--budget '10' is no budget", "--budget", "10")
+simple("ray_address_without_ray", "--ray-address is for runs on a cluster", "--ray-address", "here:6379")
+simple("cpus_without_ray", "give --executor ray too, or leave --cpus out", "--cpus", "2")
+simple("gpus_without_ray", "--gpus is for runs on a cluster", "--executor", "local", "--gpus", "0.5")
 simple("memory_word", "--memory 'lots' is no amount", "--memory", "lots")
 simple("memory_zero", "--memory '0g' is no amount", "--memory", "0g")
 simple("jobs_negative", "--jobs", "--jobs", "-1")
@@ -249,6 +253,11 @@ def cache_whose_victims_are_a_file(scene: Scene) -> Words:
 @case("it is empty; name a folder")
 def dry_run_into_no_folder(scene: Scene) -> Words:
     return scene.run("--dry-run", "--results-dir", "")
+
+
+@case("it is empty; name a folder")
+def rerun_into_no_folder(scene: Scene) -> Words:
+    return ["verify", "--rerun", "quick", "--rerun-dir", ""]
 
 
 @case("nested too deeply")

@@ -187,7 +187,8 @@ def test_a_poor_victim_is_found(tmp_path: Path, text: str, claim: str, words: st
 
 def test_what_new_writes_passes(bench: Callable[..., Any], tmp_path: Path) -> None:
     folder = tmp_path / "plugins"
-    for kind, name in (("attack", "my-attack.2"), ("attack", "3"), ("victim", "my-victim")):
+    names = ("my-attack.2", "3", "none", "reconstruction")
+    for kind, name in (*(("attack", name) for name in names), ("victim", "my-victim")):
         made = bench("new", kind, name, "--folder", folder)
         assert made.status == 0
         path = folder / f"{re.sub('[-.]', '_', name)}.py"

@@ -95,6 +95,14 @@ def test_show_a_victim(bench: Bench, run: Bench, plugins: Path) -> None:
     assert all(word in tiny for word in ("weights_sha256", "test_accuracy", "tiny.py"))
 
 
+def test_show_a_column(bench: Bench) -> None:
+    shown = bench("show", "gain").out
+    assert "column of leaderboard.csv" in shown
+    assert "with its 95% interval" in " ".join(shown.split())
+    assert "column of leaderboard.csv" in bench("show", "rank").out
+    assert "column of runs.csv" in bench("show", "n_good").out
+
+
 def test_show_a_run_by_the_start_of_its_id(bench: Bench, run: Bench, results: Path) -> None:
     run("-a", "tiny")
     folder = only_run(results)
@@ -186,8 +194,21 @@ def test_a_folder_of_the_users_home_may_be_named_by_its_sign(
 ) -> None:
     """No shell expands `~` behind `=`."""
     monkeypatch.setenv("HOME", str(tmp_path))
+    claims = Path("results/claims.toml").resolve()
+    (tmp_path / "file").write_text("")
     assert bench("list", "--picture=~/knowledge.png").status == 0
     assert (tmp_path / "knowledge.png").exists()
+    assert bench("new", "attack", "mine", "--folder=~/own attacks").out.endswith("own attacks/mine.py'`\n")
+    assert (tmp_path / "own attacks" / "mine.py").exists()
+    for words in (
+        ("run", "--config=~/none"),
+        ("verify", "--claims=~/none"),
+        ("check", "~/none"),
+        ("audit", "~/none"),
+    ):
+        assert str(tmp_path / "none") in bench(*words).err
+    rerun = bench("verify", "--rerun=quick", "--rerun-dir=~/file/again", f"--claims={claims}")
+    assert str(tmp_path / "file" / "again") in rerun.err
     unknown = bench("list", "--picture=~nobody-of-this-name/knowledge.png")
     assert unknown.status == 2
     assert "Could not determine home directory" in unknown.err

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import torch
+from attacking import ORDINARY, victim_of
 
-from attacks.studies.base import Plot
-from bench.experiments.study import neighbours
+from attacks.base import Reconstruction
+from attacks.studies.base import Cell, Plot, Study
+from bench.experiments.study import measure, neighbours
 from bench.experiments.study_picture import _distributions, draw
 from bench.plan import registry
 from bench.plan.options import attack_params
+from bench.run.artifacts import write_reconstruction
+from bench.store.folders import Store
+from bench.store.records import RunRecord
+from victims import datasets
+from victims.errors import UserError
 
 STUDY = """
 from attacks.studies.base import Cell, Plot, Study
@@ -51,6 +59,7 @@ VICTIMS = (
 
 GUESS = """
 import torch
+from attacking import ORDINARY, victim_of
 
 from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
 
@@ -155,6 +164,68 @@ def test_a_realistic_image_that_is_no_member_is_told_from_a_member() -> None:
     near = neighbours(torch.cat([training[:1], held_out[1:2], noise]) - mean, training, held_out, mean)
     assert near.realistic.tolist() == [True, True, False]
     assert near.no_member.tolist() == [False, True, False]
+
+
+def test_candidates_are_measured_and_drawn_in_the_pixels_that_a_victim_standardised(
+    tmp_path: Path, record: Callable[..., RunRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, store, drawn = victim_of(ORDINARY), Store(tmp_path), []
+    assert victim.scale.max() < 0.9
+    row = record(run_id="one", n=10)
+    store.folder("one").mkdir(parents=True)
+    inputs = torch.from_numpy(victim.split.inputs)
+    write_reconstruction(store.folder("one"), Reconstruction(inputs.clone(), confidence=torch.arange(10.0)))
+    monkeypatch.setattr("bench.experiments.study.strips", lambda path, title, shown: drawn.append(shown[0][1]))
+    study = Study(name="s", summary="", paper="", cells=(), smoke=(), plots=())
+    where = measure(store, row, victim, study, Cell({}, "kkt-delta", ORDINARY.name, {}))
+    assert where["mse_to_training"] == pytest.approx(0, abs=1e-10)
+    assert (where["realistic"], where["no_member_rate"]) == (1, 0)
+    raw = torch.from_numpy(datasets.load("digits", None).train_images[victim.split.indices]).flip(0)
+    torch.testing.assert_close(drawn[0], raw)
+
+
+def test_a_truncated_reconstruction_is_set_aside_and_made_again(
+    bench: Callable[..., object], folder: Path, results: Path
+) -> None:
+    def again() -> Any:
+        words = ("study", "tiny-starts", "--smoke", "--plugin-dir", folder, "--results-dir", results, "--device", "cpu")
+        return bench(*words)
+
+    assert again().status == 0
+    root = results / "studies" / "tiny-starts-smoke"
+    path = sorted(root.glob("runs/*/reconstruction.safetensors"))[0]
+    path.write_bytes(path.read_bytes()[:100])
+    damaged = again()
+    assert damaged.status == 2
+    assert f"{path} is damaged" in damaged.err
+    assert "Traceback" not in damaged.err
+    assert list(root.glob(f"damaged/{path.parent.name}*"))
+    assert again().status == 0
+    assert path.exists()
+
+
+def test_an_interrupted_study_keeps_the_rows_of_cells_that_it_did_not_come_to(
+    bench: Callable[..., object], folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("study", "tiny-starts", "--smoke", "--plugin-dir", folder, "--results-dir", results, "--device", "cpu")
+    bench(*words)
+    path = results / "studies" / "tiny-starts-smoke" / "tiny-starts.csv"
+    before = path.read_text()
+    path.write_text(before + before.splitlines()[-1].replace("deco-", "gone-") + "\n")
+    measured: list[int] = []
+
+    def interrupted(*arguments: Any) -> Any:
+        measured.append(1)
+        if len(measured) == 3:
+            raise UserError("no more time")
+        return measure(*arguments)
+
+    monkeypatch.setattr("bench.experiments.study.measure", interrupted)
+    assert "no more time" in bench(*words).err  # type: ignore[attr-defined]
+    assert path.read_text().splitlines()[:5] == before.splitlines()
+    monkeypatch.undo()
+    bench(*words)
+    assert path.read_text() == before, "a row of no cell is left out in the end"
 
 
 def test_plots_survive_cells_that_failed_and_labels_that_are_words(tmp_path: Path) -> None:

@@ -136,7 +136,8 @@ def test_records_of_a_table_have_no_lpips() -> None:
     learned_metrics = LearnedMetrics(perceptual=Ones(), perceptual_status="fine")  # type: ignore[arg-type]
     for shape, expected in (((1, 1, 12), None), ((1, 12, 12), 1)):
         truth = torch.rand(6, *shape, generator=torch.Generator().manual_seed(0))
-        reference = Reference(Truth(truth, torch.zeros(shape), torch.ones(6)), truth[:0])
+        images = Truth(truth, torch.zeros(shape), torch.ones(6))
+        reference = Reference(images, truth[:0], tabular=expected is None)
         columns = evaluate(PROTOCOLS["balle2022"], truth, None, reference, learned_metrics).columns()
         assert columns.get("lpips_mean") == expected
 

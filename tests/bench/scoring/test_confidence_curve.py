@@ -8,7 +8,7 @@ import pytest
 import torch
 from pictures import random_images
 
-from bench.scoring import PROTOCOLS, ConfidenceCurve, Matcher, Truth, confidence_curve
+from bench.scoring import PROTOCOLS, ConfidenceCurve, Matcher, Truth, confidence_curve, score
 from bench.scoring.matching import stretch
 from bench.scoring.ssim import ssim_wang, ssim_window3
 
@@ -87,6 +87,20 @@ def test_a_hit_is_judged_by_the_protocols_own_ssim(protocol: str) -> None:
     wang, window3 = (ssim(stretch(noisy), TRUTH[nearest]) > 0.4 for ssim in (ssim_wang, ssim_window3))
     assert not torch.equal(wang, window3)
     assert torch.equal(found.hit, wang if protocol == "buzaglo2023" else window3)
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_a_hit_is_nearer_than_the_nearest_held_out_image_where_the_protocol_says_so(held_out: bool) -> None:
+    """By SSIM all pass; without held-out images that is what is left to judge by."""
+    shown = TRUTH.lerp(JUNK, 0.2)
+    error = (shown - TRUTH).square().mean((1, 2, 3))
+    oracle = error * torch.tensor([2, 0.5, 2, 0.5]) if held_out else torch.full((4,), math.inf)
+    matcher = Matcher(shown, Truth(TRUTH, torch.zeros(3, 16, 16), oracle))
+    protocol = PROTOCOLS["nearest-public"]
+    found = confidence_curve(protocol, matcher, -torch.arange(4.0))
+    assert bool((ssim_wang(shown, TRUTH) > 0.4).all())
+    assert found.hit.tolist() == ([True, False, True, False] if held_out else [True] * 4)
+    assert torch.equal(found.hit, score(protocol, matcher).good)
 
 
 def test_a_candidate_is_matched_at_the_protocols_own_resolution() -> None:

@@ -6,12 +6,19 @@ import math
 
 import pytest
 import torch
+from attacking import AFFINE, victim_of
 from scipy.stats import norm
 from torch import Tensor
 
+from bench.plan import registry
+from bench.plan.run import Run
 from bench.scoring import PROTOCOLS, Matcher, Truth, score
 from bench.scoring.columns import TOLERANCE, right_columns, wrong_columns
 from bench.scoring.confidence import confidence_curve
+from bench.scoring.evaluation import LearnedMetrics, Reference, evaluate
+from victims.dataset_files import TABLES
+from victims.datasets.sources import TABULAR
+from victims.spec import MLPSpec, Regularised, VictimSpec
 
 ROWS = PROTOCOLS["vero2023"]
 
@@ -94,3 +101,21 @@ def test_confidence_is_judged_by_columns() -> None:
     curve = confidence_curve(ROWS, Matcher(candidates, truth(rows)), torch.arange(8.0))
     assert curve.hit.tolist() == [True] * 4 + [False] * 4
     assert curve.average_precision == 1
+
+
+def test_a_victim_trained_here_on_a_table_is_scored_as_one() -> None:
+    network = MLPSpec(hidden=())
+    spec = VictimSpec(name="v", dataset="cancer", n=20, architecture=network, training=Regularised(steps=20))
+    assert spec.tabular
+    attack = registry.attacks().items["random"]
+    run = Run(attack, attack.Params(), "", "default", spec, 0)
+    reference = Reference.of(victim := victim_of(spec))
+    assert (run.protocol, reference.tabular) == (ROWS.name, True)
+    true_rows = torch.from_numpy(victim.split.inputs).flip(0)
+    assert evaluate(PROTOCOLS[run.protocol], true_rows, None, reference, LearnedMetrics()).columns()["n_good"] == 20
+    assert not AFFINE.tabular
+    assert not Reference.of(victim_of(AFFINE)).tabular
+
+
+def test_every_source_of_rows_is_known_as_one() -> None:
+    assert set(TABULAR) == TABLES

@@ -12,7 +12,7 @@ import torch
 from attacks.base import Threat
 from bench.experiments.audit import findings
 from bench.experiments.audit.cells import runs_of
-from bench.experiments.audit.scores import IMAGES, Hits, Scored
+from bench.experiments.audit.scores import Hits, Reached, Scored
 from bench.plan import registry
 from bench.plan.options import parse_budget
 from bench.plan.prospects import Outlook, Prospect
@@ -26,14 +26,15 @@ N = 8
 def hits(good: list[int], ssim: float = 0.7, null: float = 0.1) -> Hits:
     mask = torch.zeros(N, dtype=torch.bool)
     mask[good] = True
-    nulls = {"null_random": torch.full((N,), null), "null_mean_image": torch.zeros(N)}
-    return Hits(torch.where(mask, ssim, 0.2), mask, nulls, torch.zeros(N, 1, 4, 4))
+    chance = torch.full((N,), null), torch.zeros(N)
+    names = ("null_random", "null_mean_image")
+    nulls = {name: Reached(reached, reached > 0.4) for name, reached in zip(names, chance, strict=True)}
+    return Hits(Reached(torch.where(mask, ssim, 0.2), mask), nulls, torch.zeros(N, 1, 4, 4))
 
 
 @pytest.fixture
 def scored() -> Scored:
     return Scored(
-        protocol=IMAGES,
         images=torch.zeros(N, 1, 4, 4),
         labels=torch.arange(N) % 2,
         margins=torch.tensor([3.0, 1.0, 2.0, 8.0, 7.0, 6.0, 5.0, 4.0]),
@@ -100,10 +101,11 @@ def test_an_attempt_is_what_its_row_says(record: Callable[..., RunRecord], score
     rows = {"kkt": row, "inversion": failed, "third": failed}
     kkt, inversion, span = findings.attempts(found, rows, {}, all_good)
 
-    assert (kkt.found, kkt.null, kkt.budget_spent, kkt.run_id) == (N, 1, True, row.run_id)
+    assert (kkt.found, kkt.null, kkt.budget_spent, kkt.run_id) == (N, 0, True, row.run_id), "as records.csv has it"
     assert kkt.chance == pytest.approx(2**-N)
     assert findings.SIGNIFICANCE / 3 < 2**-N < findings.SIGNIFICANCE / 2
     assert not kkt.beyond_chance
+    assert (kkt.status, kkt.seconds) == (row.status, row.wall_s)
     strict = replace(scored, attacks={"kkt": hits(list(range(N)), null=0.9)})
     assert findings.attempts(found[:1], {"kkt": row}, {}, strict)[0].chance == 1, "the strictest control decides"
     assert findings.attempts(found[:1], {"kkt": row, "inversion": failed}, {}, all_good)[0].beyond_chance

@@ -11,11 +11,14 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import save_file
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from attacks.base import Threat
+from bench.experiments.audit.findings import attempts
 from bench.experiments.audit.last_record import LastRecords, _nearest_others, attacked
+from bench.experiments.audit.scores import Scored
 from bench.plan import registry
 from bench.plan.last_record import NoLinearModelError, linear_model
 from bench.plan.prospects import Outlook, Prospect, prospects
@@ -84,8 +87,31 @@ def test_at_the_optimum_every_record_comes_out(tmp_path: Path, classes: int, str
     assert made.untried == 0
     assert bool(made.hits.good.all())
     assert made.hits.similarity.tolist() == [1.0] * N
-    assert max(float((reached > 0.9).sum()) for reached in made.hits.nulls.values()) == 0
+    assert not made.hits.null_good.any()
     assert set(made.hits.nulls) == {"null_mean_image", "nearest known record", "null_shuffled"}
+
+
+def test_images_that_are_alike_are_reconstructed_where_they_are_nearer_than_their_like(tmp_path: Path) -> None:
+    """Every digit has another that passes for it by SSIM: the nearest of those that the attacker has is the measure."""
+    pixels, labels = load_digits(n_class=2, return_X_y=True)
+    pixels, labels = pixels[:N] / 16, labels[:N]
+    estimator = LogisticRegression(tol=1e-10, max_iter=10_000).fit(pixels, labels)
+    weights_of(estimator, tmp_path / "weights.safetensors")
+    images = pixels.reshape(N, 8, 8, 1).astype(np.float32)
+    given = {"train_images": images, "train_labels": labels, "test_images": images[:0], "test_labels": labels[:0]}
+    np.savez(tmp_path / "images.npz", **given)
+    files = {"weights": tmp_path / "weights.safetensors", "images": tmp_path / "images.npz"}
+    spec = released("mine", network=lambda: network_of(estimator), **files)
+    hits = try_all(spec, tmp_path).hits
+    assert hits is not None
+    assert bool(hits.good.all())
+    assert float(hits.similarity.min()) > 0.999
+    nearest = hits.nulls["nearest known record"]
+    assert not nearest.good.any()
+    assert int((nearest.similarity > 0.4).sum()) > N / 2
+    scored = Scored(torch.from_numpy(images), torch.from_numpy(labels), torch.zeros(N), None, {"glm": hits})
+    (told,) = attempts([closed_form(spec)], {}, {"glm": LastRecords(hits, 1.0)}, scored)
+    assert (told.found, told.beyond_chance) == (N, True)
 
 
 def test_the_nearest_other_record_is_never_the_record_itself() -> None:

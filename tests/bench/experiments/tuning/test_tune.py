@@ -56,6 +56,12 @@ class Fails(Bowl):
     def reconstruct(self, view, ctx):
         raise RuntimeError("no luck")
 '''
+TABLE = """
+from victims.spec import MLPSpec, Regularised, VictimSpec
+
+NETWORK = MLPSpec(hidden=())
+VICTIMS = (VictimSpec(name="patients", dataset="cancer", n=8, architecture=NETWORK, training=Regularised(steps=20)),)
+"""
 Bench = Callable[..., Any]
 
 
@@ -213,3 +219,31 @@ def test_a_study_of_another_search_space_is_one_line(tune: Bench, folder: Path, 
     ended = tune("--trials", 1, "--set", "x=0.5")
     assert ended.status == 2
     assert "holds a study with another parameter set, search space" in ended.err
+
+
+def test_a_published_table_is_not_replaced_by_a_search_that_lacks_its_trials(tune: Bench, results: Path) -> None:
+    tune("--trials", 3, "--oracle")
+    study = results / "tune" / "bowl-faces-mlp-4-tiny-random-oracle"
+    summary = results / "tune" / "summary.csv"
+    before = (study / "trials.csv").read_bytes(), summary.read_bytes()
+    (study / "journal.log").unlink()
+    ended = tune("--trials", 1, "--oracle")
+    assert ended.status == 2
+    assert "is of a search whose journal.log is not there" in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert ((study / "trials.csv").read_bytes(), summary.read_bytes()) == before
+    (study / "trials.csv").unlink()
+    assert tune("--trials", 1, "--oracle").status == 0
+
+
+def test_trials_on_a_table_are_pooled(bench: Bench, folder: Path, results: Path) -> None:
+    """A row of a table has one count."""
+    (folder / "patients.py").write_text(TABLE)
+    given = ("-a", "bowl", "-v", "patients", "--trials", 2, "--pool", 2, "--controls", "quick", "--device", "cpu")
+    ended = bench("tune", *given, "--plugin-dir", folder, "--results-dir", results)
+    assert (ended.status, ended.err) == (0, "")
+    assert "the 2 best trials together: " in ended.out
+    assert "good under vero2023" in ended.out
+    (row,) = pd.read_csv(results / "tune" / "bowl-patients-random" / "pool.csv").to_dict("records")
+    assert row["protocol"] == "vero2023"
+    assert "n_good_unique" not in row
