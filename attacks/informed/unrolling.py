@@ -106,13 +106,17 @@ def search(
         evaluations: the largest number of evaluations for a record.
         expired: called after every round with the number of evaluations so far; returns whether to end there.
     """
+    stayed = _stayed(unrolled, released)
 
     def evaluate(problems: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         chosen = torch.from_numpy(problems).to(images.device)
         guesses = torch.from_numpy(points).to(images).view(-1, *images.shape[1:])
         theta = {name: value[chosen] for name, value in released.items()}
         distances, gradients = unrolled.distance(guesses, targets[chosen], theta)
-        return distances.double().cpu().numpy(), gradients.double().flatten(1).cpu().numpy()
+        slopes = gradients.double().flatten(1)
+        if stayed is not None:
+            slopes = slopes.masked_fill(stayed[chosen], 0)
+        return distances.double().cpu().numpy(), slopes.cpu().numpy()
 
     starts = images.double().flatten(1).cpu().numpy()
     ended, count = minimise_in_lockstep(evaluate, starts, evaluations, expired)
@@ -120,3 +124,15 @@ def search(
     return Found(
         torch.from_numpy(ended).to(images).view_as(images), torch.from_numpy(distances), count + len(distances)
     )
+
+
+def _stayed(unrolled: Unrolled, released: Parameters) -> Tensor | None:
+    """Return the pixels (k, d) whose weights in layer 1 are still those of the start; None where they tell nothing.
+
+    Adam moves a weight by about its learning rate however small the gradient is. A pixel whose weights stayed is 0 in
+    every record, and the distance leaps as soon as a guess is not 0 there: no gradient foretells that.
+    """
+    weight = released["layers.0.weight"]
+    if unrolled.problem.training.optimizer != "adam" or weight.ndim > 3:
+        return None
+    return (weight == unrolled.start["layers.0.weight"]).all(1)

@@ -153,7 +153,13 @@ def _adam(training: Descent, state: State, gradients: Parameters) -> State:
     second = {name: torch.lerp(second[name], value.square(), 1 - BETAS[1]) for name, value in gradients.items()}
     rate, correction = training.lr / (1 - BETAS[0] ** step), math.sqrt(1 - BETAS[1] ** step)
     moved = {
-        name: value - rate * first[name] / (second[name].sqrt() / correction + EPSILON)
+        name: value - rate * first[name] / (_root(second[name]) / correction + EPSILON)
         for name, value in state.parameters.items()
     }
     return State(moved, (first, second), step)
+
+
+def _root(square: Tensor) -> Tensor:
+    """Return the square root, whose gradient at 0 is 0; sqrt's own is infinite there, and NaN in a product with 0."""
+    zero = square == 0
+    return square.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)

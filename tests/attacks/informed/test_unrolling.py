@@ -78,6 +78,35 @@ def test_the_search_finds_the_record_that_the_weights_hold() -> None:
     torch.testing.assert_close(alone.images[0], found.images[0], rtol=0, atol=1e-4)
 
 
+def test_adam_has_a_gradient_where_a_pixel_is_0_in_every_record() -> None:
+    """No weight of such a pixel has one, and the square root at 0 has no derivative."""
+    generator, alive = torch.Generator().manual_seed(0), torch.arange(16).view(1, 4, 4) % 4 > 0
+    images, labels = torch.rand(11, 1, 4, 4, generator=generator, dtype=torch.float64) * alive, torch.arange(11) % 3
+    start = {name: value.double() for name, value in initial(DENSE, (1, 4, 4), generator).items()}
+    unrolled = Unrolled(
+        Problem(DENSE, Descent(epochs=4, optimizer="adam", lr=0.01), images[:9], labels[:9]), start, None
+    )
+    targets = unrolled.problem.one_hot(labels[9:])
+    released = {name: value.expand(2, *value.shape) for name, value in start.items()}
+    _, gradient = unrolled.distance(images[9:], targets, released)
+    direction, step = torch.randn(1, 4, 4, generator=generator, dtype=torch.float64) * alive, 1e-6
+    ends = [unrolled.distance(images[9:] + by * direction, targets, released)[0] for by in (step, -step)]
+    torch.testing.assert_close(
+        (ends[0] - ends[1]) / (2 * step), (gradient * direction).sum((1, 2, 3)), rtol=1e-5, atol=0
+    )
+
+
+def test_pixels_that_are_0_in_every_record_do_not_lead_a_search_through_adam_astray() -> None:
+    adam = {"name": "digits-elu5-40-adam", "training": Descent(epochs=15, optimizer="adam", lr=0.005)}
+    victim = victim_of(digits_network(n=40, targets=4, epochs=15, hidden=5).model_copy(update=adam))
+    everything = [victim.split.known.images, victim.split.targets.images]
+    assert sum(torch.from_numpy(part).flatten(1).sum(0) for part in everything).eq(0).sum() > 2
+    attack = Unroll(UnrollParams(evaluations=60, labels=1, trial=1, hardest=1, retries=2))
+    assert attacked(attack, victim).flags[-1] in [
+        f"released weights reached for {most} of 4 targets" for most in (3, 4)
+    ]
+
+
 def test_many_minimisations_end_where_each_alone_does_and_an_error_stops_them_all() -> None:
     centres = np.array([[0.2, 0.7], [-1.0, 0.5], [0.9, 2.0], [0.5, 0.5]])
     rounds = []
