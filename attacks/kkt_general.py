@@ -61,14 +61,14 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
     Params = KKTGeneralParams
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "graduated": {"first_alpha": 5.0, "sparsity": 0.1, "products": "bfloat16"},
-        # The authors' released configuration (reconstruct_regression_run1).
+        # The authors' released configuration (reconstruct_regression_run1); it leaves lambda_lr at its default.
         "paper": {
             "method": "published",
             "candidates": 1000,
             "restarts": 1,
             "steps": 50_000,
             "lr": 0.9518,
-            "lambda_lr": 0.9518,
+            "lambda_lr": 1e-4,
             "init_scale": 0.01975,
             "alpha": 90.3,
             "dtype": "float64",

@@ -107,3 +107,8 @@ def test_a_parameter_that_was_added_is_in_a_dump_once_it_is_set() -> None:
     assert params.model_dump()["gate_power"] == 0.5
     assert not {"first_alpha", "gate_power", "products", "ranking"} & SearchParams().model_dump().keys()
     assert SearchParams.model_validate(params.model_dump()) == params
+
+
+def test_the_published_regression_moves_its_coefficients_at_the_authors_default_rate() -> None:
+    """Its arguments (reconstruct_regression_run1) set no extraction_lambda_lr."""
+    assert attack_params(KKTGeneral, "paper", {}).model_dump()["lambda_lr"] == 1e-4
