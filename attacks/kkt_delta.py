@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView
-from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, nothing
+from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, nothing
 from attacks.known_start.params import KKTDeltaParams, ResolvedParams
 from attacks.search_space import Range
 
@@ -90,7 +90,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         """Read c and n off the weights, search from `restarts` random starts, and pool the candidates.
 
         Raises:
-            ValueError: the start is of another shape, is the released network itself, or is a wrong one.
+            ValueError: the start is of another shape, is the released network itself though it was told, or is wrong.
         """
         import torch
 
@@ -105,7 +105,11 @@ class KKTDelta(Attack[KKTDeltaParams]):
         initial, guessed = self._start(view, ctx)
         if initial is None:
             return nothing(shape, *guessed)
-        if stayed := first_moved(initial, view.weights):
+        initial = {name: value.to(ctx.device) for name, value in initial.items()}
+        stayed = first_moved(initial, view.weights)
+        if stayed is None and self.params.start == "guess":
+            return nothing(shape, *guessed, STILL)
+        if stayed:
             return nothing(shape, *guessed, FIRST_STAYED if f"layers.{stayed + 1}.weight" in initial else LAST_ALONE)
         if self.params.path == "snapshots" and not view.earlier_weights:
             return nothing(shape, *guessed, "its training ended before its first snapshot: set path=segment")

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from attacks.kkt_family.ranking.evidence import followed
+from attacks.known_start.no_image import STILL
 from victims.equations.adjoint import neuron_norms
 from victims.equations.gates import smooth_gate_relu
 from victims.equations.network import Network
@@ -123,7 +124,7 @@ def known(start: Network, end: Network) -> Difference:
     if shapes[0] != shapes[1]:
         raise ValueError(f"the start has weights {shapes[0]}, the released network {shapes[1]}")
     if all(torch.equal(*pair) for pair in zip(start.weights, end.weights, strict=True)):
-        raise ValueError("the start is the released weights themselves: nothing was trained between them")
+        raise ValueError(STILL)
     found = difference(end.weights[0], start.weights[0])
     if not found.shows_images and found.cosine < LEAST_COSINE:
         largest, middle, least = (f"{float(found.singular[at]):.3g}" for at in (0, len(found.singular) // 2, -1))

@@ -10,6 +10,8 @@ LAST_ALONE = (
     "only the last layer moved: its difference is one sum of features a class, not one an image; try projection"
 )
 
+STILL = "the start is the released weights themselves: nothing was trained between them"
+
 
 def nothing(shape: tuple[int, int, int], *flags: str) -> Reconstruction:
     """Return one candidate of zeros for images (C, H, W), and why there is no other."""

@@ -72,7 +72,9 @@ def search_in_rounds(
         torch.OutOfMemoryError: as `search` does.
     """
     state, generator = restarts.unfinished, restarts.ctx.generator
-    searches, index, begun = rounds.searches(params), 0, below(BEGUN, state)
+    device = problem.network.weights[0].device
+    searches, index = rounds.searches(params), 0
+    begun = {name: value.to(device) for name, value in below(BEGUN, state).items()}
     if begun:
         index, start = int(state["index"]), _start(begun)
         generator.set_state(state["generator"])

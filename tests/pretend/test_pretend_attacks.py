@@ -13,6 +13,7 @@ from accelerator import Split
 from attacking import (
     BATCH_NORM,
     BIASES,
+    CLASSES,
     CPU,
     DECAYED,
     KERNEL,
@@ -123,11 +124,12 @@ CASES: dict[str, Case] = {
     "kkt-general tied": Case("kkt-general", DECAYED, FEW | {"coefficients": "tied"}),
     "kkt-general on a convolution": Case("kkt-general", CONVOLUTION, FEW | {"sparsity": 0.0}),
     "kkt-span": Case("kkt-span", spec_of(3), {"candidates": 6}),
-    "kkt-span rounds": Case("kkt-span", spec_of(3), {"candidates": 6, "rounds": 1, "round_steps": 4}),
+    "kkt-span rounds": Case("kkt-span", CLASSES, {"candidates": 6, "rounds": 1, "round_steps": 4}),
     "kkt-span auto": Case("kkt-span", spec_of(3), FEW | {"spans": "auto"}),
     "kkt-conv": Case("kkt-conv", CONVOLUTION, FEW),
     "conv-span": Case("conv-span", CONVOLUTION, {"candidates": 6, "rounds": 1}),
     "kkt-delta": Case("kkt-delta", ORDINARY),
+    "kkt-delta from a seed": Case("kkt-delta", ORDINARY, {"start": "guess", "seeds": 50}),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
     "projection": Case(
@@ -239,34 +241,37 @@ def test_a_batch_of_a_reconstructor_waits_for_nothing(pretend: torch.device) -> 
 
 
 class Killing(CheckpointFile):
-    """Kills the attack once it has kept its second checkpoint."""
+    """Kills the attack once it has kept its last checkpoint."""
 
-    kept = 0
+    kept, last = 0, 2
 
     def save(self, checkpoint: Checkpoint) -> None:
         super().save(checkpoint)
         self.kept += 1
-        if self.kept == 2:
+        if self.kept == self.last:
             raise Interrupted
 
 
-KEEPING = (
-    "kkt",
-    "kkt published",
-    "kkt-conv",
-    "conv-span",
-    "kkt-delta",
-    "kkt-delta-features",
-    "projection",
-    "kernel-query",
-    "neuron-differences",
-)
+KEEPING = {
+    "kkt": 2,
+    "kkt published": 2,
+    "kkt-span rounds": STEPS + 2,
+    "kkt-conv": 2,
+    "conv-span": 2,
+    "kkt-delta": 2,
+    "kkt-delta-features": 2,
+    "projection": 2,
+    "kernel-query": 2,
+    "neuron-differences": 2,
+}
+"""The number of checkpoints after which each is killed."""
 
 
-@pytest.mark.parametrize("name", KEEPING)
+@pytest.mark.parametrize(("name", "last"), KEEPING.items(), ids=KEEPING)
 def test_a_killed_attack_goes_on_there(
-    name: str, pretend: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, last: int, pretend: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Killing, "last", last)
     case = replace(CASES[name], params=CASES[name].params | ({"rounds": 2} if "rounds" in CASES[name].params else {}))
     whole = run(case, pretend)(STEPS)
     monkeypatch.setattr(context, "CHECKPOINT_SECONDS", -1.0)

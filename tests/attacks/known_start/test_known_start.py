@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
+from attacking import CPU, ORDINARY, Interrupted, Memory, attacked, context, victim_of
 
 from attacks import context as contexts
 from attacks.base import AttackContext, Knowledge
@@ -179,6 +179,12 @@ def test_a_guessed_start_is_the_known_one() -> None:
     assert "initial weights" not in guess.knowledge
     assert guessed.flags[0].startswith(f"seed {TINY.seed} drew the start: correlation 0.9")
     assert torch.equal(guessed.candidates, known_start.candidates)
+
+
+def test_a_guessed_start_from_which_nothing_moved_shows_nothing() -> None:
+    still = attacked(KKTDelta(KKTDeltaParams(start="guess")), victim_of(ORDINARY.as_twin("untrained")))
+    assert not still.candidates.any()
+    assert "nothing was trained" in still.flags[-1]
 
 
 def test_no_seed_in_the_range_is_a_clear_negative() -> None:
