@@ -20,6 +20,7 @@ from attacks.base import (
 )
 from attacks.implicit.params import ImplicitParams
 from attacks.kkt_family.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
+from victims.errors import UserError
 
 if TYPE_CHECKING:
     from attacks.implicit.hypergradient import Hypergradient
@@ -99,6 +100,8 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         problem = TrainingProblem(released, view.weight_decay, params.sharpness)
         unique = view.weight_decay > 0 and released.depth == 1
         damping = params.damping if params.damping is not None else 0.0 if unique else DAMPING
+        if not damping and not view.weight_decay:
+            raise UserError("damping=0: without weight decay the training problem has no minimum; set damping above 0")
         labels = balanced_labels(view.n, view.class_balance)
         images = initial(params, view, labels, ctx.generator).flatten(1).to(released.weights[0])
         n, d = images.shape

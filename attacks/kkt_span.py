@@ -140,7 +140,8 @@ class KKTSpan(KKTGeneral):
         found = KKTGeneral(chosen).reconstruct(view, ctx)
         own = self.params.model_dump()
         settings = {name: value for name, value in chosen.model_dump().items() if value != own[name]}
-        resolved = settings | found.resolved | {"spans": "priced"}  # at no price: null controls are searched alike
+        # priced, at no price, and without rounds: null controls are searched alike
+        resolved = settings | found.resolved | {"spans": "priced", "rounds": 0}
         return replace(found, resolved=resolved, flags=(*found.flags, flag))
 
     def _shows_spans(self, view: VictimView, ctx: AttackContext) -> bool:

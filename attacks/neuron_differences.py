@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.known_start.no_image import nothing
 from attacks.search_space import Range
 from attacks.sparse_dictionary.params import DifferencesParams
 
@@ -54,12 +55,15 @@ class NeuronDifferences(Attack[DifferencesParams]):
         from victims.equations.network import Network
 
         shape = view.architecture.input_shape
-        neurons = Neurons.of(Network.of(view.weights, shape, ctx.device, torch.float32))
+        network = Network.of(view.weights, shape, ctx.device, torch.float32)
+        if network.biases[0] is None:
+            return nothing(shape, "its first layer has no biases, which tell the sign of an atom")
+        neurons = Neurons.of(network)
         stages = Stages(neurons, self.params, ctx)
         stages.run()
         told = (f"W1 shows {neurons.rank} directions",)
         if not len(stages.atoms):
-            return Reconstruction(torch.empty(0, *shape), flags=(*told, "its neurons lie on few points"))
+            return nothing(shape, *told, "its neurons lie on few points")
         images, factor = stages.atoms[:, :-1], stages.atoms[:, -1:]
         lengths = images.norm(dim=1, keepdim=True)
         tiny = torch.finfo(images.dtype).tiny

@@ -140,7 +140,7 @@ def quasi_newton(product: Product, b: Tensor, tolerance: float, steps: int) -> T
     for _ in range(steps):
         if _relative(residual, b) <= tolerance:
             break
-        direction = residual
+        direction = residual.clone()
         if moves:
             estimate = LbfgsInvHessProduct(np.array(moves), np.array(images))
             direction = torch.from_numpy(estimate.matvec(residual.cpu().numpy())).to(b)

@@ -111,9 +111,25 @@ def _objective(estimator: Any, count: int) -> tuple[Family, float]:
     if isinstance(estimator, LogisticRegression):
         _require_plain(estimator)
         family: Family = "logistic" if len(estimator.classes_) == 2 else "multinomial"
-        unpenalised = estimator.penalty is None or np.isinf(estimator.C)
-        return family, 0.0 if unpenalised else 1 / float(estimator.C)
+        strength = _inverse_strength(estimator)
+        return family, 0.0 if estimator.penalty is None or np.isinf(strength) else 1 / strength
     raise UserError(f"no closed form is known for {estimator!r}; there is one for {SUPPORTED}")
+
+
+def _inverse_strength(estimator: LogisticRegression) -> float:
+    """Return C, or the one that cross-validation has chosen.
+
+    Raises:
+        UserError: it has chosen several, one a class, or its weights are means over folds.
+    """
+    if hasattr(estimator, "C"):
+        return float(estimator.C)
+    if not estimator.refit:
+        raise UserError(f"{estimator!r} returns the mean of its folds' weights; fit it with refit=True")
+    chosen = np.unique(estimator.C_)
+    if len(chosen) > 1:
+        raise UserError(f"{estimator!r} has a C_ for each class; fit a LogisticRegression with one C")
+    return float(chosen[0])
 
 
 def _require_plain(estimator: LogisticRegression) -> None:

@@ -89,7 +89,7 @@ class Descent(ABC):
         return self.found()
 
     def sharpness(self, step: int) -> float:
-        """Return the gates' alpha at a step from 1 on."""
+        """Return the gates' alpha at a step from 1 on; the last step comes near the last alpha, not to it."""
         first, last = self.params.alpha
         return first * math.exp(math.log(last / first) * (step - 1) / self.params.steps)
 

@@ -101,6 +101,20 @@ class Equation:
         seconds = [errors[1].T @ activations for errors, activations in passed]
         return torch.stack([errors[0] for errors, _ in passed]).sum(0), torch.stack(seconds).sum(0)
 
+    def second_unexplained(self, left: Tensor) -> Tensor | float:
+        """Return the squares of what is left of layer 2's difference, relative to it; 0 where that layer did not move.
+
+        Args:
+            left: (h_2, h).
+        """
+        return left.square().sum() / self.second.square().sum() if self.second_moved else 0.0
+
+    @cached_property
+    def second_moved(self) -> bool:
+        """Whether layer 2 was trained."""
+        start, end = self.ends
+        return not torch.equal(start.weights[1], end.weights[1])
+
     def consistency(self, inputs: Tensor, errors: Tensor) -> Tensor:
         """Return how far each candidate follows from the difference, given the errors of all (m,).
 

@@ -71,7 +71,7 @@ class FeatureSearch(Descent):
         features = self.front(self.images())
         inputs, errors, second = self._terms(features, alpha)
         residual = self.unexplained(inputs, errors)
-        left = (equation.second - second).square().sum() / equation.second.square().sum()
+        left = equation.second_unexplained(equation.second - second)
         outside = params.feature_span * share_outside(inputs, features)
         outside = outside + params.signal_span * share_outside(errors @ equation.error_basis, errors)
         outside = outside + params.prior * self.coordinates.square().flatten(1).mean(1)

@@ -57,6 +57,8 @@ class Polish(Descent):
         equation = self.equation
         weight, second, bias = self._missed()
         distance = self._square(weight, bias if equation.bias is not None else None) / self.whole
+        if not equation.second_moved:
+            return distance
         return distance + self.params.second_layer * second.square().sum() / equation.second.square().sum()
 
     @torch.no_grad()

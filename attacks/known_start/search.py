@@ -58,7 +58,7 @@ class Search(Descent):
         inputs, errors, second = self._terms(alpha)
         residual = self.unexplained(inputs, errors)
         if self.params.second_layer:
-            left = (equation.second - second).square().sum() / equation.second.square().sum()
+            left = equation.second_unexplained(equation.second - second)
             residual = residual + self.params.second_layer * left
         cost = self.params.signal_span / math.sqrt(equation.rank)
         return residual + cost * self._outside(errors).sum() if cost else residual

@@ -41,6 +41,7 @@ class Stages:
             device = neurons.rows.device
             self.atoms, self.stage, self._duals = (state[key].to(device) for key in ("atoms", "stage", "duals"))
             self._ended, self.spent = int(state["ended"]), int(state["spent"])
+            self.sparsity = float(state["sparsity"])
             ctx.generator.set_state(state["generator"])
 
     def run(self) -> None:
@@ -107,5 +108,6 @@ class Stages:
 
     def _state(self) -> dict[str, Tensor]:
         counts = {"ended": torch.tensor(self._ended), "spent": torch.tensor(self.spent)}
+        counts["sparsity"] = torch.tensor(self.sparsity, dtype=torch.float64)
         kept = {"atoms": self.atoms, "stage": self.stage, "duals": self._duals}
         return kept | counts | {"generator": self.ctx.generator.get_state()}

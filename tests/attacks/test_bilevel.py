@@ -19,6 +19,7 @@ from attacks.implicit.descent import descend
 from attacks.implicit.hypergradient import hypergradient
 from bench.run.disclosure import view_of
 from victims.base import Victim
+from victims.errors import UserError
 from victims.obtain import obtain
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
@@ -152,3 +153,8 @@ def test_descent_keeps_the_best_point() -> None:
         assert value <= 36
     point, _ = descend(bowl, start, "lbfgs", 100, 1.0, lambda step, value: None)
     torch.testing.assert_close(point, torch.full_like(start, 3))
+
+
+def test_no_damping_without_weight_decay_is_one_clear_line() -> None:
+    with pytest.raises(UserError, match="damping=0: without weight decay"):
+        attacked(Bilevel, PLAIN, damping=0.0, steps=1)

@@ -30,7 +30,7 @@ from attacks.base import Attack, AttackParams, Knowledge, UndeclaredKnowledgeErr
 from bench.plan import registry
 from bench.run.disclosure import view_of
 from bench.scoring import PROTOCOLS
-from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, VictimSpec
+from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, RandomFeaturesSpec, VictimSpec
 
 ATTACKS = registry.attacks().items
 DATASET_ATTACKS = {name: attack for name, attack in ATTACKS.items() if attack.setting == "dataset"}
@@ -182,6 +182,12 @@ def test_an_attack_answers_for_every_victim(attack: type[Attack[Any]]) -> None:
     for spec in VICTIMS.values():
         reason = attack(attack.Params()).supports(spec)
         assert reason is None or (isinstance(reason, str) and reason)
+
+
+@pytest.mark.parametrize("name", ["kkt-multiclass", "kkt-general", "kkt-span"])
+def test_no_kkt_attack_takes_a_first_layer_that_is_not_learnt_for_a_sum_over_images(name: str) -> None:
+    ten = RANDOM_FEATURES.model_copy(update={"architecture": RandomFeaturesSpec(outputs=10)})
+    assert "a first layer that is not learnt" in str(cheap(ATTACKS[name]).supports(ten))
 
 
 def test_controls_declare_that_they_are_and_one_draws_at_random() -> None:

@@ -6,6 +6,7 @@ import os
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +270,13 @@ def test_a_victim_of_this_suite_is_the_same_as_a_model_of_ones_own(tmp_path: Pat
     for protocol in (one for one in PROTOCOLS.values() if one.good != "named"):  # that asks for a prior
         counts = [score(protocol, Matcher(candidates.float(), Reference.of(victim).truth)) for victim in (own, theirs)]
         torch.testing.assert_close(counts[0].similarity, counts[1].similarity, rtol=1e-4, atol=1e-4)
+
+
+def test_a_network_is_built_by_any_function_and_a_module_is_none(tmp_path: Path) -> None:
+    own = saved(tmp_path, two_layers)
+    files: dict[str, Any] = {"weights": own.weights, "images": own.images}
+    specs = [released("mine", network=network, **files) for network in (two_layers, partial(two_layers))]
+    codes = [spec.training.network_sha256 for spec in specs if spec.training.kind == "released"]
+    assert codes[0] == codes[1] != ""
+    with pytest.raises(UserError, match="`network` is to be a function that builds the module; it is a Sequential"):
+        released("mine", network=two_layers(), **files)  # type: ignore[arg-type]

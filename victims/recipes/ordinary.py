@@ -76,6 +76,8 @@ class Ordinary(Recipe):
             raise ValueError(f"snapshots are epochs that rise and lie before the last, {self.epochs}")
         if self.privacy is not None and self.stop_loss is not None:
             raise ValueError("a private training does not look at its loss to stop there")
+        if self.privacy is not None and self.privacy.sampling_rate is not None:
+            raise ValueError("its private training takes all records in every batch: leave out the sampling_rate")
         if self.privacy is not None and (self.last_layers is not None or self.lora_rank is not None):
             raise ValueError("private training is that of all layers: set neither last_layers nor lora_rank")
         return self

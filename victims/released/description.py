@@ -99,8 +99,8 @@ def released(
     build, apart = network or partial(onnx_module, weights), None if held_out is None else _absolute(held_out)
     data = given(dataset, shape, tuple(columns), label if records is not None else "", apart)
     input_shape = data.shape
+    code = _source_of(name, network)
     architecture = built_architecture(name, build, input_shape)
-    code = None if network is None else getsourcefile(network)
     classes = max(architecture.outputs, 2)
     for labels in (data.raw.train_labels, data.raw.test_labels):
         if len(labels) and labels.max() >= classes:
@@ -185,3 +185,12 @@ def _one_each(name: str, what: str, numbers: Numbers, count: int, each: str) -> 
         positive = ", above 0" if what == "std" else ""
         raise UserError(f"victim {name}: {what} = {numbers!r}; expected a number{positive}, or {count}, one a {each}")
     return values
+
+
+def _source_of(name: str, network: Callable[[], nn.Module] | None) -> str | None:
+    """Return the file of the function that builds the module, None if there is none; raises UserError for a module."""
+    if isinstance(network, nn.Module) or not (network is None or callable(network)):
+        kind = type(network).__name__
+        raise UserError(f"victim {name}: `network` is to be a function that builds the module; it is a {kind}")
+    function = network.func if isinstance(network, partial) else network
+    return None if function is None else getsourcefile(function)

@@ -63,6 +63,12 @@ def test_an_inverse_product_is_the_inverse(method: str) -> None:
     assert solved.damping == 0
 
 
+def test_quasi_newton_takes_no_more_products_than_directions() -> None:
+    """With exact line searches its steps are those of conjugate gradients, as long as its memory is right."""
+    matrix, b = positive(), normal(12, seed=3)
+    assert solve("quasi-newton", lambda v: matrix @ v, b, 1e-10, 13).residual < 1e-9
+
+
 @every_method
 def test_a_product_cut_short_says_so(method: str) -> None:
     matrix, b = positive(), normal(12, seed=3)

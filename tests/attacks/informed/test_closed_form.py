@@ -10,7 +10,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes
-from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.linear_model import (
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    LogisticRegressionCV,
+    PoissonRegressor,
+    Ridge,
+)
 from sklearn.preprocessing import minmax_scale
 
 from attacks.informed.closed_form import UnidentifiableError, missing_record
@@ -170,6 +177,18 @@ def test_scikit_learn_estimators_give_their_records_away(estimator: Any) -> None
         roots = (found.record, *found.alternatives)
         right += min(error(root, records[missing]) for root in roots) < 1e-12 * found.condition + 1e-6
     assert right == 10
+
+
+def test_a_strength_that_cross_validation_chose_is_read_if_it_is_one() -> None:
+    records, labels = minmax_scale(CANCER[0]), CANCER[1]
+    estimator = LogisticRegressionCV(Cs=[0.1, 1.0], cv=3, solver="newton-cholesky", tol=1e-12).fit(records, labels)
+    found = reconstruct_record(estimator, records[1:], labels[1:])
+    assert error(found.record, records[0]) < 1e-12 * found.condition + 1e-6
+    estimator.C_ = np.array([0.1, 1.0])
+    with pytest.raises(UserError, match="a C_ for each class"):
+        reconstruct_record(estimator, records[1:], labels[1:])
+    with pytest.raises(UserError, match="refit=True"):
+        reconstruct_record(estimator.set_params(refit=False), records[1:], labels[1:])
 
 
 def test_liblinear_penalises_its_intercept() -> None:

@@ -81,6 +81,7 @@ def test_null_controls_are_searched_alike() -> None:
     params = KKTSpanParams(spans="auto", **SHORT)
     found = attacked(KKTSpan(params), trained(1))
     pinned = KKTSpanParams.model_validate(params.model_dump() | found.resolved)
+    assert attacked(KKTSpan(params.model_copy(update={"rounds": 6})), trained(1)).resolved["rounds"] == 0
     assert same(attacked(KKTSpan(pinned), trained(1)), found)
     other = attacked(KKTSpan(pinned), trained(6))
     general = KKTGeneral(KKTGeneralParams(candidates=len(found.candidates) // 2, **SHORT))

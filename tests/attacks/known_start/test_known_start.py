@@ -134,6 +134,18 @@ def known_anyway(start: Network, end: Network) -> Any:
     return difference(end.weights[0], start.weights[0])
 
 
+def test_a_second_layer_that_stayed_is_left_out() -> None:
+    start, end = random_network(0), random_network(3)
+    end = replace(end, weights=(end.weights[0], start.weights[1], end.weights[2]))
+    equation = Equation.of(start, end, known_anyway(start, end), 4, (0.2, 0.7))
+    values = []
+    for price in (1.0, 2.0):
+        params = PARAMS.model_copy(update={"second_layer": price})
+        values.append(Search(equation, params, torch.Generator().manual_seed(0)).objective(SHARP).detach())
+    assert values[0].isfinite()
+    assert values[0] == values[1]
+
+
 def test_points_lie_on_the_way() -> None:
     start, end = random_network(0), random_network(3)
     middle = between(start, end, 0.5)

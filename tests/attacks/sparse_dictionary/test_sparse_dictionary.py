@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from attacking import BIASES, Memory, victim_of
 from torch import Tensor
 
-from attacks.base import AttackContext
+from attacks.base import AttackContext, Knowledge, VictimView
 from attacks.neuron_differences import NeuronDifferences
 from attacks.sparse_dictionary.neurons import Neurons
 from attacks.sparse_dictionary.params import DifferencesParams
 from attacks.sparse_dictionary.sparse import descend, distinct, independent, sparsity
 from attacks.sparse_dictionary.stages import Stages
+from bench.run.disclosure import view_of
 from victims.equations.network import Network
 
 CPU = torch.device("cpu")
@@ -193,3 +195,34 @@ def test_it_is_for_one_output_or_two_classes(outputs: int) -> None:
     assert "3 outputs" in str(attack.supports(VictimSpec.model_validate(spec | {"architecture": MLPSpec(outputs=3)})))
     affine = MLPSpec(hidden=(), outputs=outputs)
     assert "compares the neurons" in str(attack.supports(VictimSpec.model_validate(spec | {"architecture": affine})))
+
+
+@pytest.mark.parametrize(("change", "why"), [("no bias", "has no biases"), ("alike", "lie on few points")])
+def test_what_shows_no_atom_gives_one_candidate_of_zeros(change: str, why: str) -> None:
+    victim = victim_of(BIASES)
+    view = view_of(victim, NeuronDifferences.needs, torch.device("cpu"))
+    weights = dict(view.weights)
+    if change == "no bias":
+        del weights["layers.0.bias"]
+    else:
+        weights |= {f"layers.0.{name}": 0 * weights[f"layers.0.{name}"] for name in ("weight", "bias")}
+    disclosed = VictimView(
+        {Knowledge.ARCHITECTURE: view.architecture, Knowledge.WEIGHTS: weights}, NeuronDifferences.needs
+    )
+    found = NeuronDifferences(DifferencesParams()).reconstruct(disclosed, context())
+    assert found.candidates.shape == (1, *view.architecture.input_shape)
+    assert not found.candidates.any()
+    assert why in found.flags[-1]
+
+
+def test_a_search_that_had_ended_goes_on_to_the_same_loss() -> None:
+    network, _ = planted()
+    kept, whole, again = Memory(), context(), context()
+    whole.checkpoints = again.checkpoints = kept
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attacks.context.CHECKPOINT_SECONDS", -1.0)
+        ended = Stages(Neurons.of(network), DifferencesParams(shares=(0.5,)), whole)
+        ended.run()
+    resumed = Stages(Neurons.of(network), DifferencesParams(shares=(0.5,)), again)
+    resumed.run()
+    assert resumed.sparsity == ended.sparsity

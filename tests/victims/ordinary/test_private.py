@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from attacking import CPU, ORDINARY
+from pydantic import ValidationError
 
 from victims.defences.spec import parse
 from victims.defences.stacking import defended
@@ -58,6 +59,11 @@ def test_the_noise_is_that_of_all_steps_together(seed: int) -> None:
     noise = gradients[0] - gradients[1]
     spread = 1 / math.sqrt(2 * noise.numel())
     assert float(noise.std()) == pytest.approx(2 * noise_multiplier(privacy, steps) / len(labels), rel=5 * spread)
+
+
+def test_sampling_that_no_step_does_buys_no_smaller_noise() -> None:
+    with pytest.raises(ValidationError, match="all records in every batch: leave out the sampling_rate"):
+        Ordinary(privacy=Privacy(sampling_rate=0.1))
 
 
 def test_as_many_noised_steps_are_taken_as_were_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
