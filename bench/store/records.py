@@ -83,8 +83,9 @@ class RunRecord(BaseModel):
         attack_sha: hash of the syntax trees of the attack and of all that it imports; it decides nothing.
         knowledge: the attack's declared needs, sorted, joined by "+".
         control: the attack is a null control itself.
-        tuned_by: who chose the hyperparameters: default, paper (the variant of that name), user (--set), tune (the
-            attacker's own objective, by the verb of that name) or oracle (the same with the training set in hand).
+        tuned_by: who chose the hyperparameters: default, the variant's name (`paper`: the paper), user (--set), study,
+            tune (the attacker's own objective, by the verb of that name) or oracle (the same with the training set in
+            hand).
         budget: what the attack was given, such as 600s or 500steps; empty for no limit. The flag "budget" marks a run
             that spent it and returned its best so far.
         victim_key: hash of the victim's definition: its description, its recipe's version and its data; the same for
