@@ -9,6 +9,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from rich.console import Console
 
 from bench.experiments.sweep import run_plan
@@ -76,7 +77,11 @@ def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
             if reason is not None:
                 reporter.notice(f"{run.title}: skipped ({reason})")
                 continue
-            study = _study(store.root / TUNE / _folder_name(run, search), run, session, search)
+            folder = store.root / TUNE / _folder_name(run, search)
+            if _whole(folder, search):
+                reporter.notice(f"{run.title}: {folder / TRIALS} has its {plural(search.trials, 'trial')}")
+                continue
+            study = _study(folder, run, session, search)
             tuner = Tuner(study, run, session, reporter, _counter(run, session) if search.oracle else None)
             if line := tuner.changed_source():
                 reporter.notice(line)
@@ -141,11 +146,18 @@ def ranges_of(run: Run, fixed: Collection[str]) -> dict[str, Range]:
     return ranges
 
 
+def _whole(folder: Path, search: Search) -> bool:
+    """Say whether a table that came without its journal, such as a published one, has all trials."""
+    table = folder / TRIALS
+    return table.exists() and not (folder / JOURNAL).exists() and len(pd.read_csv(table)) >= search.trials
+
+
 def _study(folder: Path, run: Run, session: Session, search: Search) -> SharedStudy:
     """Return the run's study, new or as it is.
 
     Raises:
-        UserError: there is nothing to search, or the folder holds another study, or a table whose trials it lacks.
+        UserError: there is nothing to search, or the folder holds another study, or a table of fewer trials without a
+            journal.
     """
     if (folder / TRIALS).exists() and not (folder / JOURNAL).exists():
         raise UserError(

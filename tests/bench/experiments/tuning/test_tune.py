@@ -227,7 +227,10 @@ def test_a_published_table_is_not_replaced_by_a_search_that_lacks_its_trials(tun
     summary = results / "tune" / "summary.csv"
     before = (study / "trials.csv").read_bytes(), summary.read_bytes()
     (study / "journal.log").unlink()
-    ended = tune("--trials", 1, "--oracle")
+    ended = tune("--trials", 3, "--oracle")
+    assert ended.status == 0
+    assert f"{study / 'trials.csv'} has its 3 trials" in ended.out
+    ended = tune("--trials", 4, "--oracle")
     assert ended.status == 2
     assert "is of a search whose journal.log is not there" in ended.err
     assert len(ended.err.splitlines()) == 1
