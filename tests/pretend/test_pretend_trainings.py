@@ -133,7 +133,7 @@ def decayed(steps: int, **more: Any) -> DecayedDescent:
     return DecayedDescent(steps=steps, **more)
 
 
-SEARCHED = "victims/training/decayed_descent.py:step"
+SEARCHED = "victims/training/decayed_descent.py:_step"
 CASES: dict[str, Case] = {
     "normalised": stationary(lambda steps: NormalizedDescent(steps=steps)),
     "normalised, three classes": stationary(
