@@ -94,8 +94,8 @@ class DecayedDescent(Recipe):
         iterations: largest number of L-BFGS iterations for each width.
         stop_loss: training ends after a step before which the mean loss was below it.
         stop_residual: training ends after a step at which `TrainState.residual` is below it.
-        products: precision to which the factors of the descent's matrix products may be rounded; "bfloat16" is about
-            twice as fast where the processor has units for it, and leads to other weights there.
+        products: precision to which the factors of the descent's matrix products may be rounded; "bfloat16" is
+            faster where the processor has units for it, and leads to other weights there.
     """
 
     kind: Literal["decayed"] = "decayed"

@@ -1,6 +1,8 @@
-"""The precision of matrix products: it is lowered for a search and is what it was afterwards."""
+"""The precision of matrix products: a search or a training lowers it, and it is what it was afterwards."""
 
 from __future__ import annotations
+
+from types import ModuleType
 
 import pytest
 import torch
@@ -23,17 +25,27 @@ def test_it_is_what_it_was_after_an_error() -> None:
         assert torch.get_float32_matmul_precision() == before
 
 
-@pytest.mark.parametrize(("products", "expected"), [("bfloat16", "medium"), ("float32", "highest")])
+def watched(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[str]:
+    """Return the list of the precisions in which a module's function is called from now on."""
+    seen: list[str] = []
+    real = getattr(module, name)
+
+    def watching(*arguments: object) -> object:
+        seen.append(torch.get_float32_matmul_precision())
+        return real(*arguments)
+
+    monkeypatch.setattr(module, name, watching)
+    return seen
+
+
+PRECISIONS = pytest.mark.parametrize(("products", "expected"), [("bfloat16", "medium"), ("float32", "highest")])
+
+
+@PRECISIONS
 def test_a_search_runs_in_the_precision_that_its_parameter_names(
     products: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, real = [], solver.search
-
-    def watched(*arguments: object) -> object:
-        seen.append(torch.get_float32_matmul_precision())
-        return real(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(solver, "search", watched)
+    seen = watched(monkeypatch, solver, "search")
     params = KKTGeneralParams.model_validate({"products": products, "steps": 20, "restarts": 1, "candidates": 12})
     found = attacked(KKTGeneral(params), victim_of(CLASSES))
     assert seen == [expected]
@@ -41,17 +53,11 @@ def test_a_search_runs_in_the_precision_that_its_parameter_names(
     assert torch.get_float32_matmul_precision() == "highest"
 
 
-@pytest.mark.parametrize(("products", "expected"), [("bfloat16", "medium"), ("float32", "highest")])
+@PRECISIONS
 def test_a_descent_runs_in_the_precision_that_its_recipe_names(
     products: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, real = [], decayed_descent.sample_losses
-
-    def watched(*arguments: object) -> object:
-        seen.append(torch.get_float32_matmul_precision())
-        return real(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(decayed_descent, "sample_losses", watched)
+    seen = watched(monkeypatch, decayed_descent, "sample_losses")
     recipe = DecayedDescent.model_validate({"products": products, "steps": 3})
     victim_of(CLASSES.model_copy(update={"training": recipe}))
     assert set(seen) == {expected}
