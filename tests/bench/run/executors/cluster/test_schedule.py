@@ -113,7 +113,8 @@ Scheduled = Callable[..., tuple[Idle, list[Outcome]]]
 
 @pytest.fixture
 def scheduled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduled:
-    """Execute runs of attacks on victims on the idle cluster."""
+    """Execute runs of attacks on victims on the idle cluster, from a cache in which nothing is made yet."""
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(tmp_path / "cache"))
     attacks, victims = registry.attacks(), registry.victims()
 
     def execute(section: Section, cluster: Cluster | None = None, twins: bool = False, **ways: Any) -> Any:
