@@ -12,7 +12,7 @@ from torch import Tensor
 from attacks.base import Reconstruction
 from attacks.kernel_queries.descent import step
 from attacks.kernel_queries.equation import Answers, Fit
-from attacks.kernel_queries.transform import are_labels, kernel_sums
+from attacks.kernel_queries.transform import are_labels, kernel_sums, may_be_probabilities
 from attacks.kernel_queries.width import read_width
 from victims.kernel.spec import Kernel, Model
 
@@ -72,7 +72,7 @@ class Search:
     ) -> None:
         self.setting, self._answer, self._generator, self._device = setting, answer, generator, device
         self.done = self.asked = self.products = 0
-        self.damping, self.foretold = DAMPING, False
+        self.damping, self.foretold, self._bounded = DAMPING, False, True
         low, high = setting.pixels or (0.0, 1.0)
         self._low, self._range = low, high - low
         if state:
@@ -80,21 +80,27 @@ class Search:
             return
         size = math.prod(setting.shape)
         self._points = self._low + 0.3 * self._range * self._uniform(setting.candidates, size)
-        self._queries, self._values = self._points[:0], torch.zeros(0, 1)
+        self._queries, self._answers = self._points[:0], torch.zeros(0, 1)
         width = setting.width
         if width is None:
             span = self._range * math.sqrt(size)
-            width = read_width(self._asked_values, setting.kernel, size, span, generator)
+            width = read_width(self._asked, self._sums, setting.kernel, size, span, generator)
         self._log_gamma = torch.tensor(width, dtype=torch.float64, device=device).log()
 
     def _uniform(self, *shape: int) -> Tensor:
         return torch.rand(*shape, generator=self._generator, dtype=torch.float64).to(self._device)
 
-    def _asked_values(self, queries: Tensor) -> Tensor:
-        """Ask queries (q, d), count them, and return the values (q, C) on the search's device."""
+    def _asked(self, queries: Tensor) -> Tensor:
+        """Ask queries (q, d), count them, and return the answers (q, C) in float64 on the search's device."""
         parts = [self._answer(part.reshape(-1, *self.setting.shape)) for part in queries.float().split(BATCH)]
         self.asked += len(queries)
-        return kernel_sums(self.setting.model, torch.cat(parts)).to(self._device)
+        answers = torch.cat(parts).double().reshape(len(queries), -1).to(self._device)
+        self._bounded = self._bounded and may_be_probabilities(answers)
+        return answers
+
+    def _sums(self, answers: Tensor) -> Tensor:
+        """Return the values of answers: these are probabilities if all so far could be, and not all are labels."""
+        return kernel_sums(self.setting.model, answers, self._bounded and not are_labels(answers))
 
     def ask(self, spread: float | None) -> None:
         """Ask a round of queries: around the candidates, or all over the box if `spread` is None."""
@@ -109,10 +115,10 @@ class Search:
             around = torch.arange(count, device=self._device) % len(points)
             queries = points[around] + spread * self._range * noise.to(self._device)
         queries = queries.float().double()  # as they are sent
-        values = self._asked_values(queries)
+        answers = self._asked(queries)
         kept = self.setting.kept
         self._queries = torch.cat([self._queries, queries])[-kept:]
-        self._values = torch.cat([self._values.to(values).expand(-1, values.shape[1]), values])[-kept:]
+        self._answers = torch.cat([self._answers.to(answers).expand(-1, answers.shape[1]), answers])[-kept:]
         self._fit = None
         self.foretold = spread is not None and self.fit.loss < FORETOLD
 
@@ -122,9 +128,8 @@ class Search:
     def fit(self) -> Fit:
         """The equation at the images so far."""
         if self._fit is None:
-            answers = Answers(
-                self.setting.kernel, self._queries, self._values, constant=self.setting.model != "density"
-            )
+            values = self._sums(self._answers)
+            answers = Answers(self.setting.kernel, self._queries, values, constant=self.setting.model != "density")
             self._fit = Fit(answers, self._points, self._log_gamma)
         return self._fit
 
@@ -164,23 +169,24 @@ class Search:
 
     def state(self) -> dict[str, Tensor]:
         """Return all that the search goes on from."""
-        numbers = torch.tensor([self.done, self.asked, self.products], dtype=torch.int64)
+        numbers = torch.tensor([self.done, self.asked, self.products, self._bounded], dtype=torch.int64)
         return {
             "points": self._points,
             "log_gamma": self._log_gamma,
             "queries": self._queries.float(),
-            "values": self._values,
+            "answers": self._answers,
             "numbers": numbers,
             "damping": torch.tensor(self.damping, dtype=torch.float64),
             "generator": self._generator.get_state(),
         }
 
     def _restore(self, state: dict[str, Tensor]) -> None:
-        self._points, self._log_gamma, self._values = (
-            state[name].to(self._device) for name in ("points", "log_gamma", "values")
+        self._points, self._log_gamma, self._answers = (
+            state[name].to(self._device) for name in ("points", "log_gamma", "answers")
         )
         self._queries = state["queries"].to(self._device).double()
-        self.done, self.asked, self.products = state["numbers"].tolist()
+        self.done, self.asked, self.products, bounded = state["numbers"].tolist()
+        self._bounded = bool(bounded)
         self.damping = float(state["damping"])
         self._generator.set_state(state["generator"])
 
@@ -191,12 +197,13 @@ class Search:
         labels = coefficients.argmax(1) if coefficients.shape[1] > 1 else (coefficients[:, 0] > 0).long()
         own = coefficients.gather(1, labels[:, None])[:, 0] if coefficients.shape[1] > 1 else coefficients[:, 0]
         flags = [f"gamma {float(fit.log_gamma.exp()):.6g}"]
-        equations, unknowns = self._values.numel(), fit.points.numel() + coefficients.numel()
+        values = fit.answers.values
+        equations, unknowns = values.numel(), fit.points.numel() + coefficients.numel()
         if equations < unknowns:
             flags.append(f"{equations:,} equations for {unknowns:,} unknowns")
-        if not self._values.any():
+        if not values.any():
             flags.append("all answers are alike: they tell no image")
-        elif are_labels(self._values):
+        elif are_labels(values):
             flags.append("answers are labels: no sums of kernels")
         return Reconstruction(
             candidates=fit.points.float().reshape(-1, *setting.shape),

@@ -13,12 +13,10 @@ SUMS = 0.05
 """Rounded probabilities sum to 1 within this."""
 
 
-def are_probabilities(answers: Tensor) -> bool:
-    """Say whether answers (q, C) are the probabilities of C classes, or (q, 1) of one of two, and no labels."""
+def may_be_probabilities(answers: Tensor) -> bool:
+    """Say whether answers (q, C) could be the probabilities of C classes, or (q, 1) of one of two."""
     inside = bool(((answers >= 0) & (answers <= 1)).all())
-    sums = answers.sum(1)
-    whole = answers.shape[1] == 1 or bool(((sums - 1).abs() < SUMS).all())
-    return inside and whole and not are_labels(answers)
+    return inside and (answers.shape[1] == 1 or bool(((answers.sum(1) - 1).abs() < SUMS).all()))
 
 
 def are_labels(answers: Tensor) -> bool:
@@ -26,14 +24,19 @@ def are_labels(answers: Tensor) -> bool:
     return bool(((answers == 0) | (answers == 1)).all())
 
 
-def kernel_sums(model: Model, answers: Tensor) -> Tensor:
-    """Return answers (q,) or (q, C) as values (q, C) that are linear in the kernels, float64.
+def kernel_sums(model: Model, answers: Tensor, probabilities: bool) -> Tensor:
+    """Return answers (q, C) as values (q, C) that are linear in the kernels, float64.
 
     A density is the exponential of its logarithm, up to a factor that is the same for all queries and outputs. Of
     probabilities the logarithms are taken, less their mean over the classes, which the softmax has lost.
+
+    Args:
+        model: what the machine is.
+        answers: what it answered.
+        probabilities: whether its answers are probabilities, which a few of them do not tell.
     """
-    values = answers.double().reshape(len(answers), -1)
-    if are_probabilities(values):
+    values = answers.double()
+    if probabilities:
         kept = values.clamp(LEAST, 1 - LEAST)
         if values.shape[1] == 1:
             return torch.logit(kept)

@@ -24,12 +24,18 @@ SMALLEST = 1e-9
 
 
 def read_width(
-    ask: Callable[[Tensor], Tensor], kernel: Kernel, size: int, span: float, generator: torch.Generator
+    ask: Callable[[Tensor], Tensor],
+    sums: Callable[[Tensor], Tensor],
+    kernel: Kernel,
+    size: int,
+    span: float,
+    generator: torch.Generator,
 ) -> float:
     """Return the inverse width gamma; about 1 / span^2 or 1 / span, where the answers do not show it.
 
     Args:
-        ask: returns the values (q, C), without logarithm, to queries (q, d).
+        ask: returns the answers (q, C) to queries (q, d).
+        sums: returns the values (q, C), linear in the kernels, of answers (q, C).
         kernel: the family.
         size: d.
         span: the length of the diagonal of the box that images lie in.
@@ -41,7 +47,8 @@ def read_width(
     guess = 1 / span if kernel == "laplace" else 1 / span**2
     lengths = span * torch.linspace(2, 3, STEPS, dtype=torch.float64)
     for _ in range(HALVINGS):
-        found = _slopes(ask, kernel, rays, lengths, far)
+        values = sums(torch.cat([far, ask((lengths[:, None, None] * rays[None]).flatten(0, 1))]))
+        found = _slopes(kernel, lengths, values[1:], values[:1])
         if len(found):
             guess = float(found.median())
             break
@@ -49,9 +56,16 @@ def read_width(
     return guess
 
 
-def _slopes(ask: Callable[[Tensor], Tensor], kernel: Kernel, rays: Tensor, lengths: Tensor, far: Tensor) -> Tensor:
-    """Return the estimates of gamma of all rays and outputs where answers are above the rounding of the largest."""
-    values = ask((lengths[:, None, None] * rays[None]).flatten(0, 1)) - far
+def _slopes(kernel: Kernel, lengths: Tensor, values: Tensor, far: Tensor) -> Tensor:
+    """Return the estimates of gamma of all rays and outputs where values are above the rounding of the largest.
+
+    Args:
+        kernel: the family.
+        lengths: (s,) lengths of the queries on each ray.
+        values: (s r, C) values at them, those of one length together.
+        far: (1, C) the intercept.
+    """
+    values = values - far
     logs = values.abs().reshape(len(lengths), -1).clamp_min(1e-300).log()
     seen = logs.exp().amin(0) > SMALLEST * max(float(values.abs().max()), float(far.abs().max()))
     steps = float(lengths[1] - lengths[0])

@@ -11,7 +11,7 @@ from torch import Tensor
 from attacks.kernel_queries.descent import step
 from attacks.kernel_queries.equation import Answers, Fit
 from attacks.kernel_queries.search import Search, Setting
-from attacks.kernel_queries.transform import are_labels, are_probabilities, kernel_sums
+from attacks.kernel_queries.transform import are_labels, kernel_sums, may_be_probabilities
 from attacks.kernel_queries.width import read_width
 from victims.kernel.machine import KernelMachine, kernel_values, squared_distances
 from victims.kernel.spec import Kernel
@@ -133,7 +133,7 @@ def test_the_width_is_read_off_far_away(kernel: Kernel, gamma: float) -> None:
     points = torch.rand(6, 9, generator=generator)
     made = KernelMachine("ridge", kernel, gamma, points, torch.randn(6, 2, generator=generator), torch.ones(2)).double()
     with torch.no_grad():
-        found = read_width(made, kernel, 9, 3.0, torch.Generator().manual_seed(1))
+        found = read_width(made, lambda answers: answers, kernel, 9, 3.0, torch.Generator().manual_seed(1))
 
     # on a ray of length t the relative error is at most (1 - cos) of the angle to an image, (|x| / t)^2 / 2, beside
     # that of the differences; images have |x| <= 3, rays are 6 to 9 long where answers allow it
@@ -144,14 +144,37 @@ def test_answers_become_sums_of_kernels() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(7, 3, generator=generator, dtype=torch.float64)
     centred = logits - logits.mean(1, keepdim=True)
-    torch.testing.assert_close(kernel_sums("logistic", logits.softmax(1)), centred)
-    torch.testing.assert_close(kernel_sums("svc", logits[:, 0].sigmoid()), logits[:, :1])
-    torch.testing.assert_close(kernel_sums("density", logits), logits.exp())
-    assert torch.equal(kernel_sums("ridge", logits), logits)
-    labels = torch.eye(3, dtype=torch.float64)
-    assert are_labels(labels)
-    assert not are_probabilities(labels)
-    assert torch.equal(kernel_sums("ridge", labels), labels)
+    torch.testing.assert_close(kernel_sums("logistic", logits.softmax(1), probabilities=True), centred)
+    torch.testing.assert_close(kernel_sums("svc", logits[:, :1].sigmoid(), probabilities=True), logits[:, :1])
+    torch.testing.assert_close(kernel_sums("density", logits, probabilities=False), logits.exp())
+    assert torch.equal(kernel_sums("ridge", logits, probabilities=False), logits)
+    assert are_labels(torch.eye(3))
+    assert may_be_probabilities(logits.softmax(1))
+    assert may_be_probabilities(logits[:, :1].sigmoid())
+    assert not may_be_probabilities(logits)
+    assert not may_be_probabilities(logits.sigmoid() / 4)
+
+
+@pytest.mark.parametrize("spreads", [(0.05, None), (None, 0.05)])
+def test_a_round_whose_answers_could_be_probabilities_is_read_as_all_others_are(spreads: tuple[float | None]) -> None:
+    """Decision values of one output lie between 0 and 1 around some images, and are none."""
+    point, kept = torch.full((1, 4), 0.5, dtype=torch.float64), 30
+    setting = Setting("svc", "gaussian", (1, 2, 2), 1, 2 * kept, kept, 400, (0.0, 1.0), GAMMA)
+
+    def answer(queries: Tensor) -> Tensor:
+        return (
+            kernel_values("gaussian", torch.tensor(GAMMA), squared_distances(queries.flatten(1), point.float())) - 0.9
+        )
+
+    search = Search(setting, answer, torch.Generator().manual_seed(0), torch.device("cpu"), {})
+    search._points = point
+    for spread in spreads:
+        search.ask(spread)
+    asked = [may_be_probabilities(part) for part in search._answers.split(kept)]
+    assert asked == [spread is not None for spread in spreads]
+    again = Search(setting, answer, torch.Generator().manual_seed(0), torch.device("cpu"), search.state())
+    for one in (search, again):
+        torch.testing.assert_close(one.fit.answers.values, answer(one._queries.float()).double())
 
 
 @pytest.mark.parametrize("width", [GAMMA, None])
