@@ -166,7 +166,8 @@ class VictimView:
     def shadow_pool(self) -> tuple[Tensor, Tensor]:
         """Images (k, C, H, W) of the same distribution, none of them a member, and their classes (k,).
 
-        Their own mean is subtracted in the dataset setting alone, and not where a victim's inputs are images.
+        Where the mean that a victim's inputs lack is that of its training images, the pool lacks its own. Where its
+        inputs are images, or their mean and scale are public, the pool's are inputs as the victim takes them.
         """
         images, labels = self._read(Knowledge.SHADOW_POOL)
         return images.clone(), labels.clone()

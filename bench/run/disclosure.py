@@ -170,7 +170,9 @@ def _facts(victim: Victim) -> Facts:
     labels, pool = torch.from_numpy(split.labels), torch.from_numpy(split.test_inputs)
     counts = np.bincount(split.labels, minlength=victim.spec.n_classes)
     stored = victim.model if isinstance(victim.model, KernelMachine) else None
-    told = victim.spec.training.class_balance if isinstance(victim.spec.training, Released) else ()
+    training = victim.spec.training
+    told = training.class_balance if isinstance(training, Released) else ()
+    secret_mean = stored is None and not (isinstance(training, Released) and training.mean != "training")
     balance = told or tuple(float(count) / max(len(split.labels), 1) for count in counts)
     facts = {
         Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, victim.input_shape),
@@ -182,14 +184,14 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.DATA_MEAN: torch.from_numpy(split.mean),
         Knowledge.LOSS: victim.spec.loss,
         Knowledge.WEIGHT_DECAY: victim.spec.weight_decay,
-        Knowledge.SHADOW_POOL: (pool - pool.mean(0) if stored is None else pool, torch.from_numpy(split.test_labels)),
+        Knowledge.SHADOW_POOL: (pool - pool.mean(0) if secret_mean else pool, torch.from_numpy(split.test_labels)),
         Knowledge.LOGITS: None,
         Knowledge.INITIAL_WEIGHTS: victim.start if victim.spec.tells_start else None,
         Knowledge.EARLIER_WEIGHTS: victim.earlier,
         Knowledge.TRAINING_IMAGES: (torch.from_numpy(split.inputs), labels),
     }
-    if isinstance(victim.spec.training, Ordinary):
-        facts[Knowledge.TRAINING] = victim.spec.training
+    if isinstance(training, Ordinary):
+        facts[Knowledge.TRAINING] = training
     return {item: facts[item] for item in facts.keys() - unknown(victim.spec)}
 
 

@@ -125,6 +125,15 @@ def test_the_training_mean_may_be_subtracted(own: Own) -> None:
     np.testing.assert_allclose(split.inputs.mean(0), 0, atol=1e-6)
 
 
+@pytest.mark.parametrize("mean", [0.5, "training"])
+def test_public_images_lack_a_public_mean_and_of_a_secret_one_their_own(own: Own, mean: float | str) -> None:
+    victim = own.victim(mean=mean, std=0.25)
+    pool, _ = view_of(victim, frozenset({Knowledge.SHADOW_POOL}), CPU).shadow_pool
+    taken = torch.from_numpy(victim.split.test_inputs)
+
+    torch.testing.assert_close(pool, taken if mean == 0.5 else taken - taken.mean(0))
+
+
 def test_some_of_its_images_are_enough(own: Own) -> None:
     victim = own.victim(n_trained=500)
     view = view_of(victim, frozenset({Knowledge.N, Knowledge.LABELS, Knowledge.CLASS_BALANCE}), CPU)
