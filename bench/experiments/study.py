@@ -93,7 +93,8 @@ def run_study(
 ) -> int:
     """Run the cells, write NAME.csv after each and pictures in the end, and return the exit status.
 
-    Rows of a former NAME.csv stay until their cells are made again, so that an interruption loses none.
+    Rows of a former NAME.csv stay until their cells are made again, so that an interruption loses none. A cell whose
+    victim cannot be had is told and left out; if it is the first, nothing else is tried.
 
     Args:
         study: the study.
@@ -118,7 +119,12 @@ def run_study(
             (outcome,) = executor.execute([Task.of(run, session.run_id(run), setup)])
             record = outcome.record
             if not outcome.stored:
-                raise UserError(record.reason)
+                if not rows:
+                    raise UserError(record.reason)
+                failed = True
+                reporter.notice(f"{record.title}: {record.reason}")
+                rows += [row for row in former if row.get("run_id") == record.run_id]
+                continue
             if trouble := outcome.trouble or record.trouble:
                 failed = True
                 reporter.notice(f"{record.title}: {trouble}")

@@ -18,8 +18,10 @@ from bench.experiments.study_picture import _distributions, draw
 from bench.plan import registry
 from bench.plan.options import attack_params
 from bench.run.artifacts import write_reconstruction
+from bench.run.executors.inline import Inline
+from bench.run.runner import Outcome
 from bench.store.folders import Store
-from bench.store.records import RunRecord
+from bench.store.records import RunRecord, Status
 from victims import datasets
 from victims.errors import UserError
 
@@ -226,6 +228,31 @@ def test_an_interrupted_study_keeps_the_rows_of_cells_that_it_did_not_come_to(
     monkeypatch.undo()
     bench(*words)
     assert path.read_text() == before, "a row of no cell is left out in the end"
+
+
+def test_a_victim_that_cannot_be_had_ends_no_study_and_costs_no_row(
+    bench: Callable[..., Any], folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("study", "tiny-starts", "--smoke", "--plugin-dir", folder, "--results-dir", results, "--device", "cpu")
+    assert bench(*words).status == 0
+    path = results / "studies" / "tiny-starts-smoke" / "tiny-starts.csv"
+    before = path.read_text()
+    execute, executed = Inline.execute, list[int]()
+
+    def diverging(self: Inline, tasks: Any) -> Any:
+        executed.append(1)
+        if len(executed) != 2:
+            yield from execute(self, tasks)
+            return
+        for outcome in execute(self, tasks):
+            record = outcome.record.model_copy(update={"status": Status.ERROR, "reason": "it diverged"})
+            yield Outcome(record, stored=False)
+
+    monkeypatch.setattr(Inline, "execute", diverging)
+    ended = bench(*words)
+    assert ended.status == 1
+    assert "it diverged" in ended.err + ended.out
+    assert path.read_text() == before
 
 
 def test_plots_survive_cells_that_failed_and_labels_that_are_words(tmp_path: Path) -> None:
