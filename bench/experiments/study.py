@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +149,7 @@ def run_study(
     return int(failed)
 
 
-def _rows_of(path: Path) -> list[dict[Hashable, Any]]:
+def _rows_of(path: Path) -> list[dict[Any, Any]]:
     """Return the rows of a table that a study wrote; none if there is no such table, or none that can be read."""
     try:
         table = pd.read_csv(path)
