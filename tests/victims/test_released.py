@@ -284,8 +284,14 @@ def test_a_victim_of_this_suite_is_the_same_as_a_model_of_ones_own(tmp_path: Pat
 def test_a_network_is_built_by_any_function_and_a_module_is_none(tmp_path: Path) -> None:
     own = saved(tmp_path, two_layers)
     files: dict[str, Any] = {"weights": own.weights, "images": own.images}
-    specs = [released("mine", network=network, **files) for network in (two_layers, partial(two_layers))]
+
+    class Builder:
+        def __call__(self) -> nn.Module:
+            return two_layers()
+
+    networks = (two_layers, partial(two_layers), Builder())
+    specs = [released("mine", network=network, **files) for network in networks]
     codes = [spec.training.network_sha256 for spec in specs if spec.training.kind == "released"]
-    assert codes[0] == codes[1] != ""
+    assert codes[0] == codes[1] == codes[2] != ""
     with pytest.raises(UserError, match="`network` is to be a function that builds the module; it is a Sequential"):
         released("mine", network=two_layers(), **files)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from inspect import getsourcefile
+from inspect import getsourcefile, isroutine
 from pathlib import Path
 from typing import Literal
 
@@ -193,4 +193,10 @@ def _source_of(name: str, network: Callable[[], nn.Module] | None) -> str | None
         kind = type(network).__name__
         raise UserError(f"victim {name}: `network` is to be a function that builds the module; it is a {kind}")
     function = network.func if isinstance(network, partial) else network
-    return None if function is None else getsourcefile(function)
+    if function is None:
+        return None
+    made = function if isroutine(function) or isinstance(function, type) else type(function)
+    try:
+        return getsourcefile(made)
+    except TypeError:  # it is built in
+        return None
