@@ -72,7 +72,7 @@ class Search:
     ) -> None:
         self.setting, self._answer, self._generator, self._device = setting, answer, generator, device
         self.done = self.asked = self.products = 0
-        self.damping, self.foretold, self._bounded = DAMPING, False, True
+        self.damping, self.foretold, self._maybe_probabilities = DAMPING, False, True
         low, high = setting.pixels or (0.0, 1.0)
         self._low, self._range = low, high - low
         if state:
@@ -95,12 +95,12 @@ class Search:
         parts = [self._answer(part.reshape(-1, *self.setting.shape)) for part in queries.float().split(BATCH)]
         self.asked += len(queries)
         answers = torch.cat(parts).double().reshape(len(queries), -1).to(self._device)
-        self._bounded = self._bounded and may_be_probabilities(answers)
+        self._maybe_probabilities = self._maybe_probabilities and may_be_probabilities(answers)
         return answers
 
     def _sums(self, answers: Tensor) -> Tensor:
         """Return the values of answers: these are probabilities if all so far could be, and not all are labels."""
-        return kernel_sums(self.setting.model, answers, self._bounded and not are_labels(answers))
+        return kernel_sums(self.setting.model, answers, self._maybe_probabilities and not are_labels(answers))
 
     def ask(self, spread: float | None) -> None:
         """Ask a round of queries: around the candidates, or all over the box if `spread` is None."""
@@ -169,7 +169,7 @@ class Search:
 
     def state(self) -> dict[str, Tensor]:
         """Return all that the search goes on from."""
-        numbers = torch.tensor([self.done, self.asked, self.products, self._bounded], dtype=torch.int64)
+        numbers = torch.tensor([self.done, self.asked, self.products, self._maybe_probabilities], dtype=torch.int64)
         return {
             "points": self._points,
             "log_gamma": self._log_gamma,
@@ -185,8 +185,8 @@ class Search:
             state[name].to(self._device) for name in ("points", "log_gamma", "answers")
         )
         self._queries = state["queries"].to(self._device).double()
-        self.done, self.asked, self.products, bounded = state["numbers"].tolist()
-        self._bounded = bool(bounded)
+        self.done, self.asked, self.products, maybe_probabilities = state["numbers"].tolist()
+        self._maybe_probabilities = bool(maybe_probabilities)
         self.damping = float(state["damping"])
         self._generator.set_state(state["generator"])
 

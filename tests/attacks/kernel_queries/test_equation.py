@@ -156,7 +156,9 @@ def test_answers_become_sums_of_kernels() -> None:
 
 
 @pytest.mark.parametrize("spreads", [(0.05, None), (None, 0.05)])
-def test_a_round_whose_answers_could_be_probabilities_is_read_as_all_others_are(spreads: tuple[float | None]) -> None:
+def test_a_round_whose_answers_could_be_probabilities_is_read_as_all_others_are(
+    spreads: tuple[float | None, ...],
+) -> None:
     """Decision values of one output lie between 0 and 1 around some images, and are none."""
     point, kept = torch.full((1, 4), 0.5, dtype=torch.float64), 30
     setting = Setting("svc", "gaussian", (1, 2, 2), 1, 2 * kept, kept, 400, (0.0, 1.0), GAMMA)
