@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, PositiveInt
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 MOST_SHADOWS = 5000
 """The number of shadows that are trained by default, if the pool has as many images."""
+
+SHARE_FOR_SHADOWS = 0.5
+"""The share of a budget of time after which no more shadows are trained; the rest is for learning from them."""
 
 SMALLEST = 10
 """The smallest number of shadows to learn from and validate on."""
@@ -53,24 +56,27 @@ class Shadows:
         features: (k, p) the part of each model that `released` names.
         images: (k, C, H, W) in [0, 1], the record of each model.
         diverged: number of models that diverged and were dropped.
+        left_out: number of models that the budget left no time for.
     """
 
     features: Tensor
     images: Tensor
     diverged: int
+    left_out: int
 
     def split(self, validation: float) -> tuple[Shadows, Shadows]:
         """Return the shadows to learn from, and the last ones, a share `validation` of all, to validate on."""
         apart = max(1, round(validation * len(self.images)))
         whole = slice(None, -apart), slice(-apart, None)
-        first, second = (Shadows(self.features[part], self.images[part], self.diverged) for part in whole)
+        first, second = (replace(self, features=self.features[part], images=self.images[part]) for part in whole)
         return first, second
 
     @property
     def flags(self) -> tuple[str, ...]:
         """Remarks for the reader of the row."""
         dropped = f", {self.diverged} more diverged and were dropped" if self.diverged else ""
-        return (f"{len(self.images)} shadows{dropped}",)
+        left_out = f", {self.left_out} more left out for the budget" if self.left_out else ""
+        return (f"{len(self.images)} shadows{dropped}{left_out}",)
 
 
 class ShadowAttack(Attack[ParamsT]):
@@ -119,7 +125,7 @@ class ShadowAttack(Attack[ParamsT]):
     def shadows(
         self, view: VictimView, fixed: tuple[Tensor, Tensor], extra: tuple[Tensor, Tensor], ctx: AttackContext
     ) -> Shadows:
-        """Return shadow models, each trained on the fixed set and one extra record.
+        """Return shadow models, each of the fixed set and one extra record, as many as the budget leaves time for.
 
         Args:
             view: the victim.
@@ -138,10 +144,14 @@ class ShadowAttack(Attack[ParamsT]):
         def report(done: int, total: int) -> None:
             ctx.report(done, total, shadows=done)
 
+        def enough() -> bool:
+            limit = ctx.budget.seconds
+            return limit is not None and ctx.seconds > SHARE_FOR_SHADOWS * limit
+
         spec, training = view.architecture.spec, view.training
         assert isinstance(spec, DenseSpec | SmallCNNSpec)
         assert isinstance(training, Descent)
-        parameters = train_shadows(spec, training, fixed, extra, view.initial_weights, ctx.device, report)
+        parameters = train_shadows(spec, training, fixed, extra, view.initial_weights, ctx.device, report, enough)
         kept = finite(parameters)
         if int(kept.sum()) < SMALLEST:
             raise UserError(f"{int((~kept).sum())} of {len(kept)} shadows diverged; too few are left to learn from")
@@ -150,7 +160,8 @@ class ShadowAttack(Attack[ParamsT]):
             features = forward_many(spec, parameters, self._queries(view)).flatten(1)
         else:
             features = parameter_features(parameters, self.params.layers)
-        return Shadows(features, extra[0][kept], int((~kept).sum()))
+        images = extra[0][: len(kept)]
+        return Shadows(features, images[kept], int((~kept).sum()), len(extra[0]) - len(kept))
 
     def _released(self, view: VictimView) -> Tensor:
         """Return the features (T, p) of the released models, computed like those of the shadows."""

@@ -29,6 +29,7 @@ def train_shadows(
     start: Parameters | None,
     device: torch.device,
     report: Callable[[int, int], None],
+    enough: Callable[[], bool] = lambda: False,
 ) -> Parameters:
     """Return k shadow models, each of the fixed set and one extra record, from the cache or else trained and cached.
 
@@ -43,9 +44,11 @@ def train_shadows(
         start: the initial network that they share; None for one of each one's own.
         device: the device to compute on.
         report: called with the number of shadows that there are, and k.
+        enough: asked before a part is trained, if there is one already; returns whether to leave out what is to come.
 
     Returns:
-        The parameters (k, ...) by name, on `device`; those of a model that diverged are not finite.
+        The parameters (k, ...) by name, on `device`, or the first ones if they were enough; those of a model that
+        diverged are not finite.
 
     Raises:
         UserError: the cache cannot be written, or arguments do not fit together.
@@ -65,6 +68,8 @@ def train_shadows(
         records = extra[0][first:last], extra[1][first:last]
         file = folder / f"{sha256_json([*common, first, _digest(*records)])[:16]}.safetensors"
         part = _load(file)
+        if part is None and parts and enough():
+            break
         if part is None:
 
             def told(done: int, _: int, first: int = first) -> None:

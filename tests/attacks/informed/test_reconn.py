@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,6 +77,26 @@ def test_a_budget_counts_the_steps_of_the_rehearsal() -> None:
     found = reconn.reconstruct(view_of(victim_of(PLAIN), reconn.knowledge, CPU), ctx)
     assert ctx.stopped
     assert found.grad_evals == 7
+
+
+def test_a_budget_of_time_leaves_half_of_it_for_learning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from victims.informed import shadows
+
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(shadows, "PART", 10)
+    linear = ReconnLinear(ShadowParams(shadows=40))
+    view = view_of(victim_of(PLAIN), linear.knowledge, CPU)
+
+    def found(spent: float) -> Reconstruction:
+        """What comes out of a budget of an hour, of which a share is spent."""
+        ctx = replace(context(), budget=Budget(seconds=3600.0), started=time.monotonic() - 3600.0 * spent)
+        return linear.reconstruct(view, ctx)
+
+    few, all_of_them, again = found(0.51), found(0.3), found(0.51)
+    assert few.flags == ("10 shadows, 30 more left out for the budget",)
+    assert all_of_them.flags == again.flags == ("40 shadows",)
+    assert few.candidates.isfinite().all()
+    assert torch.equal(all_of_them.candidates, again.candidates)
 
 
 def test_logits_are_asked_for_and_weights_are_not_told() -> None:

@@ -69,6 +69,20 @@ def test_what_was_stopped_goes_on_where_it_was(calls: list[int], monkeypatch: py
     assert calls == [10, 2]
 
 
+def test_once_there_are_enough_no_more_are_trained_and_what_is_cached_is_taken(calls: list[int]) -> None:
+    def first_ones(asked: list[bool]) -> int:
+        extra = (IMAGES[8:30], LABELS[8:30])
+        found = shadows.train_shadows(
+            SPEC, TRAINING, FIXED, extra, START, CPU, lambda done, total: None, lambda: asked.pop(0)
+        )
+        return len(found["layers.0.weight"])
+
+    assert first_ones([True]) == 10
+    assert first_ones([False, True]) == 20
+    assert first_ones([True]) == 20
+    assert calls == [10, 10]
+
+
 def test_another_training_or_fixed_set_is_trained_anew_and_so_is_a_torn_file(calls: list[int], tmp_path: Path) -> None:
     first = trained(5)
     other = trained(5, training=Descent(epochs=2, lr=0.2))
