@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 
 class ConvSpan(Attack[ConvSpanParams]):
-    """Images whose features lie in the span that the rows of layer 2 show, each found by itself."""
+    """Images whose features lie in the span that the rows of the next layer show, each found by itself."""
 
     name = "conv-span"
     version = 2
-    summary = "images whose features behind a convolution lie in the span that layer 2 shows; smooth where it is blind"
+    summary = (
+        "images whose features behind convolutions lie in the span that the next layer shows; smooth where it is blind"
+    )
     paper = "beyond Buzaglo et al. 2023; span checks after Petrov et al. 2024 (DAGER)"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
     Params = ConvSpanParams
@@ -55,16 +57,15 @@ class ConvSpan(Attack[ConvSpanParams]):
 
         shape = view.architecture.input_shape
         network = Network.of(view.weights, shape, ctx.device, torch.float32)
-        span = shown_span(network.weights[1])
+        span = shown_span(network.after_convolutions().weights[0])
         rounds = Rounds(network, span, self.params, ctx)
         rounds.run()
+        shown = f"layer {network.convolutions + 1} shows {span.rank} directions"
         return Reconstruction(
             candidates=rounds.images.reshape(-1, *shape),
             confidence=1 - rounds.outside,
             resolved={"candidates": rounds.candidates},
             loss=float(rounds.outside.median()),
             grad_evals=rounds.spent,
-            flags=(
-                f"layer 2 shows {span.rank} directions; {len(rounds.known)} candidates' features lie in their span",
-            ),
+            flags=(f"{shown}; {len(rounds.known)} candidates' features lie in their span",),
         )

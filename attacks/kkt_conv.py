@@ -76,4 +76,4 @@ class KKTConv(StationarityAttack[KKTConvParams]):
         """Return small free coefficients, in the units of layer 2."""
         from attacks.kkt_family.coefficients import random_coefficients
 
-        return random_coefficients(network.weights[1], 1, m, generator)
+        return random_coefficients(network.after_convolutions().weights[0], 1, m, generator)

@@ -42,14 +42,14 @@ class MLPSpec(FrozenModel):
 
 
 class ConvSpec(FrozenModel):
-    """A convolution, then fully connected layers, all ReLU: conv(k, C_out)-h1-...-C (Buzaglo et al. 2023, Section 5).
+    """Convolutions, then fully connected layers, all ReLU: conv(k, C_out)-h1-...-C (Buzaglo et al. 2023, Section 5).
 
     Attributes:
-        kernel: k, side of the square kernel; stride 1, no padding.
-        channels: C_out.
+        kernel: k, side of the square kernel of every convolution; stride 1, no padding.
+        channels: C_out of the convolution; of each, where there are several.
         hidden: widths of the fully connected hidden layers.
         outputs: C; one output is a binary classifier or a regression.
-        biases: "first", the convolution's alone; "all" is for released weights.
+        biases: "first", the first convolution's alone; "all" is for released weights.
         first_layer_scale: as for `MLPSpec`.
         uncovered: nothing, as for `MLPSpec`.
     """
@@ -58,16 +58,22 @@ class ConvSpec(FrozenModel):
 
     kind: Literal["conv"] = "conv"
     kernel: PositiveInt = 3
-    channels: PositiveInt = 32
+    channels: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=2)] = 32
     hidden: tuple[PositiveInt, ...] = (1000,)
     outputs: PositiveInt = 1
     biases: Literal["first", "all"] = "first"
     first_layer_scale: PositiveFloat | None = 1e-4
 
     @property
+    def each_channels(self) -> tuple[int, ...]:
+        """C_out of each convolution."""
+        return self.channels if isinstance(self.channels, tuple) else (self.channels,)
+
+    @property
     def label(self) -> str:
         """Short text for tables, e.g. `conv(3, 32)-1000-1`."""
-        return f"conv({self.kernel}, {self.channels})-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
+        convolutions = (f"conv({self.kernel}, {channels})" for channels in self.each_channels)
+        return "-".join((*convolutions, *map(str, (*self.hidden, self.outputs))))
 
 
 class CNNSpec(FrozenModel):

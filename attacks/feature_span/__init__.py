@@ -1,1 +1,1 @@
-"""The search for images whose features lie in the span that the layer behind a convolution shows."""
+"""The search for images whose features lie in the span that the layer behind convolutions shows."""

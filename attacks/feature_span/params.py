@@ -13,7 +13,8 @@ class ConvSpanParams(AttackParams):
     """Parameters of `conv-span`.
 
     Attributes:
-        candidates: number of candidates of a round; None for three for each direction that layer 2 shows.
+        candidates: number of candidates of a round; None for three for each direction that the layer behind the
+            convolutions shows.
         rounds: number of rounds; candidates of a round stay apart from those that earlier rounds accepted.
         steps: Adam's steps of a round.
         lr: Adam's highest learning rate.

@@ -21,8 +21,8 @@ class Rounds:
     """The rounds of one attack, under the budget of its context, and the checkpoints that they go on from.
 
     Args:
-        network: the victim, whose first layer is a convolution.
-        span: the span of the features that layer 2 shows.
+        network: the victim, whose first layers are convolutions.
+        span: the span of the features that the layer behind them shows.
         params: the attack's parameters.
         ctx: the attack's context.
 

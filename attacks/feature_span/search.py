@@ -1,4 +1,4 @@
-"""Images whose features lie in the span that the layer behind a convolution shows, apart from one another.
+"""Images whose features lie in the span that the layer behind convolutions shows, apart from one another.
 
 At a stationary point the rows of that layer, W = sum_i D_i' phi(x_i), are combinations of the n features phi(x_i) of
 the training images. The range of phi bends with the ReLUs and meets the span at the features themselves: each training
@@ -21,7 +21,7 @@ from victims.equations.spans import share_outside
 
 
 def shown_span(weight: Tensor) -> RowSpace:
-    """Return the span of the features that a weight (h, f) shows, with its singular values (r,).
+    """Return the span of the features that the weight (h, f) of that layer shows, with its singular values (r,).
 
     Of the singular values above the edge of the noise it ends at the deepest drop. Behind the drop, and above the edge,
     is what features of earlier steps of the training have left.

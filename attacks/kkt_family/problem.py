@@ -35,8 +35,8 @@ class Problem:
         shape = view.architecture.input_shape
         network = Network.of(view.weights, shape, device, dtype)
         first = network.weights[0]
-        if network.convolutional:
-            return cls(network, image_space(shape, first), row_span(network.weights[1]))
+        if network.convolutions:
+            return cls(network, image_space(shape, first), row_span(network.after_convolutions().weights[0]))
         return cls(network, row_space(first))
 
     @property
@@ -47,7 +47,7 @@ class Problem:
     @cached_property
     def connected(self) -> Network:
         """The network from its first fully connected layer on, on coordinates of `data_subspace`."""
-        network = self.network if self.features is None else self.network.after_first()
+        network = self.network if self.features is None else self.network.after_convolutions()
         return network.on_coordinates(self.data_subspace.basis)
 
     def spans(self, error_cost: float, activation_cost: float) -> Spans:

@@ -46,6 +46,7 @@ def spec_of(outputs: int = 1, **more: Any) -> VictimSpec:
 
 
 CONVOLUTION = spec_of(architecture=ConvSpec(channels=4, hidden=(10,)), training=DecayedDescent(steps=10))
+CONVOLUTIONS = spec_of(architecture=ConvSpec(channels=(4, 3), hidden=(10,)), training=DecayedDescent(steps=10))
 NETWORK = digits_network(n=30, targets=4, epochs=3)
 BATCHED = NETWORK.model_copy(
     update={"name": "digits-elu4-30-batches", "training": Descent(epochs=2, batch_size=16, order_seed=0)}
@@ -127,7 +128,9 @@ CASES: dict[str, Case] = {
     "kkt-span rounds": Case("kkt-span", CLASSES, {"candidates": 6, "rounds": 1, "round_steps": 4}),
     "kkt-span auto": Case("kkt-span", spec_of(3), FEW | {"spans": "auto"}),
     "kkt-conv": Case("kkt-conv", CONVOLUTION, FEW),
+    "kkt-conv on two convolutions": Case("kkt-conv", CONVOLUTIONS, FEW),
     "conv-span": Case("conv-span", CONVOLUTION, {"candidates": 6, "rounds": 1}),
+    "conv-span on two convolutions": Case("conv-span", CONVOLUTIONS, {"candidates": 6, "rounds": 1}),
     "kkt-delta": Case("kkt-delta", ORDINARY),
     "kkt-delta from a seed": Case("kkt-delta", ORDINARY, {"start": "guess", "seeds": 50}),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),

@@ -150,6 +150,7 @@ CASES: dict[str, Case] = {
     "decayed": stationary(decayed, SEARCHED),
     "decayed, Huber": stationary(decayed, SEARCHED, loss="huber"),
     "decayed convolution": stationary(decayed, SEARCHED, architecture=ConvSpec(channels=2, hidden=(6,))),
+    "decayed convolutions": stationary(decayed, SEARCHED, architecture=ConvSpec(kernel=2, channels=(2, 3), hidden=())),
     "Gauss-Newton": stationary(lambda steps: GramGaussNewton(descent=1, steps=steps - 1), loss="l2"),
     "regularised": stationary(
         lambda steps: Regularised(steps=steps),

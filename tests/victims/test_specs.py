@@ -63,6 +63,7 @@ IDENTITY: dict[str, dict[str, Any]] = {
     "architecture.kind": {"architecture": ConvSpec()},
     "architecture.kernel": {"architecture": ConvSpec(kernel=5)},
     "architecture.channels": {"architecture": ConvSpec(channels=4)},
+    "architecture.channels (two)": {"architecture": ConvSpec(channels=(32, 32))},
     "loss": {"loss": "l2"},
     "architecture.first_layer_scale": {"architecture": MLPSpec(first_layer_scale=None)},
     "training.steps": {"training": NormalizedDescent(steps=61)},

@@ -20,10 +20,10 @@ class ReLUNetwork(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return Phi(theta; x) for inputs of shape (n, ...): (n,) for a network with one output, else (n, C)."""
-        hidden = inputs if isinstance(self.layers[0], nn.Conv2d) else inputs.flatten(1)
+        hidden = inputs
         for layer in self.layers[:-1]:
-            hidden = torch.relu(layer(hidden)).flatten(1)
-        outputs: Tensor = self.layers[-1](hidden)
+            hidden = torch.relu(layer(_as_taken_by(layer, hidden)))
+        outputs: Tensor = self.layers[-1](hidden.flatten(1))
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     def degrees(self) -> list[int]:
@@ -34,6 +34,11 @@ class ReLUNetwork(nn.Module):
         """
         places = (name.split(".") for name, _ in self.named_parameters())
         return [int(layer) + 1 if kind == "bias" else 1 for _, layer, kind in places]
+
+
+def _as_taken_by(layer: nn.Module, hidden: Tensor) -> Tensor:
+    """Return what a layer takes: a convolution feature maps, any other layer rows."""
+    return hidden if isinstance(layer, nn.Conv2d) else hidden.flatten(1)
 
 
 class MLP(ReLUNetwork):
@@ -55,21 +60,23 @@ class MLP(ReLUNetwork):
 
 
 class ConvNet(ReLUNetwork):
-    """A convolution with a bias, stride 1 and no padding, then fully connected layers without.
+    """Convolutions, stride 1 and no padding, then fully connected layers; the first convolution alone has a bias.
 
     Args:
         shape: (C_in, H, W) of an input.
-        kernel: side of the kernel.
-        channels: number of channels of the convolution's output.
+        kernel: side of the kernels.
+        channels: of each convolution's output.
         widths: (h_1, ..., C) of the fully connected layers.
     """
 
-    def __init__(self, shape: Sequence[int], kernel: int, channels: int, widths: Sequence[int]) -> None:
+    def __init__(self, shape: Sequence[int], kernel: int, channels: Sequence[int], widths: Sequence[int]) -> None:
         super().__init__()
-        features = channels * (shape[1] - kernel + 1) * (shape[2] - kernel + 1)
+        lost = len(channels) * (kernel - 1)
+        features = channels[-1] * (shape[1] - lost) * (shape[2] - lost)
+        maps = zip((shape[0], *channels[:-1]), channels, strict=True)
+        convolutions = [nn.Conv2d(a, b, kernel, bias=place == 0) for place, (a, b) in enumerate(maps)]
         pairs = zip((features, *widths[:-1]), widths, strict=True)
-        convolution = nn.Conv2d(shape[0], channels, kernel)
-        self.layers = nn.ModuleList([convolution, *(nn.Linear(a, b, bias=False) for a, b in pairs)])
+        self.layers = nn.ModuleList([*convolutions, *(nn.Linear(a, b, bias=False) for a, b in pairs)])
 
 
 class BatchNormCNN(nn.Module):
@@ -142,7 +149,7 @@ def build(
         dtype: precision of the parameters; they are drawn in float64, so both precisions start at one point.
 
     Raises:
-        UserError: the kernel is larger than the image.
+        UserError: the kernel is larger than what it is laid on.
     """
     model = _empty(spec, shape).to(torch.float64)
     for index, layer in enumerate(model.layers):
@@ -193,7 +200,7 @@ def blank(spec: BuiltSpec, shape: Sequence[int]) -> nn.Module:
     """Return a network with arbitrary weights, float32 on the CPU, in evaluation mode.
 
     Raises:
-        UserError: the kernel is larger than the image.
+        UserError: the kernel is larger than what it is laid on.
     """
     if isinstance(spec, CNNSpec):
         return BatchNormCNN(shape, spec.channels, (*spec.hidden, spec.outputs)).eval()
@@ -204,9 +211,12 @@ def blank(spec: BuiltSpec, shape: Sequence[int]) -> nn.Module:
 
 def _empty(spec: MLPSpec | ConvSpec, shape: Sequence[int]) -> ReLUNetwork:
     if isinstance(spec, ConvSpec):
-        if spec.kernel > min(shape[1:]):
-            raise UserError(f"a kernel of {spec.kernel} does not fit into images of {shape[1]} x {shape[2]} pixels")
-        return ConvNet(shape, spec.kernel, spec.channels, (*spec.hidden, spec.outputs))
+        channels = spec.each_channels
+        if len(channels) * (spec.kernel - 1) >= min(shape[1:]):
+            told = f"a kernel of {spec.kernel}" if len(channels) == 1 else f"{len(channels)} kernels of {spec.kernel}"
+            does = "does" if len(channels) == 1 else "do"
+            raise UserError(f"{told} {does} not fit into images of {shape[1]} x {shape[2]} pixels")
+        return ConvNet(shape, spec.kernel, channels, (*spec.hidden, spec.outputs))
     last = len(spec.hidden)
     everywhere, hidden = spec.biases == "every", spec.biases == "all"
     biases = [everywhere or layer == 0 or (hidden and layer < last) for layer in range(last + 1)]

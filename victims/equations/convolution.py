@@ -1,6 +1,7 @@
-"""The stationarity residual of a network whose first layer is a convolution: that of layer 2, on features.
+"""The stationarity residual of a network whose first layers are convolutions: that of the next one, on features.
 
-Of conv(k, C_out)-h-1 nearly all weights are in layer 2, W2 = sum_i c_i D_i' phi(x_i) with phi(x) = relu(conv(x)). Its
+Of conv(k, C_out)-h-1 nearly all weights are in layer 2, W2 = sum_i c_i D_i' phi(x_i) with phi(x) = relu(conv(x)), and
+phi(x) = relu(conv(relu(conv(x)))) where there are two convolutions, W3 in the place of W2, and so on. The matrix's
 rows lie in the span of the features of the training images, which are few in a space of tens of thousands of
 dimensions. On coordinates z_i = V' phi(x_i) of that span the network is fully connected again and the residual is that
 of `victims.equations.adjoint`. A candidate whose features leave the span is no training image: convolution and ReLU do
@@ -21,13 +22,13 @@ from victims.equations.stationarity import CoefficientMap
 
 
 class FeatureResidual:
-    """The residual of layer 2 on the coordinates of its features, and how far the features leave their span.
+    """The residual after the convolutions on the coordinates of features, and how far features leave their span.
 
     Args:
-        network: the victim; its first layer is a convolution.
+        network: the victim; its first layers are convolutions.
         space: the subspace in which images are searched.
-        features: the span of features that W2 shows, and the cost of leaving it.
-        residual: the residual of the network after the convolution, on the features' coordinates.
+        features: the span of features that the first fully connected layer shows, and the cost of leaving it.
+        residual: the residual of the network after the convolutions, on the features' coordinates.
     """
 
     def __init__(self, network: Network, space: RowSpace, features: Span, residual: StationarityResidual) -> None:
@@ -35,11 +36,11 @@ class FeatureResidual:
 
     @property
     def parts(self) -> int:
-        """The number of parts in which the candidates are taken after the convolution."""
+        """The number of parts in which the candidates are taken after the convolutions."""
         return self.residual.parts
 
     def in_parts(self) -> FeatureResidual:
-        """Return the same residual, for less memory after the convolution."""
+        """Return the same residual, for less memory after the convolutions."""
         return FeatureResidual(self.network, self.space, self.features, self.residual.in_parts())
 
     def __call__(self, coordinates: Tensor, coefficients: CoefficientMap, alpha: float) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ class Network:
     """Weights W_l (h_l, h_{l-1}) and biases b_l (h_l,), None where a layer has none, for l = 1..L.
 
     Attributes:
-        weights: W_1 is (C_out, C_in, k, k) where the first layer is a convolution (stride 1, no padding).
+        weights: those of convolutions (stride 1, no padding), which come first, are (C_out, C_in, k, k).
         biases: one a layer.
         input_shape: (C, H, W), for a convolution; inputs are rows (m, d) all the same.
     """
@@ -70,22 +70,24 @@ class Network:
         return math.prod(self.input_shape) if self.input_shape else self.weights[0].shape[1]
 
     @property
-    def convolutional(self) -> bool:
-        """Whether the first layer is a convolution."""
-        return self.weights[0].ndim > 2
+    def convolutions(self) -> int:
+        """The number of convolutions, which are the first layers."""
+        return sum(weight.ndim > 2 for weight in self.weights)
 
     def on_coordinates(self, basis: Tensor) -> Network:
         """Return the fully connected network on coordinates c of inputs x = basis c, for a basis (d, r)."""
         return replace(self, weights=(self.weights[0] @ basis, *self.weights[1:]))
 
-    def after_first(self) -> Network:
-        """Return the fully connected network on the activations of layer 1."""
-        return Network(self.weights[1:], self.biases[1:])
+    def after_convolutions(self) -> Network:
+        """Return the fully connected network on the features."""
+        return Network(self.weights[self.convolutions :], self.biases[self.convolutions :])
 
     def features(self, inputs: Tensor) -> Tensor:
-        """Return the activations (..., m, f) of layer 1, a convolution, for inputs (..., m, d)."""
+        """Return the activations (..., m, f) of the last convolution for inputs (..., m, d)."""
         assert self.input_shape is not None
-        maps = F.conv2d(inputs.reshape(-1, *self.input_shape), self.weights[0], self.biases[0]).relu()
+        maps = inputs.reshape(-1, *self.input_shape)
+        for layer in range(self.convolutions):
+            maps = F.conv2d(maps, self.weights[layer], self.biases[layer]).relu()
         return maps.reshape(*inputs.shape[:-1], -1)
 
     def layer_square_norms(self) -> list[Tensor]:
@@ -109,11 +111,13 @@ class Network:
             biases: other biases of the same shapes, None for the network's own.
         """
         hidden = inputs
+        shape: Sequence[int] | None = self.input_shape
         pairs = zip(weights or self.weights, biases or self.biases, strict=True)
         for layer, (weight, bias) in enumerate(pairs):
             if weight.ndim > 2:
-                assert self.input_shape is not None
-                hidden = F.conv2d(hidden.view(-1, *self.input_shape), weight, bias).flatten(1)
+                assert shape is not None
+                maps = F.conv2d(hidden.view(-1, *shape), weight, bias)
+                shape, hidden = maps.shape[1:], maps.flatten(1)
             else:
                 hidden = F.linear(hidden, weight, bias)
             if layer < self.depth - 1:

@@ -62,7 +62,7 @@ def decay_residuals(spec: VictimSpec, model: ReLUNetwork, inputs: Tensor, labels
     shaped = outputs[:, 0] if outputs.shape[1] == 1 else outputs
     (slopes,) = torch.autograd.grad(sample_losses(spec.loss, shaped, labels).mean(), outputs)
     coefficients = -slopes / spec.weight_decay
-    if not network.convolutional:
+    if not network.convolutions:
         corners = spec.training.corners if isinstance(spec.training, DecayedDescent) else ()
         return kink_residuals(network, flat, coefficients, corners[-1] if corners else None)
     squares = layer_residuals(network, flat, lambda _: coefficients, torch.relu, differentiable=False)

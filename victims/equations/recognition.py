@@ -33,7 +33,7 @@ def relu_network_of(module: nn.Module, shape: tuple[int, int, int]) -> ReLUNetwo
     """Return the ReLU network that computes the same, with the module's own parameters where nothing is folded.
 
     There is one for nn.Linear layers with ReLUs between them, in whatever way the module's forward calls them. The
-    first layer may be an nn.Conv2d with a square kernel, stride 1 and no padding.
+    first layers may be nn.Conv2d with a square kernel of one size, stride 1 and no padding.
 
     Args:
         module: the module, in evaluation mode.
@@ -59,16 +59,17 @@ def relu_network_of(module: nn.Module, shape: tuple[int, int, int]) -> ReLUNetwo
 
 def architecture_of(network: ReLUNetwork) -> MLPSpec | ConvSpec:
     """Return the description of a ReLU network."""
-    first, *others = network.layers
+    convolutions = [layer for layer in network.layers if isinstance(layer, nn.Conv2d)]
     has_bias = [layer.bias is not None for layer in network.layers]
     biases = "all" if any(has_bias[1:]) else "first"
     widths = [int(layer.weight.shape[0]) for layer in network.layers]  # type: ignore[index]
     common = {"outputs": widths[-1], "first_layer_scale": None}
-    if isinstance(first, nn.Conv2d):
-        kernel = first.kernel_size[0]
-        conv = {"kernel": kernel, "channels": widths[0], "hidden": widths[1:-1], "biases": biases}
+    if convolutions:
+        count, kernel = len(convolutions), convolutions[0].kernel_size[0]
+        channels = widths[0] if count == 1 else widths[:count]
+        conv = {"kernel": kernel, "channels": channels, "hidden": widths[count:-1], "biases": biases}
         return ConvSpec.model_validate(conv | common)
-    if others and all(has_bias):
+    if len(has_bias) > 1 and all(has_bias):
         biases = "every"
     return MLPSpec.model_validate({"hidden": widths[:-1], "biases": biases, **common})
 
@@ -92,16 +93,18 @@ def _layers(module: nn.Module) -> list[nn.Module]:
             layers[-1] = _folded(layers[-1], step)
         elif not linear_next:
             raise NotCoveredError(f"{type(step).__name__} follows a linear layer with no ReLU between")
-        elif isinstance(step, nn.Linear) or (isinstance(step, nn.Conv2d) and not layers):
+        elif isinstance(step, nn.Linear) or not any(isinstance(layer, nn.Linear) for layer in layers):
             layers.append(step)
             linear_next = False
         else:
-            raise NotCoveredError(f"{type(step).__name__} behind the first layer is not covered")
+            raise NotCoveredError(f"{type(step).__name__} behind a fully connected layer is not covered")
     if linear_next or not layers:
         raise NotCoveredError("its last layer is not linear")
-    if isinstance(layers[0], nn.Conv2d) and (len(layers) == 1 or not _simple(layers[0])):
+    convolutions = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
+    sizes = {layer.kernel_size for layer in convolutions}
+    if len(convolutions) == len(layers) or len(sizes) > 1 or not all(map(_simple, convolutions)):
         raise NotCoveredError(
-            "a convolution is covered with a square kernel, stride 1 and no padding, first of several"
+            "convolutions are covered with a square kernel of one size, stride 1 and no padding, before linear layers"
         )
     return layers
 

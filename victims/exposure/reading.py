@@ -74,7 +74,7 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progr
     progress("spectrum")
     imbalance = balance(network)
     scale = spec.first_layer_scale if spec.kind == "mlp" else None
-    connected = network.weights[1 if network.convolutional else 0 :]
+    connected = network.weights[network.convolutions :]
     shown = spectrum(connected[0], scale)
     second = spectrum(connected[1]) if len(connected) > 2 else None
     activations = second.rank if second is not None and second.gap else None

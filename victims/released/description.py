@@ -47,7 +47,7 @@ def released(
     Args:
         name: its name on the command line.
         network: builds the module that takes inputs (n, C, H, W), or rows (n, d), and returns (n,), (n, 1) or (n, C)
-            outputs, no softmax. Linear layers and ReLUs, with or without a convolution in front, in any module whose
+            outputs, no softmax. Linear layers and ReLUs, with or without convolutions in front, in any module whose
             forward torch.fx can follow, are open to the attacks on layers (`victims.equations.recognition`), any other
             module to the attacks that need its outputs and gradients alone. None if `weights` is an ONNX model.
         weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone; or the whole model as

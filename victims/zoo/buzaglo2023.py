@@ -5,7 +5,7 @@ weight decay, `small` a layer 1 that starts at 1e-4 beside it, `kinks` a trainin
 `stdinit` the standard start of layer 1, `annealed` steps that fall from 3e-2 to 1e-5 and not from 1e-2 to 1e-4,
 `residual1e-1` one that ends where the stationarity residual is .1, `l2`, `l2-5` (|Phi - y|^2.5) and `huber` regressions
 of the binary labels to -1 and +1 with the paper's decay, `gauss-newton` a training by such steps, `k3-4` a
-convolution's kernel and channels (3 and 32 without).
+convolution's kernel and channels (3 and 32 without), `deep` has two convolutions.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _decayed(
     )
 
 
-def _convolution(name: str, dataset: str, n: int, kernel: int, channels: int, hidden: int = 1000) -> VictimSpec:
+def _convolution(
+    name: str, dataset: str, n: int, kernel: int, channels: int | tuple[int, ...], hidden: int = 1000
+) -> VictimSpec:
     """Return conv(kernel, channels)-hidden-1 with the paper's decay."""
     return VictimSpec(
         name=name,
@@ -88,13 +90,13 @@ def _convolution(name: str, dataset: str, n: int, kernel: int, channels: int, hi
     )
 
 
-def _softmax_convolution(n: int, hidden: int) -> VictimSpec:
-    """Return conv(3, 32)-hidden-10 with a decay of 1e-4, all layers at the standard initialisation."""
+def _softmax_convolution(n: int, hidden: int, channels: int | tuple[int, ...] = 32) -> VictimSpec:
+    """Return conv(3, channels)-hidden-10 with a decay of 1e-4, all layers at the standard initialisation."""
     return VictimSpec(
-        name=f"cifar-conv-{n}-c10-wd1e-4",
+        name=f"cifar-conv-{n}-c10-wd1e-4{'' if isinstance(channels, int) else '-deep'}",
         dataset="cifar",
         n=n,
-        architecture=ConvSpec(hidden=(hidden,), outputs=10, first_layer_scale=None),
+        architecture=ConvSpec(channels=channels, hidden=(hidden,), outputs=10, first_layer_scale=None),
         training=DecayedDescent(weight_decay=1e-4),
     )
 
@@ -196,4 +198,6 @@ VICTIMS: tuple[VictimSpec, ...] = (
     _convolution("digits-conv-20-k3-4", "digits", 20, 3, 4, hidden=50),
     _softmax_convolution(50, hidden=200),
     _softmax_convolution(100, hidden=400),
+    _softmax_convolution(50, hidden=200, channels=(32, 32)),
+    _convolution("cifar-conv-50-k3-32-deep", "cifar", 50, 3, (32, 32), hidden=200),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import Tensor
@@ -20,18 +22,30 @@ SHAPE, CHANNELS, HIDDEN, N = (3, 7, 7), 6, 40, 4
 ALPHA = 3.0
 
 
-def planted() -> tuple[Network, Tensor, Tensor]:
-    """A network with W2 = sum_i c_i D_i' phi(x_i), D_i gated by smooth gates, the images x (n, C, H, W) and c."""
+def planted(convolutions: int = 1) -> tuple[Network, Tensor, Tensor]:
+    """A network with W = sum_i c_i D_i' phi(x_i), D_i gated by smooth gates, the images x (n, C, H, W) and c.
+
+    W is the weight of the layer after the convolutions.
+    """
     generator = torch.Generator().manual_seed(0)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     filters, bias, images, output = draw(CHANNELS, 3, 3, 3) / 5, draw(CHANNELS) / 5, draw(N, *SHAPE), draw(1, HIDDEN)
-    features = torch.nn.functional.conv2d(images, filters, bias).relu().flatten(1)
+    more = [draw(CHANNELS, CHANNELS, 2, 2) / 5 for _ in range(convolutions - 1)]
+    features = features_of(images, (filters, *more), bias)
     coefficients, gates = draw(N, 1), torch.rand(N, HIDDEN, generator=generator, dtype=torch.float64)
-    second = (coefficients * output * gates).T @ features
-    return Network((filters, second, output), (bias, None, None), SHAPE), images, coefficients
+    after = (coefficients * output * gates).T @ features
+    biases = (bias, *(None for _ in more), None, None)
+    return Network((filters, *more, after, output), biases, SHAPE), images, coefficients
+
+
+def features_of(images: Tensor, filters: Sequence[Tensor], bias: Tensor | None) -> Tensor:
+    maps = torch.nn.functional.conv2d(images, filters[0], bias).relu()
+    for kernels in filters[1:]:
+        maps = torch.nn.functional.conv2d(maps, kernels).relu()
+    return maps.flatten(1)
 
 
 def test_the_rows_of_layer_2_show_the_span_of_the_training_images_features() -> None:
@@ -50,11 +64,11 @@ def test_the_rows_of_layer_2_show_the_span_of_the_training_images_features() -> 
     assert float(outside.norm() / features.norm()) > 0.3
 
 
-@pytest.mark.parametrize("span_weight", [0.0, 2.0])
-def test_the_gradient_is_that_of_central_differences(span_weight: float) -> None:
-    network, images, coefficients = planted()
-    space, features = image_space(SHAPE, network.weights[0]), row_span(network.weights[1])
-    after = network.after_first().on_coordinates(features.basis)
+@pytest.mark.parametrize(("convolutions", "span_weight"), [(1, 0.0), (1, 2.0), (2, 2.0)])
+def test_the_gradient_is_that_of_central_differences(convolutions: int, span_weight: float) -> None:
+    network, images, coefficients = planted(convolutions)
+    space, features = image_space(SHAPE, network.weights[0]), row_span(network.weights[convolutions])
+    after = network.after_convolutions().on_coordinates(features.basis)
     inner = StationarityResidual(after, Weighting.uniform(after, (1.0, 0.0)))
     residual = FeatureResidual(network, space, Span(features.basis, span_weight), inner)
     rows = free_coefficients(coefficients).at
@@ -63,7 +77,7 @@ def test_the_gradient_is_that_of_central_differences(span_weight: float) -> None
     def whole(at: Tensor) -> float:
         value, _ = residual(at, rows, ALPHA)
         pixels = (at @ space.basis.T).view(-1, *SHAPE)
-        phi = torch.nn.functional.conv2d(pixels, network.weights[0], network.biases[0]).relu().flatten(1)
+        phi = features_of(pixels, network.weights[:convolutions], network.biases[0])
         outside = (phi - phi @ features.basis @ features.basis.T).square().sum(1) / phi.square().sum(1)
         return float(value) + span_weight * float(outside.sum())
 

@@ -45,6 +45,11 @@ RECOGNISED = {
                               nn.Linear(8, 1)),
         MLPSpec(hidden=(8,), biases="every", first_layer_scale=None),
     ),
+    "two convolutions": (
+        lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 4, 3, bias=False), nn.ReLU(), nn.Flatten(),
+                              nn.Linear(4 * 21 * 21, 2, bias=False)),
+        ConvSpec(channels=(2, 4), hidden=(), outputs=2, first_layer_scale=None),
+    ),
     "a folded convolution": (
         lambda: nn.Sequential(nn.Conv2d(1, 2, 3, bias=False), used(nn.BatchNorm2d(2)), nn.ReLU(), nn.Flatten(),
                               nn.Linear(2 * 23 * 23, 2, bias=False)),
@@ -70,10 +75,19 @@ OTHER = {
         lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(288, 2)),
         "MaxPool2d is not covered",
     ),
-    "a second convolution": (
-        lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 2, 3), nn.ReLU(), nn.Flatten(),
-                              nn.Linear(882, 2)),
-        "Conv2d behind the first layer",
+    "kernels of two sizes": (
+        lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 2, 5), nn.ReLU(), nn.Flatten(),
+                              nn.Linear(722, 2)),
+        "kernel of one size",
+    ),
+    "a convolution behind a fully connected layer": (
+        lambda: nn.Sequential(nn.Linear(25, 25), nn.ReLU(), nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(),
+                              nn.Linear(1058, 2)),
+        "Conv2d behind a fully connected layer",
+    ),
+    "nothing but convolutions": (
+        lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 2, 23), nn.Flatten()),
+        "before linear layers",
     ),
     "a normalisation before the layer": (
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(625, 8), nn.ReLU(), nn.BatchNorm1d(8), nn.Linear(8, 1)),

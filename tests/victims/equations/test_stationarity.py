@@ -37,11 +37,11 @@ def test_both_residuals_agree(outputs: int) -> None:
     torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_the_residual_of_a_convolution_is_that_of_the_victim(outputs: int) -> None:
+@pytest.mark.parametrize(("channels", "outputs"), [(3, 1), (3, 3), ((3, 4), 1), ((3, 4), 3)])
+def test_the_residual_of_convolutions_is_that_of_the_victim(channels: int | tuple[int, ...], outputs: int) -> None:
     """With gates as sharp as the ReLU's, theta - sum_ij c_ij grad Phi_j(x_i) of the network that is attacked."""
     generator = torch.Generator().manual_seed(4)
-    spec = ConvSpec(kernel=2, channels=3, hidden=(5,), outputs=outputs, first_layer_scale=None)
+    spec = ConvSpec(kernel=2, channels=channels, hidden=(5,), outputs=outputs, first_layer_scale=None)
     model = build(spec, (2, 4, 5), generator, torch.float64)
     net = Network.of(model.state_dict(), (2, 4, 5), torch.device("cpu"), torch.float64)
     x = torch.randn(M, 40, generator=generator, dtype=torch.float64)
