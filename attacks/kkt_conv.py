@@ -1,6 +1,7 @@
 """Reconstruction from a convolutional network, in the space of its features (beyond Buzaglo et al. 2023, Section 5).
 
-The equation is `victims.equations.convolution`: the stationarity residual of layer 2, on features.
+The equation is `victims.equations.convolution`: the stationarity residual of the layer after the convolutions, on
+features.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class KKTConvParams(SearchParams):
     """Parameters of `kkt-conv`.
 
     Attributes:
-        activation_span: cost of features outside the span that W2 shows; see `search`.
+        activation_span: cost of features outside the span that W2, the weight after one convolution, shows; see
+            `search`.
         lambda_lr: learning rate of the coefficients, in their units; see `random_coefficients`.
     """
 
@@ -50,7 +52,7 @@ class KKTConv(StationarityAttack[KKTConvParams]):
     """
 
     name = "kkt-conv"
-    summary = "stationarity of the layer after a convolution, on features that lie in the row space of its weights"
+    summary = "stationarity of the layer after convolutions, on features that lie in the row space of its weights"
     paper = "after Buzaglo et al. 2023, Section 5; span check after Petrov et al. 2024 (DAGER)"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
     Params = KKTConvParams
@@ -73,7 +75,7 @@ class KKTConv(StationarityAttack[KKTConvParams]):
     def coefficients(
         self, view: VictimView, network: Network, labels: Tensor | None, m: int, generator: torch.Generator
     ) -> Coefficients:
-        """Return small free coefficients, in the units of layer 2."""
+        """Return small free coefficients, in the units of the layer after the convolutions."""
         from attacks.kkt_family.coefficients import random_coefficients
 
         return random_coefficients(network.after_convolutions().weights[0], 1, m, generator)

@@ -22,7 +22,7 @@ class Problem:
     Attributes:
         network: the victim, on pixels.
         space: the subspace in which images are searched.
-        features: the data subspace of layer 2 for a convolution, of whose features it is a subspace; else None.
+        features: the data subspace of the layer after convolutions, of whose features it is a subspace; else None.
     """
 
     network: Network

@@ -59,6 +59,7 @@ def audit(
 def study(
     name: Annotated[str, typer.Argument(help="The study; without one they are listed.")] = "",
     smoke: Annotated[bool, typer.Option("--smoke", help="Few and cheap cells, to see that it works.")] = False,
+    missing: Annotated[bool, typer.Option("--missing", help="Only the cells that its table has no row of.")] = False,
     device: Device = "auto",
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
@@ -87,7 +88,7 @@ def study(
     work_begins()
     environment = Setup.variables()
     setup = Setup(root, data, plugin_dir, str(chosen_device), twins=False, jobs=jobs, environment=environment)
-    raise typer.Exit(run_study(chosen, cells, attacks, victims, setup))
+    raise typer.Exit(run_study(chosen, cells, attacks, victims, setup, missing))
 
 
 @app.command()

@@ -90,6 +90,7 @@ def run_study(
     attacks: Registry[type[Attack[Any]]],
     victims: Victims,
     setup: Setup,
+    missing: bool = False,
 ) -> int:
     """Run the cells, write NAME.csv after each and pictures in the end, and return the exit status.
 
@@ -103,6 +104,8 @@ def run_study(
         victims: likewise.
         setup: where runs are read and written: not in the results folder, since experiments whose start an oracle
             gives are on no board; and how they are executed, one after the other.
+        missing: keep the rows of NAME.csv whose runs ended well, of which nothing else need be there, and run the
+            other cells.
     """
     console, root = Console(), setup.results_dir
     store = Store(root)
@@ -115,8 +118,13 @@ def run_study(
         for line in changed_sources(todo(runs, setup, session), session):
             reporter.notice(line)
         executor = executor_for(reporter, setup)
+        done = {row.get("run_id"): row for row in former if missing and row.get("status") == Status.OK}
         for cell, run in zip(cells, runs, strict=True):
-            (outcome,) = executor.execute([Task.of(run, session.run_id(run), setup)])
+            run_id = session.run_id(run)
+            if run_id in done:
+                rows.append(done[run_id])
+                continue
+            (outcome,) = executor.execute([Task.of(run, run_id, setup)])
             record = outcome.record
             if not outcome.stored:
                 if not rows:

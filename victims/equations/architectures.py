@@ -213,9 +213,10 @@ def _empty(spec: MLPSpec | ConvSpec, shape: Sequence[int]) -> ReLUNetwork:
     if isinstance(spec, ConvSpec):
         channels = spec.each_channels
         if len(channels) * (spec.kernel - 1) >= min(shape[1:]):
-            told = f"a kernel of {spec.kernel}" if len(channels) == 1 else f"{len(channels)} kernels of {spec.kernel}"
-            does = "does" if len(channels) == 1 else "do"
-            raise UserError(f"{told} {does} not fit into images of {shape[1]} x {shape[2]} pixels")
+            times = f", {len(channels)} times in a row," if len(channels) > 1 else ""
+            raise UserError(
+                f"a kernel of {spec.kernel}{times} does not fit into images of {shape[1]} x {shape[2]} pixels"
+            )
         return ConvNet(shape, spec.kernel, channels, (*spec.hidden, spec.outputs))
     last = len(spec.hidden)
     everywhere, hidden = spec.biases == "every", spec.biases == "all"

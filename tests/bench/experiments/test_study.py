@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,8 @@ import torch
 from attacking import ORDINARY, victim_of
 
 from attacks.base import Reconstruction
-from attacks.studies.base import Cell, Plot, Study
+from attacks.studies.base import Cell, Study
 from bench.experiments.study import measure, neighbours
-from bench.experiments.study_picture import _distributions, draw
 from bench.plan import registry
 from bench.plan.options import attack_params
 from bench.run.artifacts import write_reconstruction
@@ -230,6 +230,25 @@ def test_an_interrupted_study_keeps_the_rows_of_cells_that_it_did_not_come_to(
     assert path.read_text() == before, "a row of no cell is left out in the end"
 
 
+def test_of_a_published_table_the_cells_are_run_that_it_lacks(
+    bench: Callable[..., Any], folder: Path, results: Path
+) -> None:
+    words = ("study", "tiny-starts", "--smoke", "--plugin-dir", folder, "--results-dir", results, "--device", "cpu")
+    assert bench(*words).status == 0
+    root = results / "studies" / "tiny-starts-smoke"
+    path = root / "tiny-starts.csv"
+    before = pd.read_csv(path)
+    shutil.rmtree(root / "runs")
+    lacking = before.drop(2)
+    lacking.loc[1, "status"] = "error"
+    lacking.to_csv(path, index=False)
+    assert bench(*words, "--missing").status == 0
+    assert sorted(run.name for run in (root / "runs").iterdir()) == sorted(before["run_id"][[1, 2]])
+    again = pd.read_csv(path)
+    pd.testing.assert_frame_equal(again.drop(columns="wall_s"), before.drop(columns="wall_s"))
+    assert again["wall_s"][[0, 3]].tolist() == before["wall_s"][[0, 3]].tolist()
+
+
 def test_a_victim_that_cannot_be_had_ends_no_study_and_costs_no_row(
     bench: Callable[..., Any], folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,36 +272,3 @@ def test_a_victim_that_cannot_be_had_ends_no_study_and_costs_no_row(
     assert ended.status == 1
     assert "it diverged" in ended.err + ended.out
     assert path.read_text() == before
-
-
-def test_plots_survive_cells_that_failed_and_labels_that_are_words(tmp_path: Path) -> None:
-    table = pd.DataFrame(
-        {
-            "attack": "deco",
-            "victim": "v",
-            "scale": ["1e-4", "standard"],
-            "run_id": ["no-such-run", "nor-this"],
-            "n_good": [3.0, float("nan")],
-        }
-    )
-    for plot in (
-        Plot("map", "scale", "victim", ("n_good", "null_n_good")),
-        Plot("curve", "scale"),
-        Plot("dots", "scale"),
-        Plot("scatter", "scale"),
-        Plot("cdf", "scale", values=("cosine",)),
-    ):
-        draw(tmp_path, "study", plot, table)
-    assert len(list(tmp_path.glob("*.png"))) == 5
-
-
-def test_a_distribution_is_drawn_of_the_samples_of_each_cell(tmp_path: Path) -> None:
-    run = tmp_path / "runs" / "one"
-    run.mkdir(parents=True)
-    pd.DataFrame({"cosine": [0.9, 0.2, 0.5], "null": [0.1, 0.1, 0.1]}).to_csv(run / "per_sample.csv")
-    table = pd.DataFrame({"victim": ["v", "v"], "model": ["ridge", "mlp"], "run_id": ["one", "not-run"]})
-    (axes,) = _distributions(tmp_path, table, Plot("cdf", "model", values=("cosine", "null", "absent"))).axes[:1]
-    assert [line.get_label() for line in axes.lines] == ["cosine", "null"]
-    drawn = axes.lines[0].get_xydata().tolist()
-    assert drawn[-3:] == [[0.2, pytest.approx(1 / 3)], [0.5, pytest.approx(2 / 3)], [0.9, 1.0]]
-    assert "model ridge" in axes.get_title()

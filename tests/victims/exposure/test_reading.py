@@ -173,6 +173,26 @@ def test_the_second_layer_shows_the_activations_unless_its_start_hides_them(tmp_
     assert card(own(tmp_path, network().state_dict())).activations is None, "the last layer shows a direction a class"
 
 
+def test_behind_convolutions_the_layer_after_all_of_them_shows_the_spectrum(tmp_path: Path) -> None:
+    """Planted: one rank in the layer after two convolutions, another in the layer after that."""
+    draw, rank, activations = torch.Generator().manual_seed(0), 4, 7
+
+    def two() -> nn.Module:
+        kernels = nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 3, 3, bias=False), nn.ReLU()
+        hidden = nn.Linear(3 * (SIDE - 4) ** 2, WIDTH, bias=False), nn.ReLU(), nn.Linear(WIDTH, WIDTH, bias=False)
+        return nn.Sequential(*kernels, nn.Flatten(), *hidden, nn.ReLU(), nn.Linear(WIDTH, CLASSES, bias=False))
+
+    weights = {name: value.clone() for name, value in two().state_dict().items()}
+    for name, planted in {"5.weight": rank, "7.weight": activations}.items():
+        h, d = weights[name].shape
+        weights[name] = torch.randn(h, planted, generator=draw) @ torch.randn(planted, d, generator=draw)
+    found = card(own(tmp_path, weights, two))
+
+    assert found.spectrum is not None
+    assert (found.spectrum.rank, found.activations) == (rank, activations)
+    assert len(found.imbalance) == 4
+
+
 def test_neurons_are_balanced_or_not() -> None:
     """Neurons of equal lengths, then each scaled by 2 on one side and 1/2 on the other, which changes no output."""
     draw = torch.Generator().manual_seed(0)
