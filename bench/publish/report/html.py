@@ -120,7 +120,7 @@ def render(report: Report) -> str:
     networks = networks_of(report)
     sections = _sections(report, networks)
     found = profiles(report)
-    return environment.get_template("report.html.j2").render(
+    page = environment.get_template("report.html.j2").render(
         report=report,
         first=_first(answer(report)),
         sections=sections,
@@ -150,6 +150,7 @@ def render(report: Report) -> str:
         isnan=math.isnan,
         Status=Status,
     )
+    return figures.sharing_styles(page)
 
 
 def _first(found: Answer) -> First:

@@ -13,6 +13,7 @@ from bench.publish.report.figures.drawn import (
     share_against_threshold,
     ssim_against_output,
 )
+from bench.publish.report.figures.svg import sharing_styles
 
 __all__ = [
     "THRESHOLDS",
@@ -23,5 +24,6 @@ __all__ = [
     "precision_recall",
     "quality_against_time",
     "share_against_threshold",
+    "sharing_styles",
     "ssim_against_output",
 ]

@@ -17,6 +17,7 @@ from bench.publish.report.figures import (
     precision_recall,
     quality_against_time,
     share_against_threshold,
+    sharing_styles,
     ssim_against_output,
 )
 
@@ -62,6 +63,18 @@ def test_what_a_figure_refers_to_is_in_it(svg: str) -> None:
     identifiers = re.findall(r' id="([^"]+)"', svg)
     assert set(identifiers) == set(re.findall(r"[\"(]#([\w-]+)", svg))
     assert len(set(identifiers)) == len(identifiers)
+
+
+def test_figures_of_a_page_share_their_styles() -> None:
+    spoken = 'style="fill: red"'
+    figures = [*FIGURES.values(), quality_against_time([timed(spoken)], 20)]
+    page = sharing_styles(f"<style>p {{}}\n</style><p {spoken}>{''.join(figures)}")
+    rules = dict(re.findall(r"^svg \.(s\d+) { (.*) }$", page.split("</style>")[0], re.MULTILINE))
+    told = list(map(ElementTree.fromstring, re.findall(r"<svg .*?</svg>", page, re.DOTALL)))
+    for before, after in zip(map(ElementTree.fromstring, figures), told, strict=True):
+        assert [one.get("style") for one in before.iter()] == [rules.get(one.get("class", "")) for one in after.iter()]
+    assert (page.count(spoken), "fill: red" in rules.values()) == (2, False), "an attribute outside, and a label"
+    assert len(set(rules.values())) == len(rules)
 
 
 def test_nothing_to_draw_is_no_figure() -> None:
