@@ -35,30 +35,34 @@ class KKTConvParams(SearchParams):
 
     method: Literal["row-space"] = "row-space"
     restarts: PositiveInt = 4
-    steps: PositiveInt = 500
-    lr: PositiveFloat = 0.05
+    steps: PositiveInt = 1000
+    lr: PositiveFloat = 0.1
     lambda_lr: PositiveFloat = 0.004
     init_scale: PositiveFloat = 0.1
-    coordinate_power: NonNegativeFloat = 1.8
+    coordinate_power: NonNegativeFloat = 1.0
     residual_power: NonNegativeFloat = 0.15
     activation_span: NonNegativeFloat = 0.8
+    smoothness: NonNegativeFloat = 3e-2
 
 
 class KKTConv(StationarityAttack[KKTConvParams]):
     """Candidates whose features make up W2, with coefficients of any sign, and lie in the span that W2 shows.
 
-    No subspace of images is known, so it searches on cosines, smooth ones before fine ones, as natural images are
+    No subspace of images is known, so it searches on cosines, and candidates pay for fine ones as natural images are
     distributed: a prior that holds for all natural images and depends on no data set.
     """
 
     name = "kkt-conv"
+    version = 2
     summary = "stationarity of the layer after convolutions, on features that lie in the row space of its weights"
     paper = "after Buzaglo et al. 2023, Section 5; span check after Petrov et al. 2024 (DAGER)"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS})
     Params = KKTConvParams
     protocol = "buzaglo2023-conv"
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
-        "": FAST_RANGES | {"coordinate_power": Range(0, 3), "activation_span": Range(0.01, 10, log=True)},
+        "": FAST_RANGES
+        | {"coordinate_power": Range(0, 3), "activation_span": Range(0.01, 10, log=True)}
+        | {"smoothness": Range(1e-4, 1, log=True)},
     }
 
     def supports(self, victim: VictimSpec) -> str | None:

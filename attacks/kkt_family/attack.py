@@ -43,9 +43,12 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
     """A restart has this many candidates for each direction of the data subspace, unless `candidates` is given."""
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline networks whose layers are not known, and `sparsity` on a convolution."""
-        if victim.architecture.kind == "conv" and self.params.method == "row-space" and self.params.sparsity:
+        """Decline networks whose layers are not known, and prices that say nothing behind or without convolutions."""
+        convolution = victim.architecture.kind == "conv"
+        if convolution and self.params.method == "row-space" and self.params.sparsity:
             return "sparsity prices the lengths of images, and W2 is made of their features: set sparsity=0"
+        if not convolution and self.params.smoothness:
+            return "smoothness prices cosines, and images are sought in the row space of W1: set smoothness=0"
         return declined_unless_layered(victim)
 
     def doubt(self, exposure: Exposure) -> str | None:

@@ -61,6 +61,7 @@ class SearchParams(InitialisedParams):
         residual_power: fast solver only: q of `search`.
         neuron_power: fast solver only: s of `search`.
         sparsity: fast solver only: cost of the sum of the candidates' shares of W1; see `search`.
+        smoothness: fast solver only: cost of images behind convolutions that are not smooth; see `search`.
         signal_span: fast solver only: cost of back-propagated errors outside the columns of W1; see `search`.
         activation_span: fast solver only: cost of activations outside the rows of W2, where these show a span.
         products: fast solver only: precision to which the factors of matrix products may be rounded; "bfloat16" is
@@ -87,6 +88,7 @@ class SearchParams(InitialisedParams):
                 "residual_power",
                 "neuron_power",
                 "sparsity",
+                "smoothness",
                 "signal_span",
                 "activation_span",
                 "products",
@@ -111,6 +113,7 @@ class SearchParams(InitialisedParams):
     residual_power: NonNegativeFloat = 0.3
     neuron_power: NonNegativeFloat = 1.0
     sparsity: NonNegativeFloat = 0.0
+    smoothness: Annotated[NonNegativeFloat, unsaid(0.0)] = 0.0
     signal_span: NonNegativeFloat = 0.0
     activation_span: NonNegativeFloat = 0.0
     products: Annotated[Literal["float32", "bfloat16"], unsaid("float32")] = "float32"

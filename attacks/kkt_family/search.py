@@ -76,7 +76,9 @@ def search(
     `sparsity` is the cost of an atomic norm, the sum of the sizes of these terms, as in the deconvolution of spikes by
     particles (Chizat 2022, Sparse optimization on measures with over-parameterized gradient descent). It is for fully
     connected victims only: the W2 of a convolution is a sum of features, whose sizes the lengths of images do not
-    bound. `signal_span` and `activation_span`, both divided by sqrt(r), are the costs of a candidate that is orthogonal
+    bound. There the smoothness of natural images decides what the kernels do not see of an image: `smoothness` is the
+    cost of a candidate whose coordinates on cosines, in units of the amplitudes of natural images, have a mean square
+    of 1. `signal_span` and `activation_span`, both divided by sqrt(r), are the costs of a candidate that is orthogonal
     to the spans of `victims.equations.spans`.
 
     The searches are independent: each ends as it would alone. They are one batch because one of them cannot fill a
@@ -98,6 +100,7 @@ def search(
     scaling = _scaling(space, params.coordinate_power)
     every = [start.coefficients for start in starts]
     price = params.sparsity * _term_bound(problem) if params.sparsity else 0.0
+    amplitudes = scaling / _scaling(space, 1.0)
 
     def coefficients(outputs: Tensor) -> Tensor:
         return torch.stack([one.at(own) for one, own in zip(every, outputs, strict=True)])
@@ -116,7 +119,7 @@ def search(
     rates = [start.lr[:, None] for start in starts if start.lr is not None]
     if rates:  # coordinates move in units of their rates, which Adam's steps do not depend on
         rate = torch.stack(rates).to(scaling)
-        coordinates, scaling = coordinates / rate, scaling * rate
+        coordinates, scaling, amplitudes = coordinates / rate, scaling * rate, amplitudes * rate
     coordinates.requires_grad_()
     variables = [variable for one in every for variable in one.variables]
     cycle = OneCycle([([coordinates], params.lr), (variables, params.lambda_lr)], params.steps)
@@ -137,6 +140,8 @@ def search(
         cycle.zero_grad()
         with torch.no_grad():
             coordinates.grad = gradient(params.sharpness(step)) * scaling
+        if params.smoothness:
+            (params.smoothness * (coordinates * amplitudes).square().mean(-1).sum()).backward()
         if price:
             lengths = (coordinates * rate if rates else coordinates).norm(dim=-1)
             terms = [one.sizes() @ own for one, own in zip(every, lengths, strict=True)]

@@ -34,6 +34,7 @@ CHANGED: dict[str, Any] = {
     "residual_power": 0.1,
     "neuron_power": 0.1,
     "sparsity": 0.1,
+    "smoothness": 0.1,
     "signal_span": 0.1,
     "activation_span": 0.1,
     "dtype": "float64",

@@ -19,7 +19,7 @@ from attacks.kkt_general import KKTGeneral
 from victims.equations.network import Network
 from victims.equations.row_space import row_space
 from victims.equations.spans import Spans
-from victims.spec import ConvSpec, VictimSpec
+from victims.spec import ConvSpec, MLPSpec, VictimSpec
 
 D, H, N, OUTPUTS = 60, 40, 12, 3
 
@@ -99,3 +99,10 @@ def test_no_price_on_the_lengths_of_images_where_features_make_up_the_weights(at
     assert attack(attack.Params()).supports(spec) is None
     assert "set sparsity=0" in str(attack(attack.Params(sparsity=0.05)).supports(spec))
     assert KKTGeneral(KKTGeneral.Params(method="published")).supports(spec) is None, "it knows no sparsity"
+
+
+def test_no_price_on_frequencies_where_images_are_sought_in_a_row_space() -> None:
+    """Coordinates in the row space of W1 have no frequency."""
+    spec = VictimSpec(name="digits-mlp-6-price", dataset="digits", n=6, architecture=MLPSpec(hidden=(10,)))
+    assert KKTGeneral(KKTGeneral.Params()).supports(spec) is None
+    assert "set smoothness=0" in str(KKTGeneral(KKTGeneral.Params(smoothness=0.1)).supports(spec))
