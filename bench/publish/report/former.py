@@ -17,6 +17,7 @@ from matplotlib.image import imread
 from numpy.typing import NDArray
 
 from bench.publish.best import Row
+from bench.publish.report.figures import with_own_styles
 from bench.publish.report.files import GROUPS, LAYERS, Examples, Panel, RunFiles
 
 _PICTURE = re.compile(
@@ -37,7 +38,7 @@ def former(page: Path) -> dict[str, RunFiles]:
     The pictures are lossless there, so they come back as the run's folder had them. What cannot be read is left out.
     """
     try:
-        text = page.read_text()
+        text = with_own_styles(page.read_text())
     except (OSError, UnicodeDecodeError):
         return {}
     pictures: dict[str, dict[tuple[int, int], tuple[NDArray[np.uint8], float]]] = {}

@@ -13,7 +13,7 @@ from bench.publish.report.figures.drawn import (
     share_against_threshold,
     ssim_against_output,
 )
-from bench.publish.report.figures.svg import sharing_styles
+from bench.publish.report.figures.svg import sharing_styles, with_own_styles
 
 __all__ = [
     "THRESHOLDS",
@@ -26,4 +26,5 @@ __all__ = [
     "share_against_threshold",
     "sharing_styles",
     "ssim_against_output",
+    "with_own_styles",
 ]

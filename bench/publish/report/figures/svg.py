@@ -20,6 +20,8 @@ DOTS_DPI = 150
 LEVELS = 16
 """Levels of each colour there: the edges of overlapping dots have so many shades that they are half of the bytes."""
 
+_RULE = re.compile(r"^svg \.(s\d+) \{ (.*) \}\n", re.MULTILINE)
+
 
 def svg(figure: Figure) -> str:
     """Return the figure as an SVG element: no size, fonts or unused ids of its own, and the page's colours.
@@ -58,6 +60,18 @@ def sharing_styles(page: str) -> str:
     page = re.sub(r"<svg .*?</svg>", lambda figure: re.sub(r"<[^>]+>", named, figure[0]), page, flags=re.DOTALL)
     rules = "".join(f"svg .{name} {{ {style} }}\n" for style, name in names.items())
     return page.replace("</style>", f"{rules}</style>", 1)
+
+
+def with_own_styles(page: str) -> str:
+    """Return a page whose figures repeat their styles: what `sharing_styles` was given, less its rules."""
+    head, end, body = page.partition("</style>")
+    styles = dict(_RULE.findall(head))
+
+    def repeated(tag: re.Match[str]) -> str:
+        return re.sub(r'class="(s\d+)"', lambda name: f'style="{styles.get(name[1], "")}"', tag[0])
+
+    body = re.sub(r"<svg .*?</svg>", lambda figure: re.sub(r"<[^>]+>", repeated, figure[0]), body, flags=re.DOTALL)
+    return _RULE.sub("", head) + end + body
 
 
 def _smaller(png: str) -> str:
