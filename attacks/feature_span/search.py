@@ -15,8 +15,9 @@ from torch.nn.functional import normalize
 
 from attacks.feature_span.params import ConvSpanParams
 from attacks.kkt_family.one_cycle import OneCycle
+from victims.equations.cosines import CosineSpace
 from victims.equations.network import Network
-from victims.equations.row_space import RowSpace, data_rank, image_space
+from victims.equations.row_space import RowSpace, data_rank
 from victims.equations.spans import share_outside
 
 
@@ -47,16 +48,15 @@ class SpanSearch:
     def __init__(self, network: Network, span: RowSpace, start: Tensor, known: Tensor, params: ConvSpanParams) -> None:
         assert network.input_shape is not None
         self.network, self.span, self.known, self.params = network, span, known, params
-        cosines = image_space(network.input_shape, span.basis)
-        scale = cosines.singular / cosines.singular.square().mean().sqrt()
-        self.to_pixels = (cosines.basis * scale).T.contiguous()
+        self.space = CosineSpace.of(network.input_shape, span.basis)
+        self.scale = self.space.amplitudes(1.0)
         self.divisors = span.singular**params.whitening
         self.coordinates = start.to(span.basis).clone().requires_grad_()
         self.cycle = OneCycle([([self.coordinates], params.lr)], params.steps)
 
     def images(self) -> Tensor:
         """Return the candidates (m, d)."""
-        return self.coordinates @ self.to_pixels
+        return self.space.inputs(self.coordinates * self.scale)
 
     def features_of(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return the share (m,) of the images' features outside their span, and the images' signatures (m, r).

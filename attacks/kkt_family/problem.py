@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from attacks.base import VictimView
+from victims.equations.cosines import CosineSpace
 from victims.equations.network import Network
-from victims.equations.row_space import RowSpace, image_space, row_space, row_span
+from victims.equations.row_space import RowSpace, row_space, row_span
 from victims.equations.spans import Span, Spans, activation_basis, error_basis
 from victims.equations.stationarity import CoefficientMap, relative_residual
 
@@ -21,12 +22,12 @@ class Problem:
 
     Attributes:
         network: the victim, on pixels.
-        space: the subspace in which images are searched.
+        space: the subspace in which images are searched; all images, on cosines, before convolutions.
         features: the data subspace of the layer after convolutions, of whose features it is a subspace; else None.
     """
 
     network: Network
-    space: RowSpace
+    space: RowSpace | CosineSpace
     features: RowSpace | None = None
 
     @classmethod
@@ -36,13 +37,15 @@ class Problem:
         network = Network.of(view.weights, shape, device, dtype)
         first = network.weights[0]
         if network.convolutions:
-            return cls(network, image_space(shape, first), row_span(network.after_convolutions().weights[0]))
+            return cls(network, CosineSpace.of(shape, first), row_span(network.after_convolutions().weights[0]))
         return cls(network, row_space(first))
 
     @property
     def data_subspace(self) -> RowSpace:
         """The data subspace of the first fully connected layer: of images, or of a convolution's features."""
-        return self.space if self.features is None else self.features
+        shown = self.space if self.features is None else self.features
+        assert isinstance(shown, RowSpace)  # only images before convolutions are on cosines
+        return shown
 
     @cached_property
     def connected(self) -> Network:

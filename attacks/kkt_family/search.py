@@ -15,6 +15,7 @@ from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
 from victims.equations.adjoint import StationarityResidual, Weighting, neuron_norms
 from victims.equations.convolution import FeatureResidual
+from victims.equations.cosines import CosineSpace
 from victims.equations.row_space import RowSpace
 from victims.equations.spans import Span
 
@@ -44,9 +45,9 @@ class Found:
     sizes: Tensor
 
 
-def coordinates_of(images: Tensor, space: RowSpace, power: float) -> Tensor:
+def coordinates_of(images: Tensor, space: RowSpace | CosineSpace, power: float) -> Tensor:
     """Return the coordinates (m, r) of images (m, d), of their part in the subspace that is searched."""
-    return images.to(space.basis) @ space.basis / _scaling(space, power)
+    return space.coordinates(images.to(space.singular)) / _scaling(space, power)
 
 
 def search(
@@ -129,7 +130,7 @@ def search(
         residual = residual.in_parts() if int(state["parts"]) > 1 else residual
 
     def pixels() -> Tensor:
-        return (coordinates.detach() * scaling) @ space.basis.T
+        return space.inputs(coordinates.detach() * scaling)
 
     def now() -> dict[str, Tensor]:
         return cycle.state() | {"parts": torch.tensor(residual.parts)}
@@ -153,7 +154,7 @@ def search(
     return [Found(candidates, one.sizes().detach()) for candidates, one in zip(pixels(), every, strict=True)]
 
 
-def _scaling(space: RowSpace, power: float) -> Tensor:
+def _scaling(space: RowSpace | CosineSpace, power: float) -> Tensor:
     """Return (S_k / rms S)^p, (r,)."""
     relative: Tensor = space.singular / space.singular.square().mean().sqrt()
     return relative**power
@@ -187,5 +188,6 @@ def _residual(problem: Problem, params: SearchParams) -> StationarityResidual | 
     if problem.features is None:
         spans = problem.spans(error_cost, activation_cost)
         return StationarityResidual(network, weighting, spans=spans, sharpness=sharpness)
+    assert isinstance(problem.space, CosineSpace)  # as before all convolutions
     residual = StationarityResidual(network, weighting, spans=problem.spans(error_cost, 0), sharpness=sharpness)
     return FeatureResidual(problem.network, problem.space, Span(problem.features.basis, activation_cost), residual)

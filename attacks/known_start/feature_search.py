@@ -14,9 +14,10 @@ from torch import Tensor
 from attacks.kkt_family.one_cycle import OneCycle
 from attacks.known_start.descent import Descent, Found
 from attacks.known_start.equation import Equation
-from attacks.known_start.front import Cosines, Front
+from attacks.known_start.front import Front
 from attacks.known_start.params import FeatureParams
 from attacks.known_start.search import SMALL
+from victims.equations.cosines import CosineSpace
 from victims.equations.spans import share_outside
 
 
@@ -48,7 +49,8 @@ class FeatureSearch(Descent):
     ) -> None:
         self.equation, self.front, self.params = equation, front, params
         weight = equation.weight
-        self.cosines = Cosines(shape, params.amplitude_power, weight)
+        self.space = CosineSpace.of(shape, weight)
+        self.amplitudes = self.space.amplitudes(params.amplitude_power).view(shape)
         self.coordinates = torch.randn(m, *shape, generator=generator).to(weight).requires_grad_()
         outputs = len(equation.networks[0].weights[-1])
         chosen = torch.randn(m, outputs, generator=generator).to(weight)
@@ -63,7 +65,8 @@ class FeatureSearch(Descent):
 
     def images(self) -> Tensor:
         """Return the candidates (m, C, H, W)."""
-        return self.cosines.images(self.coordinates)
+        scaled = self.coordinates * self.amplitudes
+        return self.space.inputs(scaled.flatten(1)).view_as(scaled)
 
     def objective(self, alpha: float) -> Tensor:
         """Return the weighted residual and what the candidates pay, a scalar tensor that can be differentiated."""

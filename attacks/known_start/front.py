@@ -13,13 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from scipy.fft import idct
 from torch import Tensor, nn
 
 from victims.equations.network import Network
-from victims.equations.row_space import image_space
 
 
 @dataclass(frozen=True)
@@ -76,25 +73,3 @@ def head(state: Mapping[str, Tensor], stayed: int) -> Network:
     """Return the fully connected network on the features: all layers but the first `stayed`."""
     whole = Network.of({name: value for name, value in state.items() if name.startswith("layers.")})
     return Network(whole.weights[stayed:], whole.biases[stayed:])
-
-
-class Cosines:
-    """Images on cosines, scaled as natural images are distributed: amplitudes (1 / (1 + frequency))^p.
-
-    Args:
-        shape: (C, H, W).
-        power: p; 0 moves all frequencies alike.
-        like: a tensor of the precision and on the device to use.
-    """
-
-    def __init__(self, shape: tuple[int, int, int], power: float, like: Tensor) -> None:
-        amplitudes = image_space(shape, like).singular ** power
-        self.amplitudes = (amplitudes / amplitudes.square().mean().sqrt()).view(shape)
-        self.rows = [torch.from_numpy(idct(np.eye(size), axis=1, norm="ortho")).to(like) for size in shape]
-
-    def images(self, coordinates: Tensor) -> Tensor:
-        """Return images (m, C, H, W) for coordinates (m, C, H, W); of unit size a pixel for standard normal ones."""
-        scaled = coordinates * self.amplitudes
-        channels, heights, widths = self.rows
-        mixed: Tensor = torch.einsum("mcij,ck->mkij", scaled, channels)
-        return heights.T @ mixed @ widths

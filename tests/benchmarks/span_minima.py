@@ -52,7 +52,7 @@ def main() -> None:
     known = span.basis.new_zeros(0, span.rank)
     drawn = torch.randn(PER_DIRECTION * span.rank, network.inputs, generator=torch.Generator().manual_seed(0))
     noise = SpanSearch(network, span, drawn * params.init_scale, known, params)
-    coordinates = truth.flatten(1) @ torch.linalg.pinv(noise.to_pixels)
+    coordinates = noise.space.coordinates(truth.flatten(1)) / noise.scale
     alone = params.model_copy(update={"repulsion": 0.0})
 
     def line(what: str, images: Tensor, outside: Tensor) -> None:

@@ -17,6 +17,7 @@ from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.published import published_loss, published_penalties
 from attacks.kkt_family.search import Start, search
 from victims.equations.adjoint import StationarityResidual, Weighting
+from victims.equations.cosines import CosineSpace
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
 from victims.equations.spans import Span, Spans
@@ -122,3 +123,25 @@ def restarts(batch: int) -> Callable[[], None]:
 @pytest.mark.benchmark(group="eight restarts at n=50")
 def test_restarts_in_one_batch(benchmark: BenchmarkFixture, batch: int) -> None:
     benchmark.pedantic(restarts(batch), rounds=5, iterations=1, warmup_rounds=1)
+
+
+def on_cosines(dense: bool) -> Callable[[], None]:
+    """A step's features of 300 images of 32 x 32 behind conv(3, 32), and their gradient by the coordinates."""
+    generator = torch.Generator().manual_seed(0)
+    filters, bias = torch.randn(32, 3, 3, 3, generator=generator), torch.randn(32, generator=generator)
+    net = Network((filters, torch.zeros(1, 32 * 30 * 30)), (bias, None), (3, 32, 32))
+    space = CosineSpace.of((3, 32, 32), filters)
+    basis = space.inputs(torch.eye(D)).T
+    coordinates = torch.randn(300, D, generator=generator).requires_grad_()
+
+    def step() -> None:
+        images = coordinates @ basis.T if dense else space.inputs(coordinates)
+        torch.autograd.grad(net.features(images).sum(), coordinates)
+
+    return step
+
+
+@pytest.mark.parametrize("dense", [True, False], ids=["by a basis of all cosines", "axis by axis"])
+@pytest.mark.benchmark(group="features of 300 images on cosines, forward and back")
+def test_images_on_cosines(benchmark: BenchmarkFixture, dense: bool) -> None:
+    benchmark.pedantic(on_cosines(dense), rounds=5, iterations=1, warmup_rounds=1)

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from victims.equations.adjoint import StationarityResidual
+from victims.equations.cosines import CosineSpace
 from victims.equations.network import Network
-from victims.equations.row_space import RowSpace
 from victims.equations.spans import Span, share_outside
 from victims.equations.stationarity import CoefficientMap
 
@@ -26,12 +26,12 @@ class FeatureResidual:
 
     Args:
         network: the victim; its first layers are convolutions.
-        space: the subspace in which images are searched.
+        space: the images that are searched.
         features: the span of features that the first fully connected layer shows, and the cost of leaving it.
         residual: the residual of the network after the convolutions, on the features' coordinates.
     """
 
-    def __init__(self, network: Network, space: RowSpace, features: Span, residual: StationarityResidual) -> None:
+    def __init__(self, network: Network, space: CosineSpace, features: Span, residual: StationarityResidual) -> None:
         self.network, self.space, self.features, self.residual = network, space, features, residual
 
     @property
@@ -55,7 +55,7 @@ class FeatureResidual:
         """
         with torch.enable_grad():
             inputs = coordinates.detach().requires_grad_()
-            features = self.network.features(inputs @ self.space.basis.T)
+            features = self.network.features(self.space.inputs(inputs))
             projected = features @ self.features.basis
             cost = self.features.weight * share_outside(projected, features).sum()
             value, gradient = self.residual(projected.detach(), coefficients, alpha)

@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
-from scipy.fft import idctn
 from torch import Tensor
 
 EDGE_SLACK = 1.1
@@ -22,8 +20,6 @@ SMALLEST_TAIL = 8
 """The fewest singular values that a Gaussian spectrum is recognised by."""
 ROUNDING = 2.0**-24
 """Rounding to float32 leaves singular values up to this size, relative to ||W1||, outside the span of the data."""
-CHANNEL_SIZES = (1.0, 0.3, 0.15)
-"""Amplitudes of natural colour images along the cosines over channels: the mean of the channels has most."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,14 @@ class RowSpace:
         """The number of directions, r."""
         return self.basis.shape[1]
 
+    def inputs(self, coordinates: Tensor) -> Tensor:
+        """Return the vectors (..., d) of this subspace that have these coordinates (..., r)."""
+        return coordinates @ self.basis.T
+
+    def coordinates(self, inputs: Tensor) -> Tensor:
+        """Return the coordinates (..., r) of the parts in this subspace of vectors (..., d)."""
+        return inputs @ self.basis
+
 
 def row_span(weight: Tensor) -> RowSpace:
     """Return the data's part of the row space of a weight (h, d), or the whole row space if there is no gap."""
@@ -64,23 +68,6 @@ def row_space(first_weight: Tensor) -> RowSpace:
     """
     space = row_span(first_weight)
     return space if space.gap else replace(space, singular=torch.ones_like(space.singular))
-
-
-def image_space(shape: tuple[int, int, int], like: Tensor) -> RowSpace:
-    """Return the space of all images (C, H, W) on cosines, with 1 / (1 + frequency) for singular values.
-
-    The amplitudes of natural images fall with the frequency, so that smooth images are near.
-
-    Args:
-        shape: (C, H, W) of an image; C is 1 or 3.
-        like: a tensor of the precision and on the device to use.
-    """
-    channels, height, width = shape
-    d = channels * height * width
-    cosines = idctn(np.eye(d).reshape(d, *shape), axes=(1, 2, 3), norm="ortho").reshape(d, d).T
-    frequency = np.hypot(*np.meshgrid(np.arange(height), np.arange(width), indexing="ij"))
-    amplitudes = np.concatenate([(size / (1 + frequency)).ravel() for size in CHANNEL_SIZES[:channels]])
-    return RowSpace(torch.from_numpy(cosines).to(like).contiguous(), torch.from_numpy(amplitudes).to(like), gap=False)
 
 
 def data_rank(singular: Tensor, h: int, d: int) -> int:

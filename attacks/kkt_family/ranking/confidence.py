@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from victims.equations.cosines import CosineSpace
 from victims.equations.row_space import RowSpace
 
 CHUNK = 4096
@@ -15,7 +16,12 @@ CHUNK = 4096
 
 
 def confidence(
-    candidates: Tensor, sizes: Tensor, labels: Tensor | None, counts: Sequence[int], space: RowSpace, power: float
+    candidates: Tensor,
+    sizes: Tensor,
+    labels: Tensor | None,
+    counts: Sequence[int],
+    space: RowSpace | CosineSpace,
+    power: float,
 ) -> Tensor:
     """Return the size of each candidate's term in the stationarity sum, times the other restarts' mean agreement.
 
@@ -33,7 +39,7 @@ def confidence(
     Returns:
         (m,) float32 >= 0.
     """
-    coordinates = candidates @ space.basis / space.singular**power
+    coordinates = space.coordinates(candidates) / space.singular**power
     size: Tensor = sizes * coordinates.norm(dim=1)
     agreed: Tensor = size * agreement(coordinates, labels, counts) / max(len(counts) - 1, 1)
     return agreed.float()

@@ -13,8 +13,8 @@ import attacks.context
 from attacks.feature_span.params import ConvSpanParams
 from attacks.feature_span.rounds import Rounds
 from attacks.feature_span.search import SpanSearch, shown_span
+from victims.equations.cosines import CosineSpace
 from victims.equations.network import Network
-from victims.equations.row_space import image_space
 
 SHAPE, CHANNELS, HIDDEN, N = (3, 8, 8), 10, 40, 3
 FREE = ConvSpanParams(lr=0.05, steps=500, smoothness=0.0, repulsion=0.0, apart=0.75, whitening=0.75)
@@ -27,8 +27,8 @@ def planted(seed: int, old: float = 0.0) -> tuple[Network, Tensor]:
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    cosines = image_space(SHAPE, draw(1))
-    images = draw(2 * N, cosines.rank) * cosines.singular @ cosines.basis.T
+    space = CosineSpace.of(SHAPE, draw(1))
+    images = space.inputs(draw(2 * N, space.rank) * space.singular)
     weights = (draw(CHANNELS, 3, 3, 3) / 5, draw(HIDDEN, 1), draw(1, HIDDEN))
     network = Network(weights, (draw(CHANNELS) / 5, None, None), SHAPE)
     features = network.features(images)
@@ -48,8 +48,8 @@ def noise(*shape: int) -> Tensor:
 
 
 def coordinates_of(images: Tensor) -> Tensor:
-    space = image_space(SHAPE, images)
-    return images @ space.basis / (space.singular / space.singular.square().mean().sqrt())
+    space = CosineSpace.of(SHAPE, images)
+    return space.coordinates(images) / (space.singular / space.singular.square().mean().sqrt())
 
 
 def cosines(images: Tensor, others: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def test_training_images_are_found_exactly_from_far_around_them(seed: int) -> No
         assert search.features_of(search.images())[0].max() < 1e-5
         assert search.features_of(noise(8, network.inputs))[0].min() > 0.05
         assert cosines(images, search.images()).diagonal().min() > 0.998
-        assert cosines(images, start @ search.to_pixels).diagonal().max() < 0.99
+        assert cosines(images, search.space.inputs(start * search.scale)).diagonal().max() < 0.99
 
 
 def test_a_candidate_leaves_an_image_that_was_found_before() -> None:
@@ -101,10 +101,10 @@ def test_the_objective_is_what_its_words_say() -> None:
     params = ConvSpanParams(lr=0.05, steps=500, smoothness=0.3, repulsion=2.0, apart=-0.5, whitening=1.0)
     start = torch.randn(2, network.inputs, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     search = SpanSearch(network, span, start, known, params)
-    space = image_space(SHAPE, start)
+    space = CosineSpace.of(SHAPE, start)
     expected, every = 0.0, []
     for coordinates in start:
-        image = space.basis @ (coordinates * space.singular / space.singular.square().mean().sqrt())
+        image = space.inputs(coordinates * space.singular / space.singular.square().mean().sqrt())
         maps = torch.nn.functional.conv2d(image.view(1, *SHAPE), network.weights[0], network.biases[0])
         features = maps.clamp_min(0).flatten()
         inside = span.basis.T @ features

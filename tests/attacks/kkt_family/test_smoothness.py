@@ -15,8 +15,9 @@ from attacks.kkt_family.one_cycle import OneCycle
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.search import Start, search
+from victims.equations.cosines import CHANNEL_SIZES, CosineSpace
 from victims.equations.network import Network
-from victims.equations.row_space import CHANNEL_SIZES, image_space, row_span
+from victims.equations.row_space import row_span
 
 SHAPE, M, PRICE = (3, 6, 5), 4, 0.7
 
@@ -29,7 +30,7 @@ def problem() -> Problem:
     generator = torch.Generator().manual_seed(0)
     weights = drawn(generator, 2, 3, 2, 2), drawn(generator, 9, 2 * 5 * 4), drawn(generator, 1, 9)
     network = Network(weights, (None,) * 3, SHAPE)
-    return Problem(network, image_space(SHAPE, weights[0]), row_span(weights[1]))
+    return Problem(network, CosineSpace.of(SHAPE, weights[0]), row_span(weights[1]))
 
 
 def price_of(images: Tensor) -> float:
@@ -63,6 +64,6 @@ def test_the_search_pays_for_each_cosine(
     for candidate, entry in ((0, 0), (1, 37), (3, 89)):
         moved = torch.zeros_like(start)
         moved[candidate, entry] = step
-        up, down = (price_of(((start + sign * moved) * scale) @ asked.space.basis.T) for sign in (1, -1))
+        up, down = (price_of(asked.space.inputs((start + sign * moved) * scale)) for sign in (1, -1))
         expected = PRICE * (up - down) / (2 * step) * (1 if rates is None else rates[candidate])
         assert float(paid[candidate, entry]) == pytest.approx(expected, rel=1e-5)

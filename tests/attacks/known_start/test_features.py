@@ -18,14 +18,13 @@ from attacks.base import AttackContext
 from attacks.kkt_delta_features import KKTDeltaFeatures
 from attacks.known_start.equation import Equation, back_propagated, known
 from attacks.known_start.feature_search import FeatureSearch
-from attacks.known_start.front import Cosines, Front, head
+from attacks.known_start.front import Front, head
 from attacks.known_start.no_image import FIRST_MOVED
 from attacks.known_start.params import FeatureParams
 from bench.run.disclosure import view_of
 from victims.defences.spec import RandomSeed, parse
 from victims.defences.stacking import defended
 from victims.equations.architectures import blank, seeded
-from victims.equations.row_space import image_space
 from victims.equations.spans import share_outside
 from victims.recipes import Ordinary, Pretraining
 from victims.spec import CNNSpec, MLPSpec, VictimSpec
@@ -101,15 +100,6 @@ def test_the_front_and_the_head_are_the_network_on_the_way(stayed: int) -> None:
     front = Front.of(lambda: blank(SMALL_CNN, SHAPE), first, last, 0.5, stayed)
     outputs = head(middle, stayed).forward(front(images), torch.relu)
     assert torch.allclose(outputs, network(images), atol=1e-5)
-
-
-def test_images_on_cosines_are_those_of_the_image_space() -> None:
-    like = torch.zeros((), dtype=torch.float64)
-    space, cosines = image_space((3, 4, 5), like), Cosines((3, 4, 5), 2.0, like)
-    coordinates = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    amplitudes = space.singular.square() / space.singular.square().square().mean().sqrt()
-    expected = (coordinates.flatten(1) * amplitudes) @ space.basis.T
-    assert torch.allclose(cosines.images(coordinates).flatten(1), expected)
 
 
 def test_the_objectives_gradient_is_a_difference_quotient() -> None:

@@ -14,8 +14,9 @@ from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.search import _residual
 from victims.equations.adjoint import StationarityResidual, Weighting
 from victims.equations.convolution import FeatureResidual
+from victims.equations.cosines import CosineSpace
 from victims.equations.network import Network
-from victims.equations.row_space import image_space, row_span
+from victims.equations.row_space import row_span
 from victims.equations.spans import Span
 
 SHAPE, CHANNELS, HIDDEN, N = (3, 7, 7), 6, 40, 4
@@ -67,16 +68,16 @@ def test_the_rows_of_layer_2_show_the_span_of_the_training_images_features() -> 
 @pytest.mark.parametrize(("convolutions", "span_weight"), [(1, 0.0), (1, 2.0), (2, 2.0)])
 def test_the_gradient_is_that_of_central_differences(convolutions: int, span_weight: float) -> None:
     network, images, coefficients = planted(convolutions)
-    space, features = image_space(SHAPE, network.weights[0]), row_span(network.weights[convolutions])
+    space, features = CosineSpace.of(SHAPE, network.weights[0]), row_span(network.weights[convolutions])
     after = network.after_convolutions().on_coordinates(features.basis)
     inner = StationarityResidual(after, Weighting.uniform(after, (1.0, 0.0)))
     residual = FeatureResidual(network, space, Span(features.basis, span_weight), inner)
     rows = free_coefficients(coefficients).at
-    coordinates = (images + 0.3).flatten(1) @ space.basis
+    coordinates = space.coordinates((images + 0.3).flatten(1))
 
     def whole(at: Tensor) -> float:
         value, _ = residual(at, rows, ALPHA)
-        pixels = (at @ space.basis.T).view(-1, *SHAPE)
+        pixels = space.inputs(at).view(-1, *SHAPE)
         phi = features_of(pixels, network.weights[:convolutions], network.biases[0])
         outside = (phi - phi @ features.basis @ features.basis.T).square().sum(1) / phi.square().sum(1)
         return float(value) + span_weight * float(outside.sum())
@@ -91,19 +92,10 @@ def test_the_gradient_is_that_of_central_differences(convolutions: int, span_wei
 def test_each_weight_is_the_price_of_its_own_span() -> None:
     """Of the features' span for activations, and of the errors that are back-propagated to layer 2; over sqrt(r)."""
     network, _, _ = planted()
-    problem = Problem(network, image_space(SHAPE, network.weights[0]), row_span(network.weights[1]))
+    problem = Problem(network, CosineSpace.of(SHAPE, network.weights[0]), row_span(network.weights[1]))
     found = _residual(problem, SearchParams(signal_span=0.3, activation_span=0.7))
     assert isinstance(found, FeatureResidual)
     assert found.features.weight == 0.7 / 2
     assert found.residual.spans.errors is not None
     assert found.residual.spans.errors.weight == 0.3 / 2
     assert found.residual.spans.activations is None
-
-
-def test_images_are_whole_on_cosines_and_smooth_ones_are_near() -> None:
-    for shape in ((3, 6, 5), (1, 4, 4)):
-        space = image_space(shape, torch.zeros((), dtype=torch.float64))
-        identity = torch.eye(space.rank, dtype=torch.float64)
-        torch.testing.assert_close(space.basis.T @ space.basis, identity)
-        flat = torch.ones(shape, dtype=torch.float64).flatten() @ space.basis
-        assert int(flat.abs().argmax()) == int(space.singular.argmax()) == 0
