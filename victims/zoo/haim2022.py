@@ -11,6 +11,7 @@ from victims.spec import GradientDescent, MLPSpec, VictimSpec
 GD_1E6 = GradientDescent(epochs=1_000_000)
 GD_1E4 = GradientDescent(epochs=10_000)
 SGD_50 = GradientDescent(epochs=1_000_000, batch_size=50)
+SGD_50_1E4 = GradientDescent(epochs=10_000, batch_size=50)
 STANDARD_INIT = MLPSpec(first_layer_scale=None)
 
 VICTIMS: tuple[VictimSpec, ...] = (
@@ -37,6 +38,7 @@ VICTIMS: tuple[VictimSpec, ...] = (
     VictimSpec(name="cifar-mlp-500-gd1e6", dataset="cifar", n=500, training=GD_1E6, reported_test_accuracy=0.78),
     VictimSpec(name="cifar-mlp-500-gd1e4", dataset="cifar", n=500, training=GD_1E4, reported_test_accuracy=0.77),
     VictimSpec(name="cifar-mlp-500-sgd50", dataset="cifar", n=500, training=SGD_50, reported_test_accuracy=0.77),
+    VictimSpec(name="cifar-mlp-500-sgd50-1e4", dataset="cifar", n=500, training=SGD_50_1E4),
     VictimSpec(
         name="cifar-mlp-500-100-100",
         dataset="cifar",
