@@ -56,7 +56,7 @@ def require_python_file(path: Path, holding: str = "an attack or VICTIMS") -> No
         holding: what it should define, for the message.
 
     Raises:
-        UserError: it is not.
+        UserError: there is no such file, or it is no .py file.
     """
     if not path.exists():
         raise UserError(f"{path} does not exist; name the file that defines {holding}")
@@ -69,7 +69,7 @@ def _own(found: Registry[Any], origin: str) -> list[Any]:
 
 
 def _changed_torch() -> Iterator[str]:
-    """Yield what imports have changed for all who use torch, and undo it."""
+    """Yield a reason for each global setting of torch that an import changed, and restore the setting."""
     if "torch" not in sys.modules:
         return
     import torch

@@ -21,14 +21,14 @@ from victims.errors import UserError
 from victims.informed.victim import AnyVictim
 
 QUICK_SECONDS = 1.0
-"""What no budget would shorten."""
+"""A run below this time is short enough, whatever its budget."""
 
 
 def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterator[Claim]:
-    """Yield what an attack claims; what cannot be tried out for an earlier trouble is left out.
+    """Yield the claims on an attack; a failed claim leaves out those that depend on it.
 
     Raises:
-        UserError: it has no such parameter.
+        UserError: `settings` names a parameter that the attack does not have, or a value that it refuses.
     """
     name = attack.name
     params = attack_params(attack, "", settings)
@@ -144,7 +144,8 @@ def _difference(first: Trial, second: Trial) -> str:
 def _overspent(attack: type[Attack[Any]], params: AttackParams, victim: AnyVictim, free: Trial) -> str:
     """Return the trouble of a trial with a budget of one step, compared with the trial `free` without budget.
 
-    One that is quick, and tells where it is no more than once for each problem that it has, does not iterate.
+    An attack does not iterate, and holds the claim, if it is quick and reports progress at most once for each problem:
+    once on a victim whose images are all to be reconstructed, otherwise once for each target.
     """
     problems = 1 if isinstance(victim, Victim) else victim.spec.targets
     if free.steps <= problems and free.doings.seconds < QUICK_SECONDS:

@@ -17,7 +17,7 @@ from victims.errors import UserError
 def main(parent: Connection, path: Path, settings: dict[str, Any], data_dir: Path | None) -> None:
     """Send every claim of a file, then that it was the last; a user's mistake and a failure are sent, too."""
     os.setsid()  # so that what it starts can be ended with it
-    killed_with_parent()  # by no thread: a file is imported in a fork first
+    killed_with_parent()  # by the kernel and no thread: with threads the import of a file is not rehearsed
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (1, 2):

@@ -16,20 +16,20 @@ from victims.errors import UserError
 Kind = Literal["attack", "victim", "model"]
 TEMPLATES = Path(__file__).parent / "templates"
 EXAMPLE = re.compile(r"\bBlur(Params)?\b")
-"""The class of the template's attack, and that of its parameters."""
+"""Matches the names of the template's attack and of the class of its parameters."""
 
 
 def write_new(kind: Kind, name: str, folder: Path, taken: Mapping[str, str]) -> Path:
-    """Write a file that works, to be changed into one's own, and return it.
+    """Write a template under a new name, a working file to be changed, and return its path.
 
     Args:
         kind: what it holds: an attack, a victim that is trained here, or a model that was trained elsewhere.
-        name: what that is called on the command line; the file's name is like it.
+        name: the name on the command line; the file is called the same, with "_" for "-" and ".".
         folder: where the file goes; made if it is not there.
-        taken: the names that are there of its kind, and the file of each.
+        taken: the file of each attack or victim that there is, by name.
 
     Raises:
-        UserError: the name is none, or taken, or the file is there already or cannot be written.
+        UserError: the name is invalid or taken, or a Python module has it; or the file exists or cannot be written.
     """
     if not NAME.fullmatch(name):
         raise UserError(f"{name!r} is no name; write letters, digits, '-', '_' and '.', a letter or digit first")

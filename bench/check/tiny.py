@@ -66,7 +66,7 @@ FAMILIES: tuple[AnySpec, ...] = (
 
 
 def trained(spec: AnySpec) -> AnyVictim:
-    """Return one of the tiny victims, an informed one with a shadow pool of `POOL` images."""
+    """Return one of the tiny victims, trained; the shadow pool of an informed one is cut to `POOL` images."""
     if isinstance(spec, VictimSpec):
         return obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
     if isinstance(spec, DeletionSpec):
@@ -76,7 +76,7 @@ def trained(spec: AnySpec) -> AnyVictim:
 
 
 def smallest(spec: AnySpec) -> AnySpec:
-    """Return the smallest victim of a kind: one image a class, and one target (one prior) if that is looked for."""
+    """Return the smallest victim of a kind: one image a class and, if targets are attacked, one target or one prior."""
     few = {"n": spec.n_classes}
     if not isinstance(spec, VictimSpec):
         few["targets"] = spec.prior or 1 if isinstance(spec, InformedSpec) else 1

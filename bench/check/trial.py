@@ -24,7 +24,7 @@ from victims.informed.data import Records
 from victims.informed.victim import AnyVictim
 
 LIMIT_SECONDS = 15.0
-"""What an attack may take on a few images."""
+"""Seconds that an attack may take on a few images."""
 
 
 class WatchedView(VictimView):
@@ -46,7 +46,7 @@ class WatchedContext(AttackContext):
     asked: int = 0
 
     def expired(self, step: int) -> bool:
-        """Say what a context says."""
+        """Return what the context returns, and count the call."""
         self.asked += 1
         return super().expired(step)
 
@@ -56,13 +56,13 @@ class Trial:
     """One run of an attack.
 
     Attributes:
-        found: what it returned, None if it raised.
-        trouble: what it raised, one line.
-        view: what it was shown.
-        context: what it was lent.
-        steps: how often it told where it is.
-        doings: what else it did.
-        changed: what it changed that is not its own, empty if nothing.
+        found: what it returned, None if it raised or returned something else.
+        trouble: what it raised, or that it returned no Reconstruction, one line; empty if it ended well.
+        view: the view that it was given.
+        context: the context that it was given.
+        steps: how often it reported progress.
+        doings: its side effects.
+        changed: what it changed that is not its own, such as the victim's weights, one line; empty if nothing.
     """
 
     found: Reconstruction | None
@@ -114,7 +114,7 @@ def file_of(attack: type[Attack[Any]]) -> str:
 
 
 def _state(victim: AnyVictim, view: VictimView) -> dict[str, Any]:
-    """Return what an attack must not change, by what it is called."""
+    """Return copies of all that an attack must not change, by a name for messages."""
     return {
         "the victim's weights": _copied(victim.model.state_dict() if isinstance(victim, Victim) else victim.weights),
         "the weights that its view shows": _copied(view.shown(Knowledge.WEIGHTS) or {}),

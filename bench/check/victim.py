@@ -35,11 +35,11 @@ FEW_STEPS = 3
 
 
 def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir: Path | None) -> Iterator[Claim]:
-    """Yield what a victim claims; what cannot be tried out for an earlier trouble is left out.
+    """Yield the claims on a victim; a failed claim leaves out those that depend on it.
 
     Args:
         spec: the victim.
-        attacks: who may attack it.
+        attacks: all attacks that are known.
         data_dir: the data folder, None for the default.
     """
     if isinstance(spec, DeletionSpec):

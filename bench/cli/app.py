@@ -20,12 +20,17 @@ app = typer.Typer(
 )
 
 LONGEST_COMPLAINT = 4000
-"""Characters of a complaint, which may list all names that there are."""
+"""Most characters of an error message, which may list all names."""
 MOST_JOBS = 1024
 
 
 def named_folder(text: str | Path) -> Path:
-    """Return the path that a text names, `~` being the user's home; an empty one, as of a variable not set, is none."""
+    """Return the path that a text names, `~` expanded.
+
+    Raises:
+        BadParameter: the text is empty, as of a variable that is not set; or it is an address; or `~` cannot be
+            expanded.
+    """
     from bench.store.remote import SCHEME
 
     place = str(text)  # a default is a path already
@@ -40,7 +45,12 @@ def named_folder(text: str | Path) -> Path:
 
 
 def readable(text: str | Path) -> Path:
-    """Return where the file or folder that a text names can be read: as `named_folder`, or copied from storage."""
+    """Return the path that a text names; of an address in object storage, the path of a local copy.
+
+    Raises:
+        BadParameter: as `named_folder`.
+        UserError: the address cannot be read.
+    """
     from bench.store.remote import SCHEME, fetched
 
     return fetched(str(text)) if SCHEME in str(text) else named_folder(text)
@@ -88,12 +98,12 @@ Tables = Annotated[
 
 
 def complain(text: str) -> None:
-    """Print one line on stderr, whatever the text holds; if nobody takes it, say nothing."""
+    """Print a text on stderr as one line; a stderr that cannot be written is ignored."""
     with suppress(OSError):
         line = one_line(text, LONGEST_COMPLAINT)
         Console(stderr=True).print(line, style="red", highlight=False, markup=False, soft_wrap=True)
 
 
 def say(text: str) -> None:
-    """Print a line on stdout as it is, but for what steers a terminal."""
+    """Print text on stdout; what steers a terminal appears as Python escapes."""
     Console().print(lines(text), highlight=False, markup=False, soft_wrap=True)

@@ -19,7 +19,7 @@ LISTS = {
     "only in the new table": "only_new",
     "only in the old table": "only_old",
 }
-"""What is listed below the table: the title, and the attribute of the comparison."""
+"""The lists below the table: title, and attribute of the comparison."""
 
 
 def table(comparison: Comparison) -> Table:
@@ -39,7 +39,7 @@ def text(comparison: Comparison) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """Return all of it as Markdown, long lists folded."""
+    """Return the whole comparison as Markdown, long lists folded."""
     cells = comparison.changed["cell"].nunique()
     counts = [f"{plural(cells, 'cell')} changed", f"{comparison.same} unchanged"]
     counts += [f"{len(getattr(comparison, name))} {title}" for title, name in LISTS.items()]

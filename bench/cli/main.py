@@ -12,7 +12,7 @@ ENVIRONMENTAL = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE),
     *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP),
 )
-"""What the system refuses without a fault of the program: it is told in one line, all else is a traceback."""
+"""Errors of the system that are no fault of the program: they are told in one line, all others with a traceback."""
 
 
 def main() -> None:

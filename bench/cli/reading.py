@@ -50,7 +50,7 @@ def draw(attacks: Iterable[type[Attack[Any]]], picture: Path) -> None:
     """Write the picture of the knowledge lattice, and say where it is.
 
     Raises:
-        UserError: it cannot be written there.
+        UserError: the file does not end in .png, is a result, or cannot be written.
     """
     from bench.publish.report.lattice_picture import draw_lattice
     from bench.store.overwriting import require_no_result

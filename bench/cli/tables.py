@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def escape(text: str) -> str:
-    """Return foreign text as a cell shows it: its lines, without markup, nothing in it that steers a terminal."""
+    """Return foreign text for a cell: line breaks stay; markup, and what steers a terminal, is escaped."""
     return markup.escape(lines(text))
 
 
@@ -120,7 +120,7 @@ def run_card(folder: Path) -> Table:
     """Return one stored run's record, and where its files are.
 
     Raises:
-        UserError: the record is damaged.
+        UserError: the record is damaged, or of a newer schema.
     """
     table = new_table("column", "value")
     path = folder / "run.json"
@@ -186,7 +186,7 @@ def _trained(spec: AnySpec, data_dir: Path | None) -> str:
 
 
 def new_table(*columns: str) -> Table:
-    """Return a table without rows whose cells fold."""
+    """Return an empty table whose long cells are folded."""
     table = Table(show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")

@@ -1,1 +1,1 @@
-"""Experiments over many runs: studies, tuning, privacy bounds."""
+"""Experiments over many runs: plans, studies, tuning, audits, privacy bounds."""

@@ -18,15 +18,16 @@ from victims.errors import UserError
 
 SAMPLES = 200_000
 AT_ONCE = 2_000_000
-"""Draws held in memory."""
+"""Normal draws held in memory, over all steps."""
 
 
 def sampled(kappa: float, multiplier: float, steps: int, rate: float, seed: int = 0, samples: int = SAMPLES) -> float:
     """Return the blow-up function of Poisson sampled steps, by Monte Carlo.
 
-    mu is N(b, s^2 I) in R^steps with b Bernoulli(rate) in every coordinate, nu is N(0, s^2 I). By Neyman and Pearson
-    the best event is that d mu / d nu is large, so of draws from nu the smallest ratios, a share 1 - kappa, add up to
-    the rest, 1 - B. With c the largest of them the standard error is at most sqrt(c (1 - B) / samples).
+    mu is N(b, s^2 I) in R^steps with b Bernoulli(rate) in every coordinate, nu is N(0, s^2 I). By the lemma of Neyman
+    and Pearson the best event is a large ratio d mu / d nu. So 1 - B is the sum of the smallest ratios of draws from
+    nu, a share 1 - kappa of them, over the number of draws. With c the largest of these ratios the standard error is
+    at most sqrt(c (1 - B) / samples).
 
     Args:
         kappa: success without the training, 1/N, in (0, 1).
@@ -61,10 +62,10 @@ def _log_ratios(random: np.random.Generator, multiplier: float, shape: tuple[int
 
 
 def orthogonal(size: int, mu: float) -> float:
-    """Return how often the best attack names the record among N of orthogonal gradients of the clipping norm.
+    """Return the best attack's success at naming one of N records with orthogonal gradients of the clipping norm.
 
-    It takes the largest of N standard normals of which the record's has the mean mu: the integral of phi(x - mu)
-    Phi(x)^(N - 1).
+    The attack takes the largest of N normals of variance 1; the record's has mean mu, the others 0. Its success is the
+    integral of phi(x - mu) Phi(x)^(N - 1).
 
     Args:
         size: N, >= 2.

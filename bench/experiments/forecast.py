@@ -19,7 +19,7 @@ from bench.terminal.progress import plural
 from victims.errors import UserError
 
 TWINS = 2
-"""Null controls that attack a twin each, once for all seeds; one of the twins is trained for that."""
+"""Number of null controls that attack a twin, once for all seeds; one of the two twins has to be trained."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,10 @@ class Forecast:
     """What a plan leaves to do.
 
     Attributes:
-        runs: runs to be made, and `stored` runs that are there.
-        seconds: what those of known length take, one after the other.
-        unknown: runs to be made of whose attack and victim no run is stored.
+        runs: number of runs to be made.
+        stored: number of the plan's other runs.
+        seconds: what the runs of known length take, one after the other.
+        unknown: number of runs to be made without a stored run of the same attack and victim.
     """
 
     runs: int
@@ -52,7 +53,7 @@ class Forecast:
 
 
 def forecast(entries: Sequence[Todo], times: pd.DataFrame, setup: Setup) -> Forecast:
-    """Return what is left of a plan, one run after the other on the machine that the stored runs were made on.
+    """Return what is left of a plan; the seconds are for one run after the other on the machine of the stored runs.
 
     Args:
         entries: the runs with their next steps.
@@ -78,7 +79,7 @@ def forecast(entries: Sequence[Todo], times: pd.DataFrame, setup: Setup) -> Fore
 
 
 def times_of(results: Path) -> pd.DataFrame:
-    """Return the rows that tell how long runs took: those published with this program, and those of a results folder.
+    """Return the rows that tell how long runs took: the published ones of this program, and a results folder's.
 
     A table that cannot be read tells nothing.
     """

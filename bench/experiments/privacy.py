@@ -1,4 +1,4 @@
-"""The verb `privacy`: what differential privacy leaves of an attack, beside what it can leave of any (their Fig. 9)."""
+"""The verb `privacy`: attacks on private victims beside the bounds on any attack (Balle et al. 2022, Fig. 9)."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def privacy_table(
     squared error is at most the threshold, so that its success is the share of targets on which it does.
 
     Args:
-        records: stored runs; those of victims that are not private, sampled, or not known here are left out, and those
-            whose adversary has a prior: the study `trace` sets them beside their bound.
+        records: stored runs. Runs on victims that are not private, trained on sampled batches, or not known here are
+            left out, and so are runs whose adversary has a prior: the study `trace` sets them beside their bound.
         store: where they are.
         victims: all that are known.
         data_dir: the data folder, None for the default.
         threshold: mean squared error, > 0.
 
     Raises:
-        UserError: no run is of a private victim.
+        UserError: no run is of a private victim, or the per_sample.csv or the data of a run cannot be read.
     """
     rows = []
     newest = {_cell(record): record for record in sorted(records, key=_order)}

@@ -4,9 +4,9 @@ A mechanism is (eta, gamma)-robust to reconstruction when no attack on a record 
 it more often than gamma (Balle, Cherubin, Hayes 2022, Definition 2). kappa is what an attack gets that looks at
 nothing: the supremum over *all* guesses z0 of P[loss(Z, z0) <= eta]. Bounds lie between kappa and 1.
 
-The mechanism's privacy is that of the pair of data sets with and without the record (its contribution zeroed): an
-attack's success when the record is replaced by nothing is kappa, whatever the attack, so adding or removing one record
-is the relation that counts.
+The mechanism's privacy is meant for two data sets, one with the record and one without (its contribution zeroed). On
+the data set without the record no attack succeeds more often than kappa, so adding or removing one record is the
+relation that counts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def concentrated(kappa: float, rho: float) -> float:
 
 
 def gaussian(kappa: float, mu: float) -> float:
-    """Bound for mu-Gaussian differential privacy: Phi(Phi^-1(kappa) + mu), which no bound for that mechanism undercuts.
+    """Bound for mu-Gaussian differential privacy: Phi(Phi^-1(kappa) + mu), the tightest for that mechanism.
 
     Args:
         kappa: as above.

@@ -34,9 +34,9 @@ class Again:
     """A claim that can be measured again.
 
     Attributes:
-        claim: as it is held against the new rows.
-        runs: what makes these.
-        seconds: of one run by the stored row, training included, infinite where none tells.
+        claim: the claim, changed to be held against the new rows.
+        runs: the runs that make these rows.
+        seconds: wall time of one run by the stored row, training included; infinite if no row tells it.
     """
 
     claim: Claim
@@ -54,8 +54,8 @@ def again(
     """Return the claims that a tier measures again, as they are held against the new rows, and the runs they speak of.
 
     "quick" has the claims that say so, and of those whose data are shipped the cheapest that fit in `QUICK_S`. A claim
-    on a row of runs.csv names its run by what was run, not by its id, which holds versions. One whose run cannot be
-    made again is `unsupported`, with the reason.
+    on a row of runs.csv names its run by what was run, not by its id, which holds versions. A claim whose run cannot
+    be made again is returned as `unsupported`, with the reason.
 
     Args:
         claims: the entries.
@@ -79,7 +79,7 @@ def again(
 
 
 def _quick(found: Iterable[Again]) -> list[Again]:
-    """Return what says that it is quick, and the cheapest of the others whose data are shipped."""
+    """Return the claims that say they are quick, and the cheapest of the others whose data are shipped."""
     chosen, spent = list[Again](), 0.0
     runs: set[Any] = set()
     for one in sorted(found, key=lambda one: (one.claim.tier != "quick", one.seconds)):
@@ -101,8 +101,8 @@ def _again(claim: Claim, tables: Tables, attacks: Registry[type[Attack[Any]]], v
     """Return how a claim is measured again.
 
     Raises:
-        UserError: it speaks of a run, and not of one stored one, or names no attack and victim, or none that can be
-            planned.
+        UserError: a claim on runs.csv does not match one stored run, or a claim on the leaderboard names no attack and
+            victim, or what they name cannot be planned.
     """
     table = tables.get(claim.table)
     rows = pd.DataFrame() if table is None else rows_of(claim, table)
@@ -136,7 +136,7 @@ def _again(claim: Claim, tables: Tables, attacks: Registry[type[Attack[Any]]], v
 
 
 def _of_run(claim: Claim, run: Run) -> Claim:
-    """Return a claim on a row of runs.csv as one on the row of another run of the same."""
+    """Return a claim on a row of runs.csv as one on the row that a new run of the same cell and seed makes."""
     where: dict[str, str | float | bool] = {
         "attack": run.attack.name,
         "params_hash": run.params_hash,

@@ -92,10 +92,10 @@ def run_study(
     setup: Setup,
     missing: bool = False,
 ) -> int:
-    """Run the cells, write NAME.csv after each and pictures in the end, and return the exit status.
+    """Run the cells, write NAME.csv after each and pictures at the end, and return the exit status: 1 if a cell failed.
 
     Rows of a former NAME.csv stay until their cells are made again, so that an interruption loses none. A cell whose
-    victim cannot be had is told and left out; if it is the first, nothing else is tried.
+    victim cannot be had is reported and left out; if it is the first one, that is an error and nothing else is tried.
 
     Args:
         study: the study.
@@ -104,8 +104,12 @@ def run_study(
         victims: likewise.
         setup: where runs are read and written: not in the results folder, since experiments whose start an oracle
             gives are on no board; and how they are executed, one after the other.
-        missing: keep the rows of NAME.csv whose runs ended well, of which nothing else need be there, and run the
+        missing: keep the rows of NAME.csv whose runs ended well, with or without their run folders, and run only the
             other cells.
+
+    Raises:
+        UserError: an attack, a victim or a parameter is not known, the folder cannot be written, or the victim of the
+            first cell cannot be had.
     """
     console, root = Console(), setup.results_dir
     store = Store(root)
@@ -203,7 +207,7 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
     a held-out image than like any training image. The counts are the record's, `share_good` and `null_share_good` the
     same as a share of the training images; `share_nearer` is the share that is nearer to its reconstruction than to any
     held-out image, `share_at_1pct` the share above the SSIM that 1% of the held-out images pass. What is said of the
-    training is the card's. Of the informed adversary the record itself says where it ended.
+    training is the card's. Of victims of the other settings the columns are `INFORMED`, from the record itself.
     """
     if not isinstance(victim, Victim):
         return {name: getattr(record, name) for name in INFORMED} | naming(record, victim.spec)
@@ -247,10 +251,10 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
 def naming(record: RunRecord, spec: AnySpec) -> dict[str, float | None]:
     """Return how often an attack named the record among N, beside chance and bounds; empty without a prior.
 
-    `success` is the share of targets, with a 95% interval from `success_low` to `success_high`, `null_success` that of
-    the strictest null control. `chance` is 1/N, `bound` what no attack on the trace exceeds, `bound_zcdp` Corollary 4
-    of Balle et al. 2022, and `orthogonal` the best attack's success if the records' gradients were orthogonal and of
-    the clipping norm; these two only for full batches.
+    `success` is the share of targets, with a 95% interval from `success_low` to `success_high`; `null_success` is the
+    strictest null control's share. `chance` is 1/N, and `bound` is what no attack on the trace exceeds. `bound_zcdp` is
+    Corollary 4 of Balle et al. 2022, and `orthogonal` is the best attack's success if the records' gradients were
+    orthogonal and of the clipping norm; these two are None for sampled batches.
     """
     if not isinstance(spec, InformedSpec) or spec.prior is None or record.n_good is None:
         return {}

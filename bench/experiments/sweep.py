@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 def run_plan(plan: Sequence[Run], setup: Setup) -> int:
     """Execute a plan, tell how it ended, and return the exit status: 0 if all runs ended well, 1 if one failed.
 
-    Stored runs that met different weights under one definition are a failure, too, and so are tables without them.
+    The status is also 1 if stored runs met different weights under one definition of a victim, or if the tables could
+    not be written at the end.
 
     Raises:
-        UserError: no run of the plan can be made, for want of data.
+        UserError: no run of the plan has its data, or the tables cannot be read or written before the work begins.
     """
     console, store = Console(), Store(setup.results_dir)
     rows, failures, clashes, behind = execute_plan(plan, setup)
@@ -58,11 +59,11 @@ class Executed(NamedTuple):
     """What became of a plan.
 
     Attributes:
-        rows: of its runs.
+        rows: the records of its runs.
         failures: how many of them failed.
-        clashes: how many of its victims the stored runs met with different weights under one definition. Rows of
-            runs.csv whose runs are elsewhere are none: the same training rounds otherwise on another processor.
-        behind: the tables lack some of the rows, for they could not be written at the end.
+        clashes: number of its victims of which stored runs met different weights under one definition. Rows of
+            runs.csv whose run folders are elsewhere do not count: another processor rounds a training otherwise.
+        behind: whether the tables lack some of the rows, because they could not be written at the end.
     """
 
     rows: list[RunRecord]
@@ -74,11 +75,11 @@ class Executed(NamedTuple):
 def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
     """Execute a plan, and return what became of it; a line tells of each run.
 
-    A run is on disk before its line is told, so an interrupt or a kill loses the runs in progress alone; the tables,
-    which are made of what is there, follow now and then, and at the end.
+    A run is stored before its line is printed, so an interrupt or a kill loses only the runs in progress. The tables
+    are made of what is stored, now and then and at the end.
 
     Raises:
-        UserError: no run of the plan can be made, for want of data.
+        UserError: no run of the plan has its data, or the tables cannot be read or written before the work begins.
     """
     console, store = Console(), Store(setup.results_dir)
     store.sweep()
@@ -110,10 +111,10 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
 
 
 def _settled(outcomes: Iterable[Outcome], store: Store, reporter: TerminalReporter) -> Iterator[Outcome]:
-    """Yield outcomes; a failure for want of data is stored as soon as there is a run that does not want them.
+    """Yield outcomes; failures for want of data are held back, and stored once any run has an outcome that is stored.
 
     Raises:
-        UserError: there is none: that is no result, but a mistake that one line tells.
+        UserError: no run has: that is no result, but a mistake that one line tells.
     """
     held: list[Outcome] = []
     settled = False
@@ -144,7 +145,7 @@ def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter)
 
 
 def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, Step, str]]:
-    """Return the title of each run, what `run_plan` would do, and why; nothing is downloaded for that."""
+    """Return the title of each run, its next step in `run_plan`, and the reason; nothing is downloaded."""
     with TerminalReporter(Console()) as reporter:
         session = Session.of(setup, reporter, downloads=False)
         entries = todo(plan, setup, session)
@@ -162,7 +163,7 @@ def score_stored(
 ) -> int:
     """Score stored reconstructions again, write the tables, and return 0, or 1 if one could not be scored.
 
-    Tables that cannot be written at the end are 1, too. They are also written if an interrupt ends it.
+    The status is also 1 if the tables cannot be written at the end. An interrupt writes them too.
 
     Args:
         records: the runs.

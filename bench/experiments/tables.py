@@ -12,7 +12,7 @@ from bench.terminal.progress import TerminalReporter
 from victims.errors import UserError
 
 WRITING_SHARE = 0.1
-"""The share of the time that goes into tables: they take the longer to write the more runs there are."""
+"""Largest share of the time that goes into writing tables, which takes longer the more runs there are."""
 
 
 class Tables:
@@ -25,10 +25,10 @@ class Tables:
 
     Attributes:
         board: the leaderboard as it was written last.
-        behind: they lack what has ended since.
+        behind: whether they lack runs that have ended since.
 
     Raises:
-        UserError: a table is there that cannot be read, or none can be written, or no copy; no work is done then.
+        UserError: the tables cannot be read or written, or the copy cannot; so no work has been done.
     """
 
     def __init__(self, store: Store, reporter: TerminalReporter, copy_to: str = "") -> None:
@@ -46,7 +46,7 @@ class Tables:
             self._mirror.close()
 
     def follow(self, record: RunRecord) -> None:
-        """Copy a run, and write the tables, unless that would take more than a tenth of the time."""
+        """Copy a run; write the tables too, unless that would take more than a tenth of the time."""
         if self._mirror is not None:
             self._mirror.follow(record.run_id)
         self.behind = True

@@ -67,7 +67,7 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None, places: P
 
 
 def leading(records: Sequence[RunRecord]) -> RunRecord | None:
-    """Return the scored run with the largest lead over its strictest null, None if there is none but controls."""
+    """Return the scored run with the largest lead over its strictest null, controls aside; None if there is none."""
     scored = [record for record in records if record.n_good is not None and not record.control]
     return max(scored, key=_lead, default=None)
 

@@ -17,8 +17,8 @@ from bench.terminal.text import lines
 def told_conflicts(console: Console, store: Store, rows: Iterable[RunRecord], board: pd.DataFrame) -> int:
     """Tell on which victims of some rows attacks met different weights, and return how many of them are errors.
 
-    It is none where a row of runs.csv differs whose run is not stored here: the same training rounds otherwise on
-    another processor.
+    It is an error if runs that are stored here differ. It is none if only a row of runs.csv differs whose run folder is
+    elsewhere: another processor rounds the same training otherwise.
 
     Args:
         console: told.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Known(NamedTuple):
-    """What names of a plan may mean."""
+    """The attacks, victims and studies that the names of a plan may mean."""
 
     attacks: Registry[type[Attack[Any]]]
     victims: Victims

@@ -1,4 +1,4 @@
-"""What a victim's description alone says that no attack can be told of it. Imports no torch."""
+"""What attacks can be told of a victim, decided by its description alone. Imports no torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOLD_OF_INFORMED = frozenset(
 )
 """What is told to the informed adversary."""
 TOLD_OF_A_TRACE = TOLD_OF_INFORMED | {Knowledge.GRADIENT_TRACE, Knowledge.PRIOR}
-"""What is told to the one that sees a private training, of a record that is one of N."""
+"""What is told to the informed adversary who sees a private training, and knows that the record is one of N."""
 TOLD_OF_DELETIONS = frozenset(
     {
         *(Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.EARLIER_WEIGHTS, Knowledge.N, Knowledge.SHADOW_POOL),
@@ -35,7 +35,7 @@ TOLD_OF_DELETIONS = frozenset(
 
 
 def unknown(victim: VictimSpec) -> frozenset[Knowledge]:
-    """Return what nobody can be told of a victim, since its images are not given: nothing where they are."""
+    """Return the items that nobody can be told of a victim without its images; empty where these are given."""
     if victim.dataset:
         return frozenset()
     training = victim.training
@@ -44,7 +44,7 @@ def unknown(victim: VictimSpec) -> frozenset[Knowledge]:
 
 
 def tellable(victim: AnySpec) -> frozenset[Knowledge]:
-    """Return the items of knowledge that there are of a victim, trained or not."""
+    """Return the items of knowledge that attacks can be told of a victim, trained or not."""
     if victim.setting == "deletion":
         return TOLD_OF_DELETIONS
     if victim.setting == "informed":
@@ -60,7 +60,10 @@ def tellable(victim: AnySpec) -> frozenset[Knowledge]:
 
 
 def untold(knowledge: frozenset[Knowledge], victim: AnySpec) -> str | None:
-    """Return why an attack cannot be told all that it needs, None if it can; an item that is none fails as it runs."""
+    """Return why an attack cannot be told all that it needs, None if it can.
+
+    Needs that are no item of `Knowledge` are passed over; they fail when the attack runs.
+    """
     if not (lacking := (knowledge & frozenset(Knowledge)) - tellable(victim)):
         return None
     items = ", the ".join(sorted(lacking))

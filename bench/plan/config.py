@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 TERMS = {"tuple": "array", "dictionary": "table"}
-"""What TOML calls what a message names."""
+"""TOML's words for those of a message of pydantic."""
 
 
 class Section(BaseModel):
@@ -88,7 +88,7 @@ class TuneSection(BaseModel):
         variant: a named parameter set.
         set: parameters to hold.
         trials: of each attack on each victim.
-        oracle: whether the pick by good images is made, too.
+        oracle: whether the best trial is picked by its good images, and not by its loss.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

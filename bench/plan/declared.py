@@ -1,4 +1,4 @@
-"""The types of what an attack's class declares: a wrong one would break lists, and the runs of others."""
+"""The types of an attack's class attributes: a wrong one would break lists, and the runs of other attacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exposure card in words, and of a victim that is trained."""
+"""The exposure card of a trained victim, and an exposure card in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The linear model that an audit attacks as somebody would who has all of its records but one (Balle et al. 2022)."""
+"""A released linear model as a victim of the informed adversary, who lacks one record (Balle et al. 2022)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
 TOLD = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.TRAINING, Knowledge.KNOWN_POINTS})
-"""What an audit can tell of a model that it cannot train again."""
+"""What an audit can tell the informed adversary of a model that it cannot train again."""
 
 
 class NoLinearModelError(LookupError):
-    """A model's last record is not to be had; the message says why."""
+    """A model cannot be attacked for its last record; the message says why."""
 
 
 def linear_model(victim: VictimSpec, intercept: Intercept = "unpenalised", penalty: float = 0.0) -> GLMSpec:

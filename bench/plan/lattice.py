@@ -12,7 +12,7 @@ from bench.plan.options import attack_params
 from bench.plan.prospects import named
 
 NOBODY = "controls: they attack nothing"
-"""Stands for those whose threat is None."""
+"""The heading of attacks whose threat is None."""
 
 
 @dataclass(frozen=True)

@@ -43,10 +43,10 @@ DEVICE = re.compile(r"cuda(?::([0-9]{1,4}))?")
 
 
 def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
-    """Return the seeds of `3`, `0,2,5` or `0-4`, which an option was given.
+    """Return the seeds, each once, of `3`, `0,2,5`, `0-4` or `0-4,7`, which an option was given.
 
     Raises:
-        UserError: it is none of these.
+        UserError: it is none of these, a seed is 2^32 or more, or a range has more than `MOST_SEEDS`.
     """
     seeds: list[int] = []
     try:
@@ -62,10 +62,10 @@ def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
 
 
 def parse_budget(text: str) -> Budget:
-    """Return the budget that `90s`, `10m`, `1.5h` or `500steps` names; no text, no limit.
+    """Return the budget that `90s`, `10m`, `1.5h` or `500steps` names; without a limit for an empty text.
 
     Raises:
-        UserError: it is none of these.
+        UserError: it is none of these, 0, or more than `LONGEST_BUDGET`.
     """
     if not text:
         return Budget()
@@ -91,7 +91,7 @@ def parse_memory(text: str) -> int:
 
 
 def matches(name: str, patterns: list[str] | None) -> bool:
-    """Say whether a name is meant by some of the patterns; without patterns every name is.
+    """Say whether a name matches one of the patterns, names or globs; without patterns every name does.
 
     A defence may be written as on the command line: `X+noise=1e-3` means `X+noise=0.001`.
 

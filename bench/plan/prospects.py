@@ -32,8 +32,8 @@ class Prospect:
 
     Attributes:
         attack: the attack.
-        variant: its parameter set.
-        params: the same in full.
+        variant: name of its parameter set, "" for the defaults.
+        params: all parameters of that set.
         threat: who can mount it.
         outlook: whether it can work.
         reason: why not; empty where it can be tried.
@@ -60,7 +60,7 @@ def named(attack: str, variant: str) -> str:
 def prospects(
     attacks: Iterable[type[Attack[Any]]], victim: VictimSpec, exposure: Exposure | None
 ) -> Iterator[Prospect]:
-    """Yield each attack that looks at a released model, with each variant that an audit runs.
+    """Yield each attack with each variant that an audit runs of it; controls are left out.
 
     Args:
         attacks: all that are known.

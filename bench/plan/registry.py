@@ -132,7 +132,7 @@ class Victims(Registry[AnySpec]):
         """Return the victim of exactly that name, None if there is none; `NAME@2` is its second retraining.
 
         Raises:
-            UserError: there is one, but no such defence of it.
+            UserError: the victim cannot have a defence that the name asks for.
         """
         trained, at, retraining = name.rpartition("@")
         if at and retraining.isdecimal():
@@ -143,7 +143,11 @@ class Victims(Registry[AnySpec]):
 
 
 def attacks(plugin_dir: Path | None = None) -> Registry[type[Attack[Any]]]:
-    """Return all attacks: those of `attacks/`, of installed packages, and of `plugin_dir`."""
+    """Return all attacks: those of `attacks/`, of installed packages, and of `plugin_dir`.
+
+    Raises:
+        UserError: `plugin_dir` is neither a folder nor a .py file; `victims` and `studies` raise it too.
+    """
     registry: Registry[type[Attack[Any]]] = Registry("attack")
 
     def collect(module: ModuleType, origin: str) -> None:

@@ -26,7 +26,17 @@ NAMING = "hayes2023"
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of a plan: an attack with its parameters and its budget, a victim and a seed."""
+    """One cell of a plan: an attack with its parameters and its budget, a victim and a seed.
+
+    Attributes:
+        attack: the attack's class.
+        params: all of its parameters.
+        variant: name of the parameter set that they come from, "" for the defaults.
+        tuned_by: who chose them: the column of that name.
+        victim: the victim's description, with its defences and its retraining.
+        seed: of the attack.
+        budget: what the attack may spend.
+    """
 
     attack: type[Attack[Any]]
     params: AttackParams
@@ -67,9 +77,9 @@ class Run:
 
 
 def attack_sha(attack: type[Attack[Any]]) -> str:
-    """Return the 16 hex digits of the syntax trees of an attack's file and of all that it imports of this repository.
+    """Return a hash, 16 hex digits, of the syntax trees of an attack's file and all that it imports of this repository.
 
-    Empty if its source cannot be read.
+    It is empty if the source cannot be read.
     """
     try:
         return Sources().sha256(Path(sys.modules[attack.__module__].__file__ or ""))[:16]

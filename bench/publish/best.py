@@ -30,10 +30,10 @@ class Best:
 
     Attributes:
         family: the kind, in words.
-        rows: of each attacker, the one with least at hand first, the row with a rank that is sure of the largest share
-            of images; empty if no attack has a rank.
-        beaten: networks on which an attack has a rank.
-        tried: networks that were attacked.
+        rows: for each attacker, the one with least at hand first, the ranked row with the largest `lead`; empty if no
+            attack has a rank.
+        beaten: number of networks on which an attack has a rank.
+        tried: number of networks that were attacked.
     """
 
     family: str
@@ -43,18 +43,18 @@ class Best:
 
     @property
     def lead(self) -> float:
-        """The share of images that the best row is surely ahead of its null by, -1 without one."""
+        """The largest `lead` of the rows, -1 without rows."""
         return max(map(lead, self.rows.values()), default=-1.0)
 
 
 def once(board: pd.DataFrame) -> pd.DataFrame:
-    """Return one row of those that differ in their protocol alone and say the same of the count one to one."""
+    """Return a leaderboard with one row of those that differ only in their protocol and have the same gain."""
     cell = ["attack", "variant", "params_hash", "budget", "victim", "victim_key", "metric_suite"]
     return board.drop_duplicates([*cell, "gain"])
 
 
 def network(row: Mapping[Any, Any]) -> str:
-    """Return what tells a network from others, of a row or a board."""
+    """Return the key of the network of a row or a board: victim, definition, n and metric suite."""
     return f"{row['victim']} {row['victim_key']} {row['n']} {row['metric_suite']}"
 
 
@@ -75,7 +75,7 @@ def definitions_of(rows: Iterable[Mapping[Any, Any]]) -> dict[tuple[str, str], s
 
 
 def families_of(rows: Iterable[Row]) -> dict[str, str]:
-    """Return the family of each victim: that which a row of it tells, or that of the victim which is called so here."""
+    """Return the family of each victim: as a row tells it, else by today's victim of the name, else `OTHER`."""
     told: dict[str, str] = {}
     for row in rows:
         told[str(row["victim"])] = str(row["family"]) or told.get(str(row["victim"]), "")
@@ -84,12 +84,12 @@ def families_of(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def lead(row: Row) -> float:
-    """Return the share of images that a row with a rank is surely ahead of its null by, -1 without a rank."""
+    """Return the lower end of the gain's interval as a share of the images; -1 for a row without a rank."""
     return number(row, "gain_low") / number(row, "n") if row["rank"] else -1.0
 
 
 def attacker(row: Mapping[Any, Any]) -> Threat | None:
-    """Return who can mount the attack of a row, with its parameters; None where that is not known."""
+    """Return who can mount a row's attack with its parameters; None for controls and oracles."""
     kind = known_attacks().get(str(row["attack"]))
     if kind is not None:
         try:
@@ -100,7 +100,7 @@ def attacker(row: Mapping[Any, Any]) -> Threat | None:
 
 
 def best_of_attackers(rows: Iterable[Row]) -> dict[Threat | None, Row]:
-    """Return the row that leads of what each attacker can do, the one with least at hand first."""
+    """Return for each attacker, the one with least at hand first, the ranked row with the largest `lead`."""
     found: dict[Threat | None, Row] = {}
     for row in rows:
         if row["rank"]:
@@ -110,7 +110,7 @@ def best_of_attackers(rows: Iterable[Row]) -> dict[Threat | None, Row]:
 
 
 def best_of_families(rows: Iterable[Row], families: Mapping[str, str]) -> list[Best]:
-    """Return the best attacks on each family, that which surely gives most away first.
+    """Return the best attacks on each family, the family with the largest lead first.
 
     Args:
         rows: of a leaderboard, each once.

@@ -24,7 +24,7 @@ from victims.errors import UserError
 
 NUMBERS = [name for name in (*COUNTED, *SCORES, "n") if name != "rank"]
 ADDED = ("victim_key", "budget", "rank", "failed", "overlapped")
-"""Columns of a leaderboard that the first schema did not have, beside those behind which no identity stands."""
+"""Columns that leaderboards of the first schema lack, so that a table need not have them."""
 NEEDED = tuple(name for name in (*CELL, "n", "n_good", "seeds", "params_json", "dataset") if name not in ADDED)
 
 

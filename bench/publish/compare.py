@@ -38,7 +38,7 @@ MATCHED = (
 )
 """What two cells must share to be compared, strictest first; beyond the first, no other cell left may share it."""
 HASHED_CAUSES = {"attack source": "attack_sha", "victim's definition": "victim_key", "victim weights": "weights"}
-"""What may have changed a score, by the column of a leaderboard that tells, whose value says nothing to a reader."""
+"""Causes of a changed score, each with its column of a leaderboard: hashes, which are not shown to a reader."""
 CAUSES = {
     **{column.replace("_", " "): (column,) for column in VERSIONS.values()},
     "metric suite": ("metric_suite",),
@@ -50,7 +50,7 @@ CAUSES = {
 }
 """The same where the values are shown."""
 ALWAYS_KNOWN = ("budget",)
-"""Causes that are known where they are empty."""
+"""Causes of which an empty cell is a value, such as no budget."""
 NO_CAUSE = "none of the recorded causes"
 UNKNOWN = (np.nan, np.nan)
 
@@ -63,7 +63,7 @@ class Name(NamedTuple):
     scored: str
 
     def __str__(self) -> str:
-        """Return all of it."""
+        """Return the whole name."""
         return f"{self.attack} on {self.victim} ({self.scored})"
 
 
@@ -124,7 +124,7 @@ def compare(old_path: Path, new_path: Path) -> Comparison:
 
 
 def _entries(path: Path) -> dict[Cell, _Entry]:
-    """Return the cells of a table, in the order of its leaderboard; what was skipped or superseded is in none."""
+    """Return the cells of a table, in the order of its leaderboard, without skipped and superseded runs."""
     board = read_leaderboard(path)
     rows = board.to_dict("records")
     found = {_cell(row): _Entry(row, sample_of(path, row)) for row in rows}
@@ -223,7 +223,7 @@ def _changed_parameters(old: Mapping[str, object], new: Mapping[str, object]) ->
 
 
 def _names(entries: Iterable[_Entry]) -> dict[Cell, Name]:
-    """Return the name that people know each cell by, with its parameters where another is called the same."""
+    """Return the name that people know each cell by, with its parameters where another cell has the same name."""
     rows = {_cell(entry.row): entry.row for entry in entries}
     names = {cell: _name(row, "") for cell, row in rows.items()}
     for told in (_readable, lambda row: row["params_hash"]):
@@ -250,7 +250,7 @@ def _alike(names: Mapping[Cell, Name]) -> list[list[Cell]]:
 
 
 def _standing(row: Row, others: Sequence[Row]) -> str:
-    """Return how the gain of a cell stands beside those of the other attacks on its victim, empty if there is none."""
+    """Return how the gain of a cell stands beside the gains of other attacks on its victim, empty without any."""
     rivals = [other for other in others if all(other[name] == row[name] for name in ("victim", "n", "protocol"))]
     rivals = [other for other in rivals if not pd.isna(other["gain"])]
     if not rivals or pd.isna(row["gain"]):

@@ -35,7 +35,7 @@ from victims.files import write_text
 
 RUN_KEY = [*CELL, *VERSIONS.values(), "victim_seed", "seed", "cpu", "gpu"]
 ONE_RUN = ["run_id", *(name for name in RUN_KEY if name != "variant")]
-"""What a run is known by: its id does not say by which name its parameters were asked for."""
+"""What identifies a run whatever its variant: the same parameters may come from a variant or from `--set`."""
 MACHINE_RUN = ["run_id", "cpu", "gpu"]
 SORT = ["victim", "victim_key", "protocol", "metric_suite", "attack", "variant", "params_hash", "budget"]
 SORT += [*VERSIONS.values(), "victim_seed", "seed"]
@@ -70,9 +70,9 @@ def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
     """Write runs.csv, leaderboard.csv and leaderboard.md of a results folder and return the leaderboard.
 
     Rows that runs.csv already holds and that no record replaces stay: published results are not lost because their
-    run folders are elsewhere, nor those of a superseded version. Rows of a run that was made again here since go. Of
-    rows with the same cell, versions, seed and hardware one stays, as `latest` says. A run without images to be
-    reconstructed is in no table.
+    run folders are elsewhere, nor are rows of a superseded version. A row is replaced if its run was made again here
+    and found something. Of rows with the same cell, versions, seed and hardware one stays, as `latest` says. A run
+    without images to be reconstructed is in no table.
 
     Raises:
         UserError: runs.csv is there and cannot be read.
@@ -90,7 +90,7 @@ def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
 
 
 def board_texts(runs: pd.DataFrame, board: pd.DataFrame) -> dict[str, str]:
-    """Return what the files hold that are made of a runs.csv and its leaderboard, by name."""
+    """Return the texts of leaderboard.csv and leaderboard.md, by name."""
     page = board_page.markdown(board, boards(board, gains(runs)))
     return {"leaderboard.csv": to_csv(board), "leaderboard.md": page}
 
@@ -115,8 +115,8 @@ def _as_written(cell: object) -> object:
 def latest(runs: pd.DataFrame) -> pd.DataFrame:
     """Return runs without those that a later one replaces, in the order of runs.csv.
 
-    Of runs of the same cell, versions, seeds and hardware the one of the highest sequence stays, of those that found
-    something if one did. A run is one row under a protocol, by whatever name its parameters were asked for.
+    Of runs of the same cell, versions, seeds and hardware one stays: the highest sequence among those that found
+    something, or among all if none did. A run is one row under a protocol, whatever variant its parameters came from.
     """
     runs = runs.sort_values(["sequence", "started_utc"], kind="stable", ignore_index=True)
     for key in (RUN_KEY, ONE_RUN):
@@ -128,7 +128,7 @@ def latest(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _not_made_again(rows: pd.DataFrame, fresh: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a runs.csv without those of runs that have found something else here since."""
+    """Return the rows of a runs.csv, without rows of runs that were made again here since and found something."""
     made = fresh[fresh["status"] == Status.OK].groupby(MACHINE_RUN)["sequence"].max()
     since = made.reindex(pd.MultiIndex.from_frame(rows[MACHINE_RUN])).to_numpy(dtype=float)
     return rows[~(rows["sequence"].to_numpy(dtype=float) < since)]
@@ -137,15 +137,16 @@ def _not_made_again(rows: pd.DataFrame, fresh: pd.DataFrame) -> pd.DataFrame:
 def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row a cell: its description, seeds and failures, and scores averaged over seeds and retrainings.
 
-    Scores are means over the seeds of each training, and then over trainings. A failed run, or one that is not scored,
-    counts as its null control's score, or 0 where none was computed, in every count of good images that its cell has,
-    and gains nothing over the null; its other scores do not enter the means, nor does `wall_s` of a run that shared the
-    machine, unless no run of the cell had it for itself. A skipped run is not in the table, nor one of a superseded
-    version, nor one that was told what no attacker knows, or whose parameters that chose. `seeds` counts a seed of a
-    training once, whatever machines ran it; `failed` those that failed on all, and `overlapped` those that shared all.
+    Scores are means over the seeds of each training, and then over trainings. A run that failed, or whose scoring
+    failed, counts as its null control's score (0 where none was computed) in every count of good images that its cell
+    has, and gains nothing over the null; its other scores do not enter the means. Nor does `wall_s` of a run that
+    shared the machine, unless all runs of the cell did. Runs are left out that were skipped, that a higher version
+    supersedes, that were told what no attacker knows, or whose parameters an oracle chose. `seeds` counts each seed of
+    each training once, whatever machines ran it; `failed` counts the seeds that failed on all of them, `overlapped`
+    those that shared all of them.
 
-    `gain` is the count one to one less the strictest null's, `gain_low` and `gain_high` its 95% interval. `rank` is
-    that by the gain among the attacks that need no more knowledge than the row's; controls have none, nor have rows
+    `gain` is the count one to one less the strictest null's, `gain_low` and `gain_high` its 95% interval. `rank` is the
+    place by the gain among the attacks that need no more knowledge than the row's; controls have none, nor have rows
     whose gain may be 0. The interval of `n_good` is empty where runs.csv does not tell which images are good. Rows are
     ordered by victim and gain. Behind `BOARD_COLUMNS` stands a column `param.NAME` for each parameter.
     """
@@ -216,13 +217,13 @@ def _joined(values: pd.Series[Any]) -> str:
 
 
 def _failures_counted(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs with the columns `failed` and `overlapped`, and what one counts as that failed or is not scored.
+    """Return the runs with the columns `failed` and `overlapped`; failed ones have the counts that stand for their own.
 
     `wall_s` of a run that overlapped others is empty where another run of its cell has seconds of its own.
     """
     failed, cells = unsuccessful(runs), [runs[name] for name in CELL]
     counts = {}
-    for name in COUNTS:  # a protocol without a count has none of it for a failure
+    for name in COUNTS:  # a cell whose protocol lacks a count has no such count for its failures either
         counted = (runs[name].notna() & ~failed).groupby(cells).transform("any") | (name == "n_good")
         null = runs[f"null_{name}"]
         counts[name] = runs[name].where(~failed, null.mask(null.isna() & counted, 0))

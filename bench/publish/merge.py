@@ -24,13 +24,13 @@ from victims.files import umask
 REMADE = (*TABLES, *PAGES)
 """Files of a results folder that are made from the others; a report keeps what the sources' reports show."""
 DERIVED = ("tune/summary.csv", "privacy.csv", "privacy.png")
-"""Files that verbs make of the others too: of two that differ neither is of all that was joined, so none is taken."""
+"""Files that other verbs make of the runs: where two differ, neither describes the joined folder, so none is taken."""
 SHOWN = 3
-"""Things that do not fit which the line names; the others are counted."""
+"""Conflicts that the message names; the others are counted."""
 
 
 def merge(sources: Sequence[Path], target: Path) -> tuple[int, int]:
-    """Join results folders into a new one, and return its rows of runs.csv and its other files.
+    """Join results folders into a new one; return the number of its rows in runs.csv and the number of copied files.
 
     What two folders both hold must be the same: the files of a run, of a study or of a search byte by byte, rows of
     the same cell, versions, seeds and hardware in all columns, and the weights of a victim under one definition. If a

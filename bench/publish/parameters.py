@@ -19,7 +19,7 @@ LONGEST = 44
 def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
     """Return the parameters of a row that are neither the attack's defaults nor its variant's.
 
-    One that the attack has no more is not among them where it was not set.
+    A parameter that the attack no longer has is left out if its value is null.
 
     Args:
         attack: its name; all parameters of one that the registry does not know are returned.

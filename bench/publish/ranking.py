@@ -20,7 +20,7 @@ Cell = tuple[str, ...]
 BOARD = ("victim", "victim_key", "n", "protocol", "metric_suite")
 """What the rows of one board have in common, knowledge aside."""
 VERSIONS = {"attack": "attack_version", "victim": "victim_version", "protocol": "protocol_version"}
-"""What has a version, by the column of its name: the column of its version."""
+"""The column that names a thing: the column of its version."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Board:
         n: number of training images.
         knowledge: what the attacks may know at most, joined by "+"; empty on a board across all knowledge.
         conflict: why nobody has a rank here: attacks met different weights of one training; empty if they did not.
-        rows: the rows of the leaderboard that compete, in its order, their `rank` being that on this board, and
-            `rank_low` and `rank_high`, its ends, NaN where there is none.
+        rows: the rows of the leaderboard that compete, in its order. Their `rank` is the place on this board,
+            `rank_low` and `rank_high` are its ends, NaN where there is none.
     """
 
     victim: str
@@ -60,10 +60,10 @@ def current(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def defined(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return runs with the key of their victim's definition also where a row does not tell it.
+    """Return runs with an empty `victim_key` filled in where other rows tell it.
 
-    A row of the same name and weights as one that does is of the same victim. A run that never saw weights is one of
-    the victim of its name, if there is but one of that name.
+    A row takes the key of a row with the same victim and weights. A row without weights, whose run never saw any, takes
+    the key of its victim if the table has one definition of that name.
     """
     told = runs[runs["victim_key"] != ""]
     of_weights = told[told["victim_sha"] != ""].groupby(["victim", "victim_sha"])["victim_key"].first()
@@ -88,10 +88,10 @@ class _Run(NamedTuple):
 
 
 def samples(runs: pd.DataFrame) -> dict[Cell, Sample]:
-    """Return the good images of each cell of a runs.csv of which it is known which they are, by its current runs.
+    """Return the good images of each cell of a runs.csv, by its current runs; cells with an unknown list are left out.
 
-    A run that failed, or is not scored, has no list of good images. It counts as its null control, or 0 where none was
-    computed, spread evenly over the images, since nothing says which they would be.
+    A run that failed, or whose scoring failed, has no list of good images. It counts as its null control, or 0 where
+    none was computed, spread evenly over the images, since nothing says which they would be.
 
     Raises:
         ValueError: a list of good images does not fit its row.
@@ -106,8 +106,8 @@ def samples(runs: pd.DataFrame) -> dict[Cell, Sample]:
 def gains(runs: pd.DataFrame) -> dict[Cell, Sample]:
     """Return the gain over the strictest null control, one to one, of each cell that has null controls.
 
-    A run that failed, or is not scored, gains nothing. Where a row does not tell which images are good, the counts
-    alone speak.
+    A run that failed, or whose scoring failed, gains nothing. Where a row does not tell which images are good, only the
+    counts are used.
 
     Raises:
         ValueError: a list of good images does not fit its row.
@@ -120,9 +120,9 @@ def gains(runs: pd.DataFrame) -> dict[Cell, Sample]:
 
 
 def _cells(runs: pd.DataFrame) -> dict[Cell, dict[int, list[_Run]]]:
-    """Return the current runs of each cell that all have as many images, by the seed of the victim's training.
+    """Return the current runs of each cell, by the seed of the victim's training.
 
-    What was skipped is in none.
+    Skipped runs are left out, and so are cells whose runs differ in n.
     """
     runs = current(runs)
     runs = runs[runs["status"] != Status.SKIPPED]
@@ -139,7 +139,7 @@ def _cells(runs: pd.DataFrame) -> dict[Cell, dict[int, list[_Run]]]:
 
 
 def unsuccessful(runs: pd.DataFrame) -> pd.Series[bool]:
-    """Return which runs of a table count as their null control: those that failed, or never could be scored."""
+    """Return (rows,) bool: the run counts as its null control, because it failed or could never be scored."""
     return (runs["status"] != Status.OK) | ((runs["scores"] == ScoreState.FAILED) & runs["n_good"].isna())
 
 

@@ -26,7 +26,7 @@ TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotati
 FLAGS = [name for name, field in RunRecord.model_fields.items() if field.annotation is bool]
 NUMBERS = [name for name in COLUMNS if name not in (*TEXT, *FLAGS)]
 MOST_ROWS = 50_000
-"""Of a table that is compared or reported, which takes some milliseconds a row."""
+"""Most rows of a table that is compared or reported; each row takes some milliseconds."""
 REQUIRED = ["schema_version", *(name for name, field in RunRecord.model_fields.items() if field.is_required())]
 
 

@@ -45,8 +45,8 @@ class Seeds:
         total: sum over images of that mean.
         spread: n times the variance of `share` over images; without it the most that this can be.
         count: number of runs.
-        variance: of the mean total, as it comes from the seeds, beyond that of images which are good or not
-            independently of each other; 0 for one run, of which it cannot be known.
+        variance: of `total` over seeds, beyond the part that images would have which are good independently of each
+            other; all of it where only the counts are known; 0 for one run, where it is not known.
     """
 
     n: int
@@ -110,7 +110,7 @@ class _Trainings:
         count: trainings so far.
         total: sum of the estimates; `square` of their squares.
         variance: sum of their variances within a training.
-        wobble: sum of the squares of those variances' parts over their degrees of freedom.
+        wobble: sum, over the parts of those variances, of the part's square over its degrees of freedom.
     """
 
     count: Floats
@@ -184,7 +184,7 @@ def gain_interval(sample: Sample, confidence: float = CONFIDENCE) -> tuple[float
 def difference_interval(old: Sample, new: Sample, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return the interval of how many more images are good in `new` than in `old`, of the same n images.
 
-    Only trainings that both have are compared; without any the interval has no ends.
+    Only trainings that both have are compared; without any the interval is (-inf, inf).
     """
     difference, width = (float(table[1, 0]) for table in _differences([old, new], confidence))
     return difference - width, difference + width

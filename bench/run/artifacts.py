@@ -29,9 +29,9 @@ RECONSTRUCTION = "reconstruction.safetensors"
 PICTURED = "n_good_haim_min"
 """The count whose pairs the picture shows: one candidate an image, as in the figures of Haim et al. 2022."""
 LOG_END = 500_000
-"""Bytes of what a run has printed that its log keeps, of the beginning and of the end each."""
+"""Bytes that a log keeps of the beginning of a run's output, and as many of its end."""
 EXAMPLES = 6
-"""Best, median and worst reconstructions that are kept for the report, of each."""
+"""Reconstructions that are kept for the report: as many of the best, of the median and of the worst."""
 
 
 def named_tensors(reconstruction: Reconstruction) -> dict[str, Tensor]:
@@ -87,7 +87,10 @@ def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
 
 
 def write_scores(folder: Path, victim: AnyVictim, reference: Reference, evaluation: Evaluation, title: str) -> None:
-    """Write per_sample.csv, held_out.csv, confidence.csv; and of images examples.safetensors and grid.png."""
+    """Write per_sample.csv, held_out.csv, confidence.csv if the attack gave a confidence, and pictures of images.
+
+    The pictures are examples.safetensors and grid.png; rows of a table have none.
+    """
     _csv(_per_sample(victim, reference, evaluation), folder / "per_sample.csv")
     _csv(pd.DataFrame({"ssim": evaluation.held_out.numpy()}), folder / "held_out.csv")
     if (curve := evaluation.confidence) is not None:
@@ -128,8 +131,8 @@ def _per_sample(victim: AnyVictim, reference: Reference, evaluation: Evaluation)
 def _beside_a_deletion(reference: Reference, reconstruction: Tensor) -> dict[str, Tensor]:
     """Return the images whose cosines with the deleted ones Bertran et al. 2024 compare, by column.
 
-    They are not centred, so that the mean of all public images is near to everything: it is their baseline. Stricter is
-    the public image that is nearest to the deleted one.
+    The cosines are not centred, so that the mean of all public images is near to everything: it is the paper's
+    baseline. The public image that is nearest to the deleted one is a stricter one.
     """
     images = reference.truth.images
     nearest = reference.held_out[nearest_neighbours(images, reference.held_out)[1]]
@@ -152,7 +155,7 @@ def _outputs(victim: Victim) -> pd.DataFrame:
 def _examples(reference: Reference, evaluation: Evaluation) -> dict[str, Tensor]:
     """Return the best, median and worst reconstructions beside their training and nearest held-out images, as bytes.
 
-    `group` is 0 for the best, 1 for the median, 2 for the worst; `ssim` that of the row's protocol.
+    `group` is 0 for the best, 1 for the median, 2 for the worst; `ssim` is the SSIM of the row's protocol.
     """
     row, images = evaluation.row, reference.truth.images
     order = row.ssim.argsort(descending=True, stable=True)

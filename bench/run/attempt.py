@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Progress = Callable[..., None]
 """`progress(step, steps, **figures)`."""
 LONG, ALONE = 5.0, 0.9
-"""Seconds from which on it is told that an attack had less than this share of a core: its seconds are then not its own,
-for an attack computes all the time."""
+"""An attack that takes more than these seconds on less than this share of a core is flagged: an attack computes all the
+time, so its seconds are then not its own."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Attempt:
         seed: of the attack.
         budget: what it may spend.
         device: where it computes, as torch names it.
-        needs: what it declared.
-        facts: what is disclosed of the victim for that.
+        needs: the items of knowledge that it declared.
+        facts: the values of these items for the victim.
         own: the name of a victim whose network its plug-in builds, empty for a network of this suite.
         shape: (C, H, W) of an input.
         targets: how many candidates are expected, None for any number.
-        checkpoint: the file of its state, from which it goes on; None for nowhere.
-        weights: hash of the victim's weights, of which that state has to be.
-        guarded: files and folders that hold training data or victims: reading them is told.
+        checkpoint: the file of its state, from which it goes on; None if it keeps none.
+        weights: hash of the victim's weights; a state of an attack on other weights is not taken.
+        guarded: files and folders that hold training data, victims or results: a flag says that one was read.
     """
 
     title: str
@@ -75,9 +75,9 @@ class Attacked:
     Attributes:
         reconstruction: the candidates.
         trace: figures over time.
-        seconds: wall time of the attack alone, that of the process it is resumed from included.
+        seconds: wall time of the attack alone, with the time before its last checkpoint if it was resumed.
         peak_mem_mb: peak memory of its process up to its end.
-        flags: what the harness has to say of it.
+        flags: remarks of the harness for the row, such as "budget".
     """
 
     reconstruction: Reconstruction
@@ -94,7 +94,7 @@ def perform(
     answer: Callable[[Tensor], Tensor],
     progress: Progress,
 ) -> Attacked:
-    """Attack in this process.
+    """Run an attack in this process, and return what it found.
 
     Args:
         attempt: what the attack is given.
@@ -105,7 +105,7 @@ def perform(
 
     Raises:
         DivergedError: no candidate is finite.
-        ValueError: the candidates have another shape than the victim's inputs, or the weights are not what they were.
+        ValueError: candidates or confidence have a wrong shape, number or type, or the weights were changed.
     """
     import torch
 

@@ -65,7 +65,7 @@ def view_from(
     """Return the view that hands out disclosed facts.
 
     Args:
-        facts: what is disclosed.
+        facts: what is disclosed, by item.
         needs: the items that the attack declared.
         device: where its tensors are to be.
         network: builds the victim's network, with whatever weights; None if the victim is many models.
@@ -85,7 +85,7 @@ def view_from(
 def answer_of(victim: AnyVictim, needs: frozenset[Knowledge], device: torch.device) -> Callable[[Tensor], Tensor]:
     """Return a function from inputs (m, C, H, W) to the victim's outputs, on `device`, without gradient.
 
-    It refuses to where the attack did not declare that it asks.
+    The function raises UndeclaredKnowledgeError if the attack did not declare that it asks for logits.
     """
     if Knowledge.LOGITS not in needs:
         return _refuse
@@ -105,7 +105,7 @@ def answer_of(victim: AnyVictim, needs: frozenset[Knowledge], device: torch.devi
 
 
 class Counted:
-    """An answer that counts.
+    """A function that answers queries and counts them.
 
     Attributes:
         asked: how many inputs it has answered.

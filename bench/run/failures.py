@@ -16,7 +16,7 @@ NO_MEMORY = "can't allocate memory"
 MOST_DETAILS = 100_000
 """Characters of a traceback that a log keeps: an exception's message may be of any length."""
 SERVER_GONE = 255
-"""The exit code that is told of a process whose server was killed, and which may still run."""
+"""The exit code that Python reports of a process whose fork server was killed; the process itself may still run."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def died_of(code: int | None) -> tuple[Status, str]:
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Return whose fault an exception was that came while a run was scored."""
+    """Return what an exception that came while a run was scored is due to: the disk, the memory, or else a metric."""
     if isinstance(error, OSError):
         return Fault.DISK
     return Fault.MEMORY if failure_of(error).status is Status.OOM else Fault.METRIC

@@ -81,7 +81,7 @@ class NullControls:
         self.session, self.control, self.twins = session, control, twins
 
     def wanted(self, protocol: Protocol) -> tuple[str, ...]:
-        """Return the columns that a complete row has."""
+        """Return the columns of null controls that a complete row under a protocol has."""
         if protocol.matching == "aligned":
             return tuple(ALIGNED_NULLS)
         return tuple(name for name in NULLS if self.twins or name not in TWINS)
@@ -98,9 +98,9 @@ class NullControls:
         """Count what each control gets under the protocols of a row.
 
         Args:
-            run: the attack, which the twins suffer in the victim's place.
+            run: the run, whose attack is made on the twins too.
             protocol: the row's.
-            found: what the attack found; None if it failed, and then the twins are left alone.
+            found: what the attack found; None if it failed, and then no twin is attacked.
             victim: the victim.
             reference: its data.
             had: controls that the row has already, which it is not to lose.
@@ -163,9 +163,9 @@ class NullControls:
     def _twin(
         self, kind: Literal["untrained", "disjoint"], run: Run, spec: VictimSpec, resolved: dict[str, Any]
     ) -> Tensor:
-        """Return what the attack makes of a twin of the victim, from the cache if it has been there.
+        """Return the attack's candidates on a twin of the victim, from the cache if they are there.
 
-        It is given the parameters that it chose itself on the victim, so that it has as many tries.
+        The attack gets the parameters that it resolved itself on the victim, so that it has as many tries.
         """
         if run.victim.training.kind == "released":
             raise NoControlError("its training is not known here, so it has no twin")

@@ -107,7 +107,7 @@ def run_of(record: RunRecord, attacks: Registry[type[Attack[Any]]], victims: Vic
     """Return the run that a record is of.
 
     Raises:
-        UserError: its attack or victim is not known here, or its parameters are none of that attack.
+        UserError: its attack or victim is not known here, or the attack does not take its parameters.
     """
     attack, victim = attacks.items.get(record.attack), victims.find(record.victim)
     for kind, name, found in (("attack", record.attack, attack), ("victim", record.victim, victim)):

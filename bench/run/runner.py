@@ -31,9 +31,9 @@ class Outcome:
 
     Attributes:
         record: its row.
-        cached: it was there already.
-        stored: its row is on disk; what failed for want of data is not, until it is known that not all runs do.
-        trouble: what went wrong beside a row that tells of none, one line.
+        cached: whether the row was there already.
+        stored: whether the row is on disk. A failure for want of data is stored once another run is.
+        trouble: what went wrong and is not in the row, one line; empty if nothing.
     """
 
     record: RunRecord
@@ -52,7 +52,7 @@ class Runner:
         store: where results go.
         session: trains victims and runs attacks.
         scorer: scores what is stored.
-        again: what is run again of what is stored.
+        again: which stored runs are run again.
         output: file descriptor of what this process prints, for the run's log; None if nobody catches it.
         debugger: called with every exception of an attack before it is recorded.
     """
@@ -73,7 +73,7 @@ class Runner:
         """Execute one run, unless it is stored, and store it.
 
         A stored run whose scores failed, are of another metric suite, or lack a control that is asked for, is scored
-        again. One that another process is at is waited for.
+        again. If another process is at the run, this one waits.
         """
         run_id = self.session.run_id(run)
         with self.store.claimed(run_id, self.session.reporter.notice):
@@ -96,8 +96,11 @@ class Runner:
 
         Args:
             run: what it is a record of.
-            run_id: its id, which may be that of a lower version of its attack.
+            run_id: the id of the stored run, which a lower version of its attack may have made.
             protocol: score under this protocol, as a row of its own; empty for the run's own.
+
+        Raises:
+            UserError: the run is not stored any more.
         """
         with self.store.claimed(run_id, self.session.reporter.notice):
             stored, victim = self.store.find(run_id), None
@@ -114,7 +117,7 @@ class Runner:
                 return Outcome(self.scorer.record_failure(stored, scores_reason(error), run, victim))
 
     def lost(self, run: Run, run_id: str, failure: Failure) -> Outcome:
-        """Record a run whose process is gone: a failure of its scores if its reconstruction is stored, else its own."""
+        """Record a run whose process died: its scoring failed if a reconstruction is stored, else the run failed."""
         with self.store.claimed(run_id, self.session.reporter.notice):
             stored = self.store.find(run_id)
             victim = self._trained(run) if failure.nulls else None

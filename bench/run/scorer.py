@@ -38,7 +38,8 @@ class Scorer:
 
         Args:
             record: the run's.
-            retry: what raised an exception is tried again; what was killed, or lacked memory or a disk, always is.
+            retry: whether what raised an exception counts as lacking; what was killed, or lacked memory or a disk,
+                always does.
         """
         from bench.scoring import METRIC_SUITE
         from bench.scoring.protocols import protocol_named

@@ -134,7 +134,11 @@ class Session:
             return False
 
     def victim(self, spec: AnySpec) -> AnyVictim:
-        """Return a trained victim, training it if need be; the last one that is no twin is kept in memory."""
+        """Return a trained victim, training it if need be; the last one that is no twin is kept in memory.
+
+        Raises:
+            UserError: its data are missing, it cannot be trained, or the cache cannot be written.
+        """
         from victims.deletion.cache import obtain as obtain_deletion
         from victims.informed.cache import obtain as obtain_informed
         from victims.obtain import obtain
@@ -167,10 +171,11 @@ class Session:
         Args:
             run: the attack, its parameters, its budget and its seed.
             victim: its victim, or a twin of it.
-            checkpoint: the file of its state, from which another process goes on; None for nowhere.
+            checkpoint: the file of its state, from which another process goes on; None to keep none.
 
         Raises:
-            AttackFailedError: a host's attack failed; in this process it raises what it raises.
+            LookupError: the attack needs an item that no victim of this setting has.
+            AttackFailedError: the attack failed in a host; in this process its own exception is raised.
             DivergedError: no candidate is finite.
             ValueError: the candidates have another shape than the victim's inputs, or the victim is not what it was.
         """

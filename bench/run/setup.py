@@ -14,7 +14,7 @@ class Cluster:
     """A Ray cluster, and what each run takes of it.
 
     Attributes:
-        address: host:port or ray://host:port; empty for the one at hand.
+        address: host:port or ray://host:port; empty for the one that RAY_ADDRESS names, or else a new one here.
         jobs: runs at a time; None for as many as there is room for.
         cpus: of each run, as Ray counts them; None for what its attack says.
         gpus: of each run on a GPU, which may be a fraction; None for what its attack says.
@@ -33,7 +33,7 @@ class Setup:
     Attributes:
         results_dir: the results folder.
         data_dir: the data folder, None for the default.
-        plugin_dir: folder of plug-ins.
+        plugin_dir: folder of plug-ins, or one file; None for none.
         device: as torch names it, such as cpu or cuda:0.
         twins: whether null controls attack twins.
         again: which stored runs are run again.
@@ -43,7 +43,7 @@ class Setup:
         only_cached: show what is stored, execute nothing.
         cluster: the Ray cluster that executes the runs; None for this machine alone.
         copy_to: address in object storage to which stored runs and tables are copied; empty for none.
-        environment: variables of the suite, the cache's folder among them.
+        environment: names and values of the suite's variables, the cache's folder among them.
     """
 
     results_dir: Path

@@ -33,9 +33,10 @@ def next_step(stored: RunRecord | None, again: Again, complete: Callable[[RunRec
     """Return the next step of a run.
 
     Args:
-        stored: what is stored of it.
-        again: what is run again of what is stored.
-        complete: says of a run whether its scores need nothing more, what failed being tried again or not.
+        stored: its stored record, None if there is none.
+        again: which stored runs are run again.
+        complete: says whether a run's scores need nothing more; its second argument is whether metrics and controls
+            that raised an exception are tried again.
     """
     if stored is None or again is Again.ALWAYS:
         return Step.ATTACK

@@ -34,7 +34,7 @@ class Todo:
     Attributes:
         run: the run.
         run_id: its id.
-        stored: what is stored of it.
+        stored: its stored record, None if there is none.
         step: what is to be done.
         lacking: what its scores lack, if it is to be scored again.
     """
@@ -86,9 +86,10 @@ def why(entry: Todo, session: Session) -> str:
 
 
 def changed_sources(entries: Sequence[Todo], session: Session) -> list[str]:
-    """Return a line for each attack and one for the victims of which something is stored that another source made.
+    """Return lines on attacks and victims whose source has changed since what is stored of them was made.
 
-    A stored run that is run again is none of these; a hash that was not recorded tells of no change.
+    There is a line for each attack with stored runs that are not run again, and one for all victims whose recipes have
+    the same version. A hash that was not recorded tells of no change.
 
     Args:
         entries: a plan, with what is stored of it.

@@ -40,7 +40,12 @@ def right_columns(rows: Tensor, references: Tensor, deviation: Tensor) -> Tensor
 def wrong_columns(references: Tensor, rows: Tensor, deviation: Tensor) -> Tensor:
     """Return the share of columns that are wrong (n, m) of each candidate beside each training row.
 
-    It is infinite for candidates that are not finite; arguments are those of `right_columns`.
+    It is infinite for candidates that are not finite.
+
+    Args:
+        references: (n, 1, 1, d), the training rows.
+        rows: (m, 1, 1, d), the candidates.
+        deviation: (1, 1, d), the standard deviation of each column over the training rows.
     """
     wrong = torch.full((len(references), len(rows)), torch.inf, dtype=torch.float64)
     for first in range(0, len(rows), _CHUNK):

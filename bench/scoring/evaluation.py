@@ -41,7 +41,7 @@ COUNT_PROTOCOLS = {
     "n_good_unique": "buzaglo2023-unique",
     "n_good_assigned": "assigned",
 }
-"""Column of runs.csv: the protocol whose good images it counts; `n_good` is that of the row's own protocol."""
+"""Column of runs.csv: the protocol whose good images it counts; `n_good` counts under the row's own protocol."""
 
 MEASURED = ("mse", "psnr", "pearson", "identified", "lpips", "kl")
 """The metrics of the row's reconstructions, beside the SSIM that the protocol judges."""
@@ -75,6 +75,7 @@ class Reference:
         shift: (C, H, W) or a number, what candidates lack to be images less `truth.mean`.
         together: number of records that were deleted at once, whose order nothing tells: candidates are brought into
             the order of their targets within each deletion, at the smallest total error. Null controls are too.
+        tabular: whether the records are rows of a table.
     """
 
     truth: Truth
@@ -109,7 +110,7 @@ class Reference:
 
 
 def together(victim: InformedVictim | DeletionVictim) -> int:
-    """Return how many records one released model is to give away, whose order it cannot show."""
+    """Return how many records each deletion deleted at once, whose order a release cannot show; 1 without deletions."""
     return victim.spec.training.records if isinstance(victim, DeletionVictim) else 1
 
 
@@ -147,8 +148,8 @@ class Evaluation:
     """The scores of one set of candidates.
 
     Attributes:
-        by_column: for `n_good` and every column of `COUNT_PROTOCOLS`; for `n_good` alone where candidate i is for
-            image i, since the others match candidates to images, and of rows of a table.
+        by_column: the scores for `n_good` and every column of `COUNT_PROTOCOLS`; for `n_good` alone where candidate i
+            is for image i, since the other protocols match candidates to images, and of rows of a table.
         values: (n,) by metric, for the row's reconstructions.
         failed: the metrics that could not be measured, and why.
         oracle: (n,) MSE of each training image to the nearest held-out one.

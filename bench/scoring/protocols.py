@@ -26,12 +26,13 @@ class Protocol:
         vote_ratio: None for the nearest candidate alone, else the ratio of `vote`.
         stretch: whether candidate + mean is stretched to fill [0, 1] (else clipped to it).
         ssim: the SSIM that `threshold` judges; "wang" falls back to "window3" for images under 11 pixels.
-        good: "ssim": an image is good when its SSIM is above `threshold`; "columns": a row of a table when the share of
-            its columns that are right is; "oracle": when its MSE is below that of the nearest image the attacker has,
-            or, matched one to one where there is none, by its SSIM; "named": when its MSE is below that to every other
-            record of its prior.
+        good: "ssim": an image is good when its SSIM is above `threshold`; "columns": a row of a table is good when the
+            share of its right columns is above `threshold`; "oracle": an image is good when its MSE is below the MSE of
+            the nearest image that the attacker has, or, matched one to one and without any such image, by its SSIM;
+            "named": a reconstruction is good when it is nearer (MSE) to its target than to every other record of the
+            target's prior.
         source: where the recipe comes from.
-        null: where the best null control gets much under it, by the published tables.
+        null: when the best null control gets much under it, by the published tables; empty if that is not said.
         version: raised when its scores change and those of other protocols do not; else `METRIC_SUITE` is raised.
     """
 

@@ -1,4 +1,4 @@
-"""CSV files: any file read as texts, with as many cells in every row as in the header; and ours written."""
+"""CSV files: read as texts, each row with as many cells as the header; and written as tables of this program."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class CheckpointFile:
 
     Args:
         path: the file; who uses it has claimed the run.
-        source: hash of the attack's source: the state that another source left is none to go on from.
+        source: hash of the attack's source; a state that another source left is not loaded.
         weights: hash of the victim's weights, likewise.
 
     Attributes:

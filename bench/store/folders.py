@@ -63,7 +63,11 @@ class Store:
             raise UserError(f"cannot write to the results folder {self.root} ({error.strerror}); {hint}") from None
 
     def find(self, run_id: str) -> RunRecord | None:
-        """Return the record of a stored run, however it ended, None if there is none that can be read."""
+        """Return the record of a stored run, however it ended, None if there is none that can be read.
+
+        Raises:
+            UserError: the record is of a newer schema; `records` and `attacked` raise it too.
+        """
         return self._read(self.runs / run_id / "run.json", run_id) or self._replaced(run_id)
 
     def records(self) -> Iterator[RunRecord]:
@@ -84,7 +88,7 @@ class Store:
         return [record for record in found if record is not None and record.status is Status.OK]
 
     def next_sequence(self) -> int:
-        """Return the number of the next run that is stored here, higher than that of any before it."""
+        """Return the number of the next run that is stored here, higher than the number of any run before it."""
         with self.tables():
             counter = self.work / "sequence"
             try:
@@ -155,14 +159,14 @@ class Store:
             return
 
     def _between(self, pattern: str) -> set[str]:
-        """Return the ids of runs with a temporary folder of this suffix."""
+        """Return the ids of runs with a temporary folder that a pattern matches."""
         return {path.name[1:].rsplit(".", 2)[0] for path in self.runs.glob(pattern) if path.name.count(".") > 2}
 
     def _lock(self, name: str) -> Path:
         return self.work / "locks" / name
 
     def _clear(self, run_id: str) -> None:
-        """Remove what a killed writer left of a run; only its next writer may."""
+        """Remove what a killed writer left of a run; the caller holds the run's lock."""
         for left in self._temporary(run_id):
             if left.suffix == REPLACED and not (self.runs / run_id).exists():  # a kill between the two renames
                 left.replace(self.runs / run_id)
@@ -236,7 +240,7 @@ class Store:
 
     @staticmethod
     def _read(path: Path, run_id: str) -> RunRecord | None:
-        """Return a stored record, or None if it is absent or damaged, or that of another run.
+        """Return a stored record, or None if it is absent, damaged, or the record of another run.
 
         Raises:
             UserError: it is of a newer schema.
@@ -281,6 +285,6 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def write_record(folder: Path, record: RunRecord, protocol: str = "") -> None:
-    """Write a run's record into its folder: its own, or that of another protocol."""
+    """Write a run's record into its folder: its own, or its record under another protocol."""
     name = f"run-{protocol}.json" if protocol else "run.json"
     write_text(folder / name, record.model_dump_json(indent=1))

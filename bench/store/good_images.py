@@ -13,7 +13,7 @@ BITS = 4
 
 
 def encode(good: Sequence[bool] | NDArray[np.bool_]) -> str:
-    """Return (n + 3) // 4 hex digits, the first image being the highest bit of the first one."""
+    """Return (n + 3) // 4 hex digits, the first image being the highest bit of the first digit."""
     flags = np.asarray(good, dtype=bool)
     return np.packbits(flags).tobytes().hex()[: _digits(len(flags))]
 

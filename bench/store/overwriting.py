@@ -10,7 +10,7 @@ from victims.errors import UserError
 TABLES = ("runs.csv", "leaderboard.csv", "leaderboard.md")
 """Files of a results folder that are made of its runs."""
 PAGES = ("report.html", "report.md", "report.tex", "report.csv", "knowledge.png")
-"""Files of a results folder that the verbs `report` and `list` make where no other name is given, or is customary."""
+"""Files that the verbs `report` and `list` write into a results folder, by default or by custom."""
 
 
 def require_no_result(path: Path, own: Path, option: str = "--output") -> None:

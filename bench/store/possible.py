@@ -1,4 +1,4 @@
-"""Which numbers a run can have: what is asked of runs.csv is asked of a stored record, or it would spoil a table."""
+"""Which numbers a run can have, in a row of runs.csv and in a stored record, which would otherwise spoil a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHOLE = tuple(
 """Columns of counts and seeds."""
 FRACTIONS = tuple(name for name, field in RunRecord.model_fields.items() if "float" in str(field.annotation))
 LARGEST = {"n": 10**7}
-"""What a count may be at most, where there is memory for each."""
+"""Largest values of columns that decide how much memory is taken."""
 LARGEST_WHOLE = 2**62
 MASKS = ("good_images", "one_to_one_images", "null_images")
 """Columns that tell images, a bit each."""

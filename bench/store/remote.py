@@ -23,7 +23,7 @@ RECORD = "run.json"
 
 
 def fetched(location: str) -> Path:
-    """Return where a file or folder can be read: its path, or that of a copy which is removed when the program ends.
+    """Return the path at which a file or folder can be read; an address is copied, until the program ends.
 
     Args:
         location: a path, or an address that fsspec knows; `s3://` needs the package s3fs, `gs://` gcsfs.
@@ -115,7 +115,7 @@ class Mirror:
             )
 
     def _there(self, name: str) -> Path:
-        """Return where a file of the address can be read, a path at which nothing is if it has none."""
+        """Return the path of a local copy of a file of the address; nothing is at the path if there is no such file."""
         copy = Path(tempfile.mkdtemp(prefix=PREFIX)) / name
         atexit.register(shutil.rmtree, copy.parent, ignore_errors=True)
         if self._system.exists(f"{self._place}/{name}"):
@@ -151,7 +151,7 @@ def _rows(table: Path) -> list[dict[str, str]]:
 
 
 def _measured(row: dict[str, str]) -> tuple[str | None, ...]:
-    """Return what a row of a runs.csv measures; without its victim's key, which a row lacks whose data were absent."""
+    """Return cell and seeds of a row of a runs.csv, but not its victim's key, which is empty where data were absent."""
     return tuple(row.get(name) for name in (*CELL, "victim_seed", "seed") if name != "victim_key")
 
 

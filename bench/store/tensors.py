@@ -31,7 +31,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     texts = dict(metadata or {})
     stored = save(plain, texts | {SHA256: _sha256(plain, texts)})
     with atomic(path) as temporary:
-        temporary.write_bytes(stored)  # save_file hides from a full disk what it was
+        temporary.write_bytes(stored)  # an error of save_file would not say that the disk is full
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

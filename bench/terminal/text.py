@@ -9,7 +9,7 @@ LONGEST = 500
 LONGEST_QUOTE = 80
 """Characters that a message quotes of what somebody wrote."""
 STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-"""Unicode categories of what is no glyph: control and format characters (bidi overrides among them), surrogates."""
+"""Unicode categories of characters without a glyph: control and format characters (bidi overrides too), surrogates."""
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:

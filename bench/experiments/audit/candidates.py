@@ -26,7 +26,7 @@ class Surest:
     Attributes:
         attack: its name.
         images: (k, C, H, W) in [0, 1], the surest first.
-        confidence: of each; None if the attack states none, and then they are its first ones.
+        confidence: of each image; None if the attack states none, and then `images` are its first finite candidates.
         of: how many candidates it has in all.
     """
 

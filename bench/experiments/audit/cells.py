@@ -16,7 +16,7 @@ TUNED_BY = "default"
 
 
 def runs_of(found: Sequence[Prospect], victim: VictimSpec, budget: Budget) -> list[Run]:
-    """Return a run for each attack that can be tried, but for those on the last record, which are no runs.
+    """Return a run for each attack that can be tried, without the attacks on the last record, which are no runs.
 
     The time is shared equally before anything is run, so that the same command finds the runs that it has stored.
 
@@ -43,6 +43,6 @@ def runs_of(found: Sequence[Prospect], victim: VictimSpec, budget: Budget) -> li
 
 
 def share_of(budget: Budget, attacks: int) -> float:
-    """Return the seconds that each of so many attacks has."""
+    """Return the seconds that each of a number of attacks has, rounded to a tenth."""
     assert budget.seconds is not None
     return round(budget.seconds / max(attacks, 1), 1)

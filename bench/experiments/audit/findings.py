@@ -20,7 +20,7 @@ from bench.plan.prospects import Outlook, Prospect
 from bench.store.records import RunRecord, Status
 
 SIGNIFICANCE = 0.01
-"""Probability that an audit of a model that gives away nothing says that it does."""
+"""Largest probability that an audit finds something in a model that gives nothing away."""
 QUARTERS = ("smallest quarter", "second quarter", "third quarter", "largest quarter")
 TWO_RELEASES = "two releases"
 
@@ -33,7 +33,7 @@ def attempts(
     Args:
         found: the attacks, and what was said of them before.
         rows: the rows of those that were run, by their name.
-        last: what those made that took every record for the one that is not known, by their name.
+        last: what the attacks on the last record made, by their name.
         scored: what those that ended well reached on every record.
     """
     runs = max(len(rows) + len(last), 1)
@@ -70,7 +70,7 @@ def _on_last_record(prospect: Prospect, made: LastRecords, scored: Scored, runs:
 
 
 def _counted(known: dict[str, Any], hits: Hits, runs: int) -> Attempt:
-    """Return an attack that ended well with what it got beside the null control that is most like it."""
+    """Return an attack that ended well: its count, its strictest null's, and its largest p-value against a null."""
     chance = max(p_value(hits.good, by_chance.good) for by_chance in hits.nulls.values())
     counted = {
         "status": Status.OK,

@@ -42,7 +42,7 @@ class LastRecords:
     Attributes:
         hits: what it reached, candidate i being for record i; None if it failed.
         seconds: wall time.
-        untried: records for which the time was spent.
+        untried: number of records that were not tried, because the time was spent.
         failure: how it failed.
     """
 
@@ -95,7 +95,7 @@ class _Quiet:
 
 @dataclass(frozen=True)
 class _Linear:
-    """A linear classifier and the objective of which it is the minimum."""
+    """A linear classifier, and the description of the objective that it minimises."""
 
     victim: Victim
     spec: GLMSpec
@@ -104,7 +104,7 @@ class _Linear:
 
     @classmethod
     def of(cls, victim: Victim) -> _Linear:
-        """Return it, with the penalty that its weights and all its records show; the attacker knows the training."""
+        """Return a victim's classifier; its penalty, which the attacker knows, is read off weights and records."""
         state = victim.model.state_dict()
         coef = state["layers.0.weight"].double().numpy()
         has_intercept = "layers.0.bias" in state
@@ -125,7 +125,7 @@ class _Linear:
         """Return the model as one whose record at a place is the only one that is not known.
 
         Raises:
-            UserError: the same record is among the known ones.
+            UserError: the known records hold the same record once more.
         """
         split, device = self.victim.split, torch.device("cpu")
         known = Records(np.delete(split.inputs, place, 0), np.delete(split.labels, place))

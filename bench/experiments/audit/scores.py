@@ -1,4 +1,4 @@
-"""The score of every training record: what each attack reached on it, and the most that a null control reaches."""
+"""The score of every training record: what each attack reached on it, and what null controls reach."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Reached:
 
     @classmethod
     def of(cls, scores: Scores) -> Reached:
-        """Return it of the scores of all records."""
+        """Return what the scores of all records say."""
         return cls(torch.where(scores.found, scores.similarity, 0), scores.good)
 
 
@@ -92,7 +92,7 @@ class Scored:
         images: (n, C, H, W) in [0, 1].
         labels: (n,).
         margins: (n,).
-        nearest: (n, C, H, W), of each the nearest held-out record; None where none were given.
+        nearest: (n, C, H, W), the nearest held-out record of each; None where none were given.
         attacks: what each attack reached, by name.
     """
 
@@ -114,7 +114,7 @@ class Scored:
 
 
 def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, controls: NullControls) -> Scored:
-    """Return the scores of all records, which are none where none were given.
+    """Return the scores of all records; the tensors are empty if the model came without records.
 
     Args:
         runs: each attack that ended well, by name: its run, and the id of what is stored of it.
@@ -149,7 +149,7 @@ def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, co
 
 
 def _protocol(run: Run, victim: Victim) -> Protocol:
-    """Return the one-to-one protocol that judges a run: its own if that is one, as in its row of runs.csv."""
+    """Return the one-to-one protocol of a run: its own if that asks for the nearest held-out image, else the unit's."""
     own = PROTOCOLS[run.protocol]
     if own.good == "oracle":
         return own

@@ -65,7 +65,7 @@ class Asked:
     fail_above: int | None = None
 
     def command(self, spec: VictimSpec) -> str:
-        """Return what makes the same audit again."""
+        """Return the command that makes the same audit again, quoted for a shell."""
         fail = [] if self.fail_above is None else ["--fail-above", str(self.fail_above)]
         words_ = [
             "python",
@@ -83,12 +83,12 @@ class Asked:
 
 
 def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, asked: Asked) -> int:
-    """Audit a model and return the exit status: 1 if more records fall than are allowed, or cannot be tested.
+    """Audit a model and return the exit status: with `fail_above`, 1 if more records fall or an attack failed; else 0.
 
     Args:
         spec: the model.
         attacks: all that are known.
-        setup: the results folder is that of this audit alone.
+        setup: where and how attacks are run; its results folder belongs to this audit alone.
         asked: what the user asked for.
 
     Raises:
@@ -221,7 +221,7 @@ def _audit(
 
 
 def _write(folder: Path, result: Audit, records: Sequence[Record], page: str, rows: pd.DataFrame | None) -> None:
-    """Write the page, the data, the table of records, and of a model on a table its rows beside what was found.
+    """Write the page, the data and the table of records; for a model on a table also its rows beside what was found.
 
     Raises:
         UserError: the folder cannot be written.

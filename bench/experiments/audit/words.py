@@ -40,7 +40,7 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit 
     """Return what is known of one attacker.
 
     Args:
-        finding: the same as fields, without its sentence.
+        finding: what is known, in fields, its sentence still empty.
         n: the number of training records given.
         reasons: why attacks failed, or were left out.
         unit: what the records are.

@@ -26,8 +26,8 @@ POOL = "pool.csv"
 def write_pool(folder: Path, tuner: Tuner, trials: Sequence[FrozenTrial], control: type[Attack[Any]] | None) -> str:
     """Attack again with the parameters of some trials, score all candidates together, and write pool.csv.
 
-    More candidates pass for more images whatever they are, so the row has the null controls of as many candidates:
-    those that attack nothing.
+    More candidates pass for more images by chance, so the row has null controls too: those that attack nothing, the
+    random one with as many candidates.
 
     Args:
         folder: the study's.

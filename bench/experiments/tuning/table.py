@@ -30,8 +30,9 @@ def write_trials(folder: Path, trials: Sequence[FrozenTrial]) -> pd.DataFrame:
 def write_summary(root: Path) -> None:
     """Write summary.csv from the trials.csv of all studies below `root` that counted good images.
 
-    `n_good_picked` is what the attacker's own pick among the trials gets, the one of the smallest loss, `n_good_oracle`
-    the most that any gets, and `share` their ratio; `rank_correlation` is Spearman's between -loss and n_good.
+    `n_good_picked` counts the good images of the trial with the smallest loss, which an attacker would pick;
+    `n_good_oracle` is the largest count of any trial, and `share` is their ratio. `rank_correlation` is Spearman's
+    between -loss and n_good.
     """
     rows = []
     for path in sorted(root.glob(f"*/{TRIALS}")):

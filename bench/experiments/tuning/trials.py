@@ -42,7 +42,7 @@ class SharedStudy:
         ranges: what is searched.
         sampler: how; TPE also stops trials that are worse than the median, random search lets all of them end.
         seed: of the sampler.
-        identity: what must be the same for all trials of the study, JSON-able, beside the arguments above.
+        identity: what else must be the same for all trials of the study, as JSON.
 
     Raises:
         UserError: the folder holds a study of something else, or cannot be written.
@@ -86,7 +86,7 @@ class SharedStudy:
 
     @property
     def trials(self) -> list[FrozenTrial]:
-        """All trials but those whose process died, which alone have failed for the study, in their numbers' order."""
+        """The trials in the order of their numbers, without those whose process died (their state is FAIL)."""
         return [trial for trial in self._study.get_trials(deepcopy=False) if trial.state is not TrialState.FAIL]
 
     @property
@@ -95,15 +95,15 @@ class SharedStudy:
         return sum(not trial.state.is_finished() for trial in self.trials)
 
     def best(self, count: int) -> list[FrozenTrial]:
-        """Return the trials of the smallest finite values, at most so many, the first of equals first."""
+        """Return at most `count` complete trials of the smallest finite values, best first; of equals the older."""
         complete = [t for t in self.trials if t.state is TrialState.COMPLETE and math.isfinite(t.values[0])]
         return sorted(complete, key=lambda trial: trial.values[0])[:count]
 
     @contextmanager
     def trial(self, wanted: int) -> Iterator[optuna.Trial | None]:
-        """Yield a new trial, which the block tells the outcome of with `tell`; None if there are `wanted` already.
+        """Yield a new trial, whose outcome the block stores by `tell`; None if there are `wanted` trials already.
 
-        Those that other processes are at work on count, those of dead processes are tried again.
+        Trials that other processes are at work on count. The parameters of a trial whose process died are tried again.
         """
         with self._lock:
             self._bury()

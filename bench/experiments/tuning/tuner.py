@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ATTACK_SHA = "attack_sha"
 """The attribute of a trial that holds the hash of the attack's source."""
 PARTS = 10
-"""A trial reports its objective so many times, and may be stopped each time."""
+"""Most reports of a trial's objective; the trial may be stopped at each."""
 
 
 class TrialReporter:

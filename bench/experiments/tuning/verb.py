@@ -58,13 +58,16 @@ class Search:
 
 
 def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
-    """Give every run's parameters their trials, run the best, and return the exit status.
+    """Search the parameters of each run, run the best ones, and return the exit status: 1 if a search or a run failed.
 
     Args:
         runs: what is tuned, each with the parameters that its trials start from.
         setup: where to read, attack and write, the studies in the folder `tune` of the results; and how the picks are
             run. Trials are made here one after the other, their attacks in processes of their own unless `jobs` is 0.
         search: how they are searched.
+
+    Raises:
+        UserError: there is nothing to search, a study cannot go on, or its folder holds another one.
     """
     console, store = Console(), Store(setup.results_dir)
     picks, failed = [], False
@@ -136,7 +139,7 @@ def ranges_of(run: Run, fixed: Collection[str]) -> dict[str, Range]:
         fixed: parameters that are not searched.
 
     Raises:
-        UserError: there are none.
+        UserError: there is nothing to search.
     """
     declared = run.attack.search_spaces.get(run.variant, {})
     ranges = {name: span for name, span in declared.items() if name not in fixed}
@@ -185,7 +188,7 @@ def _counter(run: Run, session: Session) -> Callable[[Reconstruction], int]:
 
 
 def _claim(pick: Run, store: Store, session: Session) -> None:
-    """Let a stored run that an oracle picked be the attacker's if the attacker picks the same."""
+    """Mark a stored run that an oracle picked as the attacker's, if the attacker has now picked the same."""
     stored = store.find(session.run_id(pick))
     if stored is not None and (stored.tuned_by, pick.tuned_by) == (TUNED_BY_ORACLE, TUNE):
         with store.rewriting(stored.run_id) as folder:

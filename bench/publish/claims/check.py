@@ -25,7 +25,7 @@ DOCUMENTS = (
 )
 """The documents whose figures need an entry, from the root of the repository. bench/README.md quotes no results."""
 COUNTS = ("n_good", "null_")
-"""How the columns begin that count images."""
+"""How the names of columns that count images begin."""
 
 
 def verify(claims: Sequence[Claim], results: Path, root: Path | None = None) -> list[Finding]:
@@ -102,8 +102,8 @@ def _by_chance(column: str, count: float, n: float) -> float:
 def rows_of(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that a claim means.
 
-    Of several rows of a leaderboard they are those of default parameters, of several of runs.csv those that no higher
-    version supersedes.
+    If several rows of runs.csv match, those that a higher version supersedes are left out. If several rows of either
+    table are left, and the claim names no parameter, those of default parameters are meant.
     """
     chosen = pd.Series(True, index=table.index)
     for name, value in claim.where.items():
@@ -118,7 +118,7 @@ def rows_of(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _failed(row: pd.Series) -> str:
-    """Return what went wrong in the runs of a row, "" if they all ended well; no number is theirs then."""
+    """Return what went wrong in the runs of a row, "" if they all ended well; claims on a failed row are not held."""
     if "seeds" in row and (failed := _number(row.get("failed"))) > 0:
         return f"{failed:.0f} of its {_number(row['seeds']):.0f} runs failed"
     if (status := str(row.get("status", Status.OK))) != Status.OK:

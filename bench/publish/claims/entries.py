@@ -20,11 +20,11 @@ class Claim(BaseModel):
     """A sentence, and where the tables say it.
 
     Attributes:
-        text: the words as they stand in `file`, line breaks aside; of a paper's claim what it says, in ours.
+        text: the words as they stand in `file`, line breaks aside; of a paper's claim our words for it.
         file: the README that holds them; empty for a claim of a paper that stands nowhere else.
         source: the paper, and the place in it, of a claim that a paper makes.
         theirs: the paper's numbers by column, which stand beside ours and decide nothing.
-        table: the table of the results folder that holds the row: a CSV, or `leaderboard`, which any of them make.
+        table: the table of the results folder that holds the row: a CSV, or `leaderboard`, which runs.csv makes.
         where: column and value that choose the row. Of a leaderboard `param.NAME` is a parameter.
         values: column and number that the row has.
         tolerance: how far a number may be off.
@@ -33,8 +33,8 @@ class Claim(BaseModel):
         shown: numbers in the text that are no results of the row, such as how many a picture shows.
         tier: "quick" and "all" say which `--rerun` measures it again, if its row is of runs; "stored" is of a row that
             is not made again.
-        seeds: of the attack, when it is measured again; likewise `victim_seeds` of the trainings of its victim.
-        weights: those of the stored row, when its runs are made again; empty otherwise.
+        seeds: of the attack, when it is measured again; `victim_seeds` are the retrainings of its victim.
+        weights: hashes of the stored row's weights, when its runs are made again; empty otherwise.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,7 +56,7 @@ class Claim(BaseModel):
     weights: frozenset[str] = frozenset()
 
     def slack(self, value: float) -> float:
-        """Return how far a number may be off that the text gives as `value`."""
+        """Return how far a table's number may be off `value`, the text's."""
         rounding = 0.5 * 10 ** (math.floor(math.log10(abs(value))) - self.digits + 1) if self.digits and value else 0.0
         return max(self.tolerance, rounding) + BINARY * max(1.0, abs(value))
 
@@ -75,7 +75,7 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
     """Return the entries of a claims.toml.
 
     Raises:
-        UserError: it is missing, no TOML, or an entry has a field that is none.
+        UserError: it is missing or no TOML, or an entry has an unknown field or a value of the wrong kind.
     """
     try:
         return _File.model_validate(tomllib.loads(path.read_text())).claim

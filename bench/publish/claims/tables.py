@@ -29,7 +29,7 @@ class Tables:
     def get(self, name: str) -> pd.DataFrame | None:
         """Return a table of texts and numbers, None if it is not there.
 
-        `leaderboard` and `runs.csv` may be of any schema; the columns are those of today.
+        `leaderboard` and `runs.csv` may be of any schema; they are returned with today's columns.
 
         Raises:
             UserError: it is damaged.

@@ -21,8 +21,8 @@ class Answer:
 
     Attributes:
         sentences: what gives training data away, to whom and at what cost, and what does not, with the tables' numbers.
-        kinds: of each kind of network, that which gives most away first, the best row of each attack, best first.
-        best: of the entries with pictures that which gains most records, None if none of them beats its null control.
+        kinds: the best row of each attack on each kind of network, best first; the kind that gives most away first.
+        best: the entry with pictures that surely gains most records; None if none with pictures has a rank.
     """
 
     sentences: tuple[str, ...]

@@ -37,7 +37,7 @@ class Entry:
         settings: parameters that differ from the variant's, in short; "" if none does.
         command: runs it again.
         flags: reasons to read it with care.
-        run: the run that stands for it: that of median `n_good` among those that ended well, None if none did.
+        run: the run that stands for it: the one of median `n_good` among those that ended well, None if none did.
         files: that run's files, or what the folder's earlier report shows of it where they are gone.
     """
 

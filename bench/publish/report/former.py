@@ -28,7 +28,7 @@ _DRAWN = re.compile(r'<figure data-run="([^"]*)">(<svg.*?</svg>\s*)<figcaption>(
 
 
 def mark(run: Row) -> str:
-    """Return what the page calls a run by: run again it is another, and another protocol scores it otherwise."""
+    """Return the page's key of a run: made again, or under another protocol, it has another key."""
     return f"{run['run_id']} {run['protocol']} {run['started_utc']}"
 
 

@@ -88,8 +88,8 @@ class Section:
 
     Attributes:
         network: which.
-        facts: its run, or its row.
-        recipe: how its name is described today, which an older definition of the name was not.
+        facts: the row of one of its runs; the leaderboard's row if none ended well.
+        recipe: how its name is described today; an older definition of the name was another.
         reported: the test accuracy that its paper reports, None where it reports none.
         boards: who competes on it.
         time: a figure for each protocol.

@@ -31,11 +31,11 @@ class Profile:
         paper: where it comes from.
         ours: it is no paper's own: it goes beyond one, or is new here.
         needs: what it must know at least.
-        best: the entry that is sure of the largest share of images, None if nothing beats its null control.
-        pictured: of the entries with pictures that which leads, None if none has any.
-        beaten: networks on which it beats its strictest null control.
-        missed: a row of each network on which it does not, without those where attacks met different weights.
-        papers: our number, that of the best row on the victim, and the paper's.
+        best: the ranked entry with the largest lead, None if nothing beats its null control.
+        pictured: the leading entry of those with pictures, None if none has any.
+        beaten: number of networks on which it beats its strictest null control.
+        missed: a row of each other network, without networks on which attacks met different weights.
+        papers: for each number of a paper, ours from the best row on the victim, and the paper's.
     """
 
     name: str

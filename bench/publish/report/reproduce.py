@@ -13,7 +13,7 @@ from bench.publish.parameters import known_attacks, value_text
 def command(
     row: Mapping[Hashable, Any], seeds: Iterable[int], changed: Mapping[str, Any], retrainings: Iterable[int] = (0,)
 ) -> str:
-    """Return what runs a row's runs again, quoted for a shell: names may come from anybody's CSV.
+    """Return the command that makes a row's runs again, quoted for a shell: names may come from anybody's CSV.
 
     Args:
         row: of a table.

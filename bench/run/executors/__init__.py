@@ -1,7 +1,7 @@
 """Where the runs of a plan are executed: in this process, or each in one of its own.
 
-An executor takes tasks, which are all that a run is and travel between processes and machines, has `work` do each of
-them somewhere, and yields how they ended, in the order in which they do.
+An executor takes tasks: descriptions of runs that can be sent to other processes and machines. It has `work` do each of
+them somewhere, and yields how they ended, in the order in which they end.
 """
 
 from bench.run.executors.inline import Inline

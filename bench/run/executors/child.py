@@ -18,7 +18,7 @@ from bench.run.isolation.offspring import end_with_parent
 
 PROGRESS_SECONDS = 0.1
 OOM_SCORE = 500
-"""Of a child, in the kernel's eyes: where memory runs out it dies before its parent."""
+"""The oom_score_adj of a child: where memory runs out, the kernel kills it before its parent."""
 
 
 class PipeReporter:
@@ -72,7 +72,7 @@ def main(task: Task, connection: Connection, output: Connection, zygote: Connect
         task: the task.
         connection: to the parent.
         output: the log of what this process prints.
-        zygote: to what forks the processes of attacks.
+        zygote: to the zygote, which forks the processes of attacks.
         threads: that this process may use.
         memory: bytes that an attack may take.
     """

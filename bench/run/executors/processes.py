@@ -32,7 +32,7 @@ POLL_SECONDS = 0.1
 LEAVE_SECONDS = 2.0
 """How long a process has to write into its log where it was, or to end what it has started."""
 START_SECONDS = 30.0
-"""How long a process is tried to be started: a killed server refuses connections before its death can be seen."""
+"""How long starting a process is tried: a killed server refuses connections before its death can be seen."""
 
 
 class JobReporter(Reporter, Protocol):
@@ -65,10 +65,10 @@ class Job:
     Attributes:
         task: what it is at.
         process: the process.
-        attacks: the one that forks those of its attacks.
+        attacks: its zygote, which forks the processes of its attacks.
         connection: where its messages come from.
         output: what it prints.
-        killed: what its row says if it was killed.
+        killed: status and reason for its row, if it was killed here.
     """
 
     task: Task
@@ -128,7 +128,7 @@ class Processes:
                     running.append(self._start(waiting.popleft()))
                 wait([part for job in running for part in (job.connection, job.process.sentinel)], POLL_SECONDS)
                 for job in list(running):
-                    gone = job.process.exitcode is not None  # zygote_end before its last messages are read
+                    gone = job.process.exitcode is not None  # asked before the last messages are read
                     outcome = self._listen(job)
                     if outcome is None and not gone:
                         self._watch(job)

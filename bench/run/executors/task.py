@@ -36,7 +36,7 @@ class Task:
         budget: what the attack may spend.
         setup: what all tasks share.
         scored_under: if not None, the stored run is only scored, under this protocol, empty for its own.
-        failure: how the process ended that was at it, to be recorded; None if the run is to be executed.
+        failure: the failure to be recorded of a run whose process has died; None if the run is to be executed.
     """
 
     run_id: str

@@ -31,7 +31,7 @@ def send(connection: Connection, header: dict[str, Any], tensors: dict[str, Tens
     """
     told = json.dumps(header, default=float).encode()
     stored = save({name: value.detach().cpu().contiguous() for name, value in (tensors or {}).items()})
-    connection.send_bytes(told)  # half a message is none: what can raise has been done
+    connection.send_bytes(told)  # all that can raise is done before, so that no half of a message is sent
     connection.send_bytes(stored)
 
 

@@ -26,7 +26,7 @@ INTEGER = struct.Struct("!q")
 POLL_SECONDS = 0.01
 REAP_SECONDS = 5.0
 OOM_SCORE = 900
-"""Of an attack, in the kernel's eyes: where memory runs out it dies before what started it."""
+"""The oom_score_adj of an attack: where memory runs out, the kernel kills it before what started it."""
 
 
 def main(

@@ -11,7 +11,7 @@ Network = Literal["lenet", "resnet"]
 
 
 def network_for(channels: int) -> Network:
-    """Return the network for images of so many channels."""
+    """Return the network for images of a number of channels: LeNet for one, the residual one for more."""
     return "lenet" if channels == 1 else "resnet"
 
 

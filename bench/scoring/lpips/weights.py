@@ -32,7 +32,7 @@ LAYERS = (0, 3, 6, 8, 10)
 _SHAPES = ((64, 3, 11, 11), (192, 64, 5, 5), (384, 192, 3, 3), (256, 384, 3, 3), (256, 256, 3, 3))
 
 _TIMEOUT_S = 3
-"""What a host that does not answer is waited for."""
+"""Seconds to wait for a host that does not answer."""
 
 
 class PerceptualUnavailableError(RuntimeError):

@@ -43,9 +43,9 @@ THRESHOLDS = np.linspace(0, 1, 101)
 """The values of SSIM at which shares are drawn."""
 _WIDTH = 7.2
 _TICKS = (1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000)
-"""Of the figure of quality against time: its width in inches; seconds that are written below it."""
+"""Width in inches of the figures across the page, and the seconds at which the one against time has ticks."""
 _DOT, _LETTER, _LEADING, _LONGEST = 0.045, 0.058, 0.14, 40
-"""Of names in a figure: half a point's size, a letter's width and a line's height, in inches; letters at most."""
+"""For names in a figure: half a point's size, a letter's width and a line's height, in inches; most letters."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class Box:
         return not (beside or self.top <= other.bottom or other.top <= self.bottom)
 
     def holds(self, other: Box) -> bool:
-        """Return whether the other is no larger in any direction."""
+        """Return whether the other lies within this one."""
         across = self.left <= other.left and other.right <= self.right
         return across and self.bottom <= other.bottom and other.top <= self.top
 

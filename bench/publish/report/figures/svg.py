@@ -18,7 +18,7 @@ _THEME = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", ACCENT:
 DOTS_DPI = 150
 """Dots an inch of the parts of a figure that are pictures."""
 LEVELS = 16
-"""Levels of each colour there: the edges of overlapping dots have so many shades that they are half of the bytes."""
+"""Levels of each colour in these pictures: the many shades at edges of overlapping dots were half of the bytes."""
 
 _RULE = re.compile(r"^svg \.(s\d+) \{ (.*) \}\n", re.MULTILINE)
 

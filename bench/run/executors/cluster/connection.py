@@ -20,7 +20,7 @@ NAMED = "RAY_ADDRESS"
 
 
 def connect(address: str, source: Path) -> None:
-    """Join a cluster, to which the source travels; where the address is empty and there is none, begin one here.
+    """Join a cluster and send it the source; if no address is known, begin a cluster on this machine.
 
     Args:
         address: host:port or ray://host:port; empty for the one that RAY_ADDRESS names, or else a new one.

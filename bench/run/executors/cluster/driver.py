@@ -41,7 +41,7 @@ from victims.errors import UserError
 RETRIES = 1
 """How often a run is begun again whose worker was lost."""
 OF_NODES = RayTaskError, RuntimeEnvSetupError
-"""Errors of a node that lives, which may meet the next runs there, too."""
+"""Errors of a living node, which the next runs there may meet too."""
 POLL_SECONDS = 0.5
 LEAVE_SECONDS = 5.0
 SPARE = 2
@@ -49,7 +49,7 @@ SPARE = 2
 PLAN = "runs on the cluster"
 """What the progress of the whole plan is called."""
 Cell = tuple[str, str, str, int]
-"""Attack, parameters, victim and its retraining: what the seeds have in common, and with them the attacked twins."""
+"""Attack, parameters, victim and its retraining: what seeds have in common that share the attacked twins."""
 Work = Task | Preparation
 Need = Cell | Preparation
 
@@ -193,7 +193,7 @@ class Ray:
         return self._depot.record(result, self.reporter)
 
     def _lost(self, what: Work, error: RayError) -> Outcome | None:
-        """Begin again what was lost with its worker, or else record that it was."""
+        """Begin work again that was lost with its worker, or record the loss; None if no row comes of it now."""
         self._losses[what] += 1
         cause = error.cause if isinstance(error, RayTaskError) else error
         if isinstance(cause, ObjectLostError):
@@ -236,7 +236,7 @@ class Ray:
         return reference
 
     def _tell(self, news: News) -> None:
-        """Show and keep what has come of what is still running."""
+        """Show the news of work that is still running, and keep its checkpoints."""
         running = {_job(what) for what in self._running.values()}
         for job in running & news.progress.keys():
             self.reporter.progress(*news.progress[job], job)

@@ -1,6 +1,6 @@
 """What a run needs that is made elsewhere: trainings that it waits for, and files that travel to it.
 
-Imports no torch itself: a worker, which only passes on what its processes do, is there a few seconds earlier for that.
+Imports no torch itself, so that a worker, which only passes on what its processes do, starts a few seconds sooner.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Preparation:
         victim: name of the victim as it is described.
         victim_seed: which retraining of it.
         twin: which twin of it; empty for the victim itself.
-        metrics: whether what measures LPIPS and KL on its data is made, and no victim.
+        metrics: whether the networks that measure LPIPS and KL on its data are made, instead of a victim.
     """
 
     victim: str
@@ -63,7 +63,7 @@ class Preparation:
         return tuple(sorted(f"victims/{session.victim_key(one)}/*" for one in {undefended(spec), spec}))
 
     def make(self, session: Session, victims: Victims) -> None:
-        """Train it, into the cache; what that raises, each run that needs it will meet too."""
+        """Train it and keep it in the cache; an exception here comes up again in each run that needs it."""
         if self.metrics:
             session.learned_metrics(self.spec(victims).dataset)
         else:
@@ -95,7 +95,7 @@ def preparations(run: Run, twins: bool) -> list[Preparation]:
 
 
 def _possible(run: Run) -> bool:
-    """Say whether a run gets as far as to its victim."""
+    """Say whether a run needs its victim: whether its attack takes it."""
     try:
         return run.declined() is None
     except Exception:  # an attack may raise anything, which is its row

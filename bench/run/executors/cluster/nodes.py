@@ -39,7 +39,7 @@ def _on(node: str, function: Any, *arguments: Any) -> ray.ObjectRef[Any]:
 
 
 class Nodes:
-    """Knows which nodes cannot do the runs: the same versions give the same numbers.
+    """Knows which nodes cannot do the runs, for want of a module, a version, a disk or a plug-in.
 
     Nodes are examined before anything runs, when they come, and after a run failed on one of them.
 
@@ -52,7 +52,7 @@ class Nodes:
         asked: the nodes that are being examined, by the reference of their answer.
 
     Raises:
-        UserError: a node of the cluster as it is cannot; the line names it, and what it lacks.
+        UserError: a node that is there at the beginning cannot do the runs; the line names it, and what it lacks.
     """
 
     def __init__(self, plugins: str, broken: frozenset[str], notice: Callable[[str], None]) -> None:

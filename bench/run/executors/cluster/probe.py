@@ -61,7 +61,7 @@ def _reasons(wanted: dict[str, str], modules: tuple[str, ...], plugins: str, bro
 
 
 def _broken(plugins: str, known: frozenset[str]) -> Iterator[str]:
-    """Yield what does not import here and does there, tried in a process of its own."""
+    """Yield the plug-ins that do not import on this node, tried in a process of their own, without the `known` ones."""
     paths = [str(os.getcwd()), *filter(None, [os.environ.get("PYTHONPATH")])]  # noqa: PTH109
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, "-c", LISTS_BROKEN, plugins]

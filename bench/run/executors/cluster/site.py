@@ -23,7 +23,7 @@ class Shipped:
 
     Attributes:
         path: where it is there.
-        stamp: its stamp: a file of the same place and stamp is the same file, in a shared folder.
+        stamp: its size and time: a file of the same path and stamp is the same file, in a shared folder.
         content: the reference of a parcel that holds it, by its name.
     """
 
@@ -76,7 +76,7 @@ class Site:
 
     @classmethod
     def here(cls) -> Site:
-        """Return that of the plan whose task is executed, on the node where it is."""
+        """Return the site, on this node, of the plan whose task is being executed."""
         context = ray.get_runtime_context()
         name = f"{context.get_node_id()[:12]}-{context.get_job_id()}"
         return cls(Path(tempfile.gettempdir()) / "reconstruction-bench" / name)

@@ -130,7 +130,7 @@ class Depot:
             raise UserError(f"the cache {self.cache} cannot be written ({error.strerror}); {hint}") from None
 
     def keep(self, checkpoint: Parcel) -> None:
-        """Keep the checkpoint of what has not ended, of a run or of a training, by where its file belongs."""
+        """Keep the checkpoint of an unfinished run in the results folder, or of a training in the cache."""
         of_run = all(name.startswith(".work/") for name in checkpoint)
         with suppress(OSError):  # it is a help and no result
             unpack(self._counted(checkpoint), self.store.root if of_run else self.cache)
