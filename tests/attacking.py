@@ -95,7 +95,7 @@ def digits_network(n: int, targets: int, epochs: int, hidden: int = 4) -> Inform
 
 
 def victim_of(spec: AnySpec) -> Any:
-    """The trained victim, of the kind of its setting; nobody is told of its training."""
+    """The victim that a spec describes, trained without reports."""
     train: Any = {
         "dataset": obtain.obtain,
         "informed": informed_cache.obtain,
@@ -113,7 +113,7 @@ def attacked(attack: Attack[Any], victim: Any, seed: int = 0) -> Reconstruction:
 
 
 def quick(attack: type[Attack[Any]], values: dict[str, Any]) -> AttackParams:
-    """An attack's defaults, but for those of the values that are parameters of it."""
+    """An attack's parameters: its defaults, changed to those of the values that it has a parameter for."""
     return attack.Params(**{name: value for name, value in values.items() if name in attack.Params.model_fields})
 
 

@@ -26,7 +26,7 @@ def test_the_floor_is_that_of_a_steps_products(script: dict[str, Any]) -> None:
     assert r == 10
 
     def clock(work: Callable[[], object], device: torch.device) -> float:
-        """A step takes half a second, and before the first there are two; so does any other work."""
+        """k steps take 2 + k / 2 seconds, any other work as long as one step."""
         work()
         return 2 + 0.5 * work.args[0] if isinstance(work, partial) else 2.5
 

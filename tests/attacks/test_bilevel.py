@@ -74,7 +74,7 @@ def test_bilevel_goes_down(optimizer: str, labels: str) -> None:
 
 @pytest.mark.parametrize("labels", ["balanced", "learnt"])
 def test_bilevel_descends_along_the_gradient_of_its_distance(labels: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In images and in what the targets are a sigmoid of, by central differences where it starts."""
+    """In images and in the logits of the targets, by central differences at its start."""
 
     def checked(evaluate: Callable[[Tensor], tuple[float, Tensor]], start: Tensor, *args: Any) -> tuple[Tensor, float]:
         value, gradient = evaluate(start)

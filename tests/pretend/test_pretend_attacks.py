@@ -107,7 +107,7 @@ KERNEL_QUERIES = {"descent.py:_conjugate_gradients", "descent.py:step", "equatio
 EPOCHS = frozenset({"attacks/informed/reconstructor.py:fit"})
 """A mean loss and a validation error for each epoch."""
 NAMED = frozenset({"attacks/prior_aware.py:told"})
-"""How far it is, after each of the victim's steps."""
+"""The attack's progress, after each of the victim's steps."""
 SEARCHED = frozenset({"attacks/deletion/search.py:evaluate"})
 
 

@@ -73,13 +73,13 @@ def test_the_search_finds_the_record_that_the_weights_hold() -> None:
     found = search(unrolled, begin, problem.one_hot(labels[[30, 29]]), released, 80)
     assert (found.images[0] - images[30]).abs().max() < 1e-3
     assert found.distances[0] < 1e-10
-    assert found.distances[1] > 100 * found.distances[0]  # of another class there is no such record
+    assert found.distances[1] > 100 * found.distances[0]  # no record of the wrong class leads there
     alone = search(unrolled, begin[:1], targets[:1], {name: value[:1] for name, value in released.items()}, 80)
     torch.testing.assert_close(alone.images[0], found.images[0], rtol=0, atol=1e-4)
 
 
 def test_adam_has_a_gradient_where_a_pixel_is_0_in_every_record() -> None:
-    """No weight of such a pixel has one, and the square root at 0 has no derivative."""
+    """The weights of such a pixel have gradient 0, where Adam's square root has no derivative."""
     generator, alive = torch.Generator().manual_seed(0), torch.arange(16).view(1, 4, 4) % 4 > 0
     images, labels = torch.rand(11, 1, 4, 4, generator=generator, dtype=torch.float64) * alive, torch.arange(11) % 3
     start = {name: value.double() for name, value in initial(DENSE, (1, 4, 4), generator).items()}

@@ -159,7 +159,7 @@ def test_answers_become_sums_of_kernels() -> None:
 def test_a_round_whose_answers_could_be_probabilities_is_read_as_all_others_are(
     spreads: tuple[float | None, ...],
 ) -> None:
-    """Decision values of one output lie between 0 and 1 around some images, and are none."""
+    """Decision values of one output lie between 0 and 1 around some images, and are no probabilities."""
     point, kept = torch.full((1, 4), 0.5, dtype=torch.float64), 30
     setting = Setting("svc", "gaussian", (1, 2, 2), 1, 2 * kept, kept, 400, (0.0, 1.0), GAMMA)
 
@@ -181,7 +181,7 @@ def test_a_round_whose_answers_could_be_probabilities_is_read_as_all_others_are(
 
 @pytest.mark.parametrize("width", [GAMMA, None])
 def test_answers_that_are_all_alike_tell_no_image_and_end_the_search(width: float | None) -> None:
-    """As probabilities do that are rounded until every class has the same."""
+    """So are probabilities that are rounded until all classes have the same."""
     setting = Setting("ridge", "laplace", (1, 2, 2), 3, 40, 40, 400, (0.0, 1.0), width)
     search = Search(
         setting,

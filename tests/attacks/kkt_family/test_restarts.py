@@ -36,7 +36,7 @@ def one_of_two_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("batch", [1, 2, 4])
 @pytest.mark.usefixtures("one_of_two_diverges")
 def test_a_restart_that_diverges_is_left_out_and_the_others_end_as_they_would(batch: int) -> None:
-    """It is the first of each batch, the only one, or all of one; there are four, and two of them are lost."""
+    """Of four restarts every second one is lost, in batches of one, of two, and of all four."""
     victim, attack = victim_of(MARGIN), KKT(KKT.Params(steps=40, restarts=4, candidates=6, restarts_per_batch=batch))
     ctx = context()
     found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
@@ -46,7 +46,7 @@ def test_a_restart_that_diverges_is_left_out_and_the_others_end_as_they_would(ba
     assert math.isfinite(found.loss)
     assert found.flags == ("2 of 4 restarts diverged and were left out",)
     assert all(math.isfinite(row["residual"]) for row in ctx.trace)
-    assert found.grad_evals == {1: 2 * 20 + 2 * 40, 2: 160, 4: 160}[batch]  # what all of has diverged ends early
+    assert found.grad_evals == {1: 2 * 20 + 2 * 40, 2: 160, 4: 160}[batch]  # batches of one that diverge end early
 
 
 @pytest.mark.usefixtures("one_of_two_diverges")

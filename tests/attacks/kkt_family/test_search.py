@@ -222,7 +222,7 @@ def test_a_search_that_runs_out_of_memory_goes_on_in_parts(monkeypatch: pytest.M
 
 
 def test_a_second_try_begins_when_the_tensors_of_the_first_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the parts have what the whole leaves of the memory, and do not fit either."""
+    """Otherwise the parts have only the memory that the whole batch leaves, and do not fit either."""
     forward, kept = StationarityResidual._pass, []
 
     def passed(residual: StationarityResidual, *args: Any) -> Any:

@@ -68,7 +68,7 @@ def test_any_exception_of_an_import_is_a_reason(tmp_path: Path) -> None:
 
     (tmp_path / "own.py").write_text(DEADLY["own_kind"][0])
     (tmp_path / "interrupts.py").write_text(DEADLY["interrupts"][0])
-    with pytest.raises(KeyboardInterrupt):  # where there was no rehearsal it may be the user's
+    with pytest.raises(KeyboardInterrupt):  # without a rehearsal it may be the user's Ctrl-C
         registry.attacks(tmp_path / "interrupts.py")
     (broken,) = registry.attacks(tmp_path / "own.py").broken
     assert broken.reason == "Own: mine"

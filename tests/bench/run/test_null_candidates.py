@@ -81,7 +81,7 @@ def test_the_twins_are_attacked_with_what_the_attack_chose_on_the_victim(
 
 
 def test_random_candidates_are_as_faint_as_the_attacks(row: Callable[..., dict[str, Any]]) -> None:
-    """Too faint to be seen, each shows the mean image; strong ones hide it."""
+    """Candidates too faint to be seen each show the mean image; candidates of strong contrast hide it."""
     faint, strong = (row("--set", f"contrast={value}", "--set", "tries=200", *QUICK) for value in (1e-3, 10))
     assert faint["null_random"] == faint["null_mean_image"] > strong["null_random"]
 

@@ -91,7 +91,7 @@ def test_a_hit_is_judged_by_the_protocols_own_ssim(protocol: str) -> None:
 
 @pytest.mark.parametrize("held_out", [True, False])
 def test_a_hit_is_nearer_than_the_nearest_held_out_image_where_the_protocol_says_so(held_out: bool) -> None:
-    """By SSIM all pass; without held-out images that is what is left to judge by."""
+    """By SSIM all pass; without held-out images the protocol judges by SSIM."""
     shown = TRUTH.lerp(JUNK, 0.2)
     error = (shown - TRUTH).square().mean((1, 2, 3))
     oracle = error * torch.tensor([2, 0.5, 2, 0.5]) if held_out else torch.full((4,), math.inf)

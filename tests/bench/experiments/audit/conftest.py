@@ -136,7 +136,7 @@ def audited(
 
 @dataclass(frozen=True)
 class Done:
-    """An audit that has ended: the results folder, that of the audit in it, and what was printed."""
+    """An audit that has ended: the results folder, the audit's folder in it, and what was printed."""
 
     results: Path
     folder: Path

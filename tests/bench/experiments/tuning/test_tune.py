@@ -169,7 +169,7 @@ def test_what_an_oracle_picked_is_the_attackers_who_picks_the_same(tune: Bench, 
 
 
 def test_the_best_trials_are_pooled(tune: Bench, results: Path) -> None:
-    """The bowl shows the more images the larger x is: the pool has those of its largest x."""
+    """The attack `bowl` shows more images for a larger x, so the pool has the images of its largest x."""
     ended = tune("--trials", 6, "--pool", 3, "--set", "shift=0.5")
     assert ended.status == 0, ended.err
     best = trials(results).dropna(subset="loss").nsmallest(3, "loss")

@@ -244,7 +244,7 @@ def test_what_was_lost_from_the_object_store_is_put_there_again(scheduled: Sched
 
 @pytest.mark.parametrize("failure", [FULL, UNSET], ids=["in the run", "before it"])
 def test_what_failed_on_a_node_waits_until_the_nodes_are_examined(scheduled: Scheduled, failure: Exception) -> None:
-    """Else a node that fails at once would take the run again, and the next ones, while the others are at theirs."""
+    """Otherwise a node that fails at once would take this run again, and further ones, while other nodes are busy."""
     idle, _ = scheduled(ONE, failing={2: [failure]})
     (_, again) = [at for at, task in enumerate(idle.sent) if isinstance(task, Task) and task.seed == 2]
     assert idle.where[again]["scheduling_strategy"] == "not there"

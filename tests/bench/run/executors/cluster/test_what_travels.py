@@ -48,7 +48,7 @@ def test_a_checkpoint_is_sent_whenever_it_has_changed(tmp_path: Path, monkeypatc
 
 
 def test_a_worker_is_there_without_torch(process: Callable[..., Any]) -> None:
-    """It passes on what processes do which have it; its own would cost seconds and memory."""
+    """It passes on what its processes do, and these have torch; its own torch would cost seconds and memory."""
     listed = "import sys, bench.run.executors.cluster.worker; print({'torch', 'pandas', 'scipy'} & sys.modules.keys())"
     assert process("-c", listed).out.strip() == "set()"
 
