@@ -87,7 +87,14 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         return exposure.start_remains if exposure.hidden else None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Minimise the distance over the images from one start."""
+        """Return the images that minimise the distance, found from one start.
+
+        The coefficients are s_i / (n (wd + damping)), s_i = t_i - sigmoid(Phi(x_i)); the confidence is their size.
+
+        Raises:
+            UserError: the victim has no weight decay, and damping is 0.
+            DivergedError: a hypergradient is not finite.
+        """
         import torch
 
         from attacks.implicit.descent import descend

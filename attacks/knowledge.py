@@ -40,7 +40,7 @@ class Knowledge(StrEnum):
 
 
 class Threat(StrEnum):
-    """Who attacks: what an audit sets beside each other, the one with least at hand first."""
+    """The adversaries that an audit compares, the one with the least access first."""
 
     QUERIES = "query access"
     WEIGHTS = "the weights alone"
@@ -51,7 +51,7 @@ class Threat(StrEnum):
 
 
 def threat_of(knowledge: frozenset[Knowledge]) -> Threat | None:
-    """Return who has this knowledge, None where it tells nothing of the released model, or an oracle is asked."""
+    """Return the adversary who has this knowledge; None if it holds an oracle's, or nothing of the model."""
     if any(item.startswith(ORACLE) for item in knowledge):
         return None
     if Knowledge.KNOWN_POINTS in knowledge:
@@ -98,8 +98,8 @@ class VictimView:
 
     A victim of the informed adversary is T models, each with a target of its own. There weights, labels and logits have
     a leading dimension T, n is the size of the fixed set, and images are in [0, 1] without a mean subtracted. A victim
-    of the deletion setting is one model before a deletion, the only one of the earlier weights, and B models after one
-    each; n is the number of training records before it, and the shadow pool is what is public.
+    of the deletion setting is one model before the deletions, whose weights are the only earlier ones, and B models,
+    each after one deletion; n is the number of training records before it, and the shadow pool holds public records.
     """
 
     def __init__(self, facts: dict[Knowledge, Any], allowed: frozenset[Knowledge]) -> None:
@@ -112,7 +112,7 @@ class VictimView:
         return self._facts[item]
 
     def shown(self, item: Knowledge) -> Any:
-        """Return the value of an item, None if it was not declared; for the harness."""
+        """Return the value of an item, declared or not, None if the view does not hold it; for the harness."""
         return self._facts.get(item)
 
     @property
@@ -166,8 +166,8 @@ class VictimView:
     def shadow_pool(self) -> tuple[Tensor, Tensor]:
         """Images (k, C, H, W) of the same distribution, none of them a member, and their classes (k,).
 
-        Where the mean that a victim's inputs lack is that of its training images, the pool lacks its own. Where its
-        inputs are images, or their mean and scale are public, the pool's are inputs as the victim takes them.
+        Where a victim's inputs have the mean of its training images subtracted, the pool has its own mean subtracted.
+        Where they have no mean subtracted, or a public mean and scale, the pool is in the victim's input space.
         """
         images, labels = self._read(Knowledge.SHADOW_POOL)
         return images.clone(), labels.clone()
@@ -195,7 +195,7 @@ class VictimView:
 
     @property
     def earlier_weights(self) -> tuple[dict[str, Tensor], ...]:
-        """The weights that were released before the last ones, the first first; empty where none were."""
+        """The weights that were released before the last ones, in the order of release; empty if there are none."""
         earlier: tuple[dict[str, Tensor], ...] = self._read(Knowledge.EARLIER_WEIGHTS)
         return tuple({name: value.clone() for name, value in weights.items()} for weights in earlier)
 
@@ -217,7 +217,7 @@ class VictimView:
     def training_images(self) -> tuple[Tensor, Tensor]:
         """The training images (n, C, H, W) in the victim's input space, and their classes (n,).
 
-        In the informed setting they are the T targets, in the deletion setting the targets come last.
+        In the informed setting these are the T targets; in the deletion setting the targets come last.
         """
         images, labels = self._read(Knowledge.TRAINING_IMAGES)
         return images.clone(), labels.clone()

@@ -18,7 +18,7 @@ class Random(Attack[ControlParams]):
     control = True
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Return random images (candidates, C, H, W), each scaled to the contrast."""
+        """Return random images (candidates, C, H, W) of the contrast; on all pixels if W1 shows no image subspace."""
         import torch
 
         from victims.equations.row_space import row_space

@@ -30,7 +30,7 @@ def descend(
         optimizer: "lbfgs" or "momentum".
         steps: number of iterations; "lbfgs" may evaluate twice as often, and ends early if it cannot go down.
         lr: learning rate of "momentum".
-        report: called after every iteration, and at the end, with its number and the best value so far.
+        report: called after every iteration with its number and the best value so far; by "lbfgs" also at the end.
         expired: called between iterations with their number; returns whether to end there.
     """
     best, least, step = start.clone(), math.inf, 0

@@ -59,7 +59,7 @@ def solve(method: str, product: Product, b: Tensor, tolerance: float, steps: int
         product: maps v (p,) to H v (p,), H symmetric.
         b: (p,) right-hand side.
         tolerance: relative residual at which to stop.
-        steps: the largest number of products.
+        steps: the largest number of products for each damping; "neumann" takes `POWER_STEPS` more.
 
     Raises:
         NotPositiveError: no damping up to `LARGEST_DAMPING` makes the Hessian positive definite, or it is not finite.
@@ -101,10 +101,10 @@ def conjugate_gradient(product: Product, b: Tensor, tolerance: float, steps: int
 
 
 def neumann(product: Product, b: Tensor, tolerance: float, steps: int) -> Tensor:
-    """Return the truncated series a sum_k (I - a H)^k b (p,) with a = 1 / lambda_max, of about `steps` terms.
+    """Return the truncated series a sum_k (I - a H)^k b (p,), of at most `steps` terms.
 
-    Its error falls like (1 - lambda_min / lambda_max)^k: slow where weight decay is small. lambda_max is estimated by
-    power iteration from b.
+    a is 1 / (`SPECTRUM_SLACK` lambda_max), with lambda_max estimated by power iteration from b. The error falls like
+    (1 - a lambda_min)^k: slow where weight decay is small.
 
     Raises:
         NotPositiveError: the series diverges along a direction without positive curvature.

@@ -57,6 +57,13 @@ class TrainingProblem:
         return (F.softplus(outputs) - targets * outputs).mean() + self.weight_decay / 2 * theta.square().sum()
 
     def slope(self, theta: Tensor, direction: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return <grad_theta E, direction>, a scalar, differentiable in inputs and targets."""
+        """Return <grad_theta E, direction>, a scalar that is differentiable in inputs and targets.
+
+        Args:
+            theta: (p,) parameters.
+            direction: (p,).
+            inputs: (n, d).
+            targets: (n,) in [0, 1].
+        """
         slope: Tensor = torch.func.jvp(lambda at: self.loss(at, inputs, targets), (theta,), (direction,))[1]
         return slope

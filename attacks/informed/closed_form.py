@@ -34,8 +34,8 @@ class MissingRecord:
         target: y of the record; a class index for a multinomial model.
         residual: mean(f) - y of the record, for a multinomial model its norm. If it is zero, the model fits the record
             perfectly and does not depend on it.
-        condition: factor by which the record's relative error exceeds that of the model's gradient, which comes from
-            the distance from the optimum and from rounding.
+        condition: factor from the relative error of the model's gradient to the relative error of the record. The
+            gradient's error comes from the distance from the optimum and from rounding.
         inconsistency: distance of y from the nearest possible value, a class or a count: 0 if the model is optimal. NaN
             for a linear model, whose y may be any number, and if y was given.
         alternatives: the other roots of the equation, the likeliest first.
@@ -84,10 +84,10 @@ def _described(model: GLM, record: np.ndarray, residual: np.ndarray, condition: 
 
 
 def _condition(model: GLM, records: np.ndarray, targets: np.ndarray, residual: float) -> float:
-    """Return the sum of the norms of the gradient's parts, relative to that of the missing record.
+    """Return the summed norms of the known parts of the gradient by coefficients, over the missing record's residual.
 
     Raises:
-        UnidentifiableError: the missing record's part is smaller than rounding.
+        UnidentifiableError: the missing record's residual is below rounding.
     """
     residuals = model.residuals(records, targets)
     parts = float(np.linalg.norm(records, axis=1) @ np.linalg.norm(residuals, axis=1))

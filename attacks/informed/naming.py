@@ -32,9 +32,9 @@ def trace_evidence(
 ) -> Tensor:
     """Return the evidence (T, N) for each record z of a prior, from the trace.
 
-    Of step t the noisy sum less the known records' clipped gradients is r_t = b_t c_t(z*) + noise, c_t(z) being the
-    clipped gradient of z at theta_t, and b_t whether the target z* was sampled, 1 with probability q. Let a_t(z) =
-    <r_t, c_t(z)>. Hayes et al. 2023 add up a_t(z), and with q < 1 the largest of each epoch of 1 / q steps (Section
+    At step t the noisy sum less the known records' clipped gradients is r_t = b_t c_t(z*) + noise. Here c_t(z) is the
+    clipped gradient of z at theta_t, and b_t is 1 with probability q, if the target z* was sampled, else 0. Let a_t(z)
+    be <r_t, c_t(z)>. Hayes et al. 2023 add up a_t(z), and with q < 1 the largest of each epoch of 1 / q steps (Section
     4.2). With `likelihood` it is the logarithm of the trace's likelihood up to a constant, which no other evidence
     beats: sum over t of log(1 - q + q exp((a_t(z) - ||c_t(z)||^2 / 2) / deviation^2)).
 
@@ -84,7 +84,7 @@ def end_evidence(
         start: the initial network of all models, by parameter name.
         released: theta, (T, ...) by name.
         prior: images (T, N, C, H, W) and classes (T, N).
-        told: called after each step, with no evidence before the last.
+        told: called after each step, with zeros (T, N): there is no evidence before the training has ended.
     """
     images, labels = (part.flatten(0, 1) for part in prior)
     rows = torch.cat([images.flatten(1), labels[:, None].to(images)], 1)

@@ -28,7 +28,8 @@ class Coefficients:
     Attributes:
         variables: leaf tensors that the search moves.
         at: maps outputs (m, C) to coefficients (m, C), differentiably.
-        sizes: returns the weight (m,) of each candidate, differentiably: ||c_i||, and the factor of tied coefficients.
+        sizes: returns the weight (m,) of each candidate, differentiably: ||c_i|| of free coefficients, the multiplier
+            lambda_i on a margin, the factor of tied coefficients.
     """
 
     variables: list[Tensor]
@@ -140,9 +141,9 @@ def tied_coefficients(loss: Loss, labels: Tensor, start: Tensor) -> Coefficients
 
 
 def tied_start(loss: Loss, labels: Tensor, weight: Tensor, outputs: int) -> Tensor:
-    """Return start factors (m,) for `tied_coefficients`, at which they are as small as free coefficients at theirs.
+    """Return start factors (m,) at which tied coefficients are as small as free coefficients are at their start.
 
-    They are those sizes for outputs 0. The factor 1 / (n wd) is right at the training images, where the loss is almost
+    The sizes agree at outputs of 0. The factor 1 / (n wd) is right at the training images, where the loss is almost
     flat; at random candidates it would give far larger coefficients.
 
     Args:

@@ -58,7 +58,7 @@ class Rounding(Defence):
 
 
 class ClippedOutputs(Defence):
-    """Answers to queries are scaled down where their largest logit exceeds `strength`; the predicted class stays."""
+    """Answers are scaled down where their largest logit in absolute value exceeds `strength`; the class stays."""
 
     on_release = True
     example = "clip-outputs=1"

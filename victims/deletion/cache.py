@@ -24,7 +24,7 @@ from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
 
 BEFORE = "before."
-"""What the names of the parameters before the deletion begin with in the file of the weights."""
+"""Prefix of the names of the parameters before the deletion, in the file of the weights."""
 
 
 def obtain(
@@ -39,7 +39,7 @@ def obtain(
     Args:
         spec: the victim.
         data_dir: the data folder, None for the default.
-        device: what its card names; the models are small, and trained on the CPU in float64.
+        device: not used; the models are small, and are trained on the CPU in float64, as the card says.
         report: called with the number of deletions that are done, and the number of all.
         notice: called with one line for the user, such as that a cached file was altered.
 

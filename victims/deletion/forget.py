@@ -11,7 +11,7 @@ from victims.deletion.spec import Deletion
 
 
 def without(objective: Objective, deleted: Tensor) -> Objective:
-    """Return the objective without some records, whose indices are given (k,)."""
+    """Return the objective without the records with indices `deleted` (k,)."""
     stays = torch.ones(len(objective.seen), dtype=torch.bool)
     stays[deleted] = False
     return objective.part(stays, objective.penalty)
@@ -20,7 +20,7 @@ def without(objective: Objective, deleted: Tensor) -> Objective:
 def forget(
     training: Deletion, objective: Objective, theta: Tensor, deleted: Tensor, precondition: Precondition
 ) -> Tensor:
-    """Return the model (p,) after a deletion.
+    """Return the model (p,) after a deletion; after an ascent that diverged it is not finite.
 
     Args:
         training: how records are deleted.
@@ -30,7 +30,7 @@ def forget(
         precondition: of the Hessian at theta.
 
     Raises:
-        UserError: a refit does not reach a stationary point, or the ascent diverges.
+        UserError: a refit does not reach a stationary point.
     """
     if training.method == "refit":
         return settled(without(objective, deleted), theta, precondition)

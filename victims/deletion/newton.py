@@ -15,12 +15,12 @@ Precondition = Callable[[Tensor], Tensor]
 """Approximates the inverse Hessian's product with a vector (p,)."""
 
 TOLERANCE, WORST = 1e-11, 1e-9
-"""Relative gradients at which steps end, and at the most of which rounding may end them earlier."""
+"""Relative gradients: steps end at TOLERANCE, or, where rounding stops their progress, at WORST or below."""
 STEPS = 30
 HALVINGS = 20
 ITERATIONS = 2000
 EXACT, ROUGH = 1e-12, 1e-3
-"""Conjugate gradients end where the residual is so much smaller than the right side: for one step that is released, and
+"""Residuals, relative to the right side, at which conjugate gradients end: EXACT for one step that is released, ROUGH
 for steps that are followed by others."""
 
 
@@ -85,9 +85,9 @@ def newton_step(objective: Objective, theta: Tensor, precondition: Precondition,
 
 
 def preconditioner(objective: Objective, theta: Tensor) -> Precondition:
-    """Return the inverse of the Gauss-Newton matrix's diagonal blocks, one for each unit of each layer.
+    """Return the product with the inverse of the Gauss-Newton matrix's diagonal blocks, a block for each unit.
 
-    For a squared loss without a hidden layer they are the Hessian, and conjugate gradients take one step.
+    For a squared loss without a hidden layer the blocks are the Hessian, and conjugate gradients take one step.
     """
     layers = []
     for seen, weights in _layers(objective, theta):

@@ -174,9 +174,9 @@ class Objective:
         return self.scale * torch.cat([part.flatten() for part in parts]) + self.penalty * direction
 
     def optimality(self, theta: Tensor) -> float:
-        """Return the gradient's norm relative to that of the penalty's part: 0 at a stationary point.
+        """Return ||gradient|| / (lambda ||theta||): 0 at a stationary point.
 
-        Since the two parts of the gradient cancel there, it bounds the relative error of theta by the Hessian's
-        condition: lambda is its smallest eigenvalue where the loss is convex.
+        Where the loss is convex, lambda is a lower bound on the Hessian's eigenvalues, so this figure bounds the
+        relative distance of theta from the minimum.
         """
         return float(self.gradient(theta).norm() / (self.penalty * theta.norm()).clamp_min(1e-300))

@@ -20,8 +20,7 @@ class DeletionCard(StoredCard):
 
     Attributes:
         version: of the recipe.
-        optimality: the largest norm of an objective's gradient relative to its penalty's part: before the deletion, and
-            after a refit.
+        optimality: the largest `Objective.optimality` of the model before the deletion and of the refitted models.
         moved: median distance of the models after a deletion from the one before, relative to its norm.
         accuracy_after: test accuracy after a deletion, the mean over the models; None for a regression.
     """

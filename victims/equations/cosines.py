@@ -24,7 +24,7 @@ class CosineSpace:
 
     Attributes:
         cosines: (C, C), (H, H) and (W, W) orthonormal; row k has the cosine of frequency k along its axis.
-        singular: (d,) amplitudes of natural images along the coordinates, 1 / (1 + frequency).
+        singular: (d,) amplitudes of natural images along the coordinates, 1 / (1 + frequency) times `CHANNEL_SIZES`.
         gap: no spectrum has shown this space.
     """
 

@@ -22,9 +22,9 @@ def sample_losses(loss: Loss, outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the loss of every sample, (n,) (Buzaglo et al. 2023, Sections 3 and 5).
 
     Args:
-        loss: "cross-entropy" (one output: the logistic loss log(1 + exp(-y Phi))), "l2" (Phi - y)^2, of
-            several outputs the squared distance to the one-hot label, "l2.5"
-            |Phi - y|^2.5, or "huber" with delta 1.
+        loss: "cross-entropy" (one output: the logistic loss log(1 + exp(-y Phi))); "l2" (Phi - y)^2, "l2.5"
+            |Phi - y|^2.5 or "huber" with delta 1. With several outputs these three are all the squared distance to the
+            one-hot label; only "l2" occurs there.
         outputs: (n,) or (n, C).
         labels: (n,) class indices.
     """

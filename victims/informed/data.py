@@ -12,7 +12,7 @@ from victims.errors import UserError
 from victims.informed.spec import GLMSpec, InformedSpec
 
 TEST = 1000
-"""The most test images, the first of the source's; they measure the accuracy."""
+"""Largest number of images of the source's test set, the first ones, that measure the accuracy."""
 
 
 @dataclass(frozen=True)

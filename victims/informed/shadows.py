@@ -33,8 +33,8 @@ def train_shadows(
 ) -> Parameters:
     """Return k shadow models, each of the fixed set and one extra record, from the cache or else trained and cached.
 
-    What names a part in the cache is all that determines it, so more shadows of the same fixed set only add to it. Each
-    model's own seed (for what is random) is its place among the k.
+    The name of a part in the cache is a hash of all that determines it, so more shadows of the same fixed set take the
+    whole parts from there and train only the rest. Each model's own seed, for what is random, is its place among the k.
 
     Args:
         architecture: the architecture of all of them.
@@ -44,11 +44,11 @@ def train_shadows(
         start: the initial network that they share; None for one of each one's own.
         device: the device to compute on.
         report: called with the number of shadows that there are, and k.
-        enough: asked before a part is trained, if there is one already; returns whether to leave out what is to come.
+        enough: called before each part but the first is trained; returns whether to leave out that and all later parts.
 
     Returns:
-        The parameters (k, ...) by name, on `device`, or the first ones if they were enough; those of a model that
-        diverged are not finite.
+        The parameters (k, ...) by name, on `device`, or fewer than k, the first ones, after `enough`. The parameters of
+        a model that diverged are not finite.
 
     Raises:
         UserError: the cache cannot be written, or arguments do not fit together.

@@ -18,7 +18,7 @@ from victims.spec import VictimSpec
 from victims.training.loop import REPORT_SECONDS, TrainProgress
 
 LARGEST_CONDITION = 1e12
-"""Of Phi Phi': above it the interpolating layer is that of the rounding, not of the images."""
+"""Largest condition of Phi Phi'; above it rounding decides the interpolating layer, not the images."""
 
 
 def interpolate(spec: VictimSpec, members: Examples, report: Report) -> Trained:
@@ -29,7 +29,7 @@ def interpolate(spec: VictimSpec, members: Examples, report: Report) -> Trained:
     Args:
         spec: a victim that is trained by `Interpolation`.
         members: what it learns.
-        report: called once.
+        report: called once, if the computation took longer than `REPORT_SECONDS`.
 
     Raises:
         UserError: two images have the same features, so that no layer tells them apart.
@@ -59,5 +59,5 @@ def interpolate(spec: VictimSpec, members: Examples, report: Report) -> Trained:
 
 
 def targets(labels: Tensor, outputs: int) -> Tensor:
-    """Return what is to be interpolated (n, C), float64: one-hot labels, or -1 and +1 for one output."""
+    """Return the targets (n, C) float64 of labels (n,): one-hot, or -1 and +1 for one output."""
     return signs(labels.double())[:, None] if outputs == 1 else F.one_hot(labels, outputs).double()
