@@ -1,6 +1,6 @@
 """The contract of an attack: its parameters, what it is given, what it returns. Imports no torch.
 
-An attack file imports all of it from here, also what `attacks.knowledge` and `attacks.context` define.
+An attack file imports the whole contract from here, with what `attacks.knowledge` and `attacks.context` define.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ class Reconstruction:
 
 
 class Resources(NamedTuple):
-    """What a run of an attack takes of a machine in a cluster; options of `run` say otherwise.
+    """What a run of an attack takes of a machine in a cluster, unless the options of `run` override it.
 
     Attributes:
-        cpus: processors, as the cluster counts them; its threads are as many.
-        gpus: GPUs if it runs on one, which may be a fraction.
-        memory: bytes that must be free for it; 0 for none in particular.
+        cpus: processors, as the cluster counts them; the run has one thread for each.
+        gpus: GPUs, possibly a fraction of one, for a run on a GPU.
+        memory: bytes of memory that must be free; 0 for no requirement.
     """
 
     cpus: float = 1.0
@@ -133,19 +133,19 @@ class Attack(ABC, Generic[ParamsT]):
         name: as on the command line; the file's name with dashes.
         summary: one line for `list`.
         paper: the publication.
-        needs: the knowledge that it declares, and gets, with its default parameters; see `knowledge`.
+        needs: the knowledge that the attack declares, and gets, with its default parameters; see `knowledge`.
         Params: its parameters, with defaults that work.
         variants: named parameter sets, for `--variant`.
         search_spaces: by variant, "" for the defaults: the parameters that `tune` searches, and their ranges.
-        control: whether it is a control, which reads nothing of single images out of the victim: it has no rank. From
-            one whose Params are `ControlParams` the harness draws as many candidates as an attack returned, of the same
-            contrast: that is the null control of random candidates.
-        setting: the victims that it is for: "dataset", all of whose records are to be reconstructed, "informed", where
-            one record is, and all others are known (Balle et al. 2022), or "deletion", where the records are that one
-            release has and the next has not (Bertran et al. 2024).
+        control: whether it is a control, which reads no single image out of the victim and has no rank. A control whose
+            Params are `ControlParams` is the null control of random candidates: the harness draws from it the number of
+            candidates that an attack returned, with the contrast of that attack's candidates.
+        setting: the victims that it is for: "dataset", where all records are to be reconstructed; "informed", where one
+            record is to be reconstructed and all others are known (Balle et al. 2022); "deletion", where the records
+            are to be reconstructed that one release was trained on and the next was not (Bertran et al. 2024).
         protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; "balle2022" outside of the
             setting "dataset".
-        audits: the variants that an audit runs, "" for the defaults: those that may each find what the others do not.
+        audits: the variants that an audit runs, "" for the defaults; each may find what the others do not.
         resources: what a run takes of a machine in a cluster.
         version: raised when the attack finds other candidates than before: stored runs of a lower version are then run
             again, and their rows leave the boards. A subclass has its parent's unless it states its own.
@@ -175,7 +175,7 @@ class Attack(ABC, Generic[ParamsT]):
 
     @property
     def threat(self) -> Threat | None:
-        """Who can mount it with these parameters; None for what looks at no released model."""
+        """The adversary who can mount the attack with these parameters; None for a control or an oracle."""
         return None if self.control else threat_of(self.knowledge)
 
     def supports(self, victim: Any) -> str | None:
@@ -183,15 +183,20 @@ class Attack(ABC, Generic[ParamsT]):
         return None
 
     def doubt(self, exposure: Exposure) -> str | None:
-        """Return why it cannot work on a victim that it supports, None if the exposure card does not speak against it.
+        """Return why the exposure card of a supported victim speaks against the attack, None if it does not.
 
-        It runs there all the same if it is asked to; an audit leaves it out and says why.
+        `run` runs the attack nevertheless; an audit leaves it out and shows the reason.
         """
         return None
 
     @abstractmethod
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Attack the victim that `view` shows."""
+        """Return what the attack reconstructs from the victim that `view` shows.
+
+        Raises:
+            DivergedError: the attack ended in numbers that are not finite.
+            UndeclaredKnowledgeError: the attack read knowledge that it did not declare.
+        """
 
 
 def declined_unless_layered(victim: VictimSpec) -> str | None:

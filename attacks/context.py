@@ -102,7 +102,7 @@ class AttackContext:
 
     @property
     def seconds(self) -> float:
-        """The wall time of the attack so far, with that of the processes before a resume."""
+        """The wall time of the attack so far, in seconds, with the time of the processes before a resume."""
         return time.monotonic() - self.started
 
     def expired(self, step: int) -> bool:

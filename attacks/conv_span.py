@@ -48,7 +48,7 @@ class ConvSpan(Attack[ConvSpanParams]):
         return exposure.start_remains
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Search in rounds, and return the candidates of all, the surer the less of their features is outside."""
+        """Return the candidates of all rounds; the confidence is the share of their features' energy in the span."""
         import torch
 
         from attacks.feature_span.rounds import Rounds

@@ -131,7 +131,7 @@ class KernelQuery(Attack[KernelQueryParams]):
         return view.n if self.params.images is None else self.params.images
 
     def _spread(self, round_: int) -> float:
-        """Return the standard deviation of the queries around candidates in a round after the first, 0."""
+        """Return the standard deviation, in ranges of a pixel, of the queries around candidates in a round >= 1."""
         first, last = self.params.spread
         share = (round_ - 1) / max(self.params.rounds - 2, 1)
         return float(first * (last / first) ** share)

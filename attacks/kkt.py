@@ -70,7 +70,7 @@ class KKT(MarginAttack[MarginParams]):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline networks of several outputs and regressions: the margin is that of a binary classifier."""
+        """Decline networks of several outputs and regressions: only a binary classifier has this margin."""
         if victim.architecture.outputs > 1:
             return f"it has {victim.architecture.outputs} outputs, and kkt takes one: use kkt-multiclass"
         if victim.loss != "cross-entropy":

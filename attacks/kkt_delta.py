@@ -87,10 +87,11 @@ class KKTDelta(Attack[KKTDeltaParams]):
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Read c and n off the weights, search from `restarts` random starts, and pool the candidates.
+        """Return the pooled candidates of `restarts` random starts, searched with the c and n that the weights show.
 
         Raises:
-            ValueError: the start is of another shape, is the released network itself though it was told, or is wrong.
+            ValueError: the start has another shape, the training did not begin at it, or a start that was told is the
+                released network itself.
         """
         import torch
 
@@ -144,7 +145,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
     def _refined(
         self, pooled: Reconstruction, view: VictimView, equation: Equation, restarts: Restarts
     ) -> Reconstruction:
-        """Return what a search after the restarts makes of their candidates: here there is none.
+        """Return the pooled candidates as they are; a subclass may search on from them.
 
         Args:
             pooled: the candidates of all restarts.
@@ -178,7 +179,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         return network.state_dict(), (f"seed {guess.seed} drew the start: {odds}",)
 
     def _images(self, view: VictimView, found: Difference) -> tuple[int, tuple[str, ...]]:
-        """Return how many images are taken for trained on, and what was assumed where nobody says it."""
+        """Return the number of training images that is assumed, and a flag where the weights do not show it."""
         if self.params.images == "told":
             return min(view.n, len(found.singular)), ()
         if found.shows_images:
@@ -187,7 +188,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         return rank, (f"n is not shown: assumed {rank}, the directions of W1 - c W1(0) that stand above noise",)
 
     def _search(self, equation: Equation, params: ResolvedParams, restarts: Restarts) -> Restart:
-        """Return the end of one restart: its candidates, how sure it is of each, and what it leaves unexplained."""
+        """Return one restart at its end: candidates, the share of each in the span, and the relative residual."""
         from attacks.kkt_family.restarts import Restart
         from attacks.known_start.search import Search
 

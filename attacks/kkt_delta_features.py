@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
 MISSED = 1e-5
-"""Share of the difference's squares outside the directions that are searched where no gap shows their number."""
+"""Where no gap shows the number of directions, the search leaves out at most this share of the squares."""
 
 
 class KKTDeltaFeatures(Attack[FeatureParams]):
@@ -119,7 +119,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         )
 
     def _directions(self, found: Difference) -> tuple[int, tuple[str, ...]]:
-        """Return how many directions are searched, and what was assumed where they show no number of images."""
+        """Return the number of directions that are searched, and a flag where no gap shows the number of images."""
         if self.params.directions is not None:
             return min(self.params.directions, len(found.singular)), ()
         if found.shows_images:

@@ -1,6 +1,6 @@
 """KKT reconstruction from multiclass networks (Buzaglo, Haim, Yehudai, Vardi, Oz, Nikankin, Irani 2023).
 
-The equation is that of `kkt` (`victims.equations.stationarity.layer_residuals`), with multipliers on multiclass
+The equation is the same as for `kkt` (`victims.equations.stationarity.layer_residuals`), with multipliers on multiclass
 margins, eq. 7 of the paper (`attacks.kkt_family.coefficients.margin_gradients`).
 """
 

@@ -1,6 +1,6 @@
 """Reconstruction in the spans that the weights show, for networks of several outputs (beyond Buzaglo et al. 2023).
 
-The equation is that of `kkt-general`; the spans are `victims.equations.spans`.
+The equation is the same as for `kkt-general`; the spans are `victims.equations.spans`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class KKTSpanParams(KKTGeneralParams):
     @field_validator("rounds")
     @classmethod
     def _ranked_by_agreement(cls, value: int, info: ValidationInfo) -> int:
-        """Refuse another ranking of several restarts with rounds, which end with unlike numbers of candidates."""
+        """Refuse other rankings of several restarts with rounds, which end with different numbers of candidates."""
         if value and info.data.get("restarts", 1) > 1 and info.data.get("ranking", "agreement") != "agreement":
             raise PydanticCustomError("ranking", "with rounds, several restarts are ranked by agreement: leave ranking")
         return value
@@ -82,7 +82,7 @@ class KKTSpanParams(KKTGeneralParams):
 
     @property
     def without_spans(self) -> KKTGeneralParams:
-        """Those of `kkt-general`, but what differs from the defaults here; no cost of leaving a span."""
+        """The parameters of `kkt-general`: values that differ from the defaults here, else its own defaults."""
         names = set(KKTGeneralParams.model_fields) - {"signal_span", "activation_span"}
         given = {name: getattr(self, name) for name in names}
         return KKTGeneralParams(**{k: v for k, v in given.items() if v != type(self).model_fields[k].default})
@@ -157,8 +157,8 @@ class KKTSpan(KKTGeneral):
     def _unshown(self, view: VictimView, ctx: AttackContext) -> str | None:
         """Return a flag where the weights do not show the spans that would help, None where they do.
 
-        With one hidden layer and several outputs the span of the errors is enough. Deeper networks need W2 to show that
-        of the activations.
+        With one hidden layer and several outputs the span of the errors is enough. For deeper networks W2 must show the
+        span of the activations.
         """
         import torch
 
@@ -175,7 +175,7 @@ class KKTSpan(KKTGeneral):
         return f"W2 shows {shown} directions and W1 {images}: searched as kkt-general does"
 
     def _per_batch(self, m: int, ctx: AttackContext) -> int:
-        """Return the number of restarts in a batch: one that has rounds, in which their candidates become unlike."""
+        """Return the number of restarts in a batch: 1 with rounds, after which numbers of candidates differ."""
         return 1 if self.params.rounds else super()._per_batch(m, ctx)
 
     def _fast(
@@ -201,7 +201,7 @@ class KKTSpan(KKTGeneral):
     def _ranking(
         self, problem: Problem, kept: Sequence[Restart], labels: Tensor | None, shape: tuple[int, int, int]
     ) -> Tensor:
-        """Return the confidence (m,): after rounds, how far a candidate keeps to the spans, and others agree."""
+        """Return the confidence (m,): after rounds, the share in the spans times the other restarts' agreement."""
         import torch
 
         from attacks.kkt_family.ranking.confidence import agreement

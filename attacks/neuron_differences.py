@@ -47,7 +47,7 @@ class NeuronDifferences(Attack[DifferencesParams]):
         return exposure.start_remains
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Find sparse codes stage by stage; the surer an atom, the more of the other stages have found it too."""
+        """Return the atoms of all stages; the confidence in an atom is its mean agreement with the other stages."""
         import torch
 
         from attacks.sparse_dictionary.neurons import Neurons

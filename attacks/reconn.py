@@ -111,7 +111,7 @@ class Reconn(ShadowAttack[ReconnParams]):
         return convolutional_reconstructor(inputs, shape)
 
     def _losses(self, shadows: Shadows, ctx: AttackContext) -> Loss:
-        """Return the decoder's loss: that of pixels, of LPIPS and of the discriminator, weighted by the parameters."""
+        """Return the decoder's loss: pixel loss, LPIPS and the discriminator's loss, weighted by the parameters."""
         from attacks.informed.discriminator import SMALLEST_SIDE, PatchDiscriminator
         from attacks.informed.reconstructor import pixel_loss
 
@@ -137,7 +137,7 @@ class Reconn(ShadowAttack[ReconnParams]):
     def _fit(
         self, network: nn.Module, loss: Loss, pairs: Sequence[Pairs], ctx: AttackContext, before: int
     ) -> tuple[float, int]:
-        """Train the network in place; return its best validation error, and the number of steps with `before`."""
+        """Train the network in place; return its best validation error, and the number of steps plus `before`."""
         import torch
 
         from attacks.informed.reconstructor import Schedule, fit

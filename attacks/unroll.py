@@ -206,7 +206,7 @@ class Guess:
 
 
 def _assumptions(view: VictimView, training: Descent) -> tuple[str, ...]:
-    """Return a flag for every part of the training that the attack guessed; each keeps it from the released weights."""
+    """Return a flag for every part of the training that is guessed; a wrong guess misses the released weights."""
     guessed = []
     if view.initial_weights is None:
         guessed.append("initialisation unknown, one was drawn: no record leads from it to the released weights")

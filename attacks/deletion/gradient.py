@@ -6,8 +6,8 @@ records that stay and g = sum of grad l(z; theta) over the deleted records z. He
     g = F(theta_-) - F(theta),
 
 whatever the loss, as long as the deletion is a refit. To first order g = H (theta_- - theta) (Bertran et al. 2024), H
-being the Hessian of the objective on the records that stay; for a squared loss both are the same. The adversary does
-not have these records, and takes m public ones, weighed by (n - k) / m.
+being the Hessian of the objective on the records that stay; for a squared loss both expressions are equal. The
+adversary does not have these records, and takes m public ones, each with the weight (n - k) / m.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def deleted_gradient(
         training: how records were deleted.
         public: the objective on public records in the place of those that stay.
         before: (p,) the parameters before the deletion.
-        after: (p,) those after it.
+        after: (p,) the parameters after the deletion.
         curvature: "exact" undoes the deletion as it was made: a refit by the difference of gradients, a Newton step by
             the Hessian before it, gradient ascent by its learning rate (of several steps it gives the mean gradient).
             "midpoint" and "after" take the product of the Hessian there with the difference of the parameters.

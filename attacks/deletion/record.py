@@ -20,7 +20,7 @@ def seen_by_first_layer(gradient: Parameters, longest: float) -> Tensor:
 
     Args:
         gradient: of the record's loss, by parameter name.
-        longest: phi is no longer than this; it bounds the scale where noise leaves next to nothing of the bias.
+        longest: upper bound on ||phi||; it bounds the scale from below where noise dominates the bias's gradient.
     """
     layer = torch.cat([gradient["layers.0.weight"], gradient["layers.0.bias"][:, None]], 1)
     vector: Tensor = torch.linalg.svd(layer, full_matrices=False)[2][0]
@@ -31,7 +31,7 @@ def seen_by_first_layer(gradient: Parameters, longest: float) -> Tensor:
 
 
 def answered(spec: ShallowSpec, parameters: Parameters, seen: Tensor, gradients: Sequence[Parameters]) -> Tensor:
-    """Return the y of one deleted record each, f or p less the gradient of the last layer's bias.
+    """Return the y of B deleted records: the outputs or probabilities, less the gradient of the last layer's bias.
 
     Args:
         spec: the model.

@@ -26,7 +26,7 @@ def releases(view: VictimView) -> tuple[Tensor, Tensor]:
     """Return the parameters before the deletion (p,) and those after each of B deletions (B, p), float64.
 
     Raises:
-        UserError: there is not one earlier release, or its parameters are others.
+        UserError: not exactly one earlier release is given, or its parameters have other names or shapes.
     """
     earlier, later = view.earlier_weights, view.weights
     if len(earlier) != 1:

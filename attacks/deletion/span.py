@@ -1,8 +1,8 @@
 """Records that were deleted together, told apart by the spans of their gradient.
 
 The gradient of the first trained layer is a sum of k outer products b_j (phi_j, 1)': what the layer saw of each record
-lies in the span of its k first right singular vectors, and each back-propagated error in that of the left ones. The
-error is a function of the record and its class, so that few records are in both.
+lies in the span of its k first right singular vectors, and each back-propagated error in the span of the k first left
+ones. The error is a function of the record and its class, and few records lie in both spans.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from victims.deletion.objective import Parameters, answers, flat, gradients
 from victims.deletion.spec import ShallowSpec
 
 EVALUATIONS = 50
-"""The most evaluations of a search for one candidate, which has k unknowns."""
+"""Largest number of evaluations of the search for one candidate, which has k unknowns."""
 SWEEPS = 4
 """How often each of the chosen candidates may be exchanged."""
 
@@ -25,7 +25,7 @@ SWEEPS = 4
 def spanned(
     spec: ShallowSpec, parameters: Parameters, gradient: Parameters, records: int, labels: Tensor, guesses: Tensor
 ) -> Tensor:
-    """Return what the first layer saw of candidate records (c, q), each one in both spans as nearly as can be.
+    """Return what the first layer saw of candidate records (c, q), each as close to both spans as possible.
 
     Args:
         spec: the model.

@@ -48,7 +48,7 @@ class Rounds:
             self._unfinished = below(SEARCH, state)
 
     def run(self) -> None:
-        """Run the rounds that are left, until the budget is spent; at least one, if shortened."""
+        """Run the remaining rounds until the budget is spent; the first round runs in any case, possibly shortened."""
         params = self.params
         while self._ended < params.rounds and not (self._ended and self.ctx.expired(self._ended * params.steps)):
             begun = self.ctx.generator.get_state()

@@ -2,9 +2,9 @@
 
 At a stationary point the rows of that layer, W = sum_i D_i' phi(x_i), are combinations of the n features phi(x_i) of
 the training images. The range of phi bends with the ReLUs and meets the span at the features themselves: each training
-image is a solution alone, without its label, its coefficient and the other images. What phi does not see of an image,
-the span cannot tell: the filters of a trained convolution have few strong directions. There the smoothness of natural
-images decides, as a price for each cosine that grows with its frequency.
+image is a solution by itself, without its label, its coefficient and the other images. The filters of a trained
+convolution have few strong directions, and the span says nothing about what phi does not see of an image. There the
+smoothness of natural images decides, as a price for each cosine that grows with its frequency.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from victims.equations.spans import share_outside
 
 
 def shown_span(weight: Tensor) -> RowSpace:
-    """Return the span of the features that the weight (h, f) of that layer shows, with its singular values (r,).
+    """Return the span that the weight (h, f) behind the convolutions shows: basis (f, r), singular values (r,).
 
-    Of the singular values above the edge of the noise it ends at the deepest drop. Behind the drop, and above the edge,
-    is what features of earlier steps of the training have left.
+    The span ends at the deepest drop of the singular values above the edge of the noise. The directions behind that
+    drop, and still above the edge, are left over from the features of earlier training steps.
     """
     _, singular, directions = torch.linalg.svd(weight.double(), full_matrices=False)
     above = min(data_rank(singular, *weight.shape), len(singular) - 1)

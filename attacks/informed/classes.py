@@ -64,7 +64,7 @@ def rank_classes(released: Tensor, probed: Tensor, labels: Tensor, outputs: int)
         outputs: number of classes.
 
     Returns:
-        Classes (T, outputs), likeliest first, by the best cosine with any probe of theirs; and the squared distance
+        Classes (T, outputs), likeliest first, by the largest cosine with a probe of the class; and the squared distance
         (T,) by which the unknown record moved the weights.
     """
     centre = probed.median(0).values

@@ -164,7 +164,7 @@ class ShadowAttack(Attack[ParamsT]):
         return Shadows(features, images[kept], int((~kept).sum()), len(extra[0]) - len(kept))
 
     def _released(self, view: VictimView) -> Tensor:
-        """Return the features (T, p) of the released models, computed like those of the shadows."""
+        """Return the features (T, p) of the released models, computed like the shadows' features."""
         from attacks.informed.standardisation import parameter_features
 
         if self.params.released == "logits":

@@ -127,7 +127,7 @@ def search(
 
 
 def _stayed(unrolled: Unrolled, released: Parameters) -> Tensor | None:
-    """Return the pixels (k, d) whose weights in layer 1 are still those of the start; None where they tell nothing.
+    """Return a mask (k, d) of pixels whose weights in layer 1 equal the initial ones; None where this shows nothing.
 
     Adam moves a weight by about its learning rate however small the gradient is. A pixel whose weights stayed is 0 in
     every record, and the distance leaps as soon as a guess is not 0 there: no gradient foretells that.

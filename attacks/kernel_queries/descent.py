@@ -15,7 +15,7 @@ EASIER, HARDER = 0.25, 6.0
 """Factors of the damping after a step that was taken, and after one that was not."""
 LEAST_DAMPING = 1e-8
 SOLVED = 1e-4
-"""Conjugate gradients end when the preconditioned residual's square is below this share of its first."""
+"""Conjugate gradients end when the preconditioned residual's square is below this share of its initial value."""
 
 
 def step(
@@ -29,7 +29,7 @@ def step(
 ) -> tuple[Fit, float, int]:
     """Return the fit after a step, the next damping and the number of products with the derivative.
 
-    The fit is the one given where no damping lowers the loss.
+    Where no damping lowers the loss, the given fit is returned.
 
     Args:
         answers: what is to be explained.
@@ -37,7 +37,7 @@ def step(
         damping: lambda, relative to the mean curvature of each image.
         box: the range of a pixel; None for any.
         free_width: whether log gamma moves too.
-        iterations: most conjugate-gradient iterations.
+        iterations: largest number of conjugate-gradient iterations.
         expired: whether to stop at once.
     """
     slope, slope_width = fit.backward(fit.residual)

@@ -38,7 +38,7 @@ class Answers:
 
     @cached_property
     def size(self) -> float:
-        """The squared norm of the values, and 1 for values that are all 0, which nothing explains better than 0."""
+        """The squared norm of the values; 1 if all values are 0."""
         return float((self.values * self.values).sum()) or 1.0
 
 
@@ -109,7 +109,7 @@ class Fit:
 
     @cached_property
     def loss(self) -> float:
-        """The squared norm of the residual over that of the values."""
+        """The squared norm of the residual, relative to the squared norm of the values."""
         return float((self.residual * self.residual).sum()) / self.answers.size
 
     def forward(self, moves: Tensor, widening: Tensor) -> Tensor:
@@ -119,7 +119,10 @@ class Fit:
         return change - self._basis @ self._projected(change)
 
     def backward(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the transposed derivative (m, d) and () of values (q, C) that no coefficients explain."""
+        """Return the products, (m, d) and (), of the transposed derivatives by X and by log gamma with values (q, C).
+
+        The values must be orthogonal to the kernels, as residuals are.
+        """
         weights = (values @ self.coefficients.T) * self.slopes
         return weights.sum(0)[:, None] * self.points - weights.T @ self.answers.queries, (values * self.widening).sum()
 

@@ -17,9 +17,9 @@ from attacks.kernel_queries.width import read_width
 from victims.kernel.spec import Kernel, Model
 
 DAMPING = 0.1
-"""Of the first step, relative to the curvature."""
+"""The damping of the first step, relative to the curvature."""
 FORETOLD = 1e-8
-"""The images are found if they leave so little of the answers to new queries unexplained."""
+"""The images are found if they leave less than this share of the answers to new queries unexplained."""
 BATCH = 4096
 """Queries that are sent at once."""
 
@@ -99,7 +99,10 @@ class Search:
         return answers
 
     def _sums(self, answers: Tensor) -> Tensor:
-        """Return the values of answers: these are probabilities if all so far could be, and not all are labels."""
+        """Return the values (q, C) of answers (q, C), linear in the kernels.
+
+        Answers are taken for probabilities if all answers so far could be probabilities and these are not all labels.
+        """
         return kernel_sums(self.setting.model, answers, self._maybe_probabilities and not are_labels(answers))
 
     def ask(self, spread: float | None) -> None:
@@ -149,9 +152,9 @@ class Search:
         self.done += 1
 
     def settle(self, images: int, steps: int, iterations: int, expired: Callable[[], bool]) -> None:
-        """Drop the candidates of the smallest coefficients and take more steps, unless the answers need them.
+        """Keep the `images` candidates with the largest coefficients, and take up to `steps` more steps with them.
 
-        Answers that are not explained anyway need all candidates.
+        All candidates are kept where they do not explain the answers, or where the reduced set does not.
         """
         if self.fit.loss >= FORETOLD:
             return

@@ -8,7 +8,7 @@ from torch import Tensor
 from victims.kernel.spec import Model
 
 LEAST = 1e-12
-"""Probabilities are kept so far from 0 and 1."""
+"""Probabilities are clipped to [LEAST, 1 - LEAST]."""
 SUMS = 0.05
 """Rounded probabilities sum to 1 within this."""
 
@@ -33,7 +33,7 @@ def kernel_sums(model: Model, answers: Tensor, probabilities: bool) -> Tensor:
     Args:
         model: what the machine is.
         answers: what it answered.
-        probabilities: whether its answers are probabilities, which a few of them do not tell.
+        probabilities: whether the answers are probabilities; a few answers alone do not show it.
     """
     values = answers.double()
     if probabilities:

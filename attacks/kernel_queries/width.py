@@ -20,7 +20,7 @@ HALVINGS = 8
 FAR = 1e4
 """The length at which only the intercept is answered, in diagonals of the box of images."""
 SMALLEST = 1e-9
-"""What is less than this share of the largest answer is lost in rounding."""
+"""A value below this share of the largest answer counts as lost in rounding."""
 
 
 def read_width(
@@ -31,7 +31,7 @@ def read_width(
     span: float,
     generator: torch.Generator,
 ) -> float:
-    """Return the inverse width gamma; about 1 / span^2 or 1 / span, where the answers do not show it.
+    """Return the inverse width gamma; where the answers do not show it, 1 / span (Laplace) or 1 / span^2 (Gaussian).
 
     Args:
         ask: returns the answers (q, C) to queries (q, d).
@@ -62,7 +62,7 @@ def _slopes(kernel: Kernel, lengths: Tensor, values: Tensor, far: Tensor) -> Ten
     Args:
         kernel: the family.
         lengths: (s,) lengths of the queries on each ray.
-        values: (s r, C) values at them, those of one length together.
+        values: (s r, C) the values at the queries, ordered by length.
         far: (1, C) the intercept.
     """
     values = values - far

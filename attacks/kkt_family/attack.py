@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Begin = tuple["Tensor | None", "Coefficients"]
 """The start of one restart: candidates (m, d), None for the solver to draw them, and coefficients."""
 CANDIDATES_PER_BATCH = {"cpu": 1024, "cuda": 8192}
-"""By device, the number of candidates that fill it: a batch has as many restarts as have them together."""
+"""By device, the number of candidates that fill it; the restarts of a batch together have about this number."""
 ParamsT = TypeVar("ParamsT", bound=SearchParams)
 MarginParamsT = TypeVar("MarginParamsT", bound=MarginParams)
 
@@ -43,7 +43,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
     """A restart has this many candidates for each direction of the data subspace, unless `candidates` is given."""
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline networks whose layers are not known, and prices that say nothing behind or without convolutions."""
+        """Decline networks whose layers are not known, and prices without a meaning with, or without, convolutions."""
         convolution = victim.architecture.kind == "conv"
         if convolution and self.params.method == "row-space" and self.params.sparsity:
             return "sparsity prices the lengths of images, and W2 is made of their features: set sparsity=0"

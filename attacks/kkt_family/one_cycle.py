@@ -10,7 +10,7 @@ from torch import Tensor
 BETAS = (0.9, 0.99)
 WARM_UP = 0.2
 SHORTEST_CYCLE = 10
-"""The shortest cycle: fewer steps are its beginning, because a shorter cycle has no warm-up."""
+"""The shortest cycle: a run of fewer steps takes only its beginning, because a shorter cycle has no warm-up."""
 
 
 class OneCycle:

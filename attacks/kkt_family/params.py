@@ -20,7 +20,7 @@ FAST_RANGES = {
     "residual_power": Range(0, 1),
     "neuron_power": Range(0, 1.5),
 }
-"""Ranges for the fast solver: the published ones (Haim et al. 2022), and those of the powers, which it alone has."""
+"""Ranges for the fast solver: the published ones (Haim et al. 2022), and ranges of the powers, which it alone has."""
 BUZAGLO_RANGES = {
     "lr": Range(1e-5, 1, log=True),
     "lambda_lr": Range(1e-5, 1, log=True),

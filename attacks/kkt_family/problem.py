@@ -22,8 +22,9 @@ class Problem:
 
     Attributes:
         network: the victim, on pixels.
-        space: the subspace in which images are searched; all images, on cosines, before convolutions.
-        features: the data subspace of the layer after convolutions, of whose features it is a subspace; else None.
+        space: the subspace in which images are searched; before convolutions the space of all images, on cosines.
+        features: the data subspace of the layer after the convolutions, a subspace of its input features; None for a
+            network without convolutions.
     """
 
     network: Network

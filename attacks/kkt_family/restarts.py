@@ -15,7 +15,7 @@ SEARCH = "search."
 """Prefix of the names of a checkpoint's tensors that belong to the batch in progress."""
 
 AFTER = "after."
-"""Prefix of those that belong to what follows the last restart."""
+"""Prefix of the names of a checkpoint's tensors that belong to the search after the last restart."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Restart:
         candidates: (m, d).
         sizes: (m,) the weight of each candidate.
         loss: the relative residual.
-        consistency: (m,) how far each candidate follows from the weights, or keeps to the spans that they show after
-            rounds; None where the ranking does not ask.
+        consistency: (m,) how far each candidate follows from the weights, or, after rounds, how far it keeps to the
+            spans that the weights show; None where the ranking does not use it.
     """
 
     candidates: Tensor
@@ -107,7 +107,7 @@ class Restarts:
         self.ctx.checkpoint(lambda: self._packed(self.ctx.generator.get_state(), self.spent) | under(AFTER, state()))
 
     def end(self, found: list[Restart]) -> None:
-        """Add the restarts of a batch; those of a batch that was stopped count only if no others have ended."""
+        """Add the restarts of a batch; a batch that was stopped counts only if no other restart has ended."""
         self.unfinished = {}
         if self.ctx.stopped and self.finite:
             return
@@ -160,7 +160,7 @@ def _unpacked(state: dict[str, Tensor], like: Tensor) -> list[Restart]:
 
 
 def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors under names that begin with the prefix."""
+    """Return the same tensors, each under its name with the prefix before it."""
     return {f"{prefix}{name}": value for name, value in state.items()}
 
 

@@ -94,6 +94,9 @@ def search(
         checkpoint: called after every step with a function that returns the state of the search.
         state: such a state of the same search, to go on from; empty or None to begin.
 
+    Returns:
+        For each start the candidates (m, d) and their weights (m,).
+
     Raises:
         torch.OutOfMemoryError: the parts do not fit into memory either.
     """

@@ -58,7 +58,7 @@ class Descent(ABC):
 
     @abstractmethod
     def found(self) -> Found:
-        """Return where the search is."""
+        """Return the candidates at which the search stands."""
 
     def run(
         self,

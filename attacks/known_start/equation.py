@@ -38,8 +38,8 @@ class Equation:
         weight: (h, r) W1 - c W1(0) on the basis.
         bias: (h,) b1 - c b1(0); None where layer 1 has no bias.
         second: (h_2, h) W2 - c W2(0).
-        networks: one a point, on the basis.
-        ends: at the start and at the end, on pixels.
+        networks: the network at each point of the way, on the basis.
+        ends: the networks at the start and at the end, on pixels.
     """
 
     found: Difference
@@ -56,10 +56,10 @@ class Equation:
         """Return the equation of a training between two networks.
 
         Args:
-            start: at the beginning.
-            end: as released.
-            found: of their first layers.
-            rank: how many of its directions are searched.
+            start: the network at the beginning.
+            end: the released network.
+            found: the difference of their first layers.
+            rank: the number of directions of the difference that are searched.
             points: shares of the way from start to end, in [0, 1].
         """
         like = end.weights[0]
@@ -116,7 +116,7 @@ class Equation:
         return not torch.equal(start.weights[1], end.weights[1])
 
     def consistency(self, inputs: Tensor, errors: Tensor) -> Tensor:
-        """Return how far each candidate follows from the difference, given the errors of all (m,).
+        """Return how far each candidate follows from the difference, (m,), given the errors of all candidates.
 
         See `attacks.kkt_family.ranking.evidence.consistency`; coordinates are compared as the confidence of that family
         does.

@@ -25,7 +25,7 @@ class FeatureSearch(Descent):
     """One search from random images.
 
     Layer 2 has a residual of its own. A candidate pays for the share of its features' energy outside the span of the
-    difference's rows, for the share of its errors' energy outside that of the columns, and for its size on the cosines.
+    difference's rows, for the share of its errors' energy outside the columns' span, and for its size on the cosines.
 
     Args:
         equation: what the features have to make up, at one point.

@@ -1,4 +1,4 @@
-"""What is said and returned where the layer that an attack on a known start looks at shows no image. No torch."""
+"""The flags and the result where the layer that an attack on a known start reads shows no image. No torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STILL = "the start is the released weights themselves: nothing was trained betwe
 
 
 def nothing(shape: tuple[int, int, int], *flags: str) -> Reconstruction:
-    """Return one candidate of zeros for images (C, H, W), and why there is no other."""
+    """Return one candidate of zeros (1, C, H, W), with the reasons as flags."""
     import torch
 
     return Reconstruction(candidates=torch.zeros(1, *shape), confidence=torch.zeros(1), loss=1.0, flags=flags)

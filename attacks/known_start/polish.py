@@ -19,8 +19,8 @@ from victims.equations.network import Network
 class Polish(Descent):
     """One search from given candidates, each of which has a weight in every batch.
 
-    They begin at one length, since the equation of `kkt-delta` does not tell it from their coefficients, with equal
-    weights, and with the labels that the released network gives them; the labels stay.
+    The candidates begin with equal weights and with the labels that the released network gives them; the labels stay.
+    They begin at one length, because the equation of `kkt-delta` does not separate length and coefficients.
 
     Args:
         equation: what was added to the start; its networks are not used.
@@ -47,7 +47,7 @@ class Polish(Descent):
         self.scaling = self.relative**params.coordinate_power
         self.coordinates = (inputs / self.scaling).requires_grad_()
         self.weights_of = inputs.new_zeros(len(inputs)).requires_grad_()
-        # of the root mean square of a coordinate
+        # relative to the root mean square of a coordinate
         lr = params.lr * length / math.sqrt(equation.rank)
         groups = [([self.coordinates], lr), ([self.weights_of], params.coefficient_lr)]
         self.cycle = OneCycle(groups, params.steps)
@@ -71,7 +71,7 @@ class Polish(Descent):
         return Found(inputs @ self.equation.basis.T, sizes, torch.ones_like(sizes), residual)
 
     def _missed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what W1, W2 and b1 of the training's end are beyond the released ones."""
+        """Return W1 (h, r), W2 (h_2, h) and b1 (h,) at the training's end, less the released ones."""
         ended = self.replay.end(self.coordinates * self.scaling, self.targets, self.weights_of.softmax(0))
         assert self.end.biases[0] is not None
         bias = ended[len(self.end.weights)] - self.end.biases[0]

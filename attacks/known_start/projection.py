@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from victims.equations.architectures import split_last
 
 RIDGE = 1e4
-"""Of Phi Phi', relative to its mean diagonal, in units of the precision: candidates may merge."""
+"""Ridge of Phi Phi', relative to its mean diagonal, in units of the machine epsilon, since candidates may merge."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Projection:
         return coefficients.square().sum(1) / inverse.diagonal() / self.learnt.square().sum()
 
     def pruned(self, candidates: Tensor, count: int) -> Tensor:
-        """Return `count` of the candidates: again and again the one is left out without which L rises least."""
+        """Return `count` of the candidates, (count, k); each round leaves out the one without which L rises least."""
         while len(candidates) > count:
             kept = torch.ones(len(candidates), dtype=torch.bool, device=candidates.device)
             kept[self.added(candidates).argmin()] = False

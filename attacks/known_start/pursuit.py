@@ -29,13 +29,13 @@ class Pursuit:
 
     Args:
         projection: the loss.
-        size: (m, d), the number of candidates that are kept and of their pixels.
+        size: (m, d), the number of candidates that are kept and the number of their pixels.
         params: hyperparameters.
         ctx: budget, randomness and checkpoints; its last checkpoint is gone on from.
 
     Attributes:
         best: (m, d) candidates with the smallest loss of all stages without spare ones.
-        loss: at them.
+        loss: the loss at `best`.
         spent: evaluations of the loss and its gradient.
     """
 
@@ -93,7 +93,7 @@ class Pursuit:
             self._end()
 
     def _end(self) -> None:
-        """Prune what is to spare, or keep what is better than before, and begin the next stage."""
+        """Prune the spare candidates, keep the others if they are the best so far, and begin the next stage."""
         if len(self.current) > self.size[0]:
             self.current = self.projection.pruned(self.current, self.size[0])
         if self.stage % 2 or self.ctx.stopped:
@@ -104,7 +104,7 @@ class Pursuit:
 
     @property
     def steps(self) -> int:
-        """Iterations of all rounds together, at most."""
+        """The largest number of iterations of all rounds together."""
         return self.params.rounds * (self.params.steps + self.params.steps // 2)
 
     def _state(self) -> dict[str, Tensor]:

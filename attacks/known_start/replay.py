@@ -2,7 +2,7 @@
 
 theta_{t+1} = theta_t - eta_t v_{t+1}, v_{t+1} = mu v_t + g_t + lambda theta_t (torch.optim.SGD), with
 g_t = sum_i w_i grad loss(theta_t; x_i, y_i): the batches' order is not known, and every step takes their mean. The
-backward sweep needs grad <g_t, u>, which is that of the directional derivative of the loss along u (Pearlmutter 1994).
+backward sweep needs grad <g_t, u>, the gradient of the loss's directional derivative along u (Pearlmutter 1994).
 Every sqrt(T)-th state is kept and the steps between are run again (Griewank and Walther 2000, Algorithm 799), so that
 memory holds 2 sqrt(T) states.
 """
@@ -53,7 +53,7 @@ class Replay:
             start: the network at the beginning, on coordinates.
             training: by SGD.
             images: their number n, which says how many steps an epoch has.
-            most: the most steps that are run.
+            most: the largest number of steps that are run.
             alpha: sharpness of the gates.
         """
         steps = training.epochs * math.ceil(images / training.batch_size)
@@ -86,7 +86,15 @@ class Replay:
 
     @torch.no_grad()
     def step(self, step: int, state: State, inputs: Tensor, targets: Tensor, weights: Tensor) -> State:
-        """Return the state after a step."""
+        """Return the state after a step.
+
+        Args:
+            step: counted from 0.
+            state: the state before the step.
+            inputs: (m, r), see `end`; likewise targets (m, C) and weights (m,).
+            targets: (m, C) one-hot.
+            weights: (m,).
+        """
         theta, velocities = state
         gradients = self._gradients(theta, inputs, targets, weights)
         moved = [
@@ -116,7 +124,15 @@ class Replay:
     def along(
         self, theta: list[Tensor], direction: list[Tensor], inputs: Tensor, targets: Tensor, weights: Tensor
     ) -> Tensor:
-        """Return <g_t, u>, a scalar tensor that can be differentiated by all but the direction u."""
+        """Return <g_t, u>, a scalar tensor that can be differentiated by all but the direction u.
+
+        Args:
+            theta: the parameters, weights before biases.
+            direction: u, tensors of the same shapes.
+            inputs: (m, r).
+            targets: (m, C) one-hot.
+            weights: (m,).
+        """
         depth = len(theta) // 2
         hidden, tangent = inputs, torch.zeros_like(inputs)
         for layer in range(depth):

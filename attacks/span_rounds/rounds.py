@@ -1,8 +1,8 @@
 """A search and its rounds, as one restart: search, settle, replace, search again.
 
-A round replaces what the search before has not found. Candidates settle first: they go on without the atomic norm, and
-the wrong ones leave the spans. Those that stay keep their places and move slowly from then on; others begin anew beside
-them. What they look for is then a smaller problem: W_1 less what is found, of as many images as are missing.
+A round replaces the candidates that have found no image. Candidates settle first: they go on without the atomic norm,
+and the wrong ones leave the spans. Those that stay keep their places and move slowly from then on; new candidates begin
+beside them. The new ones face a smaller problem: W_1 less what is found, a sum over the missing images alone.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _next(
         coefficients: maps their outputs to their coefficients.
         params: hyperparameters.
         generator: CPU generator of new candidates.
-        settle: whether the candidates settle; or else those that stay are joined by new ones.
+        settle: whether the next search settles the candidates; if not, those that stay are joined by new ones.
 
     Returns:
         coordinates (m, r), coefficients (m, C), and the factors (m,) of the learning rates of both.

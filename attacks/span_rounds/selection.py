@@ -1,7 +1,7 @@
 """Which candidates of a search are images, by the spans of `victims.equations.spans`.
 
-A search pays its candidates for keeping to the spans and for being few, so that wrong ones keep to them, too. Once they
-are free to leave, only a candidate whose errors and activations are an image's has no reason to.
+A search makes leaving the spans, and many candidates, costly, so that wrong candidates keep to the spans, too. Once
+candidates are free to leave, only one whose errors and activations are an image's has no reason to leave.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FARTHEST = 1.5
 def outside(problem: Problem, activations: Sequence[Tensor], errors: Sequence[Tensor]) -> Tensor:
     """Return how far each candidate leaves the spans that the weights show: (m,), from 0 to 2.
 
-    It is the share of the energy of its back-propagated error D_1(x_i) outside of the columns of W_1, and that of its
-    activations A_1(x_i) outside of the rows of W_2; a span that is not shown counts as not left.
+    It is the share of the energy of its back-propagated error D_1(x_i) outside of the columns of W_1, plus the share of
+    the energy of its activations A_1(x_i) outside of the rows of W_2; a span that is not shown adds 0.
 
     Args:
         problem: the victim.
-        activations: A_1 (m, h_1) and those of the later layers, from `Problem.fired`.
-        errors: D_1 (m, h_1) and those of the later layers, likewise.
+        activations: A_1 (m, h_1) to A_{L-1}, from `Problem.fired`.
+        errors: D_1 (m, h_1) to D_L, likewise.
     """
     spans, left = problem.spans(1.0, 1.0), torch.zeros_like(errors[0][:, 0])
     for span, layers in ((spans.errors, errors), (spans.activations, activations)):

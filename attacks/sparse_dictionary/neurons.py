@@ -59,8 +59,8 @@ class Neurons:
     def differences(self, directions: int, neighbours: int) -> tuple[Tensor, Tensor]:
         """Return the basis (d + 1, r) of the first directions, and the differences (p, r) of near neurons, of length 1.
 
-        Near are strong neurons of which one is among the nearest `neighbours` of the other there. Those that lie on
-        one point have no difference.
+        Two strong neurons are near if one is among the nearest `neighbours` of the other on this basis. Neurons that
+        lie on one point have no difference.
         """
         basis = self.basis[:, :directions]
         points = (self.rows @ basis)[self.strong]

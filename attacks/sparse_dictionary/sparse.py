@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 LAST = 1e-4
-"""The last step on the unit sphere; from the first one they fall geometrically."""
+"""Length of the last step on the unit sphere, to which the steps fall geometrically."""
 ALIKE = 0.9
 """Cosine from which on two vectors count as the same."""
 INDEPENDENT = 0.4
-"""The least share of a unit vector's length outside of the span of others from which on it is independent of them."""
+"""A unit vector counts as independent of others if more than this share of its length is outside their span."""
 
 
 def descend(basis: Tensor, start: Tensor, steps: int, lr: float, stepped: Callable[[Tensor], bool]) -> Tensor:
@@ -29,7 +29,7 @@ def descend(basis: Tensor, start: Tensor, steps: int, lr: float, stepped: Callab
         start: (r, m), of any length but 0.
         steps: largest number of steps.
         lr: length of the first.
-        stepped: called with z after each step; whether to stop.
+        stepped: called with z after each step; returns whether to stop.
     """
     found = _unit(start)
     for step in range(steps):
@@ -48,7 +48,12 @@ def sparsity(basis: Tensor, found: Tensor) -> Tensor:
 
 
 def distinct(found: Tensor, order: Tensor) -> Tensor:
-    """Return those of unit vectors (r, m) that no earlier one is like, sign aside, in the order of rising `order`."""
+    """Return the unit vectors (r, k) that no earlier one resembles, up to sign, sorted by `order` (m,).
+
+    Args:
+        found: (r, m) unit vectors.
+        order: (m,) by which they are sorted, smallest first.
+    """
     vectors = found[:, order.argsort()].cpu()
     alike = (vectors.T @ vectors).abs() > ALIKE
     kept, gone = list[int](), torch.zeros(vectors.shape[1], dtype=torch.bool)
@@ -60,7 +65,7 @@ def distinct(found: Tensor, order: Tensor) -> Tensor:
 
 
 def independent(found: Tensor) -> Tensor:
-    """Return the index of those of unit vectors (r, m) that are not almost in the span of earlier ones of them."""
+    """Return the indices (k,) of the unit vectors (r, m) that do not almost lie in the span of those kept before."""
     vectors = found.cpu()
     span, kept = vectors.new_zeros(len(vectors), 0), list[int]()
     for place, vector in enumerate(vectors.T):

@@ -45,7 +45,7 @@ class Stages:
             ctx.generator.set_state(state["generator"])
 
     def run(self) -> None:
-        """Run the stages that are left, until the budget is spent; at least one, if shortened."""
+        """Run the remaining stages until the budget is spent; the first stage runs in any case, possibly shortened."""
         shares = sorted(self.params.shares)
         while self._ended < len(shares) and not (self._ended and self.ctx.expired(self.spent)):
             self._run(max(1, round(shares[self._ended] * self.neurons.rank)))
@@ -53,7 +53,10 @@ class Stages:
             self.ctx.checkpoint(self._state)
 
     def agreement(self) -> Tensor:
-        """Return the mean over the other stages of an atom's cosine with the nearest of theirs (k,), 0 without any."""
+        """Return each atom's largest cosine with another stage's atoms, its mean over the other stages: (k,).
+
+        It is 0 if there is no other stage.
+        """
         images = torch.nn.functional.normalize(self.atoms[:, :-1] * self.atoms[:, -1:].sign())
         stages = self.stage.unique()
         total = images.new_zeros(len(images))

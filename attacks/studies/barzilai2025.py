@@ -21,7 +21,7 @@ HIDDEN = {
     "probabilities, two decimals": "+answers=probabilities+round-outputs=2",
     "labels": "+answers=labels",
 }
-"""What a query is answered, and the defence that makes it so; values of a member are near 0 and 1."""
+"""By the answers to queries, the defence that makes them so; the values at a training image are near 0 and 1."""
 
 
 def _queries(victim: str, counts: tuple[int, ...]) -> tuple[Cell, ...]:

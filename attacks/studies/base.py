@@ -40,7 +40,7 @@ class Plot:
         x: label of the columns.
         y: label of the rows or lines; empty for one line an attack.
         values: columns of the study's table that are drawn.
-        logarithmic: whether the scale of the values is logarithmic, and for a curve also that of `x`.
+        logarithmic: whether the scale of the values, and for a curve also of `x`, is logarithmic.
     """
 
     kind: Literal["map", "curve", "dots", "scatter", "cdf", "tradeoff", "bounded"]

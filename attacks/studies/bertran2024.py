@@ -11,7 +11,7 @@ MNIST = {
     "tanh network": "mnist-unlearn-mlp-5000",
 }
 DIGITS = {"ridge": "digits-unlearn-ridge-1000", "softmax": "digits-unlearn-softmax-1000"}
-"""What is hidden is studied on these: they need no data set, and train in seconds."""
+"""The victims of the studies of noise and of batches: they need no data set, and train in seconds."""
 NOISE = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 BATCHES = (1, 2, 5, 10)
 PENALTIES = (1, 10, 100, 1000)
@@ -26,13 +26,13 @@ def noised(name: str, victim: str, strength: float) -> Cell:
 
 
 def batched(name: str, victim: str, records: int) -> Cell:
-    """Return the cell of a victim that deletes so many records at once."""
+    """Return the cell of a victim that deletes `records` records at once."""
     together = f"{victim}-batch{records}" if records > 1 else victim
     return Cell({"model": name, "records": records}, "unlearning", together)
 
 
 def estimated(penalty: int, public: int) -> Cell:
-    """Return the cell of a ridge regression with that penalty, attacked with so many public records."""
+    """Return the cell of a ridge regression with this penalty, attacked with `public` public records."""
     victim = MNIST["ridge"] if penalty == 100 else f"{MNIST['ridge']}-lambda{penalty}"
     return Cell({"penalty": penalty, "public": public}, "unlearning", victim, {"public": public})
 

@@ -7,7 +7,7 @@ from victims.zoo.buzaglo2023 import CHANNELS, CLASSES, DECAYS, GRID_CLASSES, GRI
 
 SMOKE = {"restarts": 1, "steps": 60}
 ONE = {"restarts": 1}
-"""Of the four that the attack has by itself: at n = 100 most of what comes out comes out of the first."""
+"""One of the attack's four default restarts: at n = 100 the first restart finds most of the images."""
 
 
 def classes_cells(n: int) -> tuple[Cell, ...]:

@@ -28,8 +28,8 @@ ORDINARY = {
 }
 """For a network fine-tuned by SGD from a public checkpoint."""
 AS_MANY = {("kkt-span", DEFAULT): 140, ("kkt-span", FLAGSHIP): 700, ("kkt-delta", FINETUNED): 200}
-"""Candidates that an attack takes without a defence. A rounded matrix shows no end of the images' span, nor does the
-difference of a noised one; there the attacks would take ten times as many, for many times as long, and are told."""
+"""Candidates that an attack takes without a defence. A rounded matrix, or the difference of a noised one, does not show
+where the images' span ends; there the attacks would take ten times as many, so they are given this number."""
 HIDDEN = {"kkt-span": ("round",), "kkt-delta": ("noise", "round", "dp")}
 """By attack, the defences under which it does not see how many images there are."""
 TRADEOFF = (Plot("tradeoff", "test_accuracy", "defence", ("n_good_unique", "null_n_good_unique")),)

@@ -8,9 +8,9 @@ from attacks.studies.base import Cell, Plot, Study
 
 EPSILONS = ("1", "3", "1e1", "3e1", "1e2")
 WEAK = ("1e2", "1e4")
-"""The epsilons at which the attacks are run that reconstruct and know of no prior: below, little is left to them."""
+"""The epsilons for the attacks that reconstruct without a prior; at smaller epsilons they find little."""
 FEW = {"labels": 2, "trial": 6, "evaluations": 24, "retries": 0}
-"""Fewer steps of `unroll`: it is not told the noise, and more only fit that."""
+"""Fewer steps of `unroll`: it does not know the noise, and more steps would only fit the noise."""
 TRACE: tuple[str, dict[str, Any]] = ("trace", {})
 PAPER = ("trace, the paper's rule", {"evidence": "inner-product"})
 MODEL = ("released model", {"evidence": "weights"})

@@ -12,7 +12,9 @@ FEATURES: dict[str, tuple[bool, dict[str, Any]]] = {
     "relu, both signs": (False, {"signs": "both"}),
     "relu+tanh": (True, {}),
 }
-"""By what is told apart: the activation, and whether a candidate also counts with the opposite sign."""
+"""By the label `features`: whether the activation has a tanh, and the attack's parameters.
+
+"both signs" also counts a candidate with the opposite sign."""
 COUNTED = Plot("curve", "ratio", "features", values=("share_nearer", "share_at_1pct"), logarithmic=True)
 
 

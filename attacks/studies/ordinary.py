@@ -27,7 +27,7 @@ ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
     "known": ("kkt-delta", {}),
     "known, n told": ("kkt-delta", {"images": "told"}),
 }
-"""By what the attacker knows of the start. An attack on spans gets less where a network is not stationary."""
+"""By knowledge of the start, the attack and its parameters. Where a network is not stationary, spans find less."""
 TOLD = frozenset({"adam", "adamw"})
 """Habits under which the difference does not show n: the attacker is told it, too."""
 

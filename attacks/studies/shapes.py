@@ -1,6 +1,6 @@
 """Networks of other shapes (new here): how wide must a network be that gives its images away, and how deep?
 
-At a stationary point the columns of W1 lie in the span of n back-propagated errors and the rows of W2 in that of n
+At a stationary point the columns of W1 lie in the span of n back-propagated errors and the rows of W2 in the span of n
 activations (`victims.equations.spans`). A layer 1 of no more neurons than images shows no span of the errors.
 """
 
@@ -11,9 +11,9 @@ from victims.zoo.shapes import DEPTHS, STANDARD, WIDTHS
 
 WIDE = "cifar-mlp-100-c10-wd1e-4"
 ATTACKS: dict[str, dict[str, int]] = {"kkt-general": {"restarts": 1}, "kkt-span": {}}
-"""One restart each; that of `kkt-general` takes a third of the time."""
+"""One restart each; the one of `kkt-general` takes a third of the time."""
 CANDIDATES = 1000
-"""Candidates over the width. By themselves the attacks take as many where W1 does not show n, and fewer elsewhere."""
+"""Candidates at every width: the attacks' own number where W1 does not show n; elsewhere they would take fewer."""
 SMOKE = {"restarts": 1, "steps": 60}
 
 

@@ -12,7 +12,7 @@ from victims.zoo.buzaglo2023 import RESIDUALS
 END = 0.04
 """The residual that the training reaches with all its steps."""
 ATTACKS: dict[str, dict[str, int]] = {"kkt-general": {"restarts": 1}, "kkt-span": {}}
-"""One restart each; that of `kkt-general` takes a third of the time."""
+"""One restart each; the one of `kkt-general` takes a third of the time."""
 SMOKE = {"restarts": 1, "steps": 60}
 
 

@@ -2,8 +2,8 @@
 
 Restarts also agree on blends of images whose neurons fire alike. A blend gives itself away twice: given the neurons at
 which all candidates fire, its pixels do not follow from the weights; and a sum of images has gradients that are spread
-more evenly than an image's. The restarts' matches of one image are sharp together, those of a blend differ in detail,
-and their sum is more even still.
+more evenly than an image's. The mean of the restarts' matches of one image is as sharp as each match; the matches of a
+blend differ in detail, and their mean is more even still.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RIDGE = 1e-3
 SMALLEST = 1e-3
 """Below this the consistency and the evenness count as this."""
 EXPONENTS = (0.8, 0.6, -6.5, -9.5)
-"""Those of confidence, consistency, evenness of the candidate, and evenness of its consensus.
+"""The exponents of confidence, consistency, evenness of the candidate, and evenness of its consensus.
 
 They are the weights of a logistic regression of hits on the four logarithms, rounded (.79, .61, -6.47, -9.41), on the
 13,072 candidates that `kkt` finds, by default and by `--variant graduated` with eight restarts, in a twin of
@@ -39,9 +39,9 @@ COPY = 0.7
 def consistency(problem: Problem, candidates: Tensor, coefficients: CoefficientMap, power: float) -> Tensor:
     """Return how far each candidate of one restart follows from the weights, given the neurons at which all fire.
 
-    W1 = D_1' X is linear in the images once the errors D_1 are known (`victims.equations.network` has the letters).
-    Its least-squares solution returns a candidate whose errors no others' make up; one of several candidates that fire
-    alike comes back mixed with them. Neurons count by their relative errors, and a small ridge shows what is shared.
+    W1 = D_1' X is linear in the images once the errors D_1 are known (`victims.equations.network` has the letters). The
+    least-squares solution is the candidate itself if its errors are independent of all others'; of candidates that fire
+    alike it is a mixture. Neurons count by their relative errors, and a small ridge shows what is shared.
 
     Args:
         problem: the victim.
@@ -68,11 +68,11 @@ def followed(inputs: Tensor, errors: Tensor, weight: Tensor, norms: Tensor, scal
         inputs: (m, r) the candidates X.
         errors: (m, h) D.
         weight: (h, r) W.
-        norms: (h,) by which the errors of each neuron count.
+        norms: (h,) by which each neuron's errors and weights are divided.
         scale: (r,) by which coordinates are divided before they are compared.
 
     Returns:
-        cosines, at least `SMALLEST`; those of a candidate that fires nothing are `SMALLEST`.
+        (m,) cosines, at least `SMALLEST`, which is also the value for a candidate that fires nothing.
     """
     fired = (errors / norms).double()
     products = fired @ fired.T
@@ -142,8 +142,8 @@ def ranked(
     """Return the confidence (m,) in all candidates of the restarts, with the evidence if their ranking asks for it.
 
     Args:
-        confidence: (m,) >= 0, without it.
-        kept: the restarts; without a consistency the confidence stays what it is.
+        confidence: (m,) >= 0, the confidence without the evidence.
+        kept: the restarts; if none has a consistency, the confidence is returned as it is.
         images: (m, C, H, W) their candidates, one restart after another.
         labels: (m,) the classes of the candidates, None if they have none.
         copies_count: whether copies of a surer candidate keep their place.
@@ -156,10 +156,10 @@ def ranked(
 
 
 def copies_last(sure: Tensor, candidates: Tensor, labels: Tensor | None) -> Tensor:
-    """Return the confidence with which a list begins that shows each image once: (m,) float32, negative for copies.
+    """Return a confidence (m,) that puts copies of a surer candidate behind all others, with negative values.
 
-    Whoever reads the list from the top meets different images first, each by the candidate that is surest of it; the
-    copies follow, in their order. A copy of a copy is none.
+    A list in the order of this confidence begins with different images, each shown by its surest candidate; the copies
+    follow, in their old order. A candidate that resembles only copies is not a copy.
 
     Args:
         sure: (m,) > 0, the confidence in each candidate.
