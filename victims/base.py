@@ -14,7 +14,7 @@ from victims.datasets.tables import Units
 from victims.spec import VictimSpec
 
 UNLEARNT = 0.01
-"""An accuracy that chance reaches more often than this is none."""
+"""An accuracy that chance reaches with a larger probability than this counts as chance."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Victim:
         split: its training and test data.
         scale: (C, 1, 1), what one unit of an input is in pixels of [0, 1]; (1, 1, d) for the columns of a table.
         start: the weights that its training started from by parameter name, None where they were not kept.
-        earlier: the weights that were released on the way, the first first.
+        earlier: the weights that were released on the way, in the order of release.
         units: what the columns mean where it was trained on rows of a table; None for images.
     """
 
@@ -57,9 +57,10 @@ class Victim:
 
     @property
     def unlearnt(self) -> str:
-        """What is wrong if it does not classify its training images better than chance, else empty, as without images.
+        """What is wrong if the model does not classify its training images better than chance, else an empty string.
 
-        Chance is the most frequent class for all of them, and a binomial test says whether the accuracy is above it.
+        Chance is the most frequent class for all images, and a binomial test says whether the accuracy is above it. The
+        string is also empty for a regression, and without images.
         """
         labels, accuracy = self.split.labels, self.card.train_accuracy
         if not len(labels):

@@ -42,7 +42,7 @@ def victim_key(spec: AnySpec, dataset_sha256: str) -> str:
 
 
 def training_sha(setting: str) -> str:
-    """Return the 16 hex digits of the syntax trees of all that trains the victims of a setting."""
+    """Return 16 hex digits of the hash of the syntax trees of all code that trains the victims of a setting."""
     sources = Sources()
     return sources.sha256(sources.file_of(MAKERS[setting]))[:16]
 
@@ -66,12 +66,12 @@ def trained_card(spec: AnySpec, data_dir: Path | None) -> dict[str, Any]:
 
 @contextmanager
 def locked(folder: Path, owner: str, notice: Callable[[str], None]) -> Iterator[None]:
-    """Make a folder of the cache, and hold it while no other process trains what it is for.
+    """Make a folder of the cache and hold its lock, so that no other process trains into it meanwhile.
 
     Args:
         folder: the folder.
-        owner: what it is for, for the user.
-        notice: told in one line if another process trains it.
+        owner: the name, for messages, of what is trained into the folder.
+        notice: called with one line if another process holds the lock.
 
     Raises:
         UserError: the cache cannot be written.
@@ -130,7 +130,7 @@ class Training(TypedDict):
 
 
 def trained_on(device: torch.device) -> Training:
-    """Return where and when a training was made that ends now, on `device`."""
+    """Return the part of a card for a training on `device` that ends now."""
     import torch
 
     return Training(

@@ -35,7 +35,7 @@ DOWNLOADED = {
 
 
 TABLES = frozenset({"cancer", "diabetes"})
-"""Datasets whose records are rows of a table; CSV files are too."""
+"""Datasets, besides CSV files, whose records are rows of a table."""
 
 
 def tabular(name: str) -> bool:

@@ -14,9 +14,9 @@ class FrozenModel(BaseModel):
 
 
 def unsaid(default: Any) -> Any:
-    """Return the annotation of a field that no description mentions where it has its default.
+    """Return the annotation of a field that a description leaves out where the field has its default.
 
-    A field that is added so leaves the keys of the victims that there are.
+    A field that is added with this annotation does not change the cache keys of existing victims.
     """
     return Field(exclude_if=lambda value: value == default)
 
@@ -26,8 +26,8 @@ class Recipe(FrozenModel):
 
     Attributes:
         version: raised when the same description and data lead to other weights than before; it is part of a victim's
-            key, and no field that a description sets. What all recipes share (the choice of images, the
-            initialisation) raises all of them.
+            key, and no field that a description sets. A change of what all recipes share (the choice of images, the
+            initialisation) raises the versions of all of them.
     """
 
     version: ClassVar[int] = 1
@@ -37,7 +37,7 @@ class Retrainable(FrozenModel):
     """The base of every description of a victim: it can be trained again, on other images and from another seed.
 
     Attributes:
-        name: on the command line; that of a retraining is `NAME@RETRAINING`.
+        name: on the command line; a retraining is called `NAME@RETRAINING`.
         seed: of the training.
         retraining: 0 is the victim as it is described; k is its recipe with the seed k higher, on images taken in an
             order drawn from k. It is no part of the description where it is 0.

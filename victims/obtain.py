@@ -37,7 +37,7 @@ def obtain(
 ) -> Victim:
     """Return a victim: from the cache if it is there and whole, else trained and cached.
 
-    What is defended on release is made of the victim without that, which is trained once for all such defences.
+    A victim with defences on release is made from the one without them, which is trained once for all such defences.
 
     Args:
         spec: the victim.

@@ -93,7 +93,7 @@ class Sources:
         return next((path for path in choices if self._is_of_packages(name) and path.is_file()), None)
 
     def _files(self, module: str, is_package: bool, imports: Iterable[tuple[int, str]]) -> Iterator[Path]:
-        """Yield the files that a module's imports run, those of the packages around them too.
+        """Yield the files that a module's imports run, with the `__init__.py` of every enclosing package.
 
         Args:
             module: the importing module's name, empty for a file outside the packages.
@@ -148,7 +148,7 @@ class _Silence(ast.NodeTransformer):
         return None if is_text else self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Leave what runs of an `if TYPE_CHECKING:`."""
+        """Replace an `if TYPE_CHECKING:` by its else branch, which is the part that runs."""
         self.generic_visit(node)
         name = node.test.attr if isinstance(node.test, ast.Attribute) else getattr(node.test, "id", "")
         return node.orelse if name == "TYPE_CHECKING" else node

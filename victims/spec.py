@@ -72,7 +72,7 @@ class VictimSpec(Retrainable):
         seed: seed of the initialisation and of the mini-batches.
         twin: "untrained" is the network before training, "disjoint" the same recipe on the n images after the first n;
             a null control attacks them in the victim's place.
-        defences: what it was defended by; the recipe holds those of the training, see `victims.defences.stacking`.
+        defences: its defences; the recipe includes the ones in training already, see `victims.defences.stacking`.
         reported_test_accuracy: the paper's figure for this victim, in [0, 1], shown beside the measured one.
     """
 

@@ -22,9 +22,9 @@ GROUPS_OF_FIVE = 5
 def photographs(paths: Sequence[Path]) -> RawDataset:
     """Return 20 training and 5 held-out crops of each photograph; its place in `paths` is its label.
 
-    No crop overlaps another. They are chosen by their pixels alone: those of the highest standard deviation over all
-    pixels and channels, for plain sky or wall looks like anything. Training, twin and held-out crops are dealt out in
-    turn from that order, so that none of the sets has more contrast than another.
+    No crop overlaps another. The crops with the highest standard deviation over all pixels and channels are chosen,
+    because plain sky or wall looks like anything. Training, twin and held-out crops are dealt out in turn from that
+    order, so that none of the sets has more contrast than another.
 
     Args:
         paths: the files of the photographs.

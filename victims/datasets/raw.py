@@ -34,7 +34,7 @@ class RawDataset:
     def in_order_of(self, retraining: int) -> RawDataset:
         """Return the dataset with its training images in an order drawn from `retraining`, as they are where it is 0.
 
-        Whoever takes the first images then takes other ones for every retraining of a victim.
+        A victim that learns the first images then learns different images in every retraining.
         """
         if not retraining:
             return self

@@ -21,7 +21,7 @@ GROUPS: dict[str, Groups] = {
     "cifar": ((0, 1, 8, 9), (2, 3, 4, 5, 6, 7)),  # vehicles, animals
     "cifar100": (tuple(range(0, 100, 2)), tuple(range(1, 100, 2))),
 }
-"""Name of a dataset: the labels that make up class 0, and those of class 1."""
+"""By name of a dataset, the labels that make up class 0, and the labels that make up class 1."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,9 @@ def select(
         n: the number of training images, a multiple of C.
         groups: for each class the labels that make it up; images of other labels are left out. None for the two
             classes of `GROUPS`; a dataset that is not named there has its two labels, or its even against its odd ones.
-        test_n: the most test images. They are the first ones per class of the source's test set, or, where it has none,
-            of the training images that were not selected. Fewer where a class has fewer, none where it has none.
+        test_n: largest number of test images. They are the first of each class in the source's test set, or, if there
+            is none, among the training images that were not selected. All classes have equally many: fewer where the
+            smallest class has fewer, none where it has none.
         skip_first: take the n / C images of each class that come after the first n / C.
 
     Returns:

@@ -13,7 +13,7 @@ from victims.datasets.raw import RawDataset
 from victims.errors import UserError
 
 PLAUSIBLE = 4.0
-"""Standard deviations on either side of its mean within which a column lies that no rows are given of."""
+"""A column of which no rows are given is taken to lie within this many standard deviations of its mean."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Units:
     Attributes:
         columns: names of the d columns, in the order of the model's inputs.
         low: (d,) float64, what 0 stands for.
-        span: (d,) float64, above 0: what 1 stands for, less that.
+        span: (d,) float64, above 0: what 1 stands for, less `low`.
     """
 
     columns: tuple[str, ...]
@@ -48,7 +48,7 @@ class Units:
         return scaled[:, np.newaxis, np.newaxis]
 
     def rows(self, images: np.ndarray) -> np.ndarray:
-        """Return what (n, 1, 1, d) in [0, 1] stands for, (n, d) float64."""
+        """Return the rows (n, d) float64 that images (n, 1, 1, d) in [0, 1] stand for."""
         rows: np.ndarray = images.reshape(len(images), -1).astype(np.float64) * self.span + self.low
         return rows
 

@@ -16,10 +16,10 @@ INT8 = 127
 
 
 def degraded(tensor: Tensor, defences: Sequence[Defence], generator: torch.Generator) -> Tensor:
-    """Return a parameter tensor as it is released, in its own dtype; defences of other things leave it as it is.
+    """Return a parameter tensor as it is released, of the same shape and dtype; only noise and rounding change it.
 
     Args:
-        tensor: of one network.
+        tensor: a parameter of one network, of any shape.
         defences: in the order in which they are applied.
         generator: draws the noise.
     """
@@ -57,10 +57,10 @@ def require_released(name: str, weights: dict[str, Any]) -> None:
 
 
 def answered(outputs: Tensor, defences: Sequence[Defence], generator: torch.Generator) -> Tensor:
-    """Return what a query is answered.
+    """Return the answers to queries: the outputs under the defences, of the same shape.
 
     Args:
-        outputs: (m,) of one logit, or (..., m, C).
+        outputs: (m,) for one logit, or (..., m, C).
         defences: of the victim.
         generator: draws the noise of answers; on the CPU.
     """

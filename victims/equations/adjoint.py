@@ -84,11 +84,11 @@ class _Pass:
 class StationarityResidual:
     """The weighted squared residual sum_l w_l ||R_l||^2 / ||theta_l||^2 of one network, and its gradient.
 
-    Shapes are those of one search; with inputs (R, m, r) everything has the leading dimension R.
+    Shapes are for one search; with inputs (R, m, r) everything has the leading dimension R.
 
     Args:
         network: the network.
-        weighting: the weights w, and those of the entries.
+        weighting: the weights w of the layers, and the weights of single entries.
         parts: number of parts in which the candidates are taken. Memory falls with it; with more than one, each part
             goes forward three times instead of once.
         spans: the spans of the candidates and the costs of leaving them, which are in the gradient alone.

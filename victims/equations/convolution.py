@@ -1,4 +1,4 @@
-"""The stationarity residual of a network whose first layers are convolutions: that of the next one, on features.
+"""The stationarity residual of a network whose first layers are convolutions: the next layer's, on features.
 
 Of conv(k, C_out)-h-1 nearly all weights are in layer 2, W2 = sum_i c_i D_i' phi(x_i) with phi(x) = relu(conv(x)), and
 phi(x) = relu(conv(relu(conv(x)))) where there are two convolutions, W3 in the place of W2, and so on. The matrix's

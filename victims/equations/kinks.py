@@ -17,7 +17,7 @@ from victims.equations.gates import RoundedReLU, corner_slopes, corner_widths
 from victims.equations.network import Network
 
 KINK = 1e-3
-"""A pre-activation below KINK times the root mean square of its neuron's counts as being on the kink."""
+"""A pre-activation counts as on the kink if its size is below KINK times its neuron's root mean square."""
 
 
 def kink_residuals(network: Network, inputs: Tensor, coefficients: Tensor, corner: float | None = None) -> list[float]:

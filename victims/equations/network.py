@@ -26,8 +26,8 @@ class Network:
     """Weights W_l (h_l, h_{l-1}) and biases b_l (h_l,), None where a layer has none, for l = 1..L.
 
     Attributes:
-        weights: those of convolutions (stride 1, no padding), which come first, are (C_out, C_in, k, k).
-        biases: one a layer.
+        weights: one for each layer. Convolutions (stride 1, no padding) come first, with weights (C_out, C_in, k, k).
+        biases: one for each layer.
         input_shape: (C, H, W), for a convolution; inputs are rows (m, d) all the same.
     """
 

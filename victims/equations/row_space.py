@@ -73,9 +73,8 @@ def row_space(first_weight: Tensor) -> RowSpace:
 def data_rank(singular: Tensor, h: int, d: int) -> int:
     """Return the number of directions that belong to the data: the singular values after them look like noise.
 
-    It is the smallest r such that the singular values from r on are those of a Gaussian matrix.
-
-    A (h - r) x (d - r) Gaussian matrix of scale s has singular values within s |sqrt(d - r) - sqrt(h - r)| and
+    It is the smallest r such that the singular values after the first r fit a Gaussian matrix. A (h - r) x (d - r)
+    Gaussian matrix of scale s has singular values between s |sqrt(d - r) - sqrt(h - r)| and
     s (sqrt(d - r) + sqrt(h - r)); s is estimated from the tail's Frobenius norm. If no tail fits, the result is the
     rank of the matrix in float32, which is min(h, d) without a gap.
 

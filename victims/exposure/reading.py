@@ -102,7 +102,7 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progr
 def balance(network: Network) -> list[float]:
     """Return sum_j |a_j - b_j| / sum_j (a_j + b_j) of each hidden layer, in [0, 1]; 0 at a stationary point.
 
-    a_j is the squared length of the weights into neuron j, with its bias, b_j that of the weights out of it. The ReLU
+    a_j is the squared length of the weights into neuron j with its bias, b_j of the weights out of it. The ReLU
     is positively homogeneous, so c times the one and 1 / c times the other leave the network as it is: a loss has no
     slope along c, weight decay pulls a_j and b_j together (Du, Hu and Lee 2018, Theorem 2.1), and at a KKT point of the
     margin problem they are equal (Lyu and Li 2020). Of a convolution a neuron is a channel.
@@ -122,7 +122,7 @@ def spectrum(weight: Tensor, scale: float | None = None) -> Spectrum:
     """Return what the singular values of a layer (h, d) show.
 
     Args:
-        weight: of the first fully connected layer.
+        weight: (h, d) of a fully connected layer.
         scale: standard deviation of its initial weights; None for torch's U(-1/sqrt(d), 1/sqrt(d)).
     """
     h, d = weight.shape

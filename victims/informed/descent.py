@@ -124,7 +124,7 @@ class Problem:
         return step(self.training, state, named)
 
     def run(self, start: Parameters, orders: Tensor | None, images: Tensor, targets: Tensor) -> Parameters:
-        """Train k networks from `start` to the end; the other arguments are those of `batch`."""
+        """Return the parameters (k, ...) of k networks trained from `start`; other arguments are as for `batch`."""
         state = State(start)
         batch = self.batch(0, orders, images, targets)
         for step in range(self.steps):
@@ -135,7 +135,7 @@ class Problem:
 
 
 def _sgd(training: Descent, state: State, gradients: Parameters) -> State:
-    """One step of torch.optim.SGD with momentum."""
+    """Return the state after one step of torch.optim.SGD with momentum."""
     velocity = gradients
     if state.moments:
         momentum, before = training.momentum, state.moments[0]
@@ -145,7 +145,7 @@ def _sgd(training: Descent, state: State, gradients: Parameters) -> State:
 
 
 def _adam(training: Descent, state: State, gradients: Parameters) -> State:
-    """One step of torch.optim.Adam."""
+    """Return the state after one step of torch.optim.Adam."""
     step = state.step + 1
     zeros = {name: torch.zeros_like(value) for name, value in gradients.items()}
     first, second = state.moments or (zeros, zeros)

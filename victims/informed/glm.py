@@ -25,7 +25,7 @@ TOLERANCE = 1e-10
 
 
 def mean(family: Family, predictor: np.ndarray) -> np.ndarray:
-    """Return the inverse link, the mean of y, for linear predictors (n, C); for a multinomial model (n, C) as well.
+    """Return the mean of y, (n, C), for linear predictors (n, C): the inverse of the link.
 
     Raises:
         UserError: there is no such family.
@@ -73,7 +73,7 @@ class GLM:
         return np.asarray(mean(self.architecture.family, self.predictor(records)) - targets)
 
     def regulariser_gradient(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the gradient of the regulariser with respect to `coef` and `intercept`."""
+        """Return the gradient of the regulariser with respect to `coef` (C, d) and `intercept` (C,)."""
         weight = self.penalty if self.architecture.intercept == "penalised" else 0.0
         return self.penalty * self.coef, weight * self.intercept
 

@@ -17,7 +17,7 @@ and the largest step, whose exponential is still a number."""
 
 
 def noise_multiplier(privacy: Privacy | OutputPrivacy, steps: int = 1) -> float:
-    """Return the standard deviation, relative to the sensitivity, of the noise of each of some steps.
+    """Return the standard deviation of the noise that each of `steps` steps adds, relative to the sensitivity.
 
     Steps over all records compose to one Gaussian mechanism of sqrt(steps) times less noise, whose exact (epsilon,
     delta) is Balle and Wang's (2018). Sampled steps are composed numerically, by their privacy loss distribution.
@@ -70,7 +70,7 @@ def gaussian_privacy(spec: InformedSpec | GLMSpec) -> float | None:
 
 
 def output_deviation(architecture: GLMArchitecture, training: Newton, count: int, dimension: int) -> float:
-    """Return the standard deviation of the noise on released parameters, 0 without privacy; arguments as below."""
+    """Return the noise's standard deviation on released parameters, 0 without privacy; arguments: see `sensitivity`."""
     privacy = training.privacy
     if privacy is None:
         return 0.0

@@ -36,9 +36,9 @@ class Trained:
 class PrivateDescent:
     """The algorithm A with privacy, on one fixed set (Abadi et al. 2016).
 
-    Every step adds the clipped gradients of a batch and noise N(0, deviation^2), and divides by the number of records
-    that a batch has on average. A batch is all records, or each with the probability q (Poisson sampling); which of the
-    known ones it has is public.
+    Every step sums the clipped gradients of a batch, adds noise N(0, deviation^2), and divides by the mean number of
+    records in a batch. A batch holds all records, or each with the probability q (Poisson sampling); which known
+    records a batch holds is public.
 
     Args:
         architecture: the architecture of the networks.
@@ -112,8 +112,8 @@ def train_privately(
         training: the algorithm A; it must be private.
         fixed: the n records that they share.
         extra: the k records that tell them apart.
-        start: the initial network that they share; None for one of each one's own.
-        seeds: (k,) of what is each one's own.
+        start: the initial network that they share; None if each draws its own.
+        seeds: (k,) for each network the seed of its own randomness.
         device: the device to compute on.
         report: called with the number of networks that are trained, and the number of all.
         traced: whether to keep the trace.

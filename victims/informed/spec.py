@@ -63,7 +63,7 @@ class OutputPrivacy(FrozenModel):
     """Differential privacy of the released parameters by Gaussian noise on them, once (Chaudhuri et al. 2011).
 
     The noise is calibrated to how far one record can move the optimum, whatever the others are: features lie in [0, 1],
-    and the regulariser makes the objective strongly convex. The relation is that of `Privacy`.
+    and the regulariser makes the objective strongly convex. Neighbouring data sets are defined as for `Privacy`.
 
     Attributes:
         epsilon: epsilon of the (epsilon, delta) to which the noise is calibrated.
@@ -159,8 +159,8 @@ class InformedSpec(OneTargetSpec):
         initialisation: "known" is one initial network for all models, which the adversary knows; "pretrained" one that
             was trained first, by A, on the last n images of the shadow pool; "random" one of each model's own.
         shadow_dataset: the shadow pool is this dataset's training images instead: out-of-distribution shadows.
-        prior: N, if the adversary is that of Hayes et al. 2023, who has N records of which one is the target, and every
-            noisy gradient of the private training. N targets after each other are the prior of each of them.
+        prior: N, for the adversary of Hayes et al. 2023, who has N records, one of which is the target, and every noisy
+            gradient of the private training. N consecutive targets are the prior of each of them; None for no prior.
         seed: secret; all that models draw for themselves comes from it, and so does the known initialisation.
         defences: as for `VictimSpec`.
     """

@@ -53,7 +53,7 @@ def train_many(
         dtype: of the computation.
 
     Returns:
-        The trained parameters (k, ...) on `device`; those of a network that diverged are not finite.
+        The trained parameters (k, ...) by name, on `device`; not finite for a network that diverged.
 
     Raises:
         UserError: records, classes and seeds differ in number, or a class is none of the network's.

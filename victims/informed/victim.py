@@ -23,8 +23,7 @@ class InformedCard(StoredCard):
 
     Attributes:
         version: of the recipe.
-        optimality: of a generalised linear model, the largest norm of its objective's gradient relative to that of its
-            parts; None for a network.
+        optimality: the largest `GLM.optimality` of generalised linear models; None for networks.
         gaussian_privacy: mu of the Gaussian differential privacy of the training; None without, or if it is sampled.
         trace_sha256: hex SHA-256 of the file of the trace, empty where none is released.
     """

@@ -18,18 +18,18 @@ def squared_distances(queries: Tensor, points: Tensor) -> Tensor:
 
 
 def kernel_values(kernel: Kernel, gamma: float | Tensor, squared: Tensor) -> Tensor:
-    """Return k for squared distances, in (0, 1], of the same shape."""
+    """Return k, (q, n) in [0, 1], for squared distances (q, n)."""
     return (-gamma * (squared if kernel == "gaussian" else squared.sqrt())).exp()
 
 
 def kernel_slopes(kernel: Kernel, gamma: float | Tensor, squared: Tensor, values: Tensor) -> Tensor:
-    """Return s such that the derivative of k(z, x) by x is s (x - z), of the same shape.
+    """Return s (q, n) such that the derivative of k(z, x) by x is s (x - z).
 
     Args:
         kernel: k.
         gamma: its inverse width.
-        squared: ||z - x||^2.
-        values: k(z, x).
+        squared: (q, n) ||z - x||^2.
+        values: (q, n) k(z, x).
     """
     if kernel == "gaussian":
         return -2 * gamma * values
@@ -37,7 +37,7 @@ def kernel_slopes(kernel: Kernel, gamma: float | Tensor, squared: Tensor, values
 
 
 def kernel_width_slopes(kernel: Kernel, gamma: float | Tensor, squared: Tensor, values: Tensor) -> Tensor:
-    """Return the derivative of k by log gamma, of the same shape; arguments as for `kernel_slopes`."""
+    """Return the derivative (q, n) of k by log gamma; arguments as for `kernel_slopes`."""
     return -gamma * (squared if kernel == "gaussian" else squared.sqrt()) * values
 
 

@@ -1,5 +1,5 @@
 """Networks trained as people train: the loop over torch.optim, the start that is kept, and what it shows."""
 
 LEAST_COSINE = 0.2
-"""The cosine of W1 and its start outside of the span of the difference is larger for the true start; that of a wrong
-seed is some thousandths."""
+"""Outside of the span of the difference, the true start's cosine with W1 is larger than this; a wrong seed's is some
+thousandths."""

@@ -1,4 +1,4 @@
-"""Which weights a fine-tuning moves: all, those of the last layers, or low-rank updates beside all of them."""
+"""Which weights a fine-tuning moves: all, the weights of the last layers, or low-rank updates beside all weights."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def adapt(model: nn.Module, training: Ordinary, seed: int) -> None:
     """Freeze what a recipe does not train, and put low-rank updates beside the layers where it asks for them.
 
     Args:
-        model: a network of this suite, fully connected or `BatchNormCNN`; changed where it is.
+        model: a network of this suite, fully connected or `BatchNormCNN`; changed in place.
         training: the recipe.
         seed: of the updates' start.
     """

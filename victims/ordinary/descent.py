@@ -31,7 +31,7 @@ class Examples:
 
 
 class Descent:
-    """A training of a network where it is.
+    """A training of a network in place.
 
     Args:
         model: the network; parameters that ask for no gradient stay.
@@ -64,7 +64,7 @@ class Descent:
         """Train to the end, from where the state is.
 
         Args:
-            report: called about twice a second.
+            report: called about twice a second, and after the last step.
             after_step: called after every step; it may keep `state()`.
             after_epoch: called after every epoch with the number of epochs done, before `after_step`.
         """
@@ -146,7 +146,7 @@ def _optimiser(trained: list[nn.Parameter], training: Ordinary) -> torch.optim.O
 
 
 def _rate(training: Ordinary, step: int, steps: int) -> float:
-    """Return the learning rate after so many steps, relative to the first."""
+    """Return the learning rate after `step` of `steps` steps, relative to the first."""
     if training.schedule == "cosine":
         return (1 + math.cos(math.pi * step / steps)) / 2
     if training.schedule == "step":

@@ -18,9 +18,9 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 GAP = 5.0
-"""A singular value so many times the next one ends the span of the images; the last such gap above the rounding."""
+"""A singular value this many times the next one is a gap; the last gap above the rounding ends the images' span."""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-"""Ends of the names of what batch normalisation keeps, which is released and no weight."""
+"""Suffixes of the names of batch normalisation's running statistics, which are released but are no weights."""
 ROUNDS = 20
 WIDEST = 0.95
 """Share of the singular values among which the gap is looked for: the last ones of a full matrix spread."""
@@ -59,10 +59,10 @@ class Difference:
 
     @property
     def above_noise(self) -> int:
-        """The directions whose singular values noise of one size in all entries would not have, at least one.
+        """The number of singular values above the edge of noise of equal size in all entries, at least 1.
 
-        Rounded or noised weights show these of the images alone, and no gap behind them. The size of the noise is read
-        off the median (Gavish and Donoho 2014, Section III), the edge is that of Marchenko and Pastur 1967.
+        Of rounded or noised weights only these directions show images, and no gap ends them. The size of the noise is
+        read off the median (Gavish and Donoho 2014, Section III), its edge is known (Marchenko and Pastur 1967).
         """
         ratio = len(self.singular) / max(self.neurons, self.directions.shape[1])
         edge = float(self.singular.median()) * (1 + math.sqrt(ratio)) / math.sqrt(_noise_median(ratio))
@@ -76,7 +76,8 @@ class Difference:
 def difference(end: Tensor, start: Tensor) -> Difference:
     """Return what a training has added to the first layer of its start.
 
-    c is found by turns: the span is that of W1 - c W1(0), and c is the least-squares fit of W1 on W1(0) outside of it.
+    Span and c are found in turns: the span is the row span of W1 - c W1(0), and c the least-squares fit of W1 on W1(0)
+    outside of this span.
 
     Args:
         end: W1 (h, d), as released.
@@ -117,7 +118,7 @@ def first_moved(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> int |
 
 
 def _row_span(matrix: Tensor, rounding: float) -> Tensor:
-    """Return a basis (d, r) of the rows of a matrix (h, d) before its last gap, of half of them where it has none.
+    """Return a basis (d, r) of the rows of a matrix (h, d) before its last gap; without a gap, of half of them.
 
     The eigenvectors of the small Gram matrix are as good as singular vectors here, and are had several times as fast.
     """
@@ -131,13 +132,13 @@ def _row_span(matrix: Tensor, rounding: float) -> Tensor:
 
 
 def last_gap(singular: Tensor, rounding: float) -> tuple[int, float]:
-    """Return after how many of the singular values the last gap is, and its ratio; all of them and 1 without one.
+    """Return the number of singular values before the last gap, and the gap's ratio; all of them and 1 without a gap.
 
-    Images differ in how much they were learnt, so that there may be gaps between them; below the last one is rounding.
+    Images differ in how much they were learnt, so there may be gaps between them; behind the last gap is rounding.
 
     Args:
-        singular: falling.
-        rounding: what is smaller than this before the gap is no image.
+        singular: (k,) singular values, falling.
+        rounding: a gap counts only if the singular value before it is larger than this.
     """
     looked = singular[: max(2, int(WIDEST * len(singular)))]
     ratios = looked[:-1] / looked[1:].clamp_min(torch.finfo(singular.dtype).tiny)
@@ -150,7 +151,7 @@ def last_gap(singular: Tensor, rounding: float) -> tuple[int, float]:
 def _noise_median(ratio: float) -> float:
     """Return the median of the Marchenko-Pastur distribution.
 
-    It is that of the squared singular values of a (p, q) matrix of noise of variance 1 / q, with p = ratio q.
+    The squared singular values of a (p, q) matrix of noise of variance 1 / q, p = ratio q, have this distribution.
 
     Args:
         ratio: beta, in (0, 1].

@@ -30,7 +30,7 @@ from victims.spec import VictimSpec
 from victims.training.loop import TrainProgress
 
 START, SNAPSHOTS = "start.safetensors", "snapshots.safetensors"
-"""The files, beside those of every victim, of the weights that its training started from, and of those on the way."""
+"""The files, beside every victim's two, of the weights that its training started from and of weights on the way."""
 TEST_IMAGES = 500
 FLAT = 1e-6
 """A channel of smaller deviation is left as it is."""

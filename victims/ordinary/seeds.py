@@ -95,7 +95,7 @@ class Initialiser:
     Attributes:
         name: of the framework and its rule.
         uniform: returns draws in [0, 1) of words; weights are proportional to 2 u - 1, row by row.
-        words: words of the generator a draw.
+        words: the number of the generator's words for each draw.
         transposed: the layer is drawn as (inputs, outputs).
     """
 

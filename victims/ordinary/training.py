@@ -46,7 +46,7 @@ class _Checkpoint:
 
     Attributes:
         path: None for no checkpoints.
-        kept: what is in it for good, such as the start.
+        kept: tensors that every checkpoint holds beside the training's state, such as the start.
     """
 
     path: Path | None
@@ -137,7 +137,7 @@ def _pretrain(
     file: _Checkpoint,
     state: dict[str, Tensor],
 ) -> None:
-    """Train a network on the images of no member, where it is, from a state if there is one."""
+    """Train a network in place on `others`, images that are no members, from a state if there is one."""
     assert training.pretraining is not None
     before = Ordinary(
         lr=training.pretraining.lr,

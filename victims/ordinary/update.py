@@ -8,19 +8,19 @@ from victims.equations.network import Network
 from victims.ordinary.difference import Difference, last_gap
 
 MOST = 64
-"""Ranks of low-rank updates are small; a layer's difference of a larger rank is none."""
+"""Largest rank that counts as a low-rank update."""
 
 
 def low_rank(start: Network, end: Network, found: Difference) -> int | None:
     """Return r where every layer moved by a matrix of the same rank r, as by low-rank updates; None elsewhere.
 
-    The difference of a training of all weights has a rank of its own in each layer: activations change on the way, and
-    there is one direction a class in the last layer.
+    After a training of all weights each layer's difference has a rank of its own: activations change on the way, and
+    the last layer has one direction for each class.
 
     Args:
-        start: at the beginning.
-        end: as released.
-        found: of their first layers.
+        start: the network at the beginning.
+        end: the released network.
+        found: the difference of their first layers.
     """
     if not found.shows_images or found.rank > MOST:
         return None
@@ -36,14 +36,14 @@ def low_rank(start: Network, end: Network, found: Difference) -> int | None:
 def images_in(start: Network, end: Network, moved: int, found: Difference) -> int | None:
     """Return the number n of training images where an update shows it, None where it does not.
 
-    It is the rank of the difference of a hidden layer. The last layer shows a direction a class, and a low-rank update
-    its own rank.
+    n is the rank of a hidden layer's difference. The last layer shows one direction for each class, and a low-rank
+    update its own rank, so neither shows n.
 
     Args:
-        start: at the beginning.
-        end: as released.
+        start: the network at the beginning.
+        end: the released network.
         moved: the first layer that moved, from 0.
-        found: of the weights of that layer.
+        found: the difference of that layer's weights.
     """
     if not found.shows_images or moved == len(end.weights) - 1:
         return None

@@ -34,7 +34,7 @@ class Ordinary(Recipe):
         lr: learning rate at the first step.
         momentum: SGD's alone.
         batch_size: of the batches, shuffled every epoch.
-        epochs: the most passes over the training set.
+        epochs: largest number of passes over the training set.
         weight_decay: as torch's optimisers have it: decoupled for AdamW, in the gradient for the others.
         schedule: of the learning rate: "cosine" falls to 0, "step" by ten after half of the steps and after three
             quarters.
@@ -43,7 +43,7 @@ class Ordinary(Recipe):
         privacy: every record's gradient is clipped, and the sum noised, all records being in one batch; None for none.
         pretraining: where the start comes from; None for torch's default initialisation after
             `torch.manual_seed(seed)`.
-        last_layers: train so many of the last layers alone; None for all of them.
+        last_layers: number of last layers that are trained, the others being frozen; None to train all.
         lora_rank: train B_l A_l of this rank r beside each frozen W_l (Hu et al. 2022, LoRA); what is released is
             W_l + B_l A_l. A_l (r, h_{l-1}) starts as torch starts a layer, B_l (h_l, r) at zero, and the biases stay.
             None to train the weights themselves.

@@ -25,15 +25,15 @@ class Released(Recipe):
             the images given; of a row in the table's units, a number a column.
         std: the divisor after that, a number for each channel, or column.
         dtype: the precision in which it is attacked.
-        weight_decay: that of the training, as far as it is known.
+        weight_decay: the weight decay of the training, as its owner tells it; 0 for none.
         n_trained: number of images that the network was trained on.
         n_held_out: number of images given that it was not trained on.
-        shape: (C, H, W) of an input where no images are given, which else tell it.
-        columns: those of a table that it is given, in order; empty for images.
+        shape: (C, H, W) of an input where no data are given; None where the data tell it.
+        columns: the columns of a table that the network is given, in order; empty for images.
         label_column: the table's column of classes.
         held_out: file of a table's held-out rows, None for none; the hash stands for it in the cache key.
         held_out_sha256: its hex SHA-256, empty without.
-        class_balance: the share of each class where no data are given, which else tell it; empty if it is not known.
+        class_balance: the share of each class where no data are given; empty where the data tell it, or if unknown.
     """
 
     kind: Literal["released"] = "released"

@@ -19,7 +19,7 @@ class Given:
 
     Attributes:
         raw: images, or rows (n, 1, 1, d) in their place; none where only the shape is given.
-        units: of the columns where they are rows of which some are given; None for images.
+        units: the units of a table's columns, placeholders where no rows are given; None for images.
     """
 
     raw: RawDataset
@@ -35,12 +35,12 @@ class Given:
 def given(
     dataset: str, shape: Shape | None, columns: tuple[str, ...] = (), label: str = "", held_out: Path | None = None
 ) -> Given:
-    """Return the data given.
+    """Return the data that an owner gives, or arrays without records if there are none.
 
     Args:
         dataset: path of an .npz file of images, or of a CSV file of rows; empty for none.
         shape: (C, H, W) of an input where there is no file.
-        columns: those of a table that the model is given; empty for all of them, or for images.
+        columns: the columns of a table that the model is given; empty for all but the label, or for images.
         label: the column of a table's classes; empty for images.
         held_out: a CSV file of held-out rows.
 

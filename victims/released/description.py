@@ -154,10 +154,10 @@ def _require_told(
     class_balance: Sequence[float],
     table: bool,
 ) -> None:
-    """Check that what the data would tell is given where they are not, and only there.
+    """Check the arguments that replace data: they are required without images or rows, and not allowed with them.
 
     Raises:
-        UserError: it is not.
+        UserError: one is missing, malformed, or given beside data.
     """
     if dataset:
         if shape is not None:

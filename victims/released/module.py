@@ -104,7 +104,7 @@ def _one_output(module: nn.Module, inputs: object, outputs: object) -> object:
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
-    """Return a state dict of real numbers, also one that lies under the key "state_dict", or that of an ONNX model.
+    """Return the state dict of real numbers in a file, at its top level or under "state_dict", or an ONNX model's.
 
     Raises:
         UserError: the file cannot be read, or holds none.

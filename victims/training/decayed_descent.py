@@ -20,7 +20,7 @@ from victims.training.hardware import products_in
 from victims.training.state import Figures, TrainState, geometric, norm
 
 WIDEST = 0.3
-"""Most that one step may add to the logarithm of theta's scale."""
+"""Largest change, up or down, of the logarithm of theta's scale in one step."""
 
 
 class DecayedDescentAlgorithm:
@@ -63,7 +63,10 @@ class DecayedDescentAlgorithm:
         return Figures(loss.detach(), margins(scaled.detach(), labels))
 
     def _best_scale(self, outputs: Tensor, labels: Tensor, square_norm: float, depth: int) -> float:
-        """Return the c for which c theta is best; 1 until the data are half learned, as 0 is a minimum too."""
+        """Return the factor c that minimises the objective at c theta.
+
+        It is 1 while the loss exceeds half its value at theta = 0, because 0 is a minimum, too.
+        """
 
         def loss(logarithm: float) -> float:
             return float(sample_losses(self.loss, outputs * math.exp(depth * logarithm), labels).mean())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 Products = Literal["float32", "bfloat16"]
-"""What products of float32 matrices round their factors to."""
+"""The precision to which products of float32 matrices round their factors."""
 
 
 def prepare(device: torch.device) -> None:

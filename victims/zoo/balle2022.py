@@ -1,6 +1,6 @@
 """The victims of Balle, Cherubin, Hayes 2022: one model a target, each trained on the fixed set and that target.
 
-Networks are `<dataset>-<architecture>-<size of the fixed set>`; `mnist-elu10-1000` is that of the authors' notebook
+Networks are `<dataset>-<architecture>-<size of the fixed set>`; `mnist-elu10-1000` is the authors' notebook's
 (learning rate .1, a fixed set of 1,000), `-paper` the recipe of Table V. `-small` has fewer targets, `-eps1e2` is
 private with epsilon 100 and delta 1e-5: a network by its training, a linear model by noise on the result.
 """
@@ -28,7 +28,7 @@ RIDGE = Newton(strength=1.0, convention="half-lambda")
 PENALISED = GLMArchitecture(intercept="penalised")
 PENALISED_LINEAR = GLMArchitecture(family="linear", intercept="penalised")
 LARGEST_PROGRESS = 346.0
-"""Of the diabetes data: the bound on a label that its privacy needs."""
+"""The largest label of the diabetes data: the bound on labels that private regression needs."""
 
 
 def private_glm(epsilon: str) -> GLMSpec:

@@ -41,7 +41,7 @@ MULTICLASS_GD = GradientDescent(lr=0.5, epochs=1_000_000)
 
 
 def _multiclass(dataset: str, n: int, classes: int) -> VictimSpec:
-    """Return a softmax of so many classes by the accelerated recipe."""
+    """Return a softmax of `classes` classes by the accelerated recipe."""
     name = f"{dataset}-mlp-{n}-c{classes}"
     return VictimSpec(name=name, dataset=dataset, n=n, architecture=MLPSpec(outputs=classes))
 
@@ -107,7 +107,7 @@ def _softmax(classes: int) -> str:
 
 
 def _sizes(classes: int) -> set[int]:
-    """Return every n: 500 in all, 50 images of each class, and those of the grid of classes and images a class."""
+    """Return every n: 500 in all, 50 images of each class, and the n of the grid of classes and images a class."""
     grid = GRID_SAMPLES if classes in GRID_CLASSES else ()
     return {500 // classes * classes, 50 * classes, *(samples * classes for samples in grid)}
 

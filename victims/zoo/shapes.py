@@ -10,11 +10,11 @@ from __future__ import annotations
 from victims.spec import DecayedDescent, MLPSpec, VictimSpec
 
 WIDTHS = (50, 75, 100, 110, 125, 150, 200, 300)
-"""Of both hidden layers, for 100 images."""
+"""Widths of both hidden layers, for 100 images."""
 DEPTHS = ((1000,), (1000, 1000, 1000), (1000, 500, 100), (1000, 500, 100, 50))
 """Widths of the hidden layers of the deeper networks, and of the one with a single layer, for 100 images."""
 STANDARD, SHALLOW = (1000, 1000), (1000,)
-"""Those of the papers, which a name leaves out, and of one hidden layer."""
+"""Widths of the papers' hidden layers, which a name leaves out, and of a single hidden layer."""
 RECIPES = {
     "": DecayedDescent(weight_decay=1e-4),
     "-rate45e-3": DecayedDescent(weight_decay=1e-4, rate=(4.5e-2, 1e-5)),
