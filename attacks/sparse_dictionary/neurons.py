@@ -15,6 +15,8 @@ KINDS = 2
 """Directions of W2 that matter: of the neurons with positive and with negative outgoing weights."""
 WEAK = 0.1
 """Share of the neurons, those of the smallest r, whose rows are too noisy once divided by it."""
+ROUNDING = 2.0**-20
+"""Points nearer to each other than this share of their length differ by rounding to float32."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Neurons:
         """Return the basis (d + 1, r) of the first directions, and the differences (p, r) of near neurons, of length 1.
 
         Two strong neurons are near if one is among the nearest `neighbours` of the other on this basis. Neurons that
-        lie on one point have no difference.
+        lie on one point, but for rounding, have no difference.
         """
         basis = self.basis[:, :directions]
         points = (self.rows @ basis)[self.strong]
@@ -72,4 +74,4 @@ class Neurons:
         pairs = torch.stack([torch.minimum(one, near), torch.maximum(one, near)], dim=-1).flatten(0, 1).unique(dim=0)
         apart = points[pairs[:, 0]] - points[pairs[:, 1]]
         length = apart.norm(dim=1, keepdim=True)
-        return basis, (apart / length)[length[:, 0] > 0]
+        return basis, (apart / length)[length[:, 0] > ROUNDING * points.norm(dim=1)[pairs[:, 0]]]

@@ -105,6 +105,22 @@ def test_near_neurons_are_compared_and_weak_ones_are_not() -> None:
     assert alike.min() > 1 - 1e-5
 
 
+def test_neurons_that_are_equal_but_for_rounding_have_no_difference() -> None:
+    """Each neuron has a copy, its row and what it gives to layer 2 a little longer; weights are released in float32."""
+    network, _ = planted()
+    first, second, last = network.weights
+    bias, longer = network.biases[0], 1 + 1e-3
+    assert bias is not None
+    rows, joined = torch.cat([first, longer * first]).float(), torch.cat([bias, longer * bias]).float()
+    neurons = Neurons.of(
+        Network((rows, torch.cat([second, longer * second], dim=1).float(), last), (joined, None, None))
+    )
+    rounding = neurons.rows[:NEURONS] - neurons.rows[NEURONS:]
+
+    assert rounding.any()
+    assert len(neurons.differences(IMAGES, 1)[1]) <= 1  # of the neuron whose copy is too weak
+
+
 def nearest(apart: Tensor, count: int) -> list[tuple[int, int]]:
     """Return all pairs, once, of which one is among the nearest `count` of the other."""
     near = {(one, other) for one, row in enumerate(apart.tolist()) for other in ranked(row)[:count]}
