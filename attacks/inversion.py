@@ -117,7 +117,7 @@ class Inversion(Attack[InversionParams]):
             starts = starts * scales[:, None, None, None]
         climb = self._ascent(view, ctx)
         batches = range(0, len(labels), BATCH)
-        climbed: list[tuple[Tensor, Tensor]] = []
+        climbed: list[tuple[Tensor, Tensor, int]] = []
         for batch, first in enumerate(batches):
             before = batch * params.steps
             if climbed and ctx.expired(before):
@@ -132,15 +132,15 @@ class Inversion(Attack[InversionParams]):
             part = slice(first, first + BATCH)
             images, given = starts[part].to(ctx.device), labels[part].to(ctx.device)
             climbed.append(self._optimise(climb, images, given, rates[part].to(images), report, expired))
-        found = torch.cat([images for images, _ in climbed])
-        logits = torch.cat([values for _, values in climbed])
+        found = torch.cat([images for images, _, _ in climbed])
+        logits = torch.cat([values for _, values, _ in climbed])
         per_candidate = 2 * params.directions if params.access == "logits" else 1
         return Reconstruction(
             candidates=found,
             labels=labels[: len(found)],
             confidence=logits.float(),
             loss=float(-logits.mean()),
-            grad_evals=params.steps * len(climbed) * per_candidate,
+            grad_evals=sum(steps for _, _, steps in climbed) * per_candidate,
         )
 
     def _optimise(
@@ -151,15 +151,16 @@ class Inversion(Attack[InversionParams]):
         rates: Tensor,
         report: Callable[[int, float], None],
         expired: Callable[[int], bool],
-    ) -> tuple[Tensor, Tensor]:
-        """Return the climbed images (m, C, H, W) and the logits (m,) of the classes that they were given."""
+    ) -> tuple[Tensor, Tensor, int]:
+        """Return the climbed images (m, C, H, W), the logits (m,) of the classes given to them, and the steps taken."""
         import torch
 
-        params = self.params
+        params, taken = self.params, 0
         velocity, rates = torch.zeros_like(images), rates[:, None, None, None]
         for step in range(params.steps):
             if expired(step):
                 break
+            taken += 1
             logits, ascent = climb(images, labels)
             probabilities = logits.sigmoid()
             if params.objective == "probability":
@@ -172,7 +173,7 @@ class Inversion(Attack[InversionParams]):
             images = torch.where(going[:, None, None, None], moved, images)
             if step % 10 == 0 or step == params.steps - 1:
                 report(step + 1, float(probabilities.mean()))
-        return images, climb(images, labels)[0]
+        return images, climb(images, labels)[0], taken
 
     def _ascent(self, view: VictimView, ctx: AttackContext) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return the function from images and classes to the classes' logits and their gradients in the images."""

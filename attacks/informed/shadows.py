@@ -65,8 +65,11 @@ class Shadows:
     left_out: int
 
     def split(self, validation: float) -> tuple[Shadows, Shadows]:
-        """Return the shadows to learn from, and the last ones, a share `validation` of all, to validate on."""
-        apart = max(1, round(validation * len(self.images)))
+        """Return the shadows to learn from, and the last ones, a share `validation` of all, to validate on.
+
+        Of two shadows or more each part has one at least.
+        """
+        apart = max(1, min(round(validation * len(self.images)), len(self.images) - 1))
         whole = slice(None, -apart), slice(-apart, None)
         first, second = (replace(self, features=self.features[part], images=self.images[part]) for part in whole)
         return first, second

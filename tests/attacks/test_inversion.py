@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from attacking import AFFINE
 
 from attacks.base import Attack, AttackContext, Reconstruction
 from attacks.class_mean import ClassMean
+from attacks.context import Budget
 from attacks.inversion import Inversion
 from bench.run.disclosure import view_of
 from victims.base import Victim
@@ -39,6 +41,15 @@ def test_inversion_climbs_inside_the_box() -> None:
     assert float(found.candidates.abs().max()) <= 1
     assert float(reached.mean()) > float(truth.max())
     torch.testing.assert_close(found.confidence, reached)
+
+
+@pytest.mark.parametrize(("access", "each"), [("weights", 1), ("logits", 2 * 5)])
+def test_a_budget_ends_the_climb_and_what_it_took_is_counted(access: str, each: int) -> None:
+    victim = obtain(AFFINE, None, CPU, lambda progress: None, lambda notice: None)
+    run = Inversion(Inversion.Params(candidates=4, steps=30, access=access, directions=5))
+    generator = torch.Generator().manual_seed(0)
+    ctx = AttackContext(CPU, generator, lambda step, steps, **figures: None, Budget(steps=7))
+    assert run.reconstruct(view_of(victim, run.knowledge, CPU), ctx).grad_evals == 7 * each
 
 
 def test_the_black_box_climbs_where_the_white_box_does() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from victims.frozen_model import FrozenModel, Recipe
 
@@ -20,7 +20,8 @@ class KernelSpec(FrozenModel):
         model: kernel ridge regression on one-hot classes, one support vector classifier a class, kernel logistic
             regression, or one kernel density a class, whose logarithm is answered.
         kernel: k.
-        outputs: C; one output tells two classes apart, or is the density of all images.
+        outputs: C; one output tells two classes apart, or is the density of all images. A logistic regression has one
+            output for two classes.
         biases: "all": it is not homogeneous.
         uncovered: why attacks on layers do not apply.
     """
@@ -32,6 +33,12 @@ class KernelSpec(FrozenModel):
     kernel: Kernel = "laplace"
     outputs: PositiveInt = 1
     biases: Literal["all"] = "all"
+
+    @model_validator(mode="after")
+    def _has_its_outputs(self) -> KernelSpec:
+        if self.model == "logistic" and self.outputs == 2:
+            raise ValueError("kernel logistic regression tells two classes apart by one output: set outputs=1")
+        return self
 
     @property
     def label(self) -> str:

@@ -159,7 +159,7 @@ def guess_seed(
         progress: told how many seeds are done.
 
     Raises:
-        ValueError: there are no seeds, or W1 is constant.
+        ValueError: there are no seeds.
     """
     if not len(seeds):
         raise ValueError("no seeds to try")
@@ -179,13 +179,11 @@ def guess_seed(
 
 
 def _standardised(weights: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """Return the first `count` weights with mean 0 and norm 1."""
+    """Return the first `count` weights with mean 0 and norm 1; if all are equal, zeros, which no seed fits."""
     first = weights.ravel()[:count].astype(np.float64)
     first = first - first.mean()
     norm_ = np.linalg.norm(first)
-    if norm_ == 0:
-        raise ValueError("W1 is constant: it shows no start")
-    standardised: NDArray[np.float32] = (first / norm_).astype(np.float32)
+    standardised: NDArray[np.float32] = (first / norm_ if norm_ else first).astype(np.float32)
     return standardised
 
 

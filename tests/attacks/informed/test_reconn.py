@@ -25,7 +25,7 @@ from attacks.informed.reconstructor import (
     pixel_loss,
 )
 from attacks.informed.ridge import fit_ridge
-from attacks.informed.shadows import ShadowParams
+from attacks.informed.shadows import ShadowParams, Shadows
 from attacks.informed.standardisation import Standardisation, parameter_features
 from attacks.reconn import Reconn, ReconnParams
 from attacks.reconn_linear import ReconnLinear
@@ -134,6 +134,14 @@ def test_a_shadow_that_diverged_is_dropped_and_counted(monkeypatch: pytest.Monke
     found, _ = attack(PLAIN, shadows=40, epochs=1)
     assert found.flags == ("39 shadows, 1 more diverged and were dropped",)
     assert found.candidates.isfinite().all()
+
+
+@pytest.mark.parametrize(("validation", "apart"), [(0.01, 1), (0.3, 3), (0.95, 9)])
+def test_some_shadows_are_left_to_learn_from_and_some_to_validate_on(validation: float, apart: int) -> None:
+    shadows = Shadows(torch.arange(10.0)[:, None], torch.arange(10.0).view(10, 1, 1, 1), 0, 0)
+    first, last = shadows.split(validation)
+    assert first.features.flatten().tolist() == list(range(10 - apart))
+    assert last.images.flatten().tolist() == list(range(10 - apart, 10))
 
 
 def test_constant_features_stay_and_others_are_standardised() -> None:

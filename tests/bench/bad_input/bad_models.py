@@ -176,6 +176,12 @@ def model_that_answers_with_images(scene: Scene) -> Words:
     return model(scene, "nn.Linear(12, 8)")
 
 
+@case("answers 2 inputs with dict")
+def model_that_answers_with_a_dict(scene: Scene) -> Words:
+    named = "type('Named', (nn.Sequential,), {'forward': lambda self, x: {'logits': nn.Sequential.forward(self, x)}})"
+    return model(scene, f"{named}(nn.Flatten(), nn.Linear(144, 8), nn.ReLU(), nn.Linear(8, 1))")
+
+
 @case("; expected real weights")
 def model_of_complex_weights(scene: Scene) -> Words:
     words = model(scene)

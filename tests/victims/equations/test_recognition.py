@@ -150,6 +150,29 @@ class Residual(nn.Module):
         return outputs
 
 
+class Named(nn.Module):
+    """Its outputs stand in a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.only = nn.Linear(625, 2)
+
+    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        return {"logits": self.only(inputs.flatten(1))}
+
+
+class First(nn.Module):
+    """Of ten outputs it answers with one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.only = nn.Linear(625, 10)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.only(inputs.flatten(1))
+        return outputs[:, 0]
+
+
 class Conditional(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -183,6 +206,12 @@ def test_a_relu_network_is_recognised(network: Callable[[], nn.Module], expected
 @pytest.mark.parametrize(("network", "why"), OTHER.values(), ids=OTHER)
 def test_what_another_network_has_is_named(network: Callable[[], nn.Module], why: str) -> None:
     with pytest.raises(NotCoveredError, match=why):
+        relu_network_of(network().eval(), SHAPE)
+
+
+@pytest.mark.parametrize("network", [Named, First])
+def test_other_outputs_than_those_of_the_layers_are_not_covered(network: Callable[[], nn.Module]) -> None:
+    with pytest.raises(NotCoveredError):
         relu_network_of(network().eval(), SHAPE)
 
 

@@ -132,6 +132,12 @@ def test_it_is_fitted_once_and_learns_images_as_they_are(tmp_path: Path, monkeyp
     assert first.card.train_accuracy == 1
 
 
+def test_a_logistic_regression_of_two_classes_has_one_output() -> None:
+    assert KernelSpec(model="svc", outputs=2).outputs == 2
+    with pytest.raises(ValidationError, match="set outputs=1"):
+        KernelSpec(model="logistic", outputs=2)
+
+
 def test_a_recipe_fits_its_architecture_alone() -> None:
     for architecture, training in ((KernelSpec(), NormalizedDescent()), (MLPSpec(), KernelFit())):
         with pytest.raises(ValidationError, match="a kernel machine is fitted by the recipe"):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from victims.ordinary.seeds import FALSE_ALARM, guess_seed, numpy_uniform, torch_uniform, words_of
+from victims.ordinary.seeds import DRAWS, FALSE_ALARM, guess_seed, numpy_uniform, torch_uniform, words_of
 
 SEEDS = np.array([0, 1, 42, 123_456, 2**31, 2**32 - 1])
 
@@ -62,6 +62,11 @@ def test_the_threshold_holds_its_false_alarms() -> None:
     assert max(guess.correlation for guess in correlations) > correlations[0].threshold / 2
 
 
-def test_a_constant_layer_shows_no_start() -> None:
-    with pytest.raises(ValueError, match="constant"):
-        guess_seed(np.ones((3, 4), np.float32), range(10))
+@pytest.mark.parametrize("value", [0.0, 0.1])
+def test_weights_that_are_all_equal_show_no_start(value: float) -> None:
+    """Such as those of neurons that were pruned, which may be all that is compared."""
+    pruned = np.random.default_rng(0).uniform(-1, 1, (3, DRAWS)).astype(np.float32)
+    pruned[0] = value
+    guess = guess_seed(pruned, range(10))
+    assert not guess.found
+    assert abs(guess.correlation) < guess.threshold
