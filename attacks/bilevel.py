@@ -63,7 +63,7 @@ class Bilevel(InitialisedAttack[BilevelParams]):
     The upper level is ||theta* - theta(x)||^2, the lower level the victim's own training problem; see
     `attacks.implicit`. The lower level starts at the released weights, and afterwards where it last ended: of several
     minima that chooses one near theta*. A candidate's confidence is the size of its multiplier,
-    |t_i - sigmoid(Phi(x_i))| / (n wd), its share in theta*.
+    |t_i - sigmoid(Phi(x_i))| / (n (wd + damping)), its share in theta*.
     """
 
     name = "bilevel"

@@ -15,7 +15,7 @@ class ImplicitParams(AttackParams):
     Attributes:
         inverse: method that solves H p = b: "cg", "neumann" (the truncated series) or "quasi-newton" (L-BFGS).
         inverse_tolerance: relative residual at which `inverse` ends.
-        inverse_steps: largest number of Hessian products of `inverse`.
+        inverse_steps: largest number of Hessian products of `inverse` for each damping that it tries.
         lower: method that finds theta(x): "lbfgs", or "gd" for gradient descent with momentum.
         lower_tolerance: `lower` ends when ||grad E|| <= lower_tolerance * (weight decay + damping) * ||theta||.
         lower_steps: largest number of iterations of `lower`.

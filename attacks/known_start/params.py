@@ -118,7 +118,7 @@ class FeatureParams(AttackParams):
         coefficient_lr: learning rate of the coefficients, in the units in which they start at a tenth.
         point: share of the way from the start to the released weights at which features and gradients are taken.
         alpha: sharpness of the gates at the first step and at the last, interpolated geometrically.
-        amplitude_power: p: a cosine's amplitude is (1 / (1 + frequency))^p.
+        amplitude_power: p: a cosine's amplitude is that of natural images, 1 / (1 + frequency), to the power p.
         residual_power: q: columns of the residual are weighted by S_k^-q.
         neuron_power: s: rows of the residual are weighted by ||w_j||^-s.
         second_layer: weight of the relative residual of the layer after that one.
