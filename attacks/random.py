@@ -8,8 +8,8 @@ from attacks.base import Attack, AttackContext, ControlParams, Knowledge, Recons
 class Random(Attack[ControlParams]):
     """Draws Gaussian images in the row space of W1: their scores are those of no attack.
 
-    They have the spectrum of W1 if it has a gap, and a flat one otherwise. Where the first layer is not fully connected,
-    they are noise on all pixels.
+    They have the spectrum of W1 if it has a gap, and a flat one otherwise. Behind a convolution they are noise on all
+    pixels.
     """
 
     name = "random"

@@ -51,10 +51,10 @@ def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir:
     takers, reasons = [], []
     for attack in (attack for attack in attacks if attack.setting == spec.setting):
         reason = attack(attack_params(attack, "", {})).supports(spec)
-        if reason is None and not attack.control:
-            takers.append(attack.name)
-        else:
+        if reason is not None:
             reasons.append(f"{attack.name}: {reason}")
+        elif not attack.control:
+            takers.append(attack.name)
     yield Claim(spec.name, "an attack takes it", "" if takers else f"none does: {'; '.join(reasons)}")
 
 

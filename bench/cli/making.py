@@ -59,7 +59,7 @@ def audit(
 def study(
     name: Annotated[str, typer.Argument(help="The study; without one they are listed.")] = "",
     smoke: Annotated[bool, typer.Option("--smoke", help="Few and cheap cells, to see that it works.")] = False,
-    missing: Annotated[bool, typer.Option("--missing", help="Only the cells that its table has no row of.")] = False,
+    missing: Annotated[bool, typer.Option("--missing", help="Only cells of which its table has no good row.")] = False,
     device: Device = "auto",
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),

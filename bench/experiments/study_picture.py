@@ -170,7 +170,7 @@ def _dots(table: pd.DataFrame, plot: Plot) -> Figure:
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter(NullFormatter())
         shown = table[values].to_numpy(dtype=float)
-        if np.nanmax(shown) < _DECADES * np.nanmin(shown):
+        if shown.size and np.nanmax(shown) < _DECADES * np.nanmin(shown):
             axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.xaxis.set_major_formatter("{x:g}")
     axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(plot.values), frameon=False)

@@ -46,7 +46,7 @@ def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
     """Return the seeds, each once, of `3`, `0,2,5`, `0-4` or `0-4,7`, which an option was given.
 
     Raises:
-        UserError: it is none of these, a seed is 2^32 or more, or a range has more than `MOST_SEEDS`.
+        UserError: it is none of these, a seed is 2^32 or more, or they are more than `MOST_SEEDS`.
     """
     seeds: list[int] = []
     try:
@@ -56,6 +56,8 @@ def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
             if stop > LARGEST_SEED or not 0 < stop - start <= MOST_SEEDS:
                 raise ValueError
             seeds += range(start, stop)
+            if len(seeds) > MOST_SEEDS:
+                raise ValueError
     except ValueError:
         raise UserError(f"{option} {short(text)} is no list of seeds; write 3, 0,2,5 or 0-4") from None
     return list(dict.fromkeys(seeds))

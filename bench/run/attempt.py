@@ -119,7 +119,16 @@ def perform(
 
     device = torch.device(attempt.device)
     prepare(device)  # a process of its own has not been told how the suite computes
-    view = view_from(attempt.facts, attempt.needs, device, network, answer)
+    waited = 0.0
+
+    def timed(queries: Tensor) -> Tensor:
+        nonlocal waited
+        asked = time.perf_counter()
+        answers = answer(queries)
+        waited += time.perf_counter() - asked
+        return answers
+
+    view = view_from(attempt.facts, attempt.needs, device, network, timed)
     checkpoints = None
     if attempt.checkpoint is not None:
         checkpoints = CheckpointFile(attempt.checkpoint, attack_sha(kind), attempt.weights)
@@ -128,14 +137,15 @@ def perform(
     params = kind.Params.model_validate(json.loads(attempt.params_json))
     computed, began = time.process_time(), time.perf_counter()
     reconstruction = kind(params).reconstruct(view, ctx)
-    seconds, share = ctx.seconds, (time.process_time() - computed) / (time.perf_counter() - began)
+    seconds, own = ctx.seconds, time.perf_counter() - began - waited
+    share = (time.process_time() - computed) / own
     _require_fitting(reconstruction, attempt)
     _require_intact(view, attempt.facts.get(Knowledge.WEIGHTS) or {})
     spent = ctx.stopped or seconds > (attempt.budget.seconds or math.inf)
     flags = ["budget"] if spent else []
     if checkpoints is not None and checkpoints.trouble:
         flags.append(f"no_checkpoint: {checkpoints.trouble}")
-    if device.type == "cpu" and seconds > LONG and share < ALONE:
+    if device.type == "cpu" and own > LONG and share < ALONE:
         flags.append(f"{OVERLAPPED}: the machine was shared, the attack had {share:.0%} of a core")
     return Attacked(reconstruction, ctx.trace, seconds, peak_memory(device), tuple(flags))
 

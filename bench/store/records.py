@@ -95,7 +95,7 @@ class RunRecord(BaseModel):
         victim_sha: hash of the weights.
         family: the kind of network that the victim is.
         n: images to be reconstructed: all training images given, or the targets of the informed adversary.
-        n_fixed: size of the set that the informed adversary knows; empty for other victims.
+        n_fixed: size of the set that the informed adversary knows; 0 for deletions, empty for other victims.
         n_good: training images whose reconstruction passes the protocol's threshold.
         n_good_haim_min: the same under haim2022-min, `n_good_haim_mean` under haim2022-mean.
         n_good_unique: the same when a candidate may serve one image only; `n_good_assigned` when nothing is rescaled

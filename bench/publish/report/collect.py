@@ -158,10 +158,11 @@ def _entry(root: Path, row: Row, runs: pd.DataFrame, shown: Mapping[str, RunFile
 
 
 def _representative(runs: pd.DataFrame) -> Row | None:
-    """Return the run of median `n_good`, the lower of two; neither the best nor the first."""
+    """Return the run of median `n_good`, the lower of two; any run where none has an `n_good`; None without runs."""
     if runs.empty:
         return None
-    ordered = runs.sort_values("n_good", kind="stable")
+    counted = runs[runs["n_good"].notna()]
+    ordered = (runs if counted.empty else counted).sort_values("n_good", kind="stable")
     return ordered.iloc[[(len(ordered) - 1) // 2]].to_dict("records")[0]
 
 

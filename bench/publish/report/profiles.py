@@ -15,6 +15,7 @@ from bench.publish.best import Row, best_of_families, definitions_of, families_o
 from bench.publish.published import Published, beside
 from bench.publish.ranking import conflicts
 from bench.publish.report.collect import Entry, Report, cell_of, gain_share
+from victims.errors import UserError
 
 OURS = ("after ", "beyond ", "baseline")
 """What begins the source of an attack that is no paper's own."""
@@ -93,7 +94,10 @@ def _led(row: Row) -> tuple[float, float]:
 
 def recipe(victim: str) -> dict[str, str]:
     """Return how a victim is described today: network, loss and training; nothing for one that is not known here."""
-    spec = registry.victims().items.get(victim)
+    try:
+        spec = registry.victims().find(victim)
+    except UserError:  # it had a defence that it cannot have today
+        spec = None
     if spec is None:
         return {}
     parts = {
@@ -102,7 +106,7 @@ def recipe(victim: str) -> dict[str, str]:
         "training": spec.training,
     }
     told = {name: _described(part) for name, part in parts.items() if part}
-    return told | ({"defended by": ", ".join(map(str, spec.defences))} if spec.defences else {})
+    return told | ({"defended by": ", ".join(one.text for one in spec.defences)} if spec.defences else {})
 
 
 def reported_accuracy(victim: str) -> float | None:

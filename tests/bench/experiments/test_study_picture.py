@@ -32,6 +32,12 @@ def test_plots_survive_cells_that_failed_and_labels_that_are_words(tmp_path: Pat
     assert len(list(tmp_path.glob("*.png"))) == 5
 
 
+def test_a_study_of_which_no_cell_ended_well_is_drawn_empty(tmp_path: Path) -> None:
+    table = pd.DataFrame({"scale": ["1e-4", "standard"], "status": "error", "run_id": ["none", "neither"]})
+    draw(tmp_path, "study", Plot("dots", "scale", values=("attack_loss",), logarithmic=True), table)
+    assert (tmp_path / "study-dots.png").exists()
+
+
 def test_a_distribution_is_drawn_of_the_samples_of_each_cell(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "one"
     run.mkdir(parents=True)

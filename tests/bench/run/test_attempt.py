@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from attacks.base import Attack, AttackContext, AttackParams, Reconstruction, VictimView
+from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
 from attacks.context import UNLIMITED
 from bench.run import attempt
 
@@ -37,11 +40,16 @@ class Precise(Idle):
         return Reconstruction(candidates=torch.zeros(1, 1, 3, 3), flags=(told,))
 
 
-def performed(kind: type[Idle], device: str = "cpu") -> attempt.Attacked:
+def performed(
+    kind: type[Idle],
+    device: str = "cpu",
+    needs: frozenset[Knowledge] = frozenset(),
+    answer: Callable[[Tensor], Tensor] = lambda inputs: inputs,
+) -> attempt.Attacked:
     told = attempt.Attempt(
-        "idle", "idle", "{}", 0, UNLIMITED, device, frozenset(), facts={}, own="", shape=(1, 3, 3), targets=None
+        "idle", "idle", "{}", 0, UNLIMITED, device, needs, facts={}, own="", shape=(1, 3, 3), targets=None
     )
-    return attempt.perform(told, kind, None, lambda inputs: inputs, lambda *progress, **more: None)
+    return attempt.perform(told, kind, None, answer, lambda *progress, **more: None)
 
 
 def flags(monkeypatch: pytest.MonkeyPatch, device: str = "cpu", **constants: Any) -> tuple[str, ...]:
@@ -61,6 +69,25 @@ def test_short_attacks_and_those_with_a_core_of_their_own_say_nothing(monkeypatc
     assert flags(monkeypatch) == ()
     monkeypatch.setattr(time, "process_time", time.perf_counter)
     assert flags(monkeypatch, LONG=0.1) == ()
+
+
+def test_waiting_for_answers_is_no_sign_of_a_shared_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The victim may answer in another process: of 60 s the attack waits 50, and computes in all others."""
+    now = {"wall": 0.0, "computed": 0.0}
+    clock = SimpleNamespace(perf_counter=lambda: now["wall"], process_time=lambda: now["computed"])
+    monkeypatch.setattr(attempt, "time", clock)
+
+    def answer(queries: Tensor) -> Tensor:
+        now["wall"] += 50.0
+        return queries
+
+    def asked(attack: Idle, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        now["wall"] += 10.0
+        now["computed"] += 10.0
+        return Reconstruction(candidates=view.logits(torch.zeros(1, 1, 3, 3)))
+
+    monkeypatch.setattr(Idle, "reconstruct", asked)
+    assert performed(Idle, needs=frozenset({Knowledge.LOGITS}), answer=answer).flags == ()
 
 
 def test_an_attack_computes_at_full_precision_in_whatever_process() -> None:

@@ -49,7 +49,7 @@ def test_a_retraining_is_scored_again_as_itself(run: Bench, bench: Bench, result
     assert after[columns].to_numpy().tolist() == before[columns].to_numpy().tolist()
 
 
-@pytest.mark.parametrize("text", ["x", "-1", ""])
+@pytest.mark.parametrize("text", ["x", "-1", "", "0-9999,10000-19999"])
 def test_no_seeds_are_a_mistake(run: Bench, text: str) -> None:
     ended = run("-a", "first-layer", "--victim-seeds", text)
     assert ended.status == 2

@@ -56,6 +56,17 @@ def test_of_two_runs_the_lower_stands_for_their_cell_and_no_failed_one(results: 
     assert (run["seed"], run["n_good"]) == (1, 12)
 
 
+def test_a_run_without_a_count_stands_for_no_cell_that_has_one(results: Path, scored: Scored) -> None:
+    write_tables(
+        results,
+        [scored(seed=0, n_good=16), *(scored(seed=seed).model_copy(update={"n_good": None}) for seed in (1, 2))],
+    )
+    run = entry_of(results).run
+
+    assert run is not None
+    assert run["seed"] == 0
+
+
 def test_a_cell_is_named_by_its_attack_variant_and_budget(results: Path, scored: Scored) -> None:
     write_tables(results, [scored(), scored(run_id="p", variant="paper"), scored(budget="40steps")])
 

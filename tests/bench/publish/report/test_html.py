@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 
 from bench.publish.leaderboard import write_tables
 from bench.publish.report import write_report
+from bench.publish.report.profiles import recipe
 from bench.store.records import RunRecord, Status
 
 Scored = Callable[..., RunRecord]
@@ -173,6 +174,14 @@ def test_a_sweep_of_many_cells_stays_small(folder: Path, records: list[RunRecord
 
     assert len(parsed.all("img")) <= 400
     assert len(parsed.all("img")) >= 64 * 3
+
+
+def test_a_defended_victim_has_the_recipe_and_its_defences() -> None:
+    told = recipe("faces-mlp-20+noise=0.1")
+
+    assert told.pop("defended by") == "noise=0.1"
+    assert told == recipe("faces-mlp-20") != {}
+    assert recipe("faces-mlp-20+gone=0.1") == recipe("nobody") == {}
 
 
 def test_a_paper_s_accuracy_stands_beside_ours_in_another_form(results: Path, scored: Scored) -> None:
