@@ -58,10 +58,8 @@ class Run:
 
     @property
     def protocol(self) -> str:
-        """The scoring protocol of its row: the attack's own, but for a victim with a prior and for rows of a table."""
-        if isinstance(self.victim, InformedSpec) and self.victim.prior is not None:
-            return NAMING
-        return TABULAR if self.victim.setting == "dataset" and self.victim.tabular else self.attack.protocol
+        """The scoring protocol of its row."""
+        return protocol_of(self.attack, self.victim)
 
     def declined(self) -> str | None:
         """Return why the attack cannot run on this victim, None if it can; the description alone tells, untrained."""
@@ -74,6 +72,13 @@ class Run:
     def title(self) -> str:
         """Short text for people."""
         return f"{self.attack.name}{':' + self.variant if self.variant else ''} on {self.victim.name} seed {self.seed}"
+
+
+def protocol_of(attack: type[Attack[Any]], victim: AnySpec) -> str:
+    """Return the protocol of a run: the attack's own, except on victims with a prior and on rows of a table."""
+    if isinstance(victim, InformedSpec) and victim.prior is not None:
+        return NAMING
+    return TABULAR if victim.setting == "dataset" and victim.tabular else attack.protocol
 
 
 def attack_sha(attack: type[Attack[Any]]) -> str:

@@ -11,6 +11,8 @@ import pandas as pd
 
 from attacks.base import Attack
 from bench.plan import registry
+from victims.errors import UserError
+from victims.informed.spec import AnySpec
 
 LONGEST = 44
 """Letters of parameters that a table has room for."""
@@ -97,3 +99,11 @@ def _usual(attack: str, variant: str) -> dict[str, Any] | None:
 def known_attacks() -> dict[str, type[Attack[Any]]]:
     """Return the attacks of this installation by name."""
     return registry.attacks().items
+
+
+def known_victim(name: str) -> AnySpec | None:
+    """Return the victim of this installation that has that name, its defences and its retraining; None without one."""
+    try:
+        return registry.victims().find(name)
+    except UserError:  # a defence that it cannot have today
+        return None

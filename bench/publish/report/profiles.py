@@ -12,10 +12,10 @@ from pydantic import BaseModel
 
 from bench.plan import registry
 from bench.publish.best import Row, best_of_families, definitions_of, families_of, lead, network, once
+from bench.publish.parameters import known_victim
 from bench.publish.published import Published, beside
 from bench.publish.ranking import conflicts
 from bench.publish.report.collect import Entry, Report, cell_of, gain_share
-from victims.errors import UserError
 
 OURS = ("after ", "beyond ", "baseline")
 """What begins the source of an attack that is no paper's own."""
@@ -94,10 +94,7 @@ def _led(row: Row) -> tuple[float, float]:
 
 def recipe(victim: str) -> dict[str, str]:
     """Return how a victim is described today: network, loss and training; nothing for one that is not known here."""
-    try:
-        spec = registry.victims().find(victim)
-    except UserError:  # it had a defence that it cannot have today
-        spec = None
+    spec = known_victim(victim)
     if spec is None:
         return {}
     parts = {

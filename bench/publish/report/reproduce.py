@@ -7,7 +7,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
-from bench.publish.parameters import known_attacks, value_text
+from bench.plan.run import protocol_of
+from bench.publish.parameters import known_attacks, known_victim, value_text
 
 
 def command(
@@ -22,7 +23,7 @@ def command(
         retrainings: of its victim.
 
     Returns:
-        One command, or two joined by `&&` where the row was scored under another protocol than the attack's own.
+        One command, or two joined by `&&` where the row was scored under another protocol than the run's.
     """
     cell = ["-a", row["attack"], "-v", row["victim"]]
     run = ["python", "-m", "bench", "run", *cell, "--seeds", seed_list(seeds)]
@@ -35,7 +36,10 @@ def command(
     for key, value in changed.items():
         run += ["--set", f"{key}={value_text(value)}"]
     kind = known_attacks().get(row["attack"])
-    if kind is None or kind.protocol == row["protocol"]:
+    if kind is None:
+        return shlex.join(run)
+    victim = known_victim(row["victim"])
+    if row["protocol"] == (kind.protocol if victim is None else protocol_of(kind, victim)):
         return shlex.join(run)
     score = ["python", "-m", "bench", "score", *cell, "--protocol", row["protocol"]]
     return f"{shlex.join(run)} && {shlex.join(score)}"

@@ -82,6 +82,13 @@ def test_another_protocol_is_scored_afterwards() -> None:
     assert score == "python -m bench score -a kkt -v faces-mlp-100 --protocol haim2022-min"
 
 
+def test_the_protocol_of_a_victim_is_not_scored_again() -> None:
+    """A victim with a prior, or of a table, has its own protocol, whatever the attack's is."""
+    traced = {"attack": "unroll", "victim": "digits-elu10-200-trace-eps1", "protocol": "hayes2023"}
+    assert " && " not in command(row_of() | traced, [0], {})
+    assert command(row_of() | traced | {"protocol": "balle2022"}, [0], {}).endswith("--protocol balle2022")
+
+
 @tried(deadline=None)
 @given(st.sets(st.integers(0, 50), min_size=1))
 def test_seeds_read_as_they_are_written(seeds: set[int]) -> None:
