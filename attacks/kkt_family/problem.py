@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from attacks.base import VictimView
-from victims.equations.cosines import CosineSpace
 from victims.equations.network import Network
-from victims.equations.row_space import RowSpace, row_space, row_span
+from victims.equations.row_space import CosineSpace, RowSpace, row_space, row_span
 from victims.equations.spans import Span, Spans, activation_basis, error_basis
 from victims.equations.stationarity import CoefficientMap, relative_residual
 

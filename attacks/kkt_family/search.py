@@ -15,8 +15,7 @@ from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
 from victims.equations.adjoint import StationarityResidual, Weighting, neuron_norms
 from victims.equations.convolution import FeatureResidual
-from victims.equations.cosines import CosineSpace
-from victims.equations.row_space import RowSpace
+from victims.equations.row_space import CosineSpace, RowSpace
 from victims.equations.spans import Span
 
 REPORT_STEPS = 20

@@ -17,7 +17,7 @@ from attacks.known_start.equation import Equation
 from attacks.known_start.front import Front
 from attacks.known_start.params import FeatureParams
 from attacks.known_start.search import SMALL
-from victims.equations.cosines import CosineSpace
+from victims.equations.row_space import CosineSpace
 from victims.equations.spans import share_outside
 
 

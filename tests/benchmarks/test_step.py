@@ -17,9 +17,8 @@ from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.published import published_loss, published_penalties
 from attacks.kkt_family.search import Start, search
 from victims.equations.adjoint import StationarityResidual, Weighting
-from victims.equations.cosines import CosineSpace
 from victims.equations.network import Network
-from victims.equations.row_space import RowSpace
+from victims.equations.row_space import CosineSpace, RowSpace
 from victims.equations.spans import Span, Spans
 from victims.equations.stationarity import AutodiffResidual
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from victims.equations.adjoint import StationarityResidual
-from victims.equations.cosines import CosineSpace
 from victims.equations.network import Network
+from victims.equations.row_space import CosineSpace
 from victims.equations.spans import Span, share_outside
 from victims.equations.stationarity import CoefficientMap
 

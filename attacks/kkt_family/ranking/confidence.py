@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from victims.equations.cosines import CosineSpace
-from victims.equations.row_space import RowSpace
+from victims.equations.row_space import CosineSpace, RowSpace
 
 CHUNK = 4096
 """The number of candidates that are compared with those of one restart at a time, to bound the memory."""

@@ -13,8 +13,8 @@ import attacks.context
 from attacks.feature_span.params import ConvSpanParams
 from attacks.feature_span.rounds import Rounds
 from attacks.feature_span.search import SpanSearch, shown_span
-from victims.equations.cosines import CosineSpace
 from victims.equations.network import Network
+from victims.equations.row_space import CosineSpace
 
 SHAPE, CHANNELS, HIDDEN, N = (3, 8, 8), 10, 40, 3
 FREE = ConvSpanParams(lr=0.05, steps=500, smoothness=0.0, repulsion=0.0, apart=0.75, whitening=0.75)

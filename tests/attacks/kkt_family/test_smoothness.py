@@ -15,9 +15,8 @@ from attacks.kkt_family.one_cycle import OneCycle
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.search import Start, search
-from victims.equations.cosines import CHANNEL_SIZES, CosineSpace
 from victims.equations.network import Network
-from victims.equations.row_space import row_span
+from victims.equations.row_space import CHANNEL_SIZES, CosineSpace, row_span
 
 SHAPE, M, PRICE = (3, 6, 5), 4, 0.7
 

@@ -14,9 +14,8 @@ from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.search import _residual
 from victims.equations.adjoint import StationarityResidual, Weighting
 from victims.equations.convolution import FeatureResidual
-from victims.equations.cosines import CosineSpace
 from victims.equations.network import Network
-from victims.equations.row_space import row_span
+from victims.equations.row_space import CosineSpace, row_span
 from victims.equations.spans import Span
 
 SHAPE, CHANNELS, HIDDEN, N = (3, 7, 7), 6, 40, 4

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.fft import dctn
 
-from victims.equations.cosines import CHANNEL_SIZES, CosineSpace
+from victims.equations.row_space import CHANNEL_SIZES, CosineSpace
 
 SHAPES = [(3, 6, 5), (1, 4, 4)]
 
