@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ NAMES = ["..", "../..", "../secret", "/etc/passwd", "a/../../secret", ".", "~", 
 def test_no_name_leads_out_of_its_folder(
     bench: Callable[..., Any], tmp_path: Path, name: str, record: Callable[..., RunRecord]
 ) -> None:
+    import_module("matplotlib.font_manager")  # its first import writes the list of fonts to the user's cache
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "run.json").write_text(record(run_id="secret", cpu="MARK").model_dump_json())
     (tmp_path / "results" / "runs" / "a").mkdir(parents=True)
