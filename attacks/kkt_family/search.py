@@ -190,6 +190,6 @@ def _residual(problem: Problem, params: SearchParams) -> StationarityResidual | 
     if problem.features is None:
         spans = problem.spans(error_cost, activation_cost)
         return StationarityResidual(network, weighting, spans=spans, sharpness=sharpness)
-    assert isinstance(problem.space, CosineSpace)  # as before all convolutions
+    assert isinstance(problem.space, CosineSpace)  # images before convolutions are on cosines
     residual = StationarityResidual(network, weighting, spans=problem.spans(error_cost, 0), sharpness=sharpness)
     return FeatureResidual(problem.network, problem.space, Span(problem.features.basis, activation_cost), residual)

@@ -26,7 +26,7 @@ class FeatureResidual:
 
     Args:
         network: the victim; its first layers are convolutions.
-        space: the images that are searched.
+        space: the space of all images, in which candidates are searched.
         features: the span of features that the first fully connected layer shows, and the cost of leaving it.
         residual: the residual of the network after the convolutions, on the features' coordinates.
     """

@@ -76,7 +76,7 @@ class CosineSpace:
 
     @classmethod
     def of(cls, shape: tuple[int, int, int], like: Tensor) -> CosineSpace:
-        """Return the space of images of a shape (C, H, W), C being 1 or 3, in the precision and on the device of like.
+        """Return the space of images of a shape (C, H, W), C being 1 or 3, as precise as `like` and where it is.
 
         The amplitudes of natural images fall with the frequency, so that smooth images are near.
         """
