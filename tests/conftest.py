@@ -30,13 +30,15 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def isolated(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the user's is read or written: no cache, no data folder; and lines are long enough not to fold.
 
-    Runs are executed in this process, which is quicker; tests of what executes them say how.
+    Runs are executed in this process, which is quicker; tests of what executes them say how. A process that a test
+    starts has one thread: threads of two workers that wait for each other on two cores double its time.
     """
     monkeypatch.setenv("BENCH_CACHE_DIR", str(cache_dir))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.delenv("BENCH_DATA_DIR", raising=False)
     monkeypatch.setenv("COLUMNS", "250")
     monkeypatch.setenv("BENCH_JOBS", "0")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True)
