@@ -157,7 +157,10 @@ class _Trainings:
 
 
 def count_interval(sample: Sample, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the interval of the mean count of good images, within [0, n].
+    """Return the interval of the mean count of good images, within [0, n]; it holds the mean.
+
+    Agresti and Coull's interval lies around a centre that is drawn to n / 2. Where few images or nearly all are good,
+    the mean can lie outside it, and is then its end.
 
     Raises:
         ValueError: it is not known which images are good.
@@ -169,7 +172,8 @@ def count_interval(sample: Sample, confidence: float = CONFIDENCE) -> tuple[floa
         shares = np.concatenate([seeds.share, COUNT_EXTRA])
         images = np.array([seeds.n**2 * shares.var() / len(shares)])
         sums.add(_FIRST, np.array([seeds.n * shares.mean()]), images, seeds.n, _seed_terms([seeds]))
-    return _interval(sums, confidence, 0.0, float(sample.n))
+    low, high = _interval(sums, confidence, 0.0, float(sample.n))
+    return min(low, sample.total), max(high, sample.total)
 
 
 def gain_interval(sample: Sample, confidence: float = CONFIDENCE) -> tuple[float, float]:

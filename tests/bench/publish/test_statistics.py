@@ -81,6 +81,14 @@ def test_few_or_all_good_images_are_no_certainty(count: int, low: float, high: f
     assert count_interval(Sample.of(np.arange(N)[None] < count)) == pytest.approx((low, high), abs=0.6)
 
 
+@pytest.mark.parametrize("count", [0, 1, 99, 100])
+@pytest.mark.parametrize("trainings", [1, 3])
+def test_the_interval_holds_the_count(count: int, trainings: int) -> None:
+    seeds = Seeds.of(np.arange(100)[None] < count)
+    low, high = count_interval(Sample(dict.fromkeys(range(trainings), seeds)))
+    assert low <= count <= high
+
+
 @pytest.mark.parametrize(("n", "count"), [(8, 4), (20, 6), (500, 40)])
 def test_the_interval_of_one_run_is_agresti_and_coulls_with_students_t(n: int, count: int) -> None:
     low, high = count_interval(Sample.of(np.arange(n)[None] < count))
