@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,14 +33,16 @@ class Best:
         family: the kind, in words.
         rows: for each attacker, the one with least at hand first, the ranked row with the largest `lead`; empty if no
             attack has a rank.
-        beaten: number of networks on which an attack has a rank.
-        tried: number of networks that were attacked.
+        beaten: number of victims of which an attack has a rank, whatever definitions they had.
+        tried: number of victims that were attacked.
+        twins: number of `beaten` where a ranked row has a null control that attacks a twin of the network.
     """
 
     family: str
     rows: dict[Threat | None, Row]
     beaten: int
     tried: int
+    twins: int
 
     @property
     def lead(self) -> float:
@@ -88,6 +91,11 @@ def lead(row: Row) -> float:
     return number(row, "gain_low") / number(row, "n") if row["rank"] else -1.0
 
 
+def has_twin(row: Mapping[Any, Any]) -> bool:
+    """Return whether the null controls of a row attack a twin of the network: an untrained one, or of other images."""
+    return not all(math.isnan(number(row, name)) for name in ("null_untrained", "null_disjoint"))
+
+
 def attacker(row: Mapping[Any, Any]) -> Threat | None:
     """Return who can mount a row's attack with its parameters; None for controls and oracles."""
     kind = known_attacks().get(str(row["attack"]))
@@ -123,8 +131,9 @@ def best_of_families(rows: Iterable[Row], families: Mapping[str, str]) -> list[B
         Best(
             family=kind,
             rows=best_of_attackers(members),
-            beaten=len({network(row) for row in members if row["rank"]}),
-            tried=len({network(row) for row in members}),
+            beaten=len({row["victim"] for row in members if row["rank"]}),
+            tried=len({row["victim"] for row in members}),
+            twins=len({row["victim"] for row in members if row["rank"] and has_twin(row)}),
         )
         for kind, members in sorted(grouped.items())
     ]

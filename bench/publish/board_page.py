@@ -32,6 +32,7 @@ LEGEND = f"""\
   attack times trainings of the network.
 * **protocol**: what counts as come back; `python -m bench show NAME` describes it.
 * **weights**: hash of the network's weights; attacks on other weights are not ranked against each other.
+* **definition not stored**: the row is older than the column `victim_key`; today's network of the name may be another.
 """
 
 
@@ -75,13 +76,15 @@ def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
 
 def _answer(best: Iterable[Best]) -> str:
     """Return the sentences that stand first."""
-    beaten, tried = (sum(getattr(one, name) for one in best) for name in ("beaten", "tried"))
+    found = list(best)
+    beaten, tried, twins = (sum(getattr(one, name) for one in found) for name in ("beaten", "tried", "twins"))
     some = (
         f"{beaten} of {tried} networks give" if tried > 1 else f"The one network attacked gives {'no' * (not beaten)}"
     )
     text = (
-        f"{some} training data away to an attack that beats every null control. For each kind of network, and for each "
-        "attacker by what they have at hand, the table shows the attack that surely gets the largest share."
+        f"{some} training data away to an attack that beats every null control that was run; on {twins} the same "
+        "attack on a twin of the network is among them. For each kind of network, and for each attacker by what they "
+        "have at hand, the table shows the attack that surely gets the largest share."
     )
     return textwrap.fill(text, LINE)
 
@@ -135,18 +138,20 @@ def _table(rows: Iterable[Row], names: Mapping[str, str], conflicts: Mapping[str
 
 
 def _papers(rows: Iterable[Row]) -> str:
-    shown = [
-        {
-            "attack": _attack(row),
-            "network": f"`{row['victim']}`",
-            "number": f"`{entry.column}`",
-            "here": ours,
-            "paper": f"[{entry.value:g}]({entry.link})",
-            "of the paper": entry.source,
-        }
-        for row in rows
-        for ours, entry in beside(row)
-    ]
+    """Return a line for each number of a paper, beside it ours with default parameters, or else with others."""
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    for row in sorted(rows, key=lambda row: (bool(row["params"]), bool(row["variant"]))):
+        for ours, entry in beside(row):
+            line = {
+                "attack": _attack(row),
+                "network": f"`{row['victim']}`",
+                "number": f"`{entry.column}`",
+                "here": ours,
+                "paper": f"[{entry.value:g}]({entry.link})",
+                "of the paper": entry.source,
+            }
+            found.setdefault((entry.attack, entry.victim, entry.column), line)
+    shown = list(found.values())
     return pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True) if shown else ""
 
 

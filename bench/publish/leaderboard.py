@@ -148,7 +148,7 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     `gain` is the count one to one less the strictest null's, `gain_low` and `gain_high` its 95% interval. `rank` is the
     place by the gain among the attacks that need no more knowledge than the row's; controls have none, nor have rows
     whose gain may be 0. The interval of `n_good` is empty where runs.csv does not tell which images are good. Rows are
-    ordered by victim and gain. Behind `BOARD_COLUMNS` stands a column `param.NAME` for each parameter.
+    ordered by victim and gain, controls last. Behind `BOARD_COLUMNS` stands a column `param.NAME` for each parameter.
     """
     runs = current(runs)
     told = runs["knowledge"].str.contains(ORACLE, regex=False) | (runs["tuned_by"] == TUNED_BY_ORACLE)
@@ -177,8 +177,8 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     board["rank"] = pd.concat([found.rows.loc[found.rows["knowledge"] == found.knowledge, "rank"] for found in ranked])
     board = board[list(BOARD_COLUMNS)].join(parameter_columns(board["params_json"], board.index))
     return board.sort_values(
-        ["victim", "victim_key", "protocol", "metric_suite", "gain", "n_good", "attack"],
-        ascending=[True, True, True, True, False, False, True],
+        ["victim", "victim_key", "protocol", "metric_suite", "control", "gain", "n_good", "attack"],
+        ascending=[True, True, True, True, True, False, False, True],
         kind="stable",
     )
 

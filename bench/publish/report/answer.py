@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from attacks.base import Threat
-from bench.publish.best import Best, Row, best_of_attackers, best_of_families, families_of, network, once
+from attacks.base import Knowledge, Threat
+from bench.publish.best import Best, Row, best_of_attackers, best_of_families, families_of, once
 from bench.publish.numbers import count, number, took, whole
 from bench.publish.ranking import conflicts
 from bench.publish.report.collect import Entry, Report, cell_of
@@ -66,7 +66,7 @@ def _gained(rows: list[Row]) -> list[Gained]:
 
 def _sentences(best: list[Best], rows: list[Row]) -> tuple[str, ...]:
     """Return what comes out, by whom and at what cost, and what gives nothing away."""
-    tried = len({network(row) for row in rows})
+    tried = len({row["victim"] for row in rows})
     if not tried:
         return ("No attack is ranked: on every network attacks met different weights.",)
     if not any(one.rows for one in best):
@@ -74,15 +74,24 @@ def _sentences(best: list[Best], rows: list[Row]) -> tuple[str, ...]:
         return (f"{none} training data away: no attack beats its null control.",)
     beaten = sum(one.beaten for one in best)
     some = "The one network attacked gives" if tried == 1 else f"{beaten} of the {tried} networks attacked give"
-    first = f"{some} training data away to an attack that beats chance"
-    kept = [f"{one.family} ({one.tried - one.beaten} of {one.tried})" for one in best if one.beaten < one.tried]
-    last = f"No attack here got records out of: {', '.join(kept)}." if kept else "No network kept its records."
-    return (f"{first}.", *(_led(threat, row) for threat, row in best_of_attackers(rows).items() if threat), last)
+    first = f"{some} training data away to an attack that beats chance."
+    kept = [f"{one.family}, {one.tried - one.beaten} of {one.tried}" for one in best if one.beaten < one.tried]
+    last = f"Networks that kept their records, by kind: {'; '.join(kept)}." if kept else "No network kept its records."
+    return (first, *(_led(threat, row) for threat, row in best_of_attackers(rows).items() if threat), last)
 
 
 def _led(threat: Threat, row: Row) -> str:
+    """Return what the best attack of an attacker gets, chance beside it; earlier weights are told where it has them."""
+    attack = f"{row['attack']}:{row['variant']}" if row["variant"] else str(row["attack"])
+    told = str(row["knowledge"]).split("+")
+    who = (
+        f"{threat}, and weights on the way"
+        if {Knowledge.INITIAL_WEIGHTS, Knowledge.EARLIER_WEIGHTS} <= {*told}
+        else threat
+    )
     gain, low, high = (number(row, name) for name in ("gain", "gain_low", "gain_high"))
+    name = "n_good" if math.isnan(number(row, "n_good_unique")) else "n_good_unique"
     return (
-        f"With {threat}, {row['attack']} gets {count(gain)} of {row['n']} training records more than chance out of "
-        f"{row['victim']} (95%: {whole(low)} to {whole(high)}; {took(row)})."
+        f"With {who}, {attack} gets {count(number(row, name))} of {row['n']} training records of {row['victim']}, "
+        f"where chance gets {count(number(row, name) - gain)} (gain, 95%: {whole(low)} to {whole(high)}; {took(row)})."
     )

@@ -81,10 +81,10 @@ SHOWN: tuple[Column, ...] = (
 LEGEND = {
     "rank": (
         "place by the gain one to one; attacks share one where they cannot be told apart; none for controls, or where "
-        "the gain may be 0; with one seed it speaks of that run alone"
+        "the gain may be 0; of one run it speaks of that run alone"
     ),
     "good": (
-        "training images that are reconstructed well enough under the board's protocol, averaged over seeds; in square "
+        "training images that are reconstructed well enough under the board's protocol, averaged over runs; in square "
         "brackets the 95% interval, in round ones the most that a null control gets"
     ),
     "gain": "unique (of the informed adversary good) less the null control's, with its 95% interval; what ranks",

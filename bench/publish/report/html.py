@@ -147,6 +147,7 @@ def render(report: Report) -> str:
         mark=mark,
         gain_share=gain_share,
         number=number,
+        drawn=lambda panel: Markup(figures.labelled(panel.svg, panel.caption)),
         isnan=math.isnan,
         Status=Status,
     )
@@ -155,8 +156,8 @@ def render(report: Report) -> str:
 
 def _first(found: Answer) -> First:
     caption = (
-        "The best row of each attack on each kind of network, with its 95% interval; the best attack is named. One row "
-        "stands for one network: the boards below have all."
+        "A dot is an attack's best row on a kind of network, with its 95% interval. The coloured dot is the attack "
+        "that is named; grey dots are the others. A row stands for one network: the boards below have all."
     )
     chart = Panel(Markup(figures.gains(found.kinds)), caption) if found.kinds else None
     best, shown = found.best, _pictures(found.best, MOST_FIRST)
@@ -229,7 +230,7 @@ def _mark(entry: Entry) -> str:
 
 
 def _time(entries: Sequence[Entry]) -> list[Panel]:
-    """Return a figure of quality against time for each protocol and size."""
+    """Return a figure of quality against time for each protocol and size of which two cells tell both."""
     grouped: dict[tuple[str, str, int], list[figures.Timed]] = {}
     for entry in entries:
         row = entry.row
@@ -250,10 +251,11 @@ def _time(entries: Sequence[Entry]) -> list[Panel]:
     return [
         Panel(
             Markup(figures.quality_against_time(cells, n)),
-            f"Quality against wall time. Points are means over seeds with their 95% interval, dashes the best null "
+            f"Quality against wall time. Points are means over runs with their 95% interval, dashes the best null "
             f"control. {protocol}, metric suite {suite}.",
         )
         for (protocol, suite, n), cells in grouped.items()
+        if len(cells) > 1
     ]
 
 

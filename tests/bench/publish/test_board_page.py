@@ -72,14 +72,29 @@ def test_all_attacks_of_a_network_stand_together_and_single_ones_are_folded(reco
     _, *rows = tables["All attacks, network by network"]
     assert [row[:3] for row in rows] == [
         ["`v1`", "1", "`first`"],
-        ["", "–", "`noise` (control)"],
         ["", "2", "`second` lr=0.1"],
+        ["", "–", "`noise` (control)"],
     ]
     assert rows[0][-1] == "abcdef"
     (folded,) = (name for name in tables if "Networks that one attack was tried on: 1" in name)
     assert tables[folded][1][:3] == ["`v2`", "–", "`alone`"]
     assert tables[folded][1][3].startswith("−6 [−")
     assert "nan" not in (tmp_path / "leaderboard.md").read_text()
+
+
+def test_a_network_counts_once_and_is_told_with_its_twin(record: Make, tmp_path: Path) -> None:
+    two = {"family": "two classes"}
+    tables = page(
+        tmp_path,
+        record(attack="a", victim="v1", victim_key="", **two, **good(90)),
+        record(attack="a", victim="v1", victim_key="today", victim_sha="1" * 64, null_disjoint=3, **two, **good(60)),
+        record(attack="a", victim="v2", victim_key="k", **two, **good(50)),
+    )
+    _, row = tables["The best attack on each kind of network"]
+    assert row[1] == "2 of 2"
+    words = " ".join((tmp_path / "leaderboard.md").read_text().split())
+    assert "2 of 2 networks give" in words
+    assert "on 1 the same attack on a twin of the network is among them" in words
 
 
 def test_rows_of_another_protocol_are_not_shown_twice(record: Make, tmp_path: Path) -> None:
@@ -205,7 +220,10 @@ def test_seconds_of_a_shared_machine_are_at_most_those(record: Make, tmp_path: P
 def test_the_papers_number_stands_beside_ours_and_its_null_with_its_link(record: Make, tmp_path: Path) -> None:
     entry = published()[0]
     counts = {"n_good_haim_min": 155, "null_n_good_haim_min": 31}
-    tables = page(tmp_path, record(attack=entry.attack, victim=entry.victim, **counts, **good(60)))
+    told = {"attack": entry.attack, "victim": entry.victim}
+    set_otherwise = {"tuned_by": "user", "params_json": '{"steps": 1}', "params_hash": "x"}
+    other = record(**told, **set_otherwise, **(counts | {"n_good_haim_min": 160}), **good(70))
+    tables = page(tmp_path, record(**told, **counts, **good(60)), other)
     _, row = tables["Beside the papers"]
 
     assert row == [

@@ -13,13 +13,14 @@ from bench.publish.report.figures.drawn import (
     share_against_threshold,
     ssim_against_output,
 )
-from bench.publish.report.figures.svg import sharing_styles, with_own_styles
+from bench.publish.report.figures.svg import labelled, sharing_styles, with_own_styles
 
 __all__ = [
     "THRESHOLDS",
     "Gained",
     "Timed",
     "gains",
+    "labelled",
     "passing",
     "precision_recall",
     "quality_against_time",

@@ -44,6 +44,8 @@ THRESHOLDS = np.linspace(0, 1, 101)
 _WIDTH = 7.2
 _TICKS = (1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000)
 """Width in inches of the figures across the page, and the seconds at which the one against time has ticks."""
+_NARROW, _ROW = 5.0, 0.36
+"""Width in inches of the figure of gains, which a phone shows whole, and the height of one of its lines."""
 _DOT, _LETTER, _LEADING, _LONGEST = 0.045, 0.058, 0.14, 40
 """For names in a figure: half a point's size, a letter's width and a line's height, in inches; most letters."""
 
@@ -116,7 +118,9 @@ def quality_against_time(cells: Sequence[Timed], n: int) -> str:
 
 
 def gains(kinds: Mapping[str, Sequence[Gained]]) -> str:
-    """Draw the gain of each attack's best row on each kind of network, a point with its interval, the best one named.
+    """Draw the gain of each attack's best row on each kind of network, a point with its interval.
+
+    The kind stands above its line, and there the name of the best attack.
 
     Args:
         kinds: of each kind of network the attacks on it, best first, the kinds from top to bottom.
@@ -124,26 +128,29 @@ def gains(kinds: Mapping[str, Sequence[Gained]]) -> str:
     if not kinds:
         return ""
     with mpl.rc_context(_STYLE):
-        height = 0.3 * len(kinds) + 0.55
-        figure = Figure(figsize=(_WIDTH, height))
-        axes = figure.add_axes((0.36, 0.4 / height, 0.48, 1 - 0.45 / height))
+        height = _ROW * len(kinds) + 0.45
+        figure = Figure(figsize=(_NARROW, height))
+        axes = figure.add_axes((0.01, 0.4 / height, 0.98, 1 - 0.42 / height))
         axes.axvline(0, color=MUTED, linewidth=0.8)
-        for place, found in enumerate(kinds.values()):
+        across = axes.get_yaxis_transform()
+        for place, (kind, found) in enumerate(kinds.items()):
             for at, one in enumerate(found):
                 colour = ACCENT if at == 0 and one.ranked else MUTED
                 alpha = 1.0 if at == 0 else 0.35
                 axes.plot([one.low, one.high], [place] * 2, color=colour, linewidth=1.4, alpha=alpha)
                 axes.plot(one.gain, place, "o", color=colour, markersize=4.5 if at == 0 else 3, alpha=alpha)
             named = found[0].name if found[0].ranked else "none beats chance"
-            ink, across = INK if found[0].ranked else MUTED, axes.get_yaxis_transform()
-            axes.text(1.02, place, named, transform=across, color=ink, va="center_baseline", parse_math=False)
-        axes.set_yticks(range(len(kinds)), list(kinds))
-        axes.set_ylim(len(kinds) - 0.5, -0.5)
-        axes.set_xlim(min(-0.05, *(one.low for found in kinds.values() for one in found)), 1)
+            told: dict[str, Any] = {"va": "center_baseline", "parse_math": False, "transform": across}
+            axes.text(0, place - 0.5, kind, color=INK, **told)
+            axes.text(1, place - 0.5, named, color=ACCENT if found[0].ranked else MUTED, ha="right", **told)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_ylim(len(kinds) - 0.6, -0.9)
+        axes.set_xlim(min(-0.05, *(one.low for found in kinds.values() for one in found)), 1.02)
         axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set_xlabel("share of the training images gained over the strictest null control")
-        _grid(axes)
-        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel("share of the training records gained over the strictest null control")
+        axes.grid(axis="x", color=LINE, linewidth=0.6, alpha=0.6)
+        axes.set_axisbelow(True)
         return svg(figure)
 
 

@@ -7,6 +7,7 @@ import io
 import re
 
 import numpy as np
+from markupsafe import escape
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
@@ -41,6 +42,12 @@ def svg(figure: Figure) -> str:
     text = re.sub(r'style="[^"]*"', lambda match: _themed(match[0]), text)
     text = re.sub(r"data:image/png;base64,\s*([^\"]*)", lambda match: _smaller(match[1]), text)
     return re.sub(r">\s+<", "><", text)
+
+
+def labelled(svg: str, caption: str) -> str:
+    """Return an SVG element as one picture, which is read aloud as its caption."""
+    bare = re.sub(r'^<svg role="img" aria-label="[^"]*"', "<svg", svg)
+    return bare.replace("<svg", f'<svg role="img" aria-label="{escape(caption)}"', 1)
 
 
 def sharing_styles(page: str) -> str:

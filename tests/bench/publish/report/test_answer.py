@@ -32,12 +32,22 @@ def test_each_kind_of_attacker_is_told_with_what_leads_for_him(results: Path, sc
     found = told(results, records)
 
     assert found.sentences[0] == "2 of the 3 networks attacked give training data away to an attack that beats chance."
-    assert found.sentences[1].startswith("With the weights alone, kkt gets 14 of 20 training records more than chance")
-    assert found.sentences[2].startswith("With the weights and the start of the training, kkt-delta gets 16 of 20")
-    assert found.sentences[3] == "No attack here got records out of: two classes (1 of 3)."
+    assert found.sentences[1].startswith(
+        "With the weights alone, kkt gets 15 of 20 training records of faces-mlp-20, where chance gets 1 (gain, 95%: "
+    )
+    assert found.sentences[2].startswith("With the weights and the start of the training, kkt-delta gets 17 of 20")
+    assert found.sentences[3] == "Networks that kept their records, by kind: two classes, 1 of 3."
     assert len(found.sentences) == 4
     assert [one.name for one in found.kinds["two classes"]] == ["kkt-delta", "kkt", "first-layer", "inversion"]
     assert [one.ranked for one in found.kinds["two classes"]] == [True, True, True, False]
+
+
+def test_an_attacker_who_saw_weights_on_the_way_is_said_to_have_them(results: Path, scored: Scored) -> None:
+    known = f"architecture+earlier weights+{START.partition('+')[2]}"
+    sentence = told(results, [scored("kkt-delta", variant="snapshots", n_good=18, knowledge=known)]).sentences[1]
+    assert sentence.startswith(
+        "With the weights and the start of the training, and weights on the way, kkt-delta:snapshots gets 17 of 20"
+    )
 
 
 def test_where_nothing_beats_its_null_it_says_so(results: Path, scored: Scored) -> None:

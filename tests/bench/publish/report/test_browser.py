@@ -80,7 +80,7 @@ def test_it_renders(view: Callable[..., Page], built: Path) -> None:
     assert shown.title() == "What trained networks give away"
     assert shown.locator("table.board:visible").count() == 3
     sizes = shown.locator("figure svg").evaluate_all("all => all.map(one => one.getBoundingClientRect().height)")
-    assert len(sizes) == 15
+    assert len(sizes) == 14
     widths = shown.locator(".gallery[open] img").evaluate_all("all => all.map(one => [one.naturalWidth, one.width])")
     assert widths
     assert all(natural == 8 and width % natural == 0 for natural, width in widths), "pixels are whole numbers of pixels"

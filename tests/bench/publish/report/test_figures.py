@@ -13,6 +13,7 @@ import pytest
 from bench.publish.report.figures import (
     THRESHOLDS,
     Timed,
+    labelled,
     passing,
     precision_recall,
     quality_against_time,
@@ -75,6 +76,13 @@ def test_figures_of_a_page_share_their_styles() -> None:
         assert [one.get("style") for one in before.iter()] == [rules.get(one.get("class", "")) for one in after.iter()]
     assert (page.count(spoken), "fill: red" in rules.values()) == (2, False), "an attribute outside, and a label"
     assert len(set(rules.values())) == len(rules)
+
+
+def test_a_figure_is_read_aloud_as_its_caption_and_once() -> None:
+    once = labelled(FIGURES["time"], 'Good images, "all" of 20.')
+    told = ElementTree.fromstring(once)
+    assert (told.get("role"), told.get("aria-label")) == ("img", 'Good images, "all" of 20.')
+    assert labelled(once, 'Good images, "all" of 20.') == once
 
 
 def test_nothing_to_draw_is_no_figure() -> None:

@@ -69,7 +69,9 @@ def test_it_shows_figures_and_pictures(page: str) -> None:
     parsed = Parsed(page)
 
     assert len(parsed.all("table", **{"class": "board"})) == 3
-    assert len(parsed.all("svg")) == 1 + 2 + 4 * 3, "the gains, time for each victim, three for each cell"
+    figures = parsed.all("svg")
+    assert len(figures) == 1 + 1 + 4 * 3, "the gains, time for the victim of several attacks, three for each cell"
+    assert all(figure["role"] == "img" and figure["aria-label"] for figure in figures)
     assert len(parsed.all("img")) == 4 * 6 + 2 + 2 * 3, (
         "those of each cell, the best of the one that leads, three of each attack"
     )
@@ -137,7 +139,7 @@ def test_tables_alone_make_a_page_without_pictures(folder: Path) -> None:
 
     assert len(parsed.all("table", **{"class": "board"})) == 3
     assert parsed.all("img") == []
-    assert len(parsed.all("svg")) == 1 + 2
+    assert len(parsed.all("svg")) == 1 + 1
 
 
 def test_a_folder_gives_the_same_page_again(folder: Path, page: str) -> None:
