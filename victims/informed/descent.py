@@ -118,6 +118,8 @@ class Problem:
             outputs = logits(self.architecture, parameters, batch.points)
             # the gradient of each network's mean cross-entropy in its logits
             slopes = (torch.softmax(outputs, 1) - batch.targets) / outputs.shape[2]
+            if not create_graph:
+                slopes = slopes.detach()  # of one record they are the last bias's gradient themselves
             gradients = torch.autograd.grad(outputs, list(parameters.values()), slopes, create_graph=create_graph)
         named = dict(zip(parameters, gradients, strict=True))
         step = _adam if self.training.optimizer == "adam" else _sgd

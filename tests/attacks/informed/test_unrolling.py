@@ -78,6 +78,20 @@ def test_the_search_finds_the_record_that_the_weights_hold() -> None:
     torch.testing.assert_close(alone.images[0], found.images[0], rtol=0, atol=1e-4)
 
 
+def test_the_last_batch_may_hold_one_record() -> None:
+    generator = torch.Generator().manual_seed(0)
+    images, labels = torch.rand(11, 1, 4, 4, generator=generator, dtype=torch.float64), torch.arange(11) % 3
+    start = {name: value.double() for name, value in initial(DENSE, (1, 4, 4), generator).items()}
+    problem = Problem(DENSE, Descent(epochs=3, batch_size=5), images[:10], labels[:10])
+    unrolled = Unrolled(problem, start, problem.orders([]))
+    targets = problem.one_hot(labels[10:])
+    stacked = {name: value[None] for name, value in start.items()}
+    released = problem.run(stacked, unrolled.orders, images[10:], targets)
+    assert not any(value.requires_grad for value in released.values())
+    found = search(unrolled, images[:1], targets, released, 3)
+    assert found.distances[0] < unrolled.distance(images[:1], targets, released)[0][0]
+
+
 def test_adam_has_a_gradient_where_a_pixel_is_0_in_every_record() -> None:
     """The weights of such a pixel have gradient 0, where Adam's square root has no derivative."""
     generator, alive = torch.Generator().manual_seed(0), torch.arange(16).view(1, 4, 4) % 4 > 0
