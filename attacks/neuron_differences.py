@@ -56,7 +56,7 @@ class NeuronDifferences(Attack[DifferencesParams]):
 
         shape = view.architecture.input_shape
         network = Network.of(view.weights, shape, ctx.device, torch.float32)
-        if network.biases[0] is None:
+        if network.biases[0] is None or not network.biases[0].any():
             return nothing(shape, "its first layer has no biases, which tell the sign of an atom")
         neurons = Neurons.of(network)
         stages = Stages(neurons, self.params, ctx)

@@ -184,7 +184,8 @@ def _residual(problem: Problem, params: SearchParams) -> StationarityResidual | 
     power = params.residual_power
     neurons, coordinates = norms**-params.neuron_power, (subspace.singular / mean_square) ** -power
     sharpness = norms**-params.gate_power if params.gate_power else None
-    weighting = Weighting(params.by_layer(network.depth), neurons, coordinates, bias_size**-power)
+    bias_weight = bias_size**-power if bias_size > 0 else 1.0
+    weighting = Weighting(params.by_layer(network.depth), neurons, coordinates, bias_weight)
     size = math.sqrt(subspace.rank)
     error_cost, activation_cost = params.signal_span / size, params.activation_span / size
     if problem.features is None:

@@ -240,6 +240,14 @@ def test_a_second_try_begins_when_the_tensors_of_the_first_are_gone(monkeypatch:
     assert len(kept) > 1
 
 
+def test_a_bias_of_zeros_has_no_size_by_which_to_weight_it() -> None:
+    network, _, _ = two_point_problem()
+    blank = Network(network.weights, (torch.zeros(H, dtype=torch.float64), None))
+    space = RowSpace(torch.eye(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64), gap=True)
+    (found,) = search(Problem(blank, space), [random_start(0)], changed(steps=3, residual_power=0.3), silent)
+    assert bool(found.candidates.isfinite().all())
+
+
 def test_the_published_loop_recovers_them_too() -> None:
     network, points, _ = two_point_problem()
     generator = torch.Generator().manual_seed(0)

@@ -213,15 +213,22 @@ def test_it_is_for_one_output_or_two_classes(outputs: int) -> None:
     assert "compares the neurons" in str(attack.supports(VictimSpec.model_validate(spec | {"architecture": affine})))
 
 
-@pytest.mark.parametrize(("change", "why"), [("no bias", "has no biases"), ("alike", "lie on few points")])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [("no bias", "has no biases"), ("a bias of zeros", "has no biases"), ("alike", "lie on few points")],
+)
 def test_what_shows_no_atom_gives_one_candidate_of_zeros(change: str, why: str) -> None:
     victim = victim_of(BIASES)
     view = view_of(victim, NeuronDifferences.needs, torch.device("cpu"))
     weights = dict(view.weights)
     if change == "no bias":
         del weights["layers.0.bias"]
+    elif change == "a bias of zeros":
+        weights["layers.0.bias"] = 0 * weights["layers.0.bias"]
     else:
-        weights |= {f"layers.0.{name}": 0 * weights[f"layers.0.{name}"] for name in ("weight", "bias")}
+        given = torch.linalg.svd(weights["layers.1.weight"].double())[2][:2].norm(dim=0).float()
+        alike = given[:, None].expand_as(weights["layers.0.weight"])
+        weights |= {"layers.0.weight": alike, "layers.0.bias": given}
     disclosed = VictimView(
         {Knowledge.ARCHITECTURE: view.architecture, Knowledge.WEIGHTS: weights}, NeuronDifferences.needs
     )
