@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView
-from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, nothing
+from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, UNLIKE, nothing
 from attacks.known_start.params import KKTDeltaParams, ResolvedParams
 from attacks.search_space import Range
 
@@ -66,6 +66,8 @@ class KKTDelta(Attack[KKTDeltaParams]):
         """Doubt a start whose seed is not found, or that is not where the training began, and a layer that stayed."""
         if self.params.start == "guess" and not (exposure.seed is not None and exposure.seed.found):
             return f"no seed below {self.params.seeds} drew the first layer"
+        if self.params.start == "guess" and exposure.start is None:
+            return UNLIKE
         if exposure.start is not None and exposure.start.wrong:
             return (
                 f"the training did not begin at this start: outside the span the cosine is {exposure.start.cosine:.2g}"
@@ -156,7 +158,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         return pooled
 
     def _start(self, view: VictimView, ctx: AttackContext) -> tuple[dict[str, Tensor] | None, tuple[str, ...]]:
-        """Return the initial weights by parameter name, None if no seed is found, and a flag on the guess.
+        """Return the initial weights by parameter name, None if no seed draws them, and flags on the guess.
 
         Raises:
             ValueError: the victim has no one start to tell.
@@ -165,8 +167,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
             if view.initial_weights is None:
                 raise ValueError("the victim has no one start")
             return view.initial_weights, ()
-        from victims.equations.architectures import seeded
-        from victims.ordinary.seeds import TORCH, guess_seed
+        from victims.ordinary.seeds import TORCH, drawn_start, guess_seed
 
         architecture, seeds = view.architecture, self.params.seeds
         assert architecture.spec.kind == "mlp"
@@ -175,8 +176,10 @@ class KKTDelta(Attack[KKTDeltaParams]):
         odds = f"correlation {guess.correlation:.3f}, threshold {guess.threshold:.3f} for {guess.tried} seeds"
         if not guess.found:
             return None, (f"no seed below {seeds} drew the start: {odds}",)
-        network = seeded(architecture.spec, architecture.input_shape, guess.seed)
-        return network.state_dict(), (f"seed {guess.seed} drew the start: {odds}",)
+        start = drawn_start(architecture.spec, architecture.input_shape, guess.seed, view.weights)
+        if start is None:
+            return None, (f"seed {guess.seed} drew the first layer: {odds}", UNLIKE)
+        return start, (f"seed {guess.seed} drew the start: {odds}",)
 
     def _images(self, view: VictimView, found: Difference) -> tuple[int, tuple[str, ...]]:
         """Return the number of training images that is assumed, and a flag where the weights do not show it."""

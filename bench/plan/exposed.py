@@ -65,6 +65,8 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
         start = card.start
         how = "as given" if start.known_by == "given" else "drawn from the seed"
         yield "start", f"{how}; {start.decay:.4g} of it left, moved by {start.movement:.3g} of its length"
+    elif card.seed is not None and card.seed.found:
+        yield "start", "cannot be told: what the seed drew behind the first layer depends on which layers have biases"
     else:
         yield "start", "not known"
     told = "not shown by the weights" if card.images_shown is None else f"{card.images_shown}, as the weights show it"

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from victims.base import Victim
-from victims.equations.architectures import ReLUNetwork, seeded
+from victims.equations.architectures import ReLUNetwork
 from victims.equations.network import Network
 from victims.equations.row_space import EDGE_SLACK, data_rank
 from victims.exposure.card import Exposure, Seed, Spectrum, Start
 from victims.ordinary.difference import difference, first_moved, movement
-from victims.ordinary.seeds import TORCH, guess_seed
+from victims.ordinary.seeds import TORCH, drawn_start, guess_seed
 from victims.ordinary.update import images_in
 from victims.spec import NetworkSpec
 
@@ -95,8 +95,9 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progr
         return _Read(imbalance, shown, activations, _start("given", victim.start, model.state_dict()), seed)
     if not guess.found:
         return _Read(imbalance, shown, activations, None, seed)
-    drawn = seeded(spec, victim.input_shape, guess.seed).state_dict()
-    return _Read(imbalance, shown, activations, _start("seed", drawn, model.state_dict()), seed)
+    drawn = drawn_start(spec, victim.input_shape, guess.seed, model.state_dict())
+    start = None if drawn is None else _start("seed", drawn, model.state_dict())
+    return _Read(imbalance, shown, activations, start, seed)
 
 
 def balance(network: Network) -> list[float]:

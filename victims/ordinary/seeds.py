@@ -7,12 +7,16 @@ with them. Generators of many seeds are computed side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
+from torch import Tensor
+
+from victims.equations import architectures
+from victims.spec import BuiltSpec
 
 STATE, SHIFT = 624, 397
 """The words of the generator's state, and the distance of the words that its recurrence joins."""
@@ -206,3 +210,21 @@ def _correlations(
             sums[number] += np.stack([own @ drawn, drawn.sum(0), np.einsum("ks,ks->s", drawn, drawn)])
             done[number] += len(drawn)
     return [(product / np.sqrt(squares - total**2 / count)).astype(np.float32) for product, total, squares in sums]
+
+
+def drawn_start(
+    spec: BuiltSpec, shape: Sequence[int], seed: int, released: Mapping[str, Tensor]
+) -> dict[str, Tensor] | None:
+    """Return the initial parameters that a seed of torch draws, None where the released network has others.
+
+    A description has a word for the layers with biases, which a user's network need not fit; behind a bias more or less
+    torch draws other layers.
+
+    Args:
+        spec: the architecture.
+        shape: (C, H, W) of an input.
+        seed: the guess.
+        released: the released parameters by name.
+    """
+    drawn = architectures.seeded(spec, shape, seed).state_dict()
+    return drawn if drawn.keys() == released.keys() else None

@@ -9,11 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from attacking import BATCH_NORM, ORDINARY, victim_of
+from attacking import BATCH_NORM, ORDINARY, attacked, victim_of
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from attacks.base import declined_unless_layered
+from attacks.kkt_delta import KKTDelta
+from attacks.known_start.no_image import UNLIKE
+from attacks.known_start.params import KKTDeltaParams
+from bench.plan.exposed import exposure_lines
 from victims.base import Victim
 from victims.defences.spec import RandomSeed
 from victims.defences.stacking import defended
@@ -142,6 +146,28 @@ def test_a_seed_beyond_those_tried_is_not_found(tmp_path: Path) -> None:
     assert found.seed is not None
     assert not found.seed.found
     assert found.start is None
+
+
+@pytest.mark.parametrize("biases", [(False, False, False), (True, False, True)], ids=["none", "mixed"])
+def test_a_seed_behind_whose_first_layer_other_biases_are_tells_no_start(
+    tmp_path: Path, biases: tuple[bool, ...]
+) -> None:
+    def three() -> nn.Module:
+        sizes = (SIDE**2, WIDTH), (WIDTH, WIDTH), (WIDTH, CLASSES)
+        first, second, last = (nn.Linear(*size, bias=bias) for size, bias in zip(sizes, biases, strict=True))
+        return nn.Sequential(nn.Flatten(), first, nn.ReLU(), second, nn.ReLU(), last)
+
+    torch.manual_seed(SEED)
+    victim = own(tmp_path, three().state_dict(), three)
+    found = card(victim)
+    assert found.seed is not None
+    assert (found.seed.found, found.seed.seed, found.start) == (True, SEED, None)
+    assert dict(exposure_lines(found))["start"].startswith("cannot be told")
+    guess = KKTDelta(KKTDeltaParams(start="guess", seeds=FEW_SEEDS))
+    assert guess.doubt(found) == UNLIKE
+    shown = attacked(guess, victim)
+    assert shown.flags[-1] == UNLIKE
+    assert not shown.candidates.any()
 
 
 def test_a_converged_network_has_forgotten_its_start(tmp_path: Path) -> None:
