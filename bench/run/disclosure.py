@@ -20,7 +20,7 @@ from victims.equations.architectures import blank
 from victims.informed.data import Records
 from victims.informed.victim import AnyVictim, InformedVictim, logits
 from victims.kernel.machine import KernelMachine
-from victims.recipes import Ordinary
+from victims.recipes import Interpolation, Ordinary
 from victims.released import answering
 from victims.spec import NetworkSpec, Released
 
@@ -172,7 +172,8 @@ def _facts(victim: Victim) -> Facts:
     stored = victim.model if isinstance(victim.model, KernelMachine) else None
     training = victim.spec.training
     told = training.class_balance if isinstance(training, Released) else ()
-    secret_mean = stored is None and not (isinstance(training, Released) and training.mean != "training")
+    told_mean = isinstance(training, Released) and training.mean != "training"
+    own_mean = stored is None and not told_mean and not isinstance(training, Ordinary | Interpolation)
     balance = told or tuple(float(count) / max(len(split.labels), 1) for count in counts)
     facts = {
         Knowledge.ARCHITECTURE: Architecture(victim.spec.architecture, victim.input_shape),
@@ -184,7 +185,7 @@ def _facts(victim: Victim) -> Facts:
         Knowledge.DATA_MEAN: torch.from_numpy(split.mean),
         Knowledge.LOSS: victim.spec.loss,
         Knowledge.WEIGHT_DECAY: victim.spec.weight_decay,
-        Knowledge.SHADOW_POOL: (pool - pool.mean(0) if secret_mean else pool, torch.from_numpy(split.test_labels)),
+        Knowledge.SHADOW_POOL: (pool - pool.mean(0) if own_mean else pool, torch.from_numpy(split.test_labels)),
         Knowledge.LOGITS: None,
         Knowledge.INITIAL_WEIGHTS: victim.start if victim.spec.tells_start else None,
         Knowledge.EARLIER_WEIGHTS: victim.earlier,

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from attacking import BATCH_NORM, BIASES, CPU, DECAYED, victim_of
+from attacking import BATCH_NORM, BIASES, CPU, DECAYED, ORDINARY, RANDOM_FEATURES, victim_of
 
 from attacks.base import Knowledge, UndeclaredKnowledgeError
 from bench.run.disclosure import network_from, view_of
+from victims.spec import VictimSpec
 
 READ: dict[Knowledge, Callable[[Any], Any]] = {
     Knowledge.ARCHITECTURE: lambda view: view.architecture,
@@ -60,6 +61,13 @@ def test_the_view_tells_the_truth() -> None:
     torch.testing.assert_close(pool.mean(0), torch.zeros(1, 8, 8))
     assert np.array_equal(classes.numpy(), victim.split.test_labels)
     assert all(torch.equal(value, view.weights[name]) for name, value in victim.model.state_dict().items())
+
+
+@pytest.mark.parametrize("spec", [ORDINARY, RANDOM_FEATURES], ids=lambda spec: spec.name)
+def test_a_pool_is_in_the_input_space_of_a_victim_whose_mean_is_public(spec: VictimSpec) -> None:
+    victim = victim_of(spec)
+    pool, _ = view_of(victim, frozenset({Knowledge.SHADOW_POOL}), CPU).shadow_pool
+    assert np.array_equal(pool.numpy(), victim.split.test_inputs)
 
 
 def test_a_network_with_running_statistics_is_built_as_it_answers() -> None:
