@@ -84,7 +84,7 @@ def difference(end: Tensor, start: Tensor) -> Difference:
         start: W1(0) (h, d).
     """
     last, first = end.double(), start.double()
-    rounding = torch.finfo(end.dtype).eps / 2 * float(last.norm())
+    rounding = rounding_of(end)
     decay = 1.0
     for _ in range(ROUNDS):
         span = _row_span(last - decay * first, rounding)
@@ -96,6 +96,15 @@ def difference(end: Tensor, start: Tensor) -> Difference:
     cosine = float((outside * rest).sum() / (outside.norm() * rest.norm()).clamp_min(TINY))
     _, singular, directions = torch.linalg.svd(last - decay * first, full_matrices=False)
     return Difference(decay, singular, directions, *last_gap(singular, rounding), cosine, len(last))
+
+
+def rounding_of(weights: Tensor) -> float:
+    """Return the size of the rounding of released weights: half the spacing of numbers at 1, times their norm.
+
+    Weights that float32 holds exactly were released in it, whatever they are held in to be searched.
+    """
+    exact = weights.dtype == torch.float64 and torch.equal(weights.float().double(), weights)
+    return torch.finfo(torch.float32 if exact else weights.dtype).eps / 2 * float(weights.double().norm())
 
 
 def movement(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> float:

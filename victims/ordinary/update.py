@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from victims.equations.network import Network
-from victims.ordinary.difference import Difference, last_gap
+from victims.ordinary.difference import Difference, last_gap, rounding_of
 
 MOST = 64
 """Largest rank that counts as a low-rank update."""
@@ -26,8 +26,7 @@ def low_rank(start: Network, end: Network, found: Difference) -> int | None:
         return None
     for first, last in zip(start.weights[1:], end.weights[1:], strict=True):
         singular = torch.linalg.svdvals(last.double() - found.decay * first.double())
-        rounding = torch.finfo(last.dtype).eps / 2 * float(last.double().norm())
-        rank, gap = last_gap(singular, rounding)
+        rank, gap = last_gap(singular, rounding_of(last))
         if rank != found.rank or gap <= 1:
             return None
     return found.rank

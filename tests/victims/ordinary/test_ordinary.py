@@ -9,10 +9,12 @@ from attacking import victim_of
 
 from victims.cache import training_sha, victim_folder
 from victims.datasets import fingerprint, load
+from victims.equations.network import Network
 from victims.ordinary.descent import Examples
 from victims.ordinary.difference import difference
 from victims.ordinary.obtain import START, obtain
 from victims.ordinary.training import train_ordinary
+from victims.ordinary.update import low_rank
 from victims.recipes import Ordinary, Pretraining
 from victims.spec import MLPSpec, VictimSpec
 
@@ -59,6 +61,22 @@ def test_the_decay_of_the_start_is_the_product_of_the_steps_shrinkage() -> None:
     first, last, _ = ends(spec(dtype="float64", momentum=0.0, weight_decay=0.05, lr=0.1, schedule="constant"))
     steps = 12 * 3
     assert difference(last, first).decay == pytest.approx((1 - 0.1 * 0.05) ** steps, rel=1e-9)
+
+
+def test_rounding_is_that_of_the_released_weights_whatever_they_are_held_in() -> None:
+    """Pixels that are black in every image leave exact zeros in the difference, behind the rounding of the others."""
+    generator = torch.Generator().manual_seed(0)
+    start, end = [], []
+    for shape in ((60, 50), (40, 60)):
+        weight, rows = torch.randn(shape, generator=generator), torch.rand(4, shape[1], generator=generator)
+        rows[:, 30:] = 0
+        start.append(weight)
+        end.append(weight + torch.randn(shape[0], 4, generator=generator) @ rows / 10)
+    single = difference(end[0], start[0])
+    double = difference(end[0].double(), start[0].double())
+    assert single.rank == double.rank == 4
+    ends = (Network(tuple(weight.double() for weight in weights), (None, None)) for weights in (start, end))
+    assert low_rank(*ends, double) == 4
 
 
 def test_a_wrong_start_shows_no_gap_and_no_cosine() -> None:
