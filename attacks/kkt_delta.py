@@ -172,10 +172,16 @@ class KKTDelta(Attack[KKTDeltaParams]):
         architecture, seeds = view.architecture, self.params.seeds
         assert architecture.spec.kind == "mlp"
         first = view.weights["layers.0.weight"].cpu().numpy()
-        guess = guess_seed(first, range(seeds), [TORCH], progress=lambda done: ctx.report(done, seeds))
+        guess = guess_seed(
+            first,
+            range(seeds),
+            [TORCH],
+            progress=lambda done: ctx.progress(done, seeds),
+            expired=lambda: ctx.expired(0),
+        )
         odds = f"correlation {guess.correlation:.3f}, threshold {guess.threshold:.3f} for {guess.tried} seeds"
         if not guess.found:
-            return None, (f"no seed below {seeds} drew the start: {odds}",)
+            return None, (f"no seed below {guess.tried} drew the start: {odds}",)
         start = drawn_start(architecture.spec, architecture.input_shape, guess.seed, view.weights)
         if start is None:
             return None, (f"seed {guess.seed} drew the first layer: {odds}", UNLIKE)

@@ -14,6 +14,7 @@ from attacks.context import UNLIMITED, AttackContext, Budget
 from attacks.deco import Deco
 from attacks.inversion import Inversion
 from attacks.kkt import KKT
+from attacks.kkt_delta import KKTDelta
 from attacks.kkt_general import KKTGeneral
 from attacks.kkt_span import KKTSpan
 from victims.equations.adjoint import StationarityResidual
@@ -147,3 +148,11 @@ def test_a_search_in_parts_goes_on_in_parts(view: VictimView, monkeypatch: pytes
     kept.most = 10**9
     RESUMED["kkt-span"].reconstruct(view, context(kept=kept))
     assert parts.count(1) == 1
+
+
+def test_a_search_for_a_seed_ends_with_its_budget_and_leaves_no_trace(view: VictimView) -> None:
+    ctx = context(Budget(seconds=1e-9))
+    found = KKTDelta(KKTDelta.Params(start="guess", seeds=1000)).reconstruct(view, ctx)
+    assert ctx.stopped
+    assert found.flags[0].startswith("no seed below 128 drew the start")
+    assert ctx.trace == []

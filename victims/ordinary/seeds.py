@@ -149,6 +149,7 @@ def guess_seed(
     initialisers: Sequence[Initialiser] = INITIALISERS,
     draws: int = DRAWS,
     progress: Callable[[int], None] = lambda done: None,
+    expired: Callable[[], bool] = lambda: False,
 ) -> SeedGuess:
     """Return the best guess; `found` says whether it is one.
 
@@ -161,6 +162,7 @@ def guess_seed(
         initialisers: likewise.
         draws: how many weights are compared, at most h d.
         progress: told how many seeds are done.
+        expired: asked after every `BATCH` seeds whether to try no more.
 
     Raises:
         ValueError: there are no seeds.
@@ -169,15 +171,17 @@ def guess_seed(
         raise ValueError("no seeds to try")
     count = min(draws, first_layer.size)
     targets = [_standardised(first_layer.T if rule.transposed else first_layer, count) for rule in initialisers]
-    tried = len(seeds) * len(initialisers)
-    threshold = float(norm.isf(FALSE_ALARM / tried)) / count**0.5
-    best = (-np.inf, 0, 0)
+    best, tried = (-np.inf, 0, 0), 0
     for start in range(0, len(seeds), BATCH):
+        if start and expired():
+            break
         batch = np.asarray(seeds[start : start + BATCH], np.int64)
         for number, values in enumerate(_correlations(batch, initialisers, targets, count)):
             top = int(values.argmax())
             best = max(best, (float(values[top]), number, int(batch[top])))
+        tried += len(batch) * len(initialisers)
         progress(start + len(batch))
+    threshold = float(norm.isf(FALSE_ALARM / tried)) / count**0.5
     correlation, number, seed = best
     return SeedGuess(seed, initialisers[number].name, correlation, threshold, tried)
 
