@@ -79,7 +79,7 @@ def glm_of(estimator: Any, count: int) -> GLM:
         count: the number of records that it was fitted to.
 
     Raises:
-        UserError: the estimator is of another kind, or not fitted.
+        UserError: the estimator is of another kind, not fitted, or was fitted to several targets at once.
     """
     try:
         check_is_fitted(estimator)
@@ -92,6 +92,8 @@ def glm_of(estimator: Any, count: int) -> GLM:
             raise UserError("liblinear's intercept_scaling is not 1; no closed form is known for it here")
         intercept = "penalised"
     coef = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
+    if len(coef) > 1 and family != "multinomial":
+        raise UserError(f"{estimator!r} is {len(coef)} models in one; fit one for each target")
     offset = np.broadcast_to(np.asarray(estimator.intercept_, dtype=np.float64), len(coef)).copy()
     return GLM(GLMArchitecture(family=family, intercept=intercept, outputs=len(coef)), penalty, coef, offset)
 
@@ -136,7 +138,8 @@ def _require_plain(estimator: LogisticRegression) -> None:
     """Raise UserError unless the objective is the sum of all records' losses and a ridge penalty."""
     if estimator.class_weight is not None:
         raise UserError("class_weight changes every record's weight; no closed form is known for it here")
-    if estimator.penalty in ("l1", "elasticnet") or getattr(estimator, "l1_ratio", None):
+    ratio: Any = getattr(estimator, "l1_ratio_", getattr(estimator, "l1_ratio", None))
+    if estimator.penalty in ("l1", "elasticnet") or any(np.ravel(ratio)):
         raise UserError("an l1 penalty has no gradient at zero; no closed form is known for it here")
     if estimator.solver == "liblinear" and len(estimator.classes_) > 2:
         raise UserError("liblinear fits one model a class; give each to this attack as a binary one")

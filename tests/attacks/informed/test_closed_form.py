@@ -233,6 +233,9 @@ def test_what_cannot_be_attacked_is_one_line() -> None:
         (LogisticRegression(class_weight="balanced").fit(records, labels), "class_weight"),
         (LinearRegression(positive=True).fit(records, labels), "no closed form is known"),
         (LogisticRegression().fit(records[:, :3], labels), "the estimator has 3 features"),
+        (Ridge().fit(records, np.stack([labels, labels], 1)), "is 2 models in one"),
+        (LinearRegression().fit(records, np.stack([labels, labels], 1)), "is 2 models in one"),
+        (LogisticRegressionCV(Cs=[0.1], cv=2, l1_ratios=(0.5,), solver="saga", tol=0.1).fit(records, labels), "l1"),
         (LogisticRegression().fit(records, labels + 5), "other than the estimator's classes"),
     ]
     for estimator, line in wrong:
