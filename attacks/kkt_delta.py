@@ -142,7 +142,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
             grad_evals=restarts.spent,
             flags=(*guessed, f"start decayed to {found.decay:.4g}, {rank} directions searched", *assumed, *lost),
         )
-        return pooled if ctx.stopped else self._refined(pooled, view, equation, restarts)
+        return self._refined(pooled, view, equation, restarts)
 
     def _refined(
         self, pooled: Reconstruction, view: VictimView, equation: Equation, restarts: Restarts

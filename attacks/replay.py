@@ -91,7 +91,10 @@ class Replay(KKTDelta):
     def _refined(
         self, pooled: Reconstruction, view: VictimView, equation: Equation, restarts: Restarts
     ) -> Reconstruction:
-        """Return the candidates of `kkt-delta` after the search; their confidence is their weight in the batches."""
+        """Return the candidates of `kkt-delta` after the search; their confidence is their weight in the batches.
+
+        Where no training was run again, or it diverged, the loss is infinite: `kkt-delta` has another objective.
+        """
         import torch
 
         from attacks.kkt_family.restarts import Restart
@@ -102,6 +105,8 @@ class Replay(KKTDelta):
 
         training, (start, end), ctx = view.training, equation.ends, restarts.ctx
         assert isinstance(training, Ordinary)
+        if ctx.stopped:
+            return replace(pooled, loss=math.inf)
         params = self.params.of_replay(equation.rank, float(equation.found.singular.norm() / start.weights[0].norm()))
         again = Training.of(
             start.on_coordinates(equation.basis), training, equation.rank, self.params.most, self.params.replay_alpha
@@ -121,7 +126,7 @@ class Replay(KKTDelta):
         ended = search.run(report, expired, restarts.checkpoint_after, restarts.after)
         if not math.isfinite(ended.residual):
             lost = "the search through the training diverged: the candidates are those of kkt-delta"
-            return replace(pooled, grad_evals=restarts.spent + spent, flags=(*pooled.flags, lost))
+            return replace(pooled, loss=math.inf, grad_evals=restarts.spent + spent, flags=(*pooled.flags, lost))
         labels: Tensor = search.targets.argmax(1)
         candidates = ended.candidates.reshape(pooled.candidates.shape).float()
         # the training has no equation from which a candidate could follow

@@ -171,7 +171,7 @@ def test_it_counts_the_steps_that_it_took(steps: int, searched: int) -> None:
     attack, ctx = Attack(ReplayParams(steps=20, replay_steps=8)), replace(context(), budget=Budget(steps=steps))
     found = attack.reconstruct(view_of(victim_of(VICTIM), attack.knowledge, CPU), ctx)
     assert found.grad_evals == searched
-    assert (found.labels is None) == (searched < 20)
+    assert (found.labels is None) == math.isinf(found.loss) == (searched < 20)
 
 
 def test_where_its_search_diverges_the_candidates_are_those_of_kkt_delta() -> None:
@@ -179,6 +179,7 @@ def test_where_its_search_diverges_the_candidates_are_those_of_kkt_delta() -> No
     found = attacked(Attack(ReplayParams(steps=20, replay_steps=3, replay_lr=1e30)), victim)
     assert torch.equal(found.candidates, attacked(KKTDelta(KKTDeltaParams(steps=20)), victim).candidates)
     assert found.flags[-1].startswith("the search through the training diverged")
+    assert found.loss == math.inf
 
 
 @pytest.mark.parametrize(
