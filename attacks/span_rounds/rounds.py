@@ -83,7 +83,7 @@ def search_in_rounds(
         held = {"index": torch.tensor(index), "generator": generator.get_state()} | under(BEGUN, begun) if begun else {}
         found, stopped = _search(problem, start, searches[index], done, restarts, held, state)
         index, state = index + 1, {}
-        if stopped or index == len(searches):
+        if stopped or index == len(searches) or restarts.expired(done + searches[index - 1].steps):
             return found, start.coefficients.at
         begun = _next(problem, found, start.coefficients.at, params, generator, settle=index % 2 == 1)
         start = _start(begun)
@@ -98,7 +98,7 @@ def _search(
     held: dict[str, Tensor],
     state: dict[str, Tensor],
 ) -> tuple[Found, bool]:
-    """Return what one search finds after `done` steps of others, and whether the restart is to end with it.
+    """Return what one search finds after `done` steps of others, and whether it was stopped before its end.
 
     Args:
         problem: the victim.
@@ -123,7 +123,7 @@ def _search(
         restarts.checkpoint(lambda: held | now())
 
     (found,) = search(problem, [start], params, reached, expired, checkpoint, state)
-    return found, stopped or restarts.expired(done + params.steps)
+    return found, stopped
 
 
 def _start(begun: dict[str, Tensor]) -> Start:

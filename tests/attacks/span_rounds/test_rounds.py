@@ -227,6 +227,14 @@ def test_a_budget_ends_it_between_and_within_searches(victim: Victim) -> None:
     assert spent[:4] == [10, 30, 100, 190]
 
 
+def test_a_restart_that_ends_with_the_budget_counts(victim: Victim) -> None:
+    view, attack = view_of(victim, KKTSpan.needs, CPU), KKTSpan(KKTSpanParams(**SHORT | {"rounds": 1}, restarts=2))
+    budget = attacks.context.Budget(steps=2 * attack.params.steps_of_a_restart)
+    whole = attack.reconstruct(view, context())
+    found = attack.reconstruct(view, replace(context(), budget=budget))
+    assert torch.equal(found.candidates, whole.candidates)
+
+
 def test_the_confidence_is_how_far_a_candidate_keeps_to_the_spans(
     victim: Victim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
