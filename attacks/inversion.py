@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
 from attacks.kkt_family.initialisation import InitialisedParams, balanced_labels, initial
+from victims.frozen_model import unsaid
 
 if TYPE_CHECKING:
     import torch
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
 Range = tuple[PositiveFloat, PositiveFloat]
-BOX = 1.0
-"""Pixels less their mean lie in [-BOX, BOX]."""
+PIXELS = (-1.0, 1.0)
+"""Pixels of [0, 1] less their mean lie in it."""
 MOMENTUM = 0.9
 BATCH = 1000
 
@@ -45,6 +46,8 @@ class InversionParams(InitialisedParams):
             finite differences along random directions.
         directions: black-box only: pairs of queries a step and candidate.
         difference: black-box only: length of a difference, relative to the square root of the number of pixels.
+        pixels: range of a pixel in the victim's input space. The default holds all pixels of [0, 1] less a mean; those
+            that are also divided by a scale may lie outside.
     """
 
     candidates: PositiveInt = 4000
@@ -59,16 +62,19 @@ class InversionParams(InitialisedParams):
     access: Literal["weights", "logits"] = "weights"
     directions: PositiveInt = 20
     difference: PositiveFloat = 1e-3
+    pixels: Annotated[tuple[float, float], unsaid(PIXELS)] = PIXELS
 
     @model_validator(mode="after")
     def _ranges_rise(self) -> InversionParams:
+        if self.pixels[0] >= self.pixels[1]:
+            raise ValueError("the range of a pixel is (low, high)")
         if self.scale_range[0] > self.scale_range[1] or self.lr_range[0] > self.lr_range[1]:
             raise ValueError("a range is (low, high)")
         return self
 
 
 class Inversion(Attack[InversionParams]):
-    """Climbs the victim's own output for a class from thousands of starts, inside the box of possible pixels.
+    """Climbs the victim's own output for a class from thousands of starts, inside the box of `pixels`.
 
     It is the paper's baseline: it finds what the network takes for the class, which need not be what it was trained on.
     """
@@ -169,7 +175,7 @@ class Inversion(Attack[InversionParams]):
                 ascent = ascent - params.total_variation * _variation_gradient(images)
             velocity = MOMENTUM * velocity + ascent
             going = (probabilities < params.threshold) | (params.threshold >= 1)
-            moved = (images + rates * velocity).clamp(-BOX, BOX)
+            moved = (images + rates * velocity).clamp(*params.pixels)
             images = torch.where(going[:, None, None, None], moved, images)
             if step % 10 == 0 or step == params.steps - 1:
                 report(step + 1, float(probabilities.mean()))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from attacking import AFFINE
+from pydantic import ValidationError
 
 from attacks.base import Attack, AttackContext, Reconstruction
 from attacks.class_mean import ClassMean
@@ -41,6 +42,16 @@ def test_inversion_climbs_inside_the_box() -> None:
     assert float(found.candidates.abs().max()) <= 1
     assert float(reached.mean()) > float(truth.max())
     torch.testing.assert_close(found.confidence, reached)
+
+
+def test_the_box_is_the_one_that_is_set_and_the_default_is_unsaid() -> None:
+    _, found = attacked(Inversion, HIDDEN, candidates=20, steps=30, lr_range=(0.1, 1.0), pixels=(-0.5, 2.5))
+    assert float(found.candidates.min()) == -0.5
+    assert 1 < float(found.candidates.max()) <= 2.5
+    assert Inversion.Params(pixels=(-1, 1)).model_dump() == Inversion.Params().model_dump()
+    assert "pixels" not in Inversion.Params().model_dump(mode="json")
+    with pytest.raises(ValidationError, match="the range of a pixel"):
+        Inversion.Params(pixels=(1, 1))
 
 
 @pytest.mark.parametrize(("access", "each"), [("weights", 1), ("logits", 2 * 5)])
