@@ -43,12 +43,15 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
     """A restart has this many candidates for each direction of the data subspace, unless `candidates` is given."""
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline networks whose layers are not known, and prices without a meaning with, or without, convolutions."""
+        """Decline layers that are not known, or none of which counts, and prices without a meaning here."""
         convolution = victim.architecture.kind == "conv"
         if convolution and self.params.method == "row-space" and self.params.sparsity:
             return "sparsity prices the lengths of images, and W2 is made of their features: set sparsity=0"
         if not convolution and self.params.smoothness:
             return "smoothness prices cosines, and images are sought in the row space of W1: set smoothness=0"
+        network = victim.architecture
+        if network.kind in ("mlp", "conv") and not any(self.params.by_layer(len(network.hidden) + 1)):
+            return f"layer_weights has no weight above 0 for its {len(network.hidden) + 1} fully connected layers"
         return declined_unless_layered(victim)
 
     def doubt(self, exposure: Exposure) -> str | None:

@@ -129,6 +129,14 @@ class SearchParams(InitialisedParams):
             raise PydanticCustomError("unused", "method={method} does not use it", {"method": method})
         return value
 
+    @field_validator("layer_weights")
+    @classmethod
+    def _counts_a_layer(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        """Refuse weights under which no layer has a residual."""
+        if value is not None and not any(value):
+            raise PydanticCustomError("weights", "at least one layer must have a weight above 0")
+        return value
+
     @field_validator("ranking")
     @classmethod
     def _judged_by_margins(cls, value: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from attacking import CLASSES, attacked, quick, victim_of
+from attacking import AFFINE, CLASSES, MARGIN, attacked, quick, victim_of
 from pydantic import ValidationError
 
 from attacks.base import Attack, Reconstruction
@@ -79,6 +79,14 @@ def test_what_a_method_does_not_use_is_one_clear_line() -> None:
         with pytest.raises(UserError) as refused:
             attack_params(KKT, variant, setting)
         assert str(refused.value) == f"--set {name}={value!r}: method={method} does not use it"
+
+
+def test_weights_under_which_no_layer_counts_are_one_clear_line() -> None:
+    with pytest.raises(UserError, match="at least one layer must have a weight above 0"):
+        attack_params(KKT, "", {"layer_weights": [0]})
+    second = KKT(KKT.Params(layer_weights=(0, 1)))
+    assert second.supports(MARGIN) is None
+    assert str(second.supports(AFFINE)).startswith("layer_weights has no weight above 0")
 
 
 def test_kkt_span_pays_for_leaving_both_spans_unless_told_otherwise() -> None:
