@@ -123,7 +123,9 @@ class KKTDelta(Attack[KKTDeltaParams]):
         found = known(start, end)
         rank, assumed = self._images(view, found)
         if low := low_rank(start, end, found):
-            assumed = (f"every layer moved by rank {low}, as by LoRA: W1 shows {low} directions and no image in them",)
+            several = f"as by LoRA: W1 shows {low} directions and no image in them"
+            one = "as by LoRA, whose direction is no image, or by training on one image, which is the direction"
+            assumed = (f"every layer moved by rank {low}, {several if low > 1 else one}",)
         params = self.params.resolved(rank, float(found.singular.norm() / start.weights[0].norm()))
         equation = Equation.of(start, end, found, rank, params.points)
         if params.path == "snapshots":

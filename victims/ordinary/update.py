@@ -15,7 +15,8 @@ def low_rank(start: Network, end: Network, found: Difference) -> int | None:
     """Return r where every layer moved by a matrix of the same rank r, as by low-rank updates; None elsewhere.
 
     After a training of all weights each layer's difference has a rank of its own: activations change on the way, and
-    the last layer has one direction for each class.
+    the last layer has one direction for each class. Of rank 1 it may also be a training on one image, with one hidden
+    layer.
 
     Args:
         start: the network at the beginning.

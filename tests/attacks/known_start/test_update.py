@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from attacking import attacked, victim_of
+import torch.nn.functional as F
+from attacking import attacked, context, victim_of
 
-from attacks.base import Knowledge
+from attacks.base import Architecture, Knowledge, VictimView
 from attacks.kkt_delta import KKTDelta
 from attacks.known_start import search
 from attacks.known_start.equation import Equation, known
 from attacks.known_start.params import KKTDeltaParams
+from victims.equations.architectures import seeded
 from victims.equations.network import Network
 from victims.ordinary.update import low_rank
 from victims.recipes import Ordinary
@@ -79,6 +81,25 @@ def test_a_low_rank_update_is_one_line_of_the_row() -> None:
     found = attacked(KKTDelta(KKTDeltaParams(**QUICK)), victim_of(spec(lora_rank=4)))
     assert any("every layer moved by rank 4, as by LoRA" in flag for flag in found.flags)
     assert not any("LoRA" in flag for flag in attacked(KKTDelta(KKTDeltaParams(**QUICK)), victim_of(spec())).flags)
+
+
+def test_a_training_on_one_image_is_not_taken_for_an_update_without_images() -> None:
+    shape, spec = (1, 5, 5), MLPSpec(hidden=(200,), outputs=3, biases="every", first_layer_scale=None)
+    network, image = seeded(spec, shape, 3), torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+    start = {name: value.clone() for name, value in network.state_dict().items()}
+    optimiser = torch.optim.SGD(network.parameters(), 0.05, momentum=0.9)
+    for _ in range(50):
+        optimiser.zero_grad()
+        F.cross_entropy(network(image), torch.tensor([0])).backward()
+        optimiser.step()
+    facts = {
+        Knowledge.ARCHITECTURE: Architecture(spec, shape),
+        Knowledge.WEIGHTS: network.state_dict(),
+        Knowledge.INITIAL_WEIGHTS: start,
+    }
+    found = KKTDelta(KKTDeltaParams(**QUICK)).reconstruct(VictimView(facts, KKTDelta.needs), context())
+    assert "or by training on one image" in found.flags[-1]
+    assert "no image in them" not in found.flags[-1]
 
 
 @pytest.mark.parametrize(("last", "line"), [(2, "first layer was not trained"), (1, "only the last layer moved")])
