@@ -81,8 +81,10 @@ def test_a_start_or_a_seed_opens_what_needs_them() -> None:
         found = outlooks(given, card(start=start(stayed=stayed), **kept))
         assert found["kkt-delta-features"] is behind
         assert found["kkt-delta"] is (Outlook.DOUBTED if stayed else Outlook.OPEN)
-    guessed = card(seed=SEED.model_copy(update={"found": True}), **kept)
+    found_seed = SEED.model_copy(update={"found": True})
+    guessed = card(seed=found_seed, start=start().model_copy(update={"known_by": "seed"}), **kept)
     assert outlooks(released(), guessed)["kkt-delta:seed"] is Outlook.OPEN
+    assert outlooks(released(), card(seed=found_seed, **kept))["kkt-delta:seed"] is Outlook.DOUBTED
 
 
 def test_a_module_is_open_to_what_needs_no_layers() -> None:
