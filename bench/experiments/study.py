@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import torch
 from rich.console import Console
-from scipy.stats import binomtest
 from torch import Tensor
 
 from attacks.studies.base import Cell, Study
-from bench.experiments import blow_up, rero
+from bench.experiments.blow_up import naming
 from bench.experiments.study_picture import draw, strips
 from bench.plan.options import attack_params
 from bench.plan.registry import Registry, Victims
@@ -27,7 +25,7 @@ from bench.run.setup import Setup
 from bench.run.todo import changed_sources, todo
 from bench.scoring.matching import ncc_distance, nearest_neighbours
 from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
-from bench.store.cells import from_cell, to_csv
+from bench.store.cells import DIGITS, from_cell, read_cells, to_csv
 from bench.store.folders import Store
 from bench.store.records import RunRecord, Status
 from bench.terminal.progress import TerminalReporter
@@ -35,8 +33,6 @@ from bench.terminal.text import lines
 from victims.base import Victim
 from victims.errors import UserError
 from victims.files import write_text
-from victims.informed.privacy import noise_multiplier
-from victims.informed.spec import AnySpec, InformedSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,8 +90,9 @@ def run_study(
 ) -> int:
     """Run the cells, write NAME.csv after each and pictures at the end, and return the exit status: 1 if a cell failed.
 
-    Rows of a former NAME.csv stay until their cells are made again, so that an interruption loses none. A cell whose
-    victim cannot be had is reported and left out; if it is the first one, that is an error and nothing else is tried.
+    Rows of a former NAME.csv stay until their cells are made again, so that neither an interruption nor absent data
+    lose one. A cell whose victim cannot be had is reported; if it is the first one, that is an error and nothing else
+    is tried.
 
     Args:
         study: the study.
@@ -104,29 +101,30 @@ def run_study(
         victims: likewise.
         setup: where runs are read and written: not in the results folder, since experiments whose start an oracle
             gives are on no board; and how they are executed, one after the other.
-        missing: keep the rows of NAME.csv whose runs ended well, with or without their run folders, and run only the
-            other cells.
+        missing: keep the rows of NAME.csv whose runs ended well, with or without their run folders and data, and run
+            only the other cells.
 
     Raises:
-        UserError: an attack, a victim or a parameter is not known, the folder cannot be written, or the victim of the
-            first cell cannot be had.
+        UserError: an attack, a victim or a parameter is not known, the folder cannot be written, NAME.csv is there and
+            cannot be read, or the victim of the first cell cannot be had.
     """
     console, root = Console(), setup.results_dir
     store = Store(root)
     store.require_writable()
     failed, rows, path = False, list[dict[str, Any]](), root / f"{study.name}.csv"
-    former = _rows_of(path)
+    former = former_rows(path, cells)
     with TerminalReporter(console) as reporter:
         session = Session.of(setup, reporter)
         runs = [_run(cell, attacks, victims) for cell in cells]
         for line in changed_sources(todo(runs, setup, session), session):
             reporter.notice(line)
         executor = executor_for(reporter, setup)
-        done = {row.get("run_id"): row for row in former if missing and row.get("status") == Status.OK}
         for cell, run in zip(cells, runs, strict=True):
-            run_id = session.run_id(run)
-            if run_id in done:
-                rows.append(done[run_id])
+            run_id, before = session.run_id(run), former.pop(_identity(cell), {})
+            # without its data a cell has another id than its row
+            same = before.get("run_id") == run_id or not session.definition(run.victim)
+            if missing and same and before.get("status") == Status.OK:
+                rows.append(before)
                 continue
             (outcome,) = executor.execute([Task.of(run, run_id, setup)])
             record = outcome.record
@@ -135,7 +133,7 @@ def run_study(
                     raise UserError(record.reason)
                 failed = True
                 reporter.notice(f"{record.title}: {record.reason}")
-                rows += [row for row in former if row.get("run_id") == record.run_id]
+                rows += [before] if before else []
                 continue
             if trouble := outcome.trouble or record.trouble:
                 failed = True
@@ -146,9 +144,7 @@ def run_study(
             if record.status is Status.OK and record.n_good is not None:
                 row |= measure(store, record, session.victim(run.victim), study, cell)
             rows.append(row)
-            made = {row["run_id"] for row in rows}
-            waiting = [row for row in former if row.get("run_id") not in made]
-            write_text(path, to_csv(pd.DataFrame([*rows, *waiting])))
+            write_text(path, to_csv(pd.DataFrame([*rows, *former.values()])))
             described = ", ".join(f"{name} {label}" for name, label in cell.labels.items())
             figures = ", ".join(f"{name} {row[name]:.3g}" for name in MEASURED if row.get(name) is not None)
             text = f"{cell.attack} on {cell.victim}, {described}: {record.status} {figures}"
@@ -161,13 +157,41 @@ def run_study(
     return int(failed)
 
 
-def _rows_of(path: Path) -> list[dict[Any, Any]]:
-    """Return the rows of a table that a study wrote; none if there is no such table, or none that can be read."""
+def former_rows(path: Path, cells: Sequence[Cell]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Return the row of each cell in a table that a study wrote, in the order of the cells; none if there is no table.
+
+    A row is a cell's by attack, victim and labels: its run's id changes with versions, and where data are absent.
+
+    Raises:
+        UserError: the file is there and is no such table.
+    """
+    if not path.exists():
+        return {}
+    texts = read_cells(path)
+    if lacking := [name for name in ("attack", "victim", "status", "run_id") if name not in texts]:
+        raise UserError(f"{path} is no table of a study: it has no column {lacking[0]}; move it away")
+    table = pd.read_csv(path, keep_default_na=False, na_values=[""])
+    read = table.map(lambda cell: from_cell(cell) if isinstance(cell, str) else cell).to_dict("records")
+    rows = dict[tuple[str, ...], dict[str, Any]]()
+    for cell in cells:
+        identity = _identity(cell)
+        names = ("attack", "victim", *cell.labels)
+        if row := next((row for row in read if tuple(_label(row.get(name)) for name in names) == identity), None):
+            rows[identity] = {str(name): value for name, value in row.items()} | cell.labels
+    return rows
+
+
+def _identity(cell: Cell) -> tuple[str, ...]:
+    """Return what tells a cell from the others of its study."""
+    return tuple(map(_label, (cell.attack, cell.victim, *cell.labels.values())))
+
+
+def _label(value: object) -> str:
+    """Return a label as a table holds it, whichever type it has been read as."""
     try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError):  # pandas' own errors are ValueErrors
-        return []
-    return table.map(lambda cell: from_cell(cell) if isinstance(cell, str) else cell).to_dict("records")
+        return f"{float(str(value)):.{DIGITS}g}"
+    except ValueError:
+        return str(value or "nan")
 
 
 def _run(cell: Cell, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Run:
@@ -246,34 +270,6 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
         "test_accuracy": record.test_accuracy,
         "wall_s": record.wall_s,
     } | {name: value for name in TRAINED if (value := getattr(victim.card, name)) is not None}
-
-
-def naming(record: RunRecord, spec: AnySpec) -> dict[str, float | None]:
-    """Return how often an attack named the record among N, beside chance and bounds; empty without a prior.
-
-    `success` is the share of targets, with a 95% interval from `success_low` to `success_high`; `null_success` is the
-    strictest null control's share. `chance` is 1/N, and `bound` is what no attack on the trace exceeds. `bound_zcdp` is
-    Corollary 4 of Balle et al. 2022, and `orthogonal` is the best attack's success if the records' gradients were
-    orthogonal and of the clipping norm; these two are None for sampled batches.
-    """
-    if not isinstance(spec, InformedSpec) or spec.prior is None or record.n_good is None:
-        return {}
-    privacy, steps, chance = spec.training.privacy, spec.training.epochs, 1 / spec.prior
-    assert privacy is not None
-    multiplier, rate = noise_multiplier(privacy, steps), privacy.sampling_rate
-    mu = math.sqrt(steps) / multiplier
-    interval = binomtest(record.n_good, record.n).proportion_ci()
-    return {
-        "noise_multiplier": multiplier,
-        "success": record.n_good / record.n,
-        "success_low": interval.low,
-        "success_high": interval.high,
-        "null_success": None if record.null_n_good is None else record.null_n_good / record.n,
-        "chance": chance,
-        "bound": rero.gaussian(chance, mu) if rate is None else blow_up.sampled(chance, multiplier, steps, rate),
-        "bound_zcdp": rero.concentrated(chance, mu**2 / 2) if rate is None else None,
-        "orthogonal": blow_up.orthogonal(spec.prior, mu) if rate is None else None,
-    }
 
 
 def neighbours(candidates: Tensor, training: Tensor, held_out: Tensor, mean: Tensor) -> Neighbours:
