@@ -157,7 +157,7 @@ class Evaluation:
             and none of rows of a table.
         confidence: the attack's ranking of its candidates, None if it gave none.
         learned_metrics: what measured LPIPS and KL.
-        membership_auc: of the informed membership test, where candidate i is for image i.
+        membership_auc: of the informed membership test, where candidate i is for image i and for no other.
     """
 
     by_column: dict[str, Scores]
@@ -191,8 +191,9 @@ class Evaluation:
         if bool(self.oracle.isfinite().all()) and "mse" in self.values:
             numbers["oracle_mse"] = float(self.oracle.double().mean())
             numbers["beats_oracle"] = float((self.values["mse"] < self.oracle).double().mean())
-        if self.membership_auc is not None and "mse" in self.values:
+        if self.membership_auc is not None:
             numbers["membership_auc"] = self.membership_auc
+        if self.row.protocol.matching == "aligned" and "mse" in self.values:
             shares = torch.tensor(list(MSE_QUANTILES.values()), dtype=torch.float64)
             numbers |= dict(zip(MSE_QUANTILES, self.values["mse"].double().quantile(shares).tolist(), strict=True))
         if self.confidence is not None:
@@ -256,7 +257,7 @@ def evaluate(
     absent = {"lpips": learned.perceptual is None or reference.tabular, "kl": learned.judge is None}
     values, failed = measure(evidence, tuple(name for name in MEASURED if not absent.get(name, False)))
     if protocol.matching == "aligned":
-        auc = membership_auc(evidence.images, evidence.references)
+        auc = membership_auc(evidence.images, evidence.references, reference.together)
         return Evaluation(by_column, values, failed, reference.truth.oracle, torch.empty(0), None, learned, auc)
     curve = None
     if confidence is not None:

@@ -27,3 +27,8 @@ def test_a_reconstruction_of_the_other_record_is_worse_than_chance() -> None:
 
 def test_a_single_target_has_no_other() -> None:
     assert membership_auc(images(1, 0), images(1, 0)) is None
+
+
+def test_of_records_that_were_deleted_together_the_test_says_nothing() -> None:
+    """Candidates in the order that fits the members would tell members even if they were noise."""
+    assert membership_auc(images(4, 0), images(4, 0), together=2) is None
