@@ -111,6 +111,8 @@ class NullControls:
         for name in (*wanted, *(name for name in had if name not in wanted)):
             try:
                 if name == "null_mean_image":
+                    if len(reference.truth.images) == 1:
+                        raise NoControlError("the mean of one image is that image")
                     by_control[name] = mean_image_scores(protocol, reference.truth)
                 else:
                     null = self.candidates(name, run, found, victim)
@@ -131,7 +133,10 @@ class NullControls:
         if name == "null_shuffled":
             if found is None:
                 raise NoControlError("the attack failed")
-            return found.candidates.roll(1 if isinstance(victim, Victim) else together(victim), 0)
+            shift = 1 if isinstance(victim, Victim) else together(victim)
+            if len(found.candidates) <= shift:
+                raise NoControlError("there is no other model's target")
+            return found.candidates.roll(shift, 0)
         if not isinstance(victim, Victim):
             raise NoControlError(f"{name} is no control of the {victim.spec.setting} setting")
         if name == "null_random":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,12 @@ import pytest
 import torch
 from attacking import CPU, context
 
-from attacks.base import Knowledge, UndeclaredKnowledgeError
+from attacks.base import Knowledge, Reconstruction, UndeclaredKnowledgeError
 from attacks.unlearning import Unlearning, UnlearningParams
 from bench.plan import registry
 from bench.plan.options import attack_params
 from bench.run.disclosure import view_of
+from bench.run.null_controls import NoControlError, NullControls
 from bench.scoring import PROTOCOLS
 from bench.scoring.evaluation import Reference, count_scores
 from victims.deletion import cache
@@ -94,6 +95,7 @@ def test_the_row_counts_records_in_any_order_within_a_deletion(bench: Bench, tmp
     swapped = rows.loc["swapped"]
     assert (swapped["n"], swapped["n_good"], swapped["n_fixed"], swapped["protocol"]) == (6, 6, 0, "balle2022")
     assert swapped["null_shuffled"] < 3
+    assert pd.isna(swapped["membership_auc"]) and swapped["mse_p50"] == 0
     assert rows.loc["unlearning", "status"] == "ok"
     assert "earlier weights" in rows.loc["unlearning", "knowledge"]
     assert rows.loc["unlearning", "family"] == "deleted between two releases, linear model"
@@ -101,6 +103,14 @@ def test_the_row_counts_records_in_any_order_within_a_deletion(bench: Bench, tmp
     samples = pd.read_csv(results / "runs" / swapped["run_id"] / "per_sample.csv")
     assert samples["cosine"].tolist() == pytest.approx([1.0] * 6)
     assert (samples["cosine_public_nearest"] > samples["cosine_public_mean"]).mean() > 0.5
+
+
+def test_a_single_deletion_is_scored_against_no_other() -> None:
+    victim = trained(TINY.model_copy(update={"targets": 2}))
+    found, unused = Reconstruction(torch.zeros(2, 1, 8, 8)), cast("Any", None)
+    controls = NullControls(unused, None, twins=False)
+    with pytest.raises(NoControlError, match="no other model's target"):
+        controls.candidates("null_shuffled", unused, found, victim)
 
 
 def test_the_oracle_is_the_nearest_public_record_alone() -> None:

@@ -100,6 +100,18 @@ def test_who_returns_the_targets_gets_all_of_them(attacked: Callable[..., pd.Dat
     assert list(pd.read_csv(folder / "per_sample.csv")["candidate"]) == [0, 1, 2, 3, 4]
 
 
+def test_a_single_target_has_no_null_that_is_the_attack_itself(
+    attacked: Callable[..., pd.DataFrame], plugin: Path
+) -> None:
+    (file,) = plugin.glob("*.py")
+    file.write_text(file.read_text().replace("targets=5", "targets=1"))
+    row = attacked("cheat").loc["cheat"]
+    assert (row["n"], row["n_good"]) == (1, 1)
+    assert row[["null_mean_image", "null_shuffled", "null_n_good"]].isna().all()
+    assert "absent_null_shuffled: there is no other model's target" in row["flags"]
+    assert "absent_null_mean_image: the mean of one image is that image" in row["flags"]
+
+
 def test_images_of_the_pool_beat_no_oracle(attacked: Callable[..., pd.DataFrame]) -> None:
     row = attacked("pool").loc["pool"]
     assert row["n_good"] == 0 and row["beats_oracle"] == 0
