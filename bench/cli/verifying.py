@@ -12,6 +12,7 @@ import typer
 from bench.cli.app import Controls, DataDir, Device, Jobs, ReadResults, app, complain, named_folder, say
 from bench.plan.options import ControlSet
 from bench.terminal.interrupts import work_begins
+from bench.terminal.progress import plural
 from victims.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def verify(
         from victims.cache import cache_dir
 
         folder = rerun_dir or cache_dir() / "rerun"
+        if folder.resolve() == results_dir.resolve():
+            raise UserError(f"--rerun-dir {folder} holds the stored runs themselves; name a folder of its own")
         again, status = _rerun(stated, rerun, results_dir, folder, device, data_dir, controls, jobs)
         findings = entries.verify(again, folder)
     for finding in findings:
@@ -93,7 +96,7 @@ def _rerun(
     The second value is the exit status of the runs: 1 if one failed.
     """
     from bench.experiments.rerun import again
-    from bench.experiments.sweep import run_plan
+    from bench.experiments.sweep import execute_plan
     from bench.plan import registry
     from bench.plan.options import choose_data_dir, choose_device
     from bench.run.setup import Setup
@@ -106,4 +109,9 @@ def _rerun(
     device_of, data, twins = str(choose_device(device)), choose_data_dir(data_dir), controls is ControlSet.ALL
     setup = Setup(folder, data, None, device_of, twins, jobs=jobs, environment=Setup.variables())
     work_begins()
-    return chosen, run_plan(plan, setup) if plan else 0
+    if not plan:
+        return chosen, 0
+    executed = execute_plan(plan, setup)
+    there = f"; {plural(executed.before, 'more run')} stored in {folder} before; an empty --rerun-dir makes all again"
+    say(f"{plural(len(plan) - executed.before, 'run')} made{there if executed.before else ''}")
+    return chosen, executed.status

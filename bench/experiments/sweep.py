@@ -45,14 +45,15 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
         UserError: no run of the plan has its data, or the tables cannot be read or written before the work begins.
     """
     console, store = Console(), Store(setup.results_dir)
-    rows, failures, clashes, behind = execute_plan(plan, setup)
+    executed = execute_plan(plan, setup)
+    rows, failures = executed.rows, executed.failures
     for sentence in verdict(rows, _picture(store, rows), Places.of(setup)):
         console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
     if setup.only_cached and len(rows) < len(plan):
         console.print(f"{plural(len(plan) - len(rows), 'run')} of {len(plan)} not stored")
     if failures:
         console.print(f"{plural(failures, 'run')} of {len(plan)} failed", style="red")
-    return 1 if failures or clashes or behind else 0
+    return executed.status
 
 
 class Executed(NamedTuple):
@@ -64,12 +65,19 @@ class Executed(NamedTuple):
         clashes: number of its victims of which stored runs met different weights under one definition. Rows of
             runs.csv whose run folders are elsewhere do not count: another processor rounds a training otherwise.
         behind: whether the tables lack some of the rows, because they could not be written at the end.
+        before: how many of the runs had been made before, and were not made again.
     """
 
     rows: list[RunRecord]
     failures: int
     clashes: int
     behind: bool
+    before: int
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 if all is well."""
+        return 1 if self.failures or self.clashes or self.behind else 0
 
 
 def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
@@ -107,7 +115,8 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
                 reporter.notice(f"{record.title}: {trouble}")
             _paths(console, store, record)
             rows.append(record)
-    return Executed(rows, failures, told_conflicts(console, store, rows, tables.board), tables.behind)
+    before = sum(entry.step is not Step.ATTACK for entry in entries)
+    return Executed(rows, failures, told_conflicts(console, store, rows, tables.board), tables.behind, before)
 
 
 def _settled(outcomes: Iterable[Outcome], store: Store, reporter: TerminalReporter) -> Iterator[Outcome]:

@@ -113,7 +113,7 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
     found = list(prospects(attacks.items.values(), spec, card))
     _tell(console, card, found)
     plan = runs_of(found, spec, asked.budget)
-    rows, failures, *_ = execute_plan(plan, setup) if plan else Executed([], 0, 0, behind=False)
+    rows, failures, *_ = execute_plan(plan, setup) if plan else Executed([], 0, 0, behind=False, before=0)
     by_name = {named(row.attack, row.variant): row for row in rows}
     with TerminalReporter(console) as reporter:
         session = Session.of(setup, reporter)

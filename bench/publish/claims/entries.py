@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, ValidationError, model_validator
 
 from victims.errors import UserError
 
@@ -26,7 +26,7 @@ class Claim(BaseModel):
         theirs: the paper's numbers by column, which stand beside ours and decide nothing.
         table: the table of the results folder that holds the row: a CSV, or `leaderboard`, which runs.csv makes.
         where: column and value that choose the row. Of a leaderboard `param.NAME` is a parameter.
-        values: column and number that the row has.
+        values: column and number that the row has; every entry has some, or `theirs`, or is `unsupported`.
         tolerance: how far a number may be off.
         digits: to how many significant digits the text rounds, beyond `tolerance`; 0 where it does not.
         unsupported: why no row of a table has the numbers, empty if one should.
@@ -42,18 +42,24 @@ class Claim(BaseModel):
     text: str
     file: str = ""
     source: str = ""
-    theirs: dict[str, float] = {}
+    theirs: dict[str, FiniteFloat] = {}
     table: str = "leaderboard"
     where: dict[str, str | float | bool] = {}
-    values: dict[str, float] = {}
-    tolerance: NonNegativeFloat = 0.0
+    values: dict[str, FiniteFloat] = {}
+    tolerance: Annotated[FiniteFloat, Field(ge=0)] = 0.0
     digits: NonNegativeInt = 0
     unsupported: str = ""
-    shown: tuple[float, ...] = ()
+    shown: tuple[FiniteFloat, ...] = ()
     tier: Tier = "all"
     seeds: str = "0"
     victim_seeds: str = "0"
     weights: frozenset[str] = frozenset()
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not (self.values or self.theirs or self.unsupported):
+            raise ValueError("it has no `values`, so it says nothing; `unsupported` says why no table has its numbers")
+        return self
 
     def slack(self, value: float) -> float:
         """Return how far a table's number may be off `value`, the text's."""
@@ -75,7 +81,8 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
     """Return the entries of a claims.toml.
 
     Raises:
-        UserError: it is missing or no TOML, or an entry has an unknown field or a value of the wrong kind.
+        UserError: it is missing or no TOML, or an entry has an unknown field, a value of the wrong kind, or
+            nothing to be held against a table.
     """
     try:
         return _File.model_validate(tomllib.loads(path.read_text())).claim
@@ -88,3 +95,7 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
         raise UserError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     except ValueError as error:
         raise UserError(f"{path} is no TOML: {error}") from None
+    except RecursionError:
+        raise UserError(
+            f"{path} nests its values too deeply; an entry holds texts, numbers and tables of them"
+        ) from None
