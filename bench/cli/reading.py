@@ -124,7 +124,7 @@ def compare(
     listed, and how its gain stands beside the old table's attacks on the same victim.
 
     A cell got worse if the 95% interval of the change of n_good lies below 0 (without an interval: if n_good fell), or
-    if every run of it fails now. A change under other metrics is no regression.
+    if every run of it fails now. A change under other metrics or another version of the protocol is no regression.
     """
     from bench.cli import comparisons
     from bench.publish.compare import compare as compare_tables

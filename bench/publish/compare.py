@@ -77,7 +77,8 @@ class Comparison:
             differs between the runs of the two.
         same: cells that both hold and in which no score differs.
         regressions: cells that got worse, and how, as text: the interval of the change of n_good lies below 0, or
-            n_good fell and has no interval, or every run fails where one did not. A change of metrics is none.
+            n_good fell and has no interval, or every run fails where one did not. A change of metrics or of the protocol
+            is none.
         only_old: cells that only the old table holds.
         only_new: cells that only the new table holds, as text, with how they stand beside the old table's.
     """
@@ -161,7 +162,9 @@ def _interval(before: _Entry, after: _Entry) -> tuple[float, float]:
 
     Where a table does not tell which images are good, it spans what the intervals of the two counts allow.
     """
-    if not all(before.row[name] == after.row[name] for name in ("metric_suite", "dataset", "n")):
+    keys = {before.row["victim_key"], after.row["victim_key"]} - {""}
+    same = all(before.row[name] == after.row[name] for name in ("dataset", "n"))
+    if not same or len(keys) > 1 or not _scored_alike(before.row, after.row):
         return UNKNOWN
     if before.sample is not None and after.sample is not None:
         low, high = difference_interval(before.sample, after.sample)
@@ -175,9 +178,15 @@ def _regression(before: Row, after: Row, interval: tuple[float, float]) -> str:
         return "every run fails"
     old, new = before["n_good"], after["n_good"]
     fell: bool = pd.notna(old) and not new >= old  # a count that vanished has fallen, too
-    if before["metric_suite"] != after["metric_suite"] or not fell or interval[1] >= 0:
+    if not _scored_alike(before, after) or not fell or interval[1] >= 0:
         return ""
     return f"n_good fell from {old:.6g} to {new:.6g}"
+
+
+def _scored_alike(before: Row, after: Row) -> bool:
+    """Return whether two rows have the same metric suite and version of their protocol, which is 1 in older tables."""
+    ours, theirs = (str(row["protocol_version"]).removesuffix(".0") or "1" for row in (before, after))
+    return ours == theirs and bool(before["metric_suite"] == after["metric_suite"])
 
 
 def _cause(before: Row, after: Row) -> str:

@@ -80,13 +80,21 @@ def test_the_interval_tells_noise_from_change(record: Make, compared: Compare) -
 
 @pytest.mark.parametrize(
     "changes",
-    [{"good_images": ""}, {"n": 101, "good_images": "0" * 26}, {"dataset": "other"}, {"metric_suite": "2"}],
+    [
+        {"good_images": ""},
+        {"n": 101, "good_images": "0" * 26},
+        {"dataset": "other"},
+        {"metric_suite": "2"},
+        {"protocol_version": 2},
+        {"victim_key": "other"},
+    ],
     ids=lambda changes: next(iter(changes)),
 )
 def test_there_is_no_interval_where_images_cannot_be_compared(
     record: Make, compared: Compare, changes: dict[str, Any]
 ) -> None:
-    row = only_change(compared([record(**good(40))], [record(**(good(30) | changes))]))
+    told = {"victim_key": "one", **good(40)}
+    row = only_change(compared([record(**told)], [record(**(told | good(30) | changes))]))
 
     assert (row["old"], row["new"]) == (40, 30)
     assert np.isnan([row["low"], row["high"]]).all()
@@ -223,6 +231,7 @@ def test_parameters_that_are_none_are_one_line(record: Make, compared: Compare) 
         ({"n_good": 3}, {"n_good": None}, "n_good fell from 3 to nan"),
         ({"n_good": None}, {"n_good": 3}, ""),
         ({"n_good": 3}, {"n_good": 2, "metric_suite": "2"}, ""),
+        (good(60), {**good(20), "protocol_version": 2}, ""),
         ({"n_good": 1}, {"status": Status.ERROR, "n_good": None}, "every run fails"),  # its null is 1 as well
         ({"status": Status.ERROR, "n_good": None}, {"status": Status.ERROR, "n_good": None}, ""),
         ({"ssim_top10": 0.9}, {"ssim_top10": 0.1}, ""),
