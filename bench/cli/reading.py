@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bench.cli.app import DataDir, PluginDir, ReadResults, ResultsDir, Tables, app, named_folder, say
+from bench.cli.app import DataDir, PluginDir, ReadResults, ResultsDir, Tables, app, complain, named_folder, say
 from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
 from victims.cache import trained_card
@@ -138,7 +138,9 @@ def compare(
 
 @app.command()
 def merge(
-    folders: Annotated[list[Path], typer.Argument(help="Two or more results folders.")],
+    folders: Annotated[
+        list[Path], typer.Argument(parser=named_folder, metavar="PATH", help="Two or more results folders.")
+    ],
     output: Annotated[
         Path, typer.Option(parser=named_folder, metavar="PATH", help="The new results folder that holds all of them.")
     ],
@@ -154,7 +156,7 @@ def merge(
 
     work_begins()
     rows, files = merge_folders(folders, output)
-    write_summary(output / TUNE)
+    write_summary(output / TUNE, complain)
     say(f"{output}: {rows} rows of {len(folders)} folders, {files} files")
 
 

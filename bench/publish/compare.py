@@ -77,8 +77,8 @@ class Comparison:
             differs between the runs of the two.
         same: cells that both hold and in which no score differs.
         regressions: cells that got worse, and how, as text: the interval of the change of n_good lies below 0, or
-            n_good fell and has no interval, or every run fails where one did not. A change of metrics or of the protocol
-            is none.
+            n_good fell and has no interval, or every run fails where one did not. A change of metrics, or of the
+            protocol, is none.
         only_old: cells that only the old table holds.
         only_new: cells that only the new table holds, as text, with how they stand beside the old table's.
     """

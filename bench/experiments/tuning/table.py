@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
 from optuna.trial import FrozenTrial, TrialState
 
+from bench.terminal.text import one_line
+from victims.errors import UserError
 from victims.files import write_text
 
 TRIALS, SUMMARY = "trials.csv", "summary.csv"
@@ -27,8 +29,27 @@ def write_trials(folder: Path, trials: Sequence[FrozenTrial]) -> pd.DataFrame:
     return table
 
 
-def write_summary(root: Path) -> None:
+def read_trials(path: Path) -> pd.DataFrame:
+    """Return a trials.csv as `write_trials` writes it.
+
+    Raises:
+        UserError: it cannot be read, or is no table of trials.
+    """
+    try:
+        table = pd.read_csv(path)
+        return table.assign(**{name: pd.to_numeric(table[name]) for name in ("n_good", "loss", "seconds")})
+    except KeyError as error:
+        raise UserError(f"{path} is no table of trials: it has no column {error.args[0]}; move it away") from None
+    except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
+        raise UserError(
+            f"{path} is no table of trials that can be read ({one_line(str(error))}); move it away"
+        ) from None
+
+
+def write_summary(root: Path, notice: Callable[[str], None]) -> None:
     """Write summary.csv from the trials.csv of all studies below `root` that counted good images.
+
+    A table that cannot be read is left out, and `notice` is told so.
 
     `n_good_picked` counts the good images of the trial with the smallest loss, which an attacker would pick;
     `n_good_oracle` is the largest count of any trial, and `share` is their ratio. `rank_correlation` is Spearman's
@@ -36,7 +57,11 @@ def write_summary(root: Path) -> None:
     """
     rows = []
     for path in sorted(root.glob(f"*/{TRIALS}")):
-        table = pd.read_csv(path)
+        try:
+            table = read_trials(path)
+        except UserError as error:
+            notice(f"{error}; {SUMMARY} leaves it out")
+            continue
         done = table.dropna(subset=["n_good", "loss"])
         if done.empty:
             continue

@@ -45,7 +45,7 @@ class SharedStudy:
         identity: what else must be the same for all trials of the study, as JSON.
 
     Raises:
-        UserError: the folder holds a study of something else, or cannot be written.
+        UserError: the folder holds a study of something else or a damaged journal, or cannot be written.
     """
 
     def __init__(
@@ -58,20 +58,22 @@ class SharedStudy:
         described = {name: [range_.low, range_.high, range_.log] for name, range_ in ranges.items()}
         identity = identity | {"search space": described, "sampler": str(sampler), "sampler seed": seed}
         optuna.logging.set_verbosity(optuna.logging.WARNING)
+        tpe = sampler is Sampler.TPE
+        pruner = optuna.pruners.MedianPruner(STARTUP_TRIALS, WARM_UP) if tpe else optuna.pruners.NopPruner()
+        journal = self.folder / JOURNAL
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = FileLock(self.folder / "study.lock")
-            journal = str(self.folder / JOURNAL)
-            storage = JournalStorage(JournalFileBackend(journal, JournalFileOpenLock(journal)))
+            _require_whole(journal)
+            with self._lock:
+                storage = JournalStorage(JournalFileBackend(str(journal), JournalFileOpenLock(str(journal))))
+                self._study = optuna.create_study(
+                    storage=storage, study_name="trials", direction="minimize", pruner=pruner, load_if_exists=True
+                )
+                _require_whole(journal)  # optuna has written a line behind one that was cut short
+                self._require(json.loads(json.dumps(identity)))
         except OSError as error:
             raise UserError(f"cannot write to {folder} ({error.strerror}); choose another --results-dir") from None
-        tpe = sampler is Sampler.TPE
-        pruner = optuna.pruners.MedianPruner(STARTUP_TRIALS, WARM_UP) if tpe else optuna.pruners.NopPruner()
-        with self._lock:
-            self._study = optuna.create_study(
-                storage=storage, study_name="trials", direction="minimize", pruner=pruner, load_if_exists=True
-            )
-            self._require(json.loads(json.dumps(identity)))
 
     def _require(self, identity: dict[str, Any]) -> None:
         made_for = self._study.user_attrs.get(IDENTITY)
@@ -149,3 +151,17 @@ class SharedStudy:
 
     def _trial_lock(self, number: int) -> FileLock:
         return FileLock(self.folder / f"trial-{number:04}.lock")
+
+
+def _require_whole(journal: Path) -> None:
+    """Check that every line of a journal that has an end is a JSON object; others may be at work on the last line.
+
+    Raises:
+        UserError: one is none.
+    """
+    lines = journal.read_bytes().split(b"\n") if journal.exists() else []
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            dict(json.loads(line))
+        except (ValueError, TypeError):
+            raise UserError(f"{journal} is damaged in line {number}; remove that line") from None

@@ -9,12 +9,11 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
 from rich.console import Console
 
 from bench.experiments.sweep import run_plan
 from bench.experiments.tuning.pool import write_pool
-from bench.experiments.tuning.table import TRIALS, write_summary, write_trials
+from bench.experiments.tuning.table import TRIALS, read_trials, write_summary, write_trials
 from bench.experiments.tuning.trials import JOURNAL, Sampler, SharedStudy
 from bench.experiments.tuning.tuner import TrialReporter, Tuner
 from bench.plan import registry
@@ -27,6 +26,7 @@ from bench.scoring.protocols import protocol_named
 from bench.store.folders import Store, write_record
 from bench.store.records import TUNED_BY_ORACLE
 from bench.terminal.progress import TerminalReporter, plural
+from bench.terminal.text import lines
 from victims.errors import UserError
 
 if TYPE_CHECKING:
@@ -99,8 +99,9 @@ def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
                 _pool(tuner, best[: search.pool], setup, console)
                 picks.append(replace(tuner.tuned(best[0].params), tuned_by=_chooser(search)))
                 _claim(picks[-1], store, session)
-    write_summary(store.root / TUNE)
-    return max(int(failed), run_plan(picks, setup) if picks else 0)
+    status = run_plan(picks, setup) if picks else 0
+    write_summary(store.root / TUNE, lambda text: console.print(lines(text), highlight=False, soft_wrap=True))
+    return max(int(failed), status)
 
 
 def _chooser(search: Search) -> str:
@@ -150,9 +151,13 @@ def ranges_of(run: Run, fixed: Collection[str]) -> dict[str, Range]:
 
 
 def _whole(folder: Path, search: Search) -> bool:
-    """Say whether a table that came without its journal, such as a published one, has all trials."""
+    """Say whether a table that came without its journal, such as a published one, has all trials.
+
+    Raises:
+        UserError: it cannot be read.
+    """
     table = folder / TRIALS
-    return table.exists() and not (folder / JOURNAL).exists() and len(pd.read_csv(table)) >= search.trials
+    return table.exists() and not (folder / JOURNAL).exists() and len(read_trials(table)) >= search.trials
 
 
 def _study(folder: Path, run: Run, session: Session, search: Search) -> SharedStudy:

@@ -113,6 +113,7 @@ def test_on_the_command_line(bench: Callable[..., Any], record: Make, tmp_path: 
     for words, reason in (
         ([left, right, "--output", tmp_path / "c"], "exists and is not empty"),
         ([left, left, "--output", tmp_path / "d"], "two or more different"),
+        ([left, "", "--output", tmp_path / "d"], "it is empty; name a folder"),
         ([left, tmp_path / "absent", "--output", tmp_path / "d"], "absent is no results folder"),
     ):
         ended = bench("merge", *words)
@@ -126,10 +127,11 @@ def test_what_is_made_of_the_shards_is_no_reason_to_refuse_them(
     shards = []
     for number, name in enumerate("ab"):
         files = {f"tune__{name}__trials.csv": trials.format(number), "tune__summary.csv": f"study\n{name}\n"}
-        files |= {"privacy.csv": name, "privacy.png": "alike"}
+        files |= {"privacy.csv": name, "privacy.png": "alike", "tune__no__trials.csv": ""}
         shards.append(folder(tmp_path / name, record(run_id=name, attack=name), **files))
     done = bench("merge", *shards, "--output", tmp_path / "c")
-    assert (done.status, done.err) == (0, "")
+    assert done.status == 0
+    assert "no/trials.csv is no table of trials" in done.err and done.err.count("\n") == 1
     summary = (tmp_path / "c" / "tune" / "summary.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in summary] == ["study", "a", "b"]
     assert not (tmp_path / "c" / "privacy.csv").exists()

@@ -239,6 +239,42 @@ def test_a_published_table_is_not_replaced_by_a_search_that_lacks_its_trials(tun
     assert tune("--trials", 1, "--oracle").status == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"), [("", "No columns to parse"), ("a,b\n1,2\n", "it has no column n_good"), ("\0\1", "column")]
+)
+def test_a_table_of_trials_that_cannot_be_read_costs_no_pick(
+    tune: Bench, results: Path, text: str, reason: str
+) -> None:
+    other = results / "tune" / "other" / "trials.csv"
+    other.parent.mkdir(parents=True)
+    other.write_text(text)
+    ended = tune("--trials", 1, "--oracle")
+    assert ended.status == 0
+    assert f"{other} is no table of trials" in ended.out and reason in ended.out
+    assert len(pd.read_csv(results / "runs.csv")) == 1
+    assert pd.read_csv(results / "tune" / "summary.csv")["study"].tolist() == ["bowl-faces-mlp-4-tiny-random-oracle"]
+
+    own = other.parents[1] / "bowl-faces-mlp-4-tiny-random-oracle"
+    (own / "journal.log").unlink()
+    (own / "trials.csv").write_text(text)
+    ended = tune("--trials", 1, "--oracle")
+    assert (ended.status, ended.err.count("\n")) == (2, 1) and "is no table of trials" in ended.err
+
+
+def test_a_damaged_journal_is_one_line(tune: Bench, results: Path) -> None:
+    tune("--trials", 1)
+    journal = results / "tune" / "bowl-faces-mlp-4-tiny-random" / "journal.log"
+    whole = journal.read_bytes()
+    for damaged in (whole[:-20], whole + b"{\n"):
+        journal.write_bytes(damaged)
+        ended = tune("--trials", 2)
+        assert (ended.status, ended.err.count("\n")) == (2, 1)
+        assert "journal.log is damaged in line" in ended.err
+    kept = [line for line in journal.read_bytes().splitlines(keepends=True) if line != b"{\n"]
+    journal.write_bytes(b"".join(kept))
+    assert tune("--trials", 2).status == 0
+
+
 def test_trials_on_a_table_are_pooled(bench: Bench, folder: Path, results: Path) -> None:
     """A row of a table has one count."""
     (folder / "patients.py").write_text(TABLE)
