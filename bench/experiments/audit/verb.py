@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shlex
 from collections.abc import Sequence
@@ -93,7 +94,7 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
 
     Raises:
         UserError: the budget is no time or too short, the model does not classify the images given, nothing can be
-            written, or records are to be counted and none are given.
+            written, the audit of another model of this name is there, or records are to be counted and none are given.
     """
     if not spec.n and asked.fail_above is not None:
         unit, option = ("rows", "records") if spec.tabular else ("images", "images")
@@ -108,6 +109,7 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
         assert isinstance(victim, Victim)
         if trouble := victim.unlearnt:
             raise UserError(f"victim {spec.name}: {trouble}")
+        _require_own(setup.results_dir / DATA, victim)
         reporter.notice("exposure: spectrum, seed and start are measured")
         card = exposure(victim)
     found = list(prospects(attacks.items.values(), spec, card))
@@ -145,6 +147,23 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
     if asked.fail_above is None:
         return 0
     return int((result.hit or 0) > asked.fail_above or failures > 0)
+
+
+def _require_own(path: Path, victim: Victim) -> None:
+    """Check that an audit is not written over the one of another model.
+
+    Raises:
+        UserError: that of other weights is there.
+    """
+    try:
+        audited = str(json.loads(path.read_text())["weights_sha256"])
+    except (OSError, ValueError, TypeError, KeyError):  # no audit is there, or none that can be read
+        return
+    if audited != victim.card.weights_sha256:
+        raise UserError(
+            f"{path} is the audit of other weights of the name {victim.spec.name}; choose another --results-dir, give "
+            "the model another name, or move the folder away"
+        )
 
 
 def _tell(console: Console, card: Exposure, found: Sequence[Prospect]) -> None:

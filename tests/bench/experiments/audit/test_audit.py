@@ -97,6 +97,18 @@ def test_it_goes_on_where_it_was_and_a_pipeline_can_fail_on_it(audited: Audited,
     assert calls() == before + 1
 
 
+def test_the_audit_of_another_model_of_the_name_is_not_written_over(audited: Audited, done: Any, results: Path) -> None:
+    shutil.copytree(done.results, results)
+    path, before = results / "audits" / "mine" / "audit.json", calls()
+    theirs = json.dumps(json.loads(path.read_text()) | {"weights_sha256": "f" * 64})
+    path.write_text(theirs)
+
+    ended = audited()
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
+    assert "is the audit of other weights of the name mine; choose another --results-dir" in ended.err
+    assert (path.read_text(), calls()) == (theirs, before)
+
+
 def test_the_schema_is_shipped_and_explains_every_field() -> None:
     schema = Audit.model_json_schema()
     assert json.loads(SCHEMA.read_text()) == schema
