@@ -17,6 +17,7 @@ from bench.plan.registry import Victims
 from bench.store.cells import to_csv
 from bench.store.folders import Store
 from bench.store.records import RunRecord
+from bench.terminal.text import one_line
 from victims.errors import UserError
 from victims.files import atomic, write_text
 from victims.informed.data import split_of
@@ -24,7 +25,7 @@ from victims.informed.privacy import gaussian_privacy
 from victims.informed.spec import GLMSpec, InformedSpec
 
 NAME = "privacy"
-CURVE = ["dataset", "attack", "variant", "params_hash"]
+CURVE = ["dataset", "attack", "variant", "params_hash", "budget"]
 """What the points of one curve share."""
 ACROSS = 2
 """Panels side by side."""
@@ -64,8 +65,9 @@ def _order(record: RunRecord) -> tuple[int, str]:
     return record.sequence, record.started_utc
 
 
-def _cell(record: RunRecord) -> tuple[str, str, str, str, int, int]:
-    return record.attack, record.variant, record.params_hash, record.victim, record.victim_seed, record.seed
+def _cell(record: RunRecord) -> tuple[str | int, ...]:
+    settings = record.attack, record.variant, record.params_hash, record.budget
+    return *settings, record.victim, record.victim_seed, record.seed
 
 
 def _row(
@@ -73,9 +75,11 @@ def _row(
 ) -> dict[str, object]:
     path = store.folder(record.run_id) / "per_sample.csv"
     try:
-        errors = pd.read_csv(path)["mse"].to_numpy()
+        errors = pd.to_numeric(pd.read_csv(path)["mse"]).to_numpy(float)
+        if len(errors) != record.n or not np.isfinite(errors).all():
+            raise ValueError(f"it does not tell the mean squared error of each of {record.n} targets")
     except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{path} cannot be read ({error}); `score` writes it again") from None
+        raise UserError(f"{path} cannot be read ({one_line(str(error))}); `score` writes it again") from None
     privacy, mu = spec.training.privacy, gaussian_privacy(spec)
     assert privacy is not None and mu is not None
     targets = split_of(spec, data_dir).targets.images.reshape(spec.targets, -1)
@@ -86,6 +90,7 @@ def _row(
         "attack": record.attack,
         "variant": record.variant,
         "params_hash": record.params_hash,
+        "budget": record.budget,
         "victim": record.victim,
         "victim_seed": record.victim_seed,
         "dataset": record.dataset,
@@ -119,7 +124,7 @@ def write_privacy(table: pd.DataFrame, root: Path) -> list[Path]:
     FigureCanvasAgg(figure)
     panels = figure.subplots(down, across, squeeze=False).flat
     for (curve, part), axes in zip(groups, panels, strict=False):
-        dataset, attack, variant, _ = map(str, curve)
+        dataset, attack, variant, _, budget = map(str, curve)
         ends = part[["success_low", "success_high"]].to_numpy().T
         spread = np.abs(ends - part["success"].to_numpy())
         axes.errorbar(part["epsilon"], part["success"], yerr=spread, fmt="o-", color="C3", label="attack, 95% interval")
@@ -132,7 +137,7 @@ def write_privacy(table: pd.DataFrame, root: Path) -> list[Path]:
         axes.set_ylim(-0.02, 1.02)
         axes.set_xlabel(f"epsilon (delta {part['delta'].iloc[0]:g}, one record added or removed)")
         axes.set_ylabel(f"share of targets with MSE <= {part['threshold'].iloc[0]:g}")
-        axes.set_title(f"{attack}{':' + variant if variant else ''} on {dataset}")
+        axes.set_title(f"{attack}{':' + variant if variant else ''} on {dataset}{', ' + budget if budget else ''}")
         axes.legend(fontsize=7)
     for axes in panels:  # those that are left
         axes.set_axis_off()

@@ -75,6 +75,29 @@ def test_a_retraining_is_a_row_beside_the_bounds_of_its_own_targets(
     assert table["kappa"].tolist() == pytest.approx(kappas)
 
 
+def test_runs_of_another_budget_are_a_curve_of_their_own(
+    bench: Bench, folders: tuple[object, ...], results: Path
+) -> None:
+    for budget in ((), ("--budget", "60s")):
+        bench("run", "-a", "glm", "-v", "digits-logistic-eps2", "--device", "cpu", *budget, *folders)
+    assert bench("privacy", *folders).status == 0
+    table = pd.read_csv(results / "privacy.csv", keep_default_na=False)
+    assert table["budget"].tolist() == ["", "60s"]
+
+
+def test_errors_that_are_not_those_of_all_targets_are_one_line(
+    bench: Bench, folders: tuple[object, ...], results: Path
+) -> None:
+    bench("run", "-a", "glm", "-v", "digits-logistic-eps2", "--device", "cpu", *folders)
+    (path,) = results.glob("runs/*/per_sample.csv")
+    table = pd.read_csv(path)
+    for damaged in (table[:0], table[:7], table.assign(mse=math.nan), table.assign(mse="a")):
+        damaged.to_csv(path, index=False)
+        ended = bench("privacy", *folders)
+        assert (ended.status, ended.err.count("\n")) == (2, 1)
+        assert "per_sample.csv cannot be read" in ended.err and "`score` writes it again" in ended.err
+
+
 def test_mistakes_are_one_line(bench: Bench, folders: tuple[object, ...], results: Path) -> None:
     for words, line in (
         (("privacy",), "no stored run is of a differentially private victim"),
