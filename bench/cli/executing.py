@@ -175,12 +175,14 @@ def score(
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
-    controls: Controls = ControlSet.ALL,
+    controls: Annotated[
+        ControlSet, typer.Option(help="quick: none that attacks; all: those too that train and attack a twin.")
+    ] = ControlSet.QUICK,
     jobs: Jobs = 1,
 ) -> None:
-    """Score stored reconstructions again without attacking again, and write the tables.
+    """Score stored reconstructions again without attacking the victim again, and write the tables.
 
-    Without options: all stored runs, each under its own protocol.
+    Without options: all stored runs, each under its own protocol. A row keeps the null controls of twins that it has.
     """
     from bench.plan import registry
     from bench.plan.options import choose_data_dir, choose_device, matches

@@ -117,6 +117,18 @@ def test_a_new_metric_suite_scores_what_is_stored(
     assert len(calls(plugins)) == made
 
 
+def test_scoring_attacks_no_twin_unless_it_is_asked_to(run: Bench, scored: Bench, results: Path, plugins: Path) -> None:
+    run("-a", "tiny", "--set", "count=3", "--controls", "quick")
+    made = len(calls(plugins))
+    assert scored().status == 0
+    assert (len(calls(plugins)), record(results).null_disjoint) == (made, None)
+    assert scored("--controls", "all").status == 0
+    assert len(calls(plugins)) == made + 2
+    complete = record(results)
+    assert scored().status == 0
+    assert [getattr(record(results), name) for name in NULLS] == [getattr(complete, name) for name in NULLS]
+
+
 def test_another_protocol_is_a_row_of_its_own(run: Bench, scored: Bench, results: Path) -> None:
     run("-a", "first-layer")
     ended = scored("--protocol", "assigned")
