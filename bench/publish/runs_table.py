@@ -9,7 +9,7 @@ import pandas as pd
 
 from bench.store.cells import read_cells
 from bench.store.good_images import decode
-from bench.store.possible import LARGEST, LARGEST_WHOLE, MASKS, WHOLE
+from bench.store.possible import LARGEST, LARGEST_WHOLE, MASKS, SMALLEST, WHOLE
 from bench.store.records import (
     COLUMNS,
     RENAMED,
@@ -76,17 +76,18 @@ def _require_possible(path: Path, runs: pd.DataFrame) -> None:
     """Check that every number is one that a run can have.
 
     Raises:
-        UserError: a number is infinite, a count is negative or no whole number, or the good images are not those of n.
+        UserError: a number is infinite, a count is too small or no whole number, or the good images are not those of n.
     """
     for name in NUMBERS:
         if name in REQUIRED and runs[name].isna().any():
             raise UserError(f"{path} holds an empty cell in the column {name}; expected a number")
         values = runs[name].dropna().to_numpy(dtype=float)
         possible = np.isfinite(values)
+        least = SMALLEST.get(name, 0)
         if name in WHOLE:
-            possible &= (values >= 0) & (values <= LARGEST.get(name, LARGEST_WHOLE)) & (np.floor(values) == values)
+            possible &= (values >= least) & (values <= LARGEST.get(name, LARGEST_WHOLE)) & (np.floor(values) == values)
         if not possible.all():
-            expected = "a whole number of 0 or more" if name in WHOLE else "a finite number"
+            expected = f"a whole number of {least} or more" if name in WHOLE else "a finite number"
             value = values[~possible][0]
             raise UserError(f"{path} holds {value:g} in the column {name}; expected {expected}")
     for name in MASKS:

@@ -17,6 +17,8 @@ FRACTIONS = tuple(name for name, field in RunRecord.model_fields.items() if "flo
 LARGEST = {"n": 10**7}
 """Largest values of columns that decide how much memory is taken."""
 LARGEST_WHOLE = 2**62
+SMALLEST = {"n": 1}
+"""Smallest values of columns of a table that shares are taken of; 0 of the others."""
 MASKS = ("good_images", "one_to_one_images", "null_images")
 """Columns that tell images, a bit each."""
 

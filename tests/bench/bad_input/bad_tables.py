@@ -143,9 +143,14 @@ def compare_bits_for_other_images(scene: Scene) -> Words:
     return scene.compare(scene.runs_csv("new", scene.record(good_images="f"), replace=(",f,", ",ffff,")))
 
 
-@case("holds -4 in the column n; expected a whole number of 0 or more")
+@case("holds -4 in the column n; expected a whole number of 1 or more")
 def compare_bits_for_a_negative_number_of_images(scene: Scene) -> Words:
     return scene.compare(scene.runs_csv("new", scene.record(good_images="f"), replace=(",faces,4,", ",faces,-4,")))
+
+
+@case("holds 0 in the column n; expected a whole number of 1 or more")
+def compare_no_images(scene: Scene) -> Words:
+    return scene.compare(scene.runs_csv("new", replace=(",faces,4,", ",faces,0,")))
 
 
 @case("has schema '2.5'; expected 1 to")
