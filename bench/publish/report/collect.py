@@ -146,6 +146,7 @@ def _entry(root: Path, row: Row, runs: pd.DataFrame, shown: Mapping[str, RunFile
             found = files.read(root, run["run_id"], run["protocol"]) or shown.get(mark(run), found)
         except UserError as error:
             problems.append(str(error))
+            found = shown.get(mark(run), found)
     return Entry(
         row=row,
         name=_name(row),

@@ -92,6 +92,15 @@ def test_a_folder_comes_before_the_report(folder: Path, built: Path) -> None:
         assert entry.files.drawn == () and len(entry.files.per_sample)
 
 
+def test_what_a_report_shows_of_a_run_stays_when_its_files_are_damaged(folder: Path, built: Path) -> None:
+    shutil.copy(built / "report.html", folder)
+    path = next((folder / "runs").glob("first-layer-*")) / "examples.safetensors"
+    path.write_bytes(b"damaged")
+
+    assert str(path) in collect(folder).problems[0]
+    assert "first-layer" in {entry.row["attack"] for entry in pictured(folder)}
+
+
 NO_REPORTS = ("", "no page", '<figure data-run="a b" data-group="best" data-image="1" data-ssim="1">')
 
 
