@@ -48,6 +48,9 @@ MEASURED = ("mse", "psnr", "pearson", "identified", "lpips", "kl")
 
 FALSE_POSITIVES = 0.01
 
+NO_IMAGES = "rows of a table have no LPIPS"
+"""The `lpips_status` of victims on a table, whatever network is there."""
+
 MSE_QUANTILES = {"mse_p1": 0.01, "mse_p10": 0.1, "mse_p50": 0.5}
 """Column of runs.csv: which quantile of the MSE over targets it holds (Balle et al. 2022, Fig. 4)."""
 
@@ -247,6 +250,8 @@ def evaluate(
     """
     matcher = reference.matcher(candidates)
     by_column = count_scores(protocol, candidates, reference)
+    if reference.tabular:
+        learned = replace(learned, perceptual=None, perceptual_status=NO_IMAGES)
     evidence = Evidence(
         images=by_column["n_good"].reconstruction,
         references=reference.truth.images,
@@ -254,7 +259,7 @@ def evaluate(
         perceptual=learned.perceptual,
         judge=learned.judge,
     )
-    absent = {"lpips": learned.perceptual is None or reference.tabular, "kl": learned.judge is None}
+    absent = {"lpips": learned.perceptual is None, "kl": learned.judge is None}
     values, failed = measure(evidence, tuple(name for name in MEASURED if not absent.get(name, False)))
     if protocol.matching == "aligned":
         auc = membership_auc(evidence.images, evidence.references, reference.together)

@@ -112,7 +112,9 @@ def test_a_victim_trained_here_on_a_table_is_scored_as_one() -> None:
     reference = Reference.of(victim := victim_of(spec))
     assert (run.protocol, reference.tabular) == (ROWS.name, True)
     true_rows = torch.from_numpy(victim.split.inputs).flip(0)
-    assert evaluate(PROTOCOLS[run.protocol], true_rows, None, reference, LearnedMetrics()).columns()["n_good"] == 20
+    measured = LearnedMetrics(perceptual_status="AlexNet")
+    columns = evaluate(PROTOCOLS[run.protocol], true_rows, None, reference, measured).columns()
+    assert (columns["n_good"], columns["lpips_status"]) == (20, "rows of a table have no LPIPS")
     assert not AFFINE.tabular
     assert not Reference.of(victim_of(AFFINE)).tabular
 
