@@ -26,7 +26,7 @@ from bench.cli.app import (
 )
 from bench.plan.options import ControlSet
 from bench.terminal.console import printer
-from bench.terminal.interrupts import withheld, work_begins
+from bench.terminal.interrupts import work_begins
 from victims.errors import UserError
 
 DEFAULT_ATTACK = "kkt-span"
@@ -128,8 +128,7 @@ def run(
     if not dry_run:
         Store(results_dir).require_writable()
     if jobs != 0 and executor == "local" and not (pdb or only_cached or dry_run):
-        with withheld():
-            server.start(server.threads_each(jobs or 1))  # it imports torch while this process does
+        server.start(server.threads_each(jobs or 1))  # it imports torch while this process does
     chosen_device = choose_device(asked.device if device is None else device, elsewhere=executor == "ray")
 
     from bench.experiments.sweep import preview_plan, run_plan

@@ -9,6 +9,8 @@ from multiprocessing.context import ForkServerContext
 
 import psutil
 
+from bench.terminal.interrupts import withheld
+
 THIRD_PARTY = (
     "filelock",
     "lpips",
@@ -47,7 +49,8 @@ def start(threads: int) -> ForkServerContext:
     context.set_forkserver_preload(list(THIRD_PARTY))
     given = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
-    forkserver.ensure_running()
+    with withheld():  # else Ctrl-C interrupts its imports, of which it prints a traceback
+        forkserver.ensure_running()
     for name, value in given.items():
         if value is None:
             del os.environ[name]

@@ -75,3 +75,13 @@ def test_the_verbs_are_imported_under_the_handler(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
 
     assert (done.returncode, done.stderr) == (interrupts.INTERRUPTED, "bench: interrupted; nothing had begun\n")
+
+
+def test_the_server_that_processes_are_forked_from_never_hears_an_interrupt() -> None:
+    told = (
+        "from multiprocessing import forkserver\nfrom bench.run.executors import server\nserver.start(1)\n"
+        "number = forkserver._forkserver._forkserver_pid\n"
+        "with open(f'/proc/{number}/status') as file: blocked = dict(line.split(':', 1) for line in file)['SigBlk']\n"
+        "print(int(blocked, 16) >> (signal.SIGINT - 1) & 1)\nos.kill(number, signal.SIGKILL)\n"
+    )
+    assert held(told).stdout == "1\n"
