@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chi2, norm
 
 from bench.experiments import rero
 from victims.errors import UserError
@@ -17,8 +16,6 @@ from victims.errors import UserError
 shares = st.floats(1e-12, 1 - 1e-12)
 positive = st.floats(1e-3, 50)
 BOUNDS: dict[str, Callable[[float, float], float]] = {
-    "pure": rero.pure,
-    "renyi": lambda kappa, epsilon: rero.renyi(kappa, 8.0, epsilon),
     "concentrated": rero.concentrated,
     "gaussian": rero.gaussian,
 }
@@ -38,7 +35,6 @@ def test_a_bound_is_a_probability_and_grows_with_both(
 
 @given(kappa=shares, privacy=positive)
 def test_no_bound_is_below_what_needs_no_model(kappa: float, privacy: float) -> None:
-    assert rero.pure(kappa, privacy) >= kappa * (1 - 1e-12)
     assert rero.gaussian(kappa, privacy) >= kappa * (1 - 1e-9)
     assert rero.concentrated(kappa, privacy) >= kappa * (1 - 1e-9)
 
@@ -51,45 +47,9 @@ def test_the_gaussian_closed_form_is_below_the_bound_for_its_concentrated_privac
 @given(kappa=st.floats(1e-12, 0.5), rho=st.floats(1e-3, 20))
 def test_corollary_4_is_theorem_2_at_the_best_order(kappa: float, rho: float) -> None:
     orders = 1 + np.geomspace(1e-3, 1e4, 400)
-    best = min(rero.renyi(kappa, order, order * rho) for order in orders)
+    best = np.exp(min(np.minimum(0, math.log(kappa) + orders * rho) * (orders - 1) / orders))
     assert rero.concentrated(kappa, rho) == pytest.approx(best, rel=1e-2)
     assert rho < math.log(1 / kappa) or rero.concentrated(kappa, rho) == 1
-
-
-def test_theorem_2_goes_to_corollary_3() -> None:
-    assert rero.renyi(0.01, 1e9, 2.0) == pytest.approx(rero.pure(0.01, 2.0), rel=1e-6)
-    assert rero.pure(0.01, 2.0) == pytest.approx(0.01 * math.e**2)
-
-
-@given(gamma=st.floats(0.5, 1), epsilon=st.floats(0.01, 20))
-def test_the_converse_is_a_delta(gamma: float, epsilon: float) -> None:
-    delta = rero.approximate_delta(gamma, epsilon)
-    assert 0 <= delta <= 1
-    assert delta == pytest.approx(
-        max(0, (math.exp(epsilon) + 1) * gamma - math.exp(epsilon)), abs=1e-6 * math.exp(epsilon)
-    )
-
-
-def test_the_converse_holds_for_the_gaussian_mechanism() -> None:
-    """Told apart with probability Phi(mu / 2), its delta at epsilon is below what the converse claims."""
-    for mu in (0.5, 1.0, 3.0):
-        for epsilon in (0.1, 0.5, 1.0):
-            delta = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
-            assert delta >= rero.approximate_delta(float(norm.cdf(mu / 2)), epsilon) - 1e-12
-
-
-@given(eta=st.floats(0.01, 3), dimension=st.integers(1, 800), deviation=st.floats(0.1, 2))
-def test_the_gaussian_prior_is_bounded_by_chernoff(eta: float, dimension: int, deviation: float) -> None:
-    exact = chi2.cdf(eta**2 / deviation**2, dimension)
-    assert exact <= rero.kappa_gaussian(eta, dimension, deviation) * (1 + 1e-9) + 1e-300
-
-
-def test_the_uniform_prior_is_a_ratio_of_volumes() -> None:
-    points = np.random.default_rng(0).normal(size=(200_000, 3))
-    points *= (np.random.default_rng(1).random((200_000, 1)) ** (1 / 3)) / np.linalg.norm(points, axis=1, keepdims=True)
-    assert np.mean(np.linalg.norm(points, axis=1) <= 0.5) == pytest.approx(rero.kappa_ball(0.5, 3), rel=0.02)
-    assert rero.kappa_ball(2, 3) == 1
-    assert rero.kappa_ball(1, 3, radius=2) == 1 / 8
 
 
 def test_kappa_of_records_is_a_supremum_over_all_guesses() -> None:
@@ -113,12 +73,10 @@ def test_the_best_attack_on_a_gaussian_mechanism_reaches_the_closed_form_and_doe
 
 def test_wrong_arguments_are_one_line() -> None:
     for call, line in (
-        (lambda: rero.pure(0.1, 0), "epsilon must be positive, not 0"),
-        (lambda: rero.pure(1.1, 1), r"a share must lie in \[0, 1\], not 1.1"),
-        (lambda: rero.renyi(0.1, 1, 1), "must be greater than 1"),
+        (lambda: rero.concentrated(1.1, 1), r"a share must lie in \[0, 1\], not 1.1"),
         (lambda: rero.concentrated(0.1, -1), "rho must be positive"),
         (lambda: rero.gaussian(0.1, math.nan), "mu must be positive"),
-        (lambda: rero.kappa_gaussian(0, 3), "eta must be positive"),
+        (lambda: rero.kappa_sample(np.zeros((2, 3)), 0), "eta must be positive"),
     ):
         with pytest.raises(UserError, match=line):
             call()
