@@ -21,7 +21,7 @@ from bench.run.provenance import run_of
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
-from bench.run.steps import Step
+from bench.run.steps import Step, passing
 from bench.run.todo import Todo, changed_sources, todo, why
 from bench.scoring.protocols import protocol_named
 from bench.store.folders import Store, write_record
@@ -153,14 +153,18 @@ def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter)
     return outcome
 
 
-def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, Step, str]]:
+def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, str, str]]:
     """Return the title of each run, its next step in `run_plan`, and the reason; nothing is downloaded."""
     with TerminalReporter(Console()) as reporter:
         session = Session.of(setup, reporter, downloads=False)
         entries = todo(plan, setup, session)
         for line in changed_sources(entries, session):
             reporter.notice(line)
-        return [(entry.run.title, entry.step, why(entry, session)) for entry in entries]
+        if setup.only_cached:
+            steps = [(Step.NOTHING, "") if entry.shown else ("nothing", "it is not stored") for entry in entries]
+        else:
+            steps = [(entry.step, why(entry, session)) for entry in entries]
+        return [(entry.run.title, *step) for entry, step in zip(entries, steps, strict=True)]
 
 
 def score_stored(
@@ -225,7 +229,8 @@ def _line(record: RunRecord, cached: bool = False) -> str:
     if record.status is Status.OK and record.n_good is None:
         return f"{record.title}: attacked, and not scored; `run` scores it again"
     if record.status is not Status.OK:
-        stored = " (stored; --retry-failed runs it again)" if cached and record.status in FAILED else ""
+        who = "each `run`" if passing(record) else "--retry-failed"
+        stored = f" (stored; {who} runs it again)" if cached and record.status in FAILED else ""
         return f"{record.title}: {record.status} ({record.reason}){stored}"
     parts = [f"good {_against(record.n_good, record.null_n_good)} under {record.protocol}"]
     if record.n_good_unique is not None:
@@ -233,8 +238,8 @@ def _line(record: RunRecord, cached: bool = False) -> str:
             f"unique {_against(record.n_good_unique, record.null_n_good_unique)}",
             f"haim min {_against(record.n_good_haim_min, record.null_n_good_haim_min)}",
             f"haim mean {_against(record.n_good_haim_mean, record.null_n_good_haim_mean)}",
-            f"at 1% false positives {record.n_good_at_1pct}",
         ]
+        parts += [] if record.n_good_at_1pct is None else [f"at 1% false positives {record.n_good_at_1pct}"]
     elif record.n_fixed is not None and record.oracle_mse is not None:
         parts.append(f"mean MSE {record.mse_mean:.3g} (nearest known image: {record.oracle_mse:.3g})")
     if record.test_accuracy is not None and not math.isnan(record.test_accuracy):

@@ -11,6 +11,7 @@ from pathlib import Path
 from bench.plan.run import TABULAR
 from bench.run.setup import Setup
 from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
+from victims.dataset_files import tabular
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def counts(record: RunRecord) -> tuple[int, int | None]:
 
 def unit_of(record: RunRecord) -> str:
     """Return what the records of a victim are: images, or rows of a table."""
-    return "rows" if record.protocol == TABULAR else "images"
+    return "rows" if record.protocol == TABULAR or tabular(record.dataset) else "images"
 
 
 def _lead(record: RunRecord) -> int:

@@ -29,6 +29,11 @@ class Step(StrEnum):
     ATTACK = "run"
 
 
+def passing(failed: RunRecord) -> bool:
+    """Return whether a failure may be gone at the next `run`, which tries again."""
+    return failed.status is Status.OOM or ENVIRONMENT in failed.flags.split(";")
+
+
 def next_step(stored: RunRecord | None, again: Again, complete: Callable[[RunRecord, bool], bool]) -> Step:
     """Return the next step of a run.
 
@@ -41,6 +46,5 @@ def next_step(stored: RunRecord | None, again: Again, complete: Callable[[RunRec
     if stored is None or again is Again.ALWAYS:
         return Step.ATTACK
     if stored.status in FAILED:
-        retried = again is Again.FAILED or stored.status is Status.OOM or ENVIRONMENT in stored.flags.split(";")
-        return Step.ATTACK if retried else Step.NOTHING
+        return Step.ATTACK if again is Again.FAILED or passing(stored) else Step.NOTHING
     return Step.NOTHING if complete(stored, again is Again.FAILED) else Step.SCORE

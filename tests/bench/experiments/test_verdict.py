@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.experiments.sweep import _picture
+from bench.experiments.sweep import _line, _picture
 from bench.experiments.verdict import Places, verdict
 from bench.run.setup import Setup
 from bench.store.folders import Store
@@ -52,6 +52,29 @@ def test_the_run_with_the_largest_lead_is_told() -> None:
 @pytest.mark.parametrize("fields", [{}, {"status": Status.ERROR}, {"n_good": 5, "control": True}])
 def test_nothing_is_said_without_a_score(fields: dict[str, Any]) -> None:
     assert verdict([row(**fields)]) == []
+
+
+def test_the_unknown_records_of_a_table_are_rows() -> None:
+    best = row(n_good=9, null_n_good=2, null_shuffled=2, n_fixed=99, dataset="cancer", protocol="balle2022")
+    assert "cannot have seen those rows" in verdict([best])[1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        ({"status": Status.OOM}, "each `run` runs it again"),
+        ({"status": Status.ERROR, "flags": "environment"}, "each `run` runs it again"),
+        ({"status": Status.ERROR}, "--retry-failed runs it again"),
+    ],
+)
+def test_a_failure_says_what_runs_it_again(fields: dict[str, Any], hint: str) -> None:
+    assert f"(stored; {hint})" in _line(row(**fields), cached=True)
+
+
+def test_what_was_not_counted_is_not_told() -> None:
+    counted = {"n_good": 3, "n_good_unique": 3, "n_good_haim_min": 3, "n_good_haim_mean": 3, "wall_s": 1, "train_s": 1}
+    assert "false positives" not in _line(row(**counted))
+    assert "at 1% false positives 2" in _line(row(**counted, n_good_at_1pct=2))
 
 
 def test_a_row_without_null_says_so() -> None:
