@@ -24,7 +24,7 @@ from bench.cli.app import (
     named_folder,
     say,
 )
-from bench.plan.options import ControlSet
+from bench.plan.options import LARGEST_SEED, ControlSet
 from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
 from victims.errors import UserError
@@ -98,7 +98,7 @@ def run(
     when it lacked memory or data, and with --retry-failed.
     """
     from bench.plan import registry
-    from bench.plan.config import PlanFile, Section, planned, read_plan
+    from bench.plan.config import PlanFile, Section, planned, read_plan, require_settings
     from bench.plan.options import choose_data_dir, choose_device, parse_budget, parse_memory, parse_settings
     from bench.run.executors import server
     from bench.store.folders import Store
@@ -118,8 +118,12 @@ def run(
         raise UserError(f"{'--smoke' if smoke else '--only'} is of the plan of a file; name one with --config")
     asked = asked.only(only) if only else asked
     given: dict[str, Any] = {"attack": attack, "victim": victim, "defence": defence, "variant": variant, "seeds": seeds}
-    given |= {"set": parse_settings(set_ or []), "victim_seeds": victim_seeds}
-    asked = asked.model_copy(update={"plan": tuple(section.changed(given) for section in asked.plan)})
+    given |= {"victim_seeds": victim_seeds}
+    sections = tuple(section.changed(given) for section in asked.plan)
+    if config is not None:
+        require_settings(config, (*sections, *asked.tune), attacks)
+    settings = parse_settings(set_ or [])
+    asked = asked.model_copy(update={"plan": tuple(section.changed({"set": settings}) for section in sections)})
     limit = parse_budget(budget)
     plan = planned(asked.plan, attacks, victims, limit)
     for broken in registry.broken(attacks, victims):
@@ -223,7 +227,7 @@ def tune(
     oracle: Annotated[bool, typer.Option("--oracle", help="Pick by good images, looking at the training set.")] = False,
     pool: Annotated[int, typer.Option(min=0, help="Score the pooled candidates of so many of the best, too.")] = 0,
     budget: Spend = "",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the search and of every trial.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED - 1, help="Seed of the search and of every trial.")] = 0,
     device: Device = "auto",
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),

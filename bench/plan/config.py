@@ -169,6 +169,20 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
     return plan
 
 
+def require_settings(
+    path: Path, sections: Iterable[Section | TuneSection], attacks: Registry[type[Attack[Any]]]
+) -> None:
+    """Check that the parameters which the sections of a plan's file set are ones that their attacks have.
+
+    Raises:
+        UserError: one is none, in which section; or there is no such attack or variant.
+    """
+    for section in sections:
+        where = f"--config {path}: {f'section {section.section}: ' if section.section else ''}set"
+        for kind in attacks.match(section.attack):
+            attack_params(kind, section.variant, section.set, where)
+
+
 def retraining_of(spec: AnySpec, retraining: int) -> AnySpec:
     """Return a retraining of a victim.
 

@@ -128,8 +128,16 @@ def parse_settings(settings: list[str]) -> dict[str, Any]:
     return values
 
 
-def attack_params(attack: type[Attack[Any]], variant: str, settings: dict[str, Any]) -> AttackParams:
+def attack_params(
+    attack: type[Attack[Any]], variant: str, settings: dict[str, Any], given: str = "--set"
+) -> AttackParams:
     """Return an attack's parameters: its defaults, then the variant's, then the user's settings.
+
+    Args:
+        attack: the attack.
+        variant: a named parameter set, empty for none.
+        settings: the user's, by name.
+        given: where the user gave them, in the words of an error.
 
     Raises:
         UserError: there is no such variant, key or value.
@@ -142,16 +150,16 @@ def attack_params(attack: type[Attack[Any]], variant: str, settings: dict[str, A
         if key not in fields:
             near = difflib.get_close_matches(key, fields, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields)}"
-            raise UserError(f"--set {key}: {attack.name} has no such parameter; {hint}")
+            raise UserError(f"{given} {key}: {attack.name} has no such parameter; {hint}")
     for key, value in settings.items():
         if isinstance(value, bool) and "bool" not in str(fields[key].annotation):
-            raise UserError(f"--set {key}={str(value).lower()}: {key} takes no true or false")
+            raise UserError(f"{given} {key}={str(value).lower()}: {key} takes no true or false")
     try:
         return attack.Params(**(attack.variants.get(variant, {}) | settings))
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else "params"
-        raise UserError(f"--set {key}={short(first['input'])}: {first['msg']}") from None
+        raise UserError(f"{given} {key}={short(first['input'])}: {first['msg']}") from None
 
 
 def choose_device(name: str, elsewhere: bool = False) -> torch.device:

@@ -172,6 +172,7 @@ simple("plugin_dir_empty", "it is empty; name a folder", "--plugin-dir", "")
 SIMPLE_VERBS: dict[str, tuple[str, Words]] = {
     "score_nothing": ("no stored run", ["score"]),
     "score_unknown_protocol": ("did you mean assigned?", ["score", "--protocol", "asigned"]),
+    "tune_seed": ("less than or equal to 4294967295", ["tune", "--seed", "4294967296"]),
     "report_nothing": ("no runs in", ["report"]),
     "report_format": ("--format", ["report", "--format", "pdf"]),
     "study_unknown": ("no study is called 'xyzzy'", ["study", "xyzzy"]),

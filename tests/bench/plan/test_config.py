@@ -82,6 +82,11 @@ def test_smoke_is_the_plans_small_version(run_file: Bench, plan: Path, results: 
         ("[[plan]", "is no TOML: "),
         ("[[plan]]\nattack = ['tiny']\nvictim = ['faces-mlp-4-tinny']", "did you mean faces-mlp-4-tiny"),
         ("[[plan]]\nattack = ['tiny']\nvictim = ['faces-mlp-4-tiny']\nset = {a = 1}", "tiny has no such parameter"),
+        (
+            "[[plan]]\nsection = 'a'\nattack = ['tiny']\nvictim = ['faces-mlp-4-tiny']\nset = {count = nan}",
+            "wrong.toml: section a: set count=nan: ",
+        ),
+        ("[[tune]]\nattack = ['tiny']\nvictim = ['x']\nset = {count = true}", "wrong.toml: set count=true: "),
         ("[[plan]]\nattack = ['tiny']\nvictim = []", "plan.0.victim: array should have at least 1 item"),
         ("[[study]]\nstudy = []", "study.0.study: array should have at least 1 item"),
         ("", "plans nothing: it has no table [[plan]]"),
