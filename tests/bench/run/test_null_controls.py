@@ -118,7 +118,7 @@ def test_a_new_metric_suite_scores_what_is_stored(
 
 
 def test_scoring_attacks_no_twin_unless_it_is_asked_to(run: Bench, scored: Bench, results: Path, plugins: Path) -> None:
-    run("-a", "tiny", "--set", "count=3", "--controls", "quick")
+    run("-a", "tiny", "--set", "count=11", "--controls", "quick")
     made = len(calls(plugins))
     assert scored().status == 0
     assert (len(calls(plugins)), record(results).null_disjoint) == (made, None)
