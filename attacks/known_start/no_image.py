@@ -10,7 +10,7 @@ LAST_ALONE = (
     "only the last layer moved: its difference is one sum of features a class, not one an image; try projection"
 )
 
-UNLIKE = "which of its layers have biases is nothing that can be described here: the rest of the start is not known"
+UNLIKE = "the seed tells its first layer alone: no description here fits which of its layers have biases"
 STILL = "the start is the released weights themselves: nothing was trained between them"
 
 
