@@ -12,7 +12,7 @@ from rich.console import Console
 from torch import Tensor
 
 from attacks.studies.base import Cell, Study
-from bench.experiments.blow_up import naming
+from bench.experiments.naming import naming
 from bench.experiments.study_picture import draw, strips
 from bench.plan.options import attack_params
 from bench.plan.registry import Registry, Victims

@@ -11,7 +11,7 @@ from attacking import CPU, attacked, victim_of
 
 from attacks.informed.naming import end_evidence, trace_evidence
 from attacks.prior_aware import PriorAware, PriorAwareParams
-from bench.experiments import blow_up, rero
+from bench.experiments import rero
 from victims.informed.networks import Parameters, initial
 from victims.informed.privacy import noise_multiplier
 from victims.informed.private_descent import PrivateDescent, Trained, clipped_gradients, train_privately
@@ -113,7 +113,7 @@ def test_with_orthogonal_gradients_the_success_is_the_integral(mu: float, likeli
     }
     prior = records.expand(models, -1, -1, -1, -1), torch.zeros(models, size, dtype=torch.long)
     evidence = trace_evidence(AFFINE, problem, start, trace, prior, likelihood)
-    success, expected = float((evidence.argmax(1) == truth).double().mean()), blow_up.orthogonal(size, mu)
+    success, expected = float((evidence.argmax(1) == truth).double().mean()), rero.orthogonal(size, mu)
     assert abs(success - expected) < 4 * math.sqrt(expected * (1 - expected) / models)
     assert success < rero.gaussian(1 / size, mu)
 
@@ -176,7 +176,7 @@ def test_no_success_passes_the_bound_and_the_attacks_own_estimate_is_right(rate:
     multiplier = noise_multiplier(privacy, steps)
     bound = rero.gaussian(0.25, math.sqrt(steps) / multiplier)
     if rate is not None:
-        bound = blow_up.sampled(0.25, multiplier, steps, rate, samples=50_000)
+        bound = rero.sampled(0.25, multiplier, steps, rate, samples=50_000)
     four_sigma = 4 * math.sqrt(0.25 / count)
     assert 0.25 + four_sigma < hits / count < bound + four_sigma
     assert abs(hits - expected) / count < four_sigma
