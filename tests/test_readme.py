@@ -168,7 +168,9 @@ def test_the_examples_are_what_new_writes(document: str, kind: str) -> None:
 
 def test_the_block_of_compare_is_what_compare_prints_of_an_attack_that_gets_nothing(bench: Any, tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
-    ((old, shown),) = re.findall(r"bench compare (\S+) mine/leaderboard.csv\n```\n\n.*\n\n```\n(.*?)```", text, re.DOTALL)
+    ((old, shown),) = re.findall(
+        r"bench compare (\S+) mine/leaderboard.csv\n```\n\n.*\n\n```\n(.*?)```", text, re.DOTALL
+    )
     rows = pd.read_csv(ROOT / "results" / "runs.csv", dtype=str, keep_default_na=False)
     row = rows[(rows.attack == "random") & (rows.victim == "faces-mlp-20")]
     none = {"n_good": "0", "n_good_unique": "0", "good_images": "00000", "one_to_one_images": "00000"}

@@ -62,12 +62,12 @@ class First:
     """The first screen.
 
     Attributes:
-        sentences: what gives images away, to whom and at what cost, and what does not.
+        answer: what comes out, by whom and at what cost.
         chart: attacks on kinds of networks; None where nothing was scored.
         best: the entry that leads those with pictures; None where none of them beats its null control.
     """
 
-    sentences: tuple[str, ...]
+    answer: Answer
     chart: Panel | None
     best: Gallery | None
 
@@ -157,11 +157,12 @@ def render(report: Report) -> str:
 def _first(found: Answer) -> First:
     caption = (
         "A dot is an attack's best row on a kind of network, with its 95% interval. The coloured dot is the attack "
-        "that is named; grey dots are the others. A row stands for one network: the boards below have all."
+        "that is named; grey dots are the others. A row stands for one network: the boards below have all. Behind a "
+        "kind stands how many of its networks give training data away."
     )
     chart = Panel(Markup(figures.gains(found.kinds)), caption) if found.kinds else None
     best, shown = found.best, _pictures(found.best, MOST_FIRST)
-    return First(found.sentences, chart, Gallery(best, [], shown) if best is not None and shown is not None else None)
+    return First(found, chart, Gallery(best, [], shown) if best is not None and shown is not None else None)
 
 
 def _pictures(entry: Entry | None, most: int) -> Pictures | None:

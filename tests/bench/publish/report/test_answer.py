@@ -24,30 +24,39 @@ def told(root: Path, records: list[RunRecord]) -> Any:
 def test_each_kind_of_attacker_is_told_with_what_leads_for_him(results: Path, scored: Scored) -> None:
     more = {"victim": "mnist-mlp-100", "dataset": "mnist"}
     records = [
-        scored("kkt", n_good=16),
+        scored("kkt", n_good=16, wall_s=30.0, cpu="a CPU"),
         scored("first-layer", n_good=9),
-        scored("kkt-delta", n_good=18, knowledge=START, **more),
+        scored("kkt-delta", n_good=18, knowledge=START, wall_s=90.0, cpu="an older CPU", **more),
         scored("inversion", n_good=3, victim="digits-mlp-100", null_n_good=4, null_n_good_unique=4),
     ]
     found = told(results, records)
 
-    assert found.sentences[0] == "2 of the 3 networks attacked give training data away to an attack that beats chance."
-    assert found.sentences[1].startswith(
-        "With the weights alone, kkt gets 15 of 20 training records of faces-mlp-20, where chance gets 1 (gain, 95%: "
+    assert found.sentences[0].startswith("2 of the 3 networks attacked give training data away")
+    assert found.sentences[1] == (
+        "With the weights alone, kkt gets 15 of 20 training records of faces-mlp-20, where chance gets 1."
     )
-    assert found.sentences[2].startswith("With the weights and the start of the training, kkt-delta gets 17 of 20")
-    assert found.sentences[3] == "Networks that kept their records, by kind: two classes, 1 of 3."
-    assert len(found.sentences) == 4
-    assert [one.name for one in found.kinds["two classes"]] == ["kkt-delta", "kkt", "first-layer", "inversion"]
-    assert [one.ranked for one in found.kinds["two classes"]] == [True, True, True, False]
+    assert found.sentences[2] == "The best attack of each attacker took 30 s to 1.5 min on a CPU and an older CPU."
+    weights, start = found.led
+    assert (weights.attacker, weights.attack, weights.gets, weights.chance) == (
+        "the weights alone",
+        "kkt",
+        "15 of 20",
+        "1",
+    )
+    assert (start.attacker, start.attack, start.gets) == (
+        "the weights and the start of the training", "kkt-delta", "17 of 20",
+    )  # fmt: skip
+    low, high = map(float, weights.gain.split(" to "))
+    assert (low < 14 < high, start.time) == (True, "1.5 min")
+    assert [one.name for one in found.kinds["two classes: 2 of 3"]] == ["kkt-delta", "kkt", "first-layer", "inversion"]
+    assert [one.ranked for one in found.kinds["two classes: 2 of 3"]] == [True, True, True, False]
 
 
 def test_an_attacker_who_saw_weights_on_the_way_is_said_to_have_them(results: Path, scored: Scored) -> None:
     known = f"architecture+earlier weights+{START.partition('+')[2]}"
-    sentence = told(results, [scored("kkt-delta", variant="snapshots", n_good=18, knowledge=known)]).sentences[1]
-    assert sentence.startswith(
-        "With the weights and the start of the training, and weights on the way, kkt-delta:snapshots gets 17 of 20"
-    )
+    (led,) = told(results, [scored("kkt-delta", variant="snapshots", n_good=18, knowledge=known)]).led
+    assert led.attacker == "the weights and the start of the training, and weights on the way"
+    assert led.attack == "kkt-delta:snapshots"
 
 
 def test_where_nothing_beats_its_null_it_says_so(results: Path, scored: Scored) -> None:
