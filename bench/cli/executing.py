@@ -202,7 +202,9 @@ def score(
     store = Store(results_dir)
     store.require_writable()
     records = [
-        record for record in store.attacked() if matches(record.attack, attack) and matches(record.victim, victim)
+        record
+        for record in store.attacked()
+        if matches(record.attack, attack) and (matches(record.victim, victim) or matches(record.training, victim))
     ]
     if not records:
         raise UserError(f"no stored run in {store.runs} is meant; `run` makes some, -a and -v choose among them")

@@ -226,10 +226,14 @@ class RunRecord(BaseModel):
     flags: str = ""
 
     @property
+    def training(self) -> str:
+        """The victim's name, that of a retraining with its seed."""
+        return f"{self.victim}@{self.victim_seed}" if self.victim_seed else self.victim
+
+    @property
     def title(self) -> str:
         """Short text for people."""
-        victim = f"{self.victim}@{self.victim_seed}" if self.victim_seed else self.victim
-        return f"{self.attack}{':' + self.variant if self.variant else ''} on {victim} seed {self.seed}"
+        return f"{self.attack}{':' + self.variant if self.variant else ''} on {self.training} seed {self.seed}"
 
     @property
     def pending(self) -> bool:

@@ -49,6 +49,14 @@ def test_a_retraining_is_scored_again_as_itself(run: Bench, bench: Bench, result
     assert after[columns].to_numpy().tolist() == before[columns].to_numpy().tolist()
 
 
+def test_a_retraining_is_chosen_by_its_own_name(run: Bench, bench: Bench, results: Path, plugins: Path) -> None:
+    run("-a", "first-layer", "--controls", "quick", "--victim-seeds", "0-1")
+    folders = ("--plugin-dir", plugins, "--results-dir", results)
+    scored = bench("score", "-v", "faces-mlp-4-tiny@1", *folders, "--device", "cpu")
+    assert (scored.status, scored.out.count("good (")) == (0, 1) and "@1" in scored.out
+    assert "no stored run" in bench("score", "-v", "faces-mlp-4-tiny@2", *folders).err
+
+
 @pytest.mark.parametrize("text", ["x", "-1", "", "0-9999,10000-19999"])
 def test_no_seeds_are_a_mistake(run: Bench, text: str) -> None:
     ended = run("-a", "first-layer", "--victim-seeds", text)
