@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -77,6 +78,20 @@ def split_of(spec: VictimSpec, data_dir: Path | None) -> Split:
     if len(split.inputs) > 1 and (split.inputs == split.inputs[0]).all():
         raise UserError(f"victim {spec.name}: the {spec.n} images of {spec.dataset} that it learns are all the same")
     return split
+
+
+def spare_inputs(victim: Victim, data_dir: Path | None, most: int) -> np.ndarray:
+    """Return images of a victim's dataset that it neither learns nor is tested on, as inputs: (k, C, H, W), k <= most.
+
+    Raises:
+        UserError: the data are missing or malformed.
+    """
+    spare = victim.split.spare[:most]
+    if not len(spare):
+        return victim.split.test_inputs[:0]
+    raw = datasets.load(victim.spec.dataset, data_dir).in_order_of(victim.spec.retraining)
+    inputs: np.ndarray = (raw.train_images[spare] - victim.split.mean) / victim.scale
+    return inputs.astype(np.float32)
 
 
 def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:

@@ -115,7 +115,7 @@ class NullControls:
                         raise NoControlError("the mean of one image is that image")
                     by_control[name] = mean_image_scores(protocol, reference.truth)
                 else:
-                    null = self.candidates(name, run, found, victim)
+                    null = self.candidates(name, run, protocol, found, victim)
                     by_control[name] = count_scores(protocol, null, reference)
             except NoControlError as error:
                 missing[f"{ABSENT}{name}"] = str(error)
@@ -124,8 +124,10 @@ class NullControls:
                 missing[f"{RAISED if raised else LOST}{name}"] = describe(error)
         return NullCounts(by_control, missing)
 
-    def candidates(self, name: str, run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:
-        """Return a control's candidates.
+    def candidates(
+        self, name: str, run: Run, protocol: Protocol, found: Reconstruction | None, victim: AnyVictim
+    ) -> Tensor:
+        """Return a control's candidates for a row under a protocol.
 
         Raises:
             NoControlError: this victim or attack has no such control.
@@ -144,15 +146,27 @@ class NullControls:
                 raise NoControlError("no attack is a null control")
             return self._random(self.control, run, found, victim)
         if name == "null_held_out":
-            held_out = torch.from_numpy(victim.split.test_inputs)
-            if len(held_out) == 0:
-                raise NoControlError("there are no held-out images")
-            return held_out
+            return self._held_out(protocol, found, victim)
         if found is None:
             raise NoControlError("the attack failed")
         if TWINS[name] == "untrained" and Knowledge.INITIAL_WEIGHTS in run.knowledge:
             raise NoControlError("an untrained network is its own start")
         return self._twin(TWINS[name], run, victim.spec, found.resolved)
+
+    def _held_out(self, protocol: Protocol, found: Reconstruction | None, victim: Victim) -> Tensor:
+        """Return the held-out images, and as many more of the dataset as the attack has more candidates.
+
+        An image that is nearer than all held-out ones is none of them: where that counts, the others alone are meant.
+        """
+        held_out = torch.from_numpy(victim.split.test_inputs)
+        if protocol.good == "oracle":
+            held_out = held_out[:0]
+        lacking = (0 if found is None else len(found.candidates)) - len(held_out)
+        if lacking > 0:
+            held_out = torch.cat([held_out, torch.from_numpy(self.session.spare(victim, lacking))])
+        if len(held_out) == 0:
+            raise NoControlError("there are no held-out images")
+        return held_out
 
     def _random(self, control: type[Attack[Any]], run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:
         """Draw as many random candidates as the attack returned, with the contrast of its median candidate."""

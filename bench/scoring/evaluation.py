@@ -222,11 +222,13 @@ class Evaluation:
     def _false_positives(self) -> dict[str, Any]:
         if len(self.held_out) == 0:
             return {}
-        threshold = self.row.protocol.threshold
+        rate = float((self.held_out > self.row.protocol.threshold).double().mean())
         allowed = int(FALSE_POSITIVES * len(self.held_out))
+        if not allowed:
+            return {"false_positive_rate": rate}
         at_1pct = float(self.held_out.sort(descending=True).values[allowed])
         return {
-            "false_positive_rate": float((self.held_out > threshold).double().mean()),
+            "false_positive_rate": rate,
             "ssim_at_1pct": at_1pct,
             "n_good_at_1pct": int((self.row.found & (self.row.ssim > at_1pct)).sum()),
         }

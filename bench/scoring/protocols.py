@@ -33,7 +33,8 @@ class Protocol:
             target's prior.
         source: where the recipe comes from.
         null: when the best null control gets much under it, by the published tables; empty if that is not said.
-        version: raised when its scores change and those of other protocols do not; else `METRIC_SUITE` is raised.
+        version: raised when its scores or its null controls change and those of other protocols do not; else
+            `METRIC_SUITE` is raised.
     """
 
     name: str
@@ -69,6 +70,7 @@ PROTOCOLS: dict[str, Protocol] = {
             downscale=0.5,
             ssim="window3",
             null=ALIKE,
+            version=2,
         ),
         Protocol(
             "haim2022-mean",
@@ -78,23 +80,28 @@ PROTOCOLS: dict[str, Protocol] = {
             vote_ratio=1.1,
             ssim="window3",
             null=ALIKE,
+            version=2,
         ),
-        Protocol("buzaglo2023", "nearest", "Buzaglo et al. 2023, eq. 16, B = 1.1", vote_ratio=1.1, null=ALIKE),
+        Protocol(
+            "buzaglo2023", "nearest", "Buzaglo et al. 2023, eq. 16, B = 1.1", vote_ratio=1.1, null=ALIKE, version=2
+        ),
         Protocol(
             "buzaglo2023-conv",
             "nearest",
             "Buzaglo et al. 2023, eq. 16, B = 1.5 (convolutions)",
             vote_ratio=1.5,
             null=ALIKE,
+            version=2,
         ),
-        Protocol("buzaglo2023-unique", "one to one", "buzaglo2023, a candidate counts once", null=ALIKE),
-        Protocol("assigned", "one to one", "one to one, nothing rescaled", stretch=False, null=ALIKE),
+        Protocol("buzaglo2023-unique", "one to one", "buzaglo2023, a candidate counts once", null=ALIKE, version=2),
+        Protocol("assigned", "one to one", "one to one, nothing rescaled", stretch=False, null=ALIKE, version=2),
         Protocol(
             "nearest-public",
             "one to one",
             "after Balle et al. 2022: nearer than the nearest held-out image, one to one",
             stretch=False,
             good="oracle",
+            version=2,
         ),
         Protocol(
             "vero2023",
@@ -103,6 +110,7 @@ PROTOCOLS: dict[str, Protocol] = {
             stretch=False,
             good="columns",
             threshold=0.9,
+            version=2,
         ),
         Protocol("balle2022", "aligned", "Balle et al. 2022, section 5", stretch=False, good="oracle"),
         Protocol("hayes2023", "aligned", "Hayes et al. 2023: which of N", stretch=False, good="named"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,6 +35,8 @@ class Split:
         mean: (C, H, W) float32, the mean of the n training images.
         test_inputs: (m, C, H, W) float32, test images less the same `mean`, none of them among the n.
         test_labels: (m,) int64, as many of each class.
+        spare: (k,) int64, ascending: where images of the classes stand in the raw training set (of a retraining in its
+            order) that are neither among the n nor among the test images.
     """
 
     inputs: np.ndarray
@@ -43,6 +45,7 @@ class Split:
     mean: np.ndarray
     test_inputs: np.ndarray
     test_labels: np.ndarray
+    spare: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def images(self) -> np.ndarray:
@@ -105,6 +108,10 @@ def select(
         test_classes[indices] = -1
     test_per_class = min(test_n // len(groups), _smallest(test_classes, len(groups)))
     test = _first(test_classes, len(groups), test_per_class)
+    unused = classes >= 0
+    unused[indices] = False
+    if not len(raw.test_labels):
+        unused[test] = False
     return Split(
         inputs=raw.train_images[indices] - mean,
         labels=classes[indices],
@@ -112,6 +119,7 @@ def select(
         mean=mean,
         test_inputs=test_images[test] - mean,
         test_labels=test_classes[test],
+        spare=np.flatnonzero(unused),
     )
 
 

@@ -71,4 +71,5 @@ def in_pixels(split: Split) -> Split:
         mean=np.zeros_like(split.mean),
         test_inputs=(split.test_inputs + split.mean).clip(0, 1).astype(np.float32),
         test_labels=split.test_labels,
+        spare=split.spare,
     )

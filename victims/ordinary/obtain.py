@@ -101,6 +101,7 @@ def data_of(spec: VictimSpec, raw: RawDataset) -> Data:
         mean=np.broadcast_to(mean, split.mean.shape).copy(),
         test_inputs=((split.test_inputs + split.mean - mean) / scale).astype(np.float32),
         test_labels=split.test_labels,
+        spare=split.spare,
     )
     return Data(standardised, scale, others)
 

@@ -168,7 +168,7 @@ def _of_controls(
     reached = {}
     for name in CONTROLS:
         try:
-            by_chance = score(protocol, reference.matcher(controls.candidates(name, run, found, victim)))
+            by_chance = score(protocol, reference.matcher(controls.candidates(name, run, protocol, found, victim)))
         except NoControlError:
             continue
         reached[name] = Reached.of(by_chance)

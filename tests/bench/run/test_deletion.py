@@ -110,7 +110,7 @@ def test_a_single_deletion_is_scored_against_no_other() -> None:
     found, unused = Reconstruction(torch.zeros(2, 1, 8, 8)), cast("Any", None)
     controls = NullControls(unused, None, twins=False)
     with pytest.raises(NoControlError, match="no other model's target"):
-        controls.candidates("null_shuffled", unused, found, victim)
+        controls.candidates("null_shuffled", unused, PROTOCOLS["balle2022"], found, victim)
 
 
 def test_the_oracle_is_the_nearest_public_record_alone() -> None:

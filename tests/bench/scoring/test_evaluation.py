@@ -67,6 +67,15 @@ def test_training_images_with_noise_are_all_found_and_nothing_else_is() -> None:
     assert set(columns) <= set(COLUMNS)
 
 
+def test_one_in_a_hundred_is_not_told_of_fewer_than_a_hundred_held_out_images() -> None:
+    truth = textures(30, 0)
+    for count, told in ((99, False), (100, True)):
+        reference = reference_of(truth, textures(count, 1))
+        columns = row(truth - reference.truth.mean, reference).columns()
+        assert ("ssim_at_1pct" in columns, "n_good_at_1pct" in columns) == (told, told)
+        assert columns["false_positive_rate"] == 0
+
+
 def test_one_image_many_times_is_one_unique_image() -> None:
     truth = textures(30, 0)
     reference = reference_of(truth, textures(20, 1))

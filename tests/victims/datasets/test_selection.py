@@ -59,6 +59,13 @@ def test_select_without_a_test_set_tests_on_training_images_that_were_not_select
     assert select(raw, n=4, test_n=0).test_labels.shape == (0,)
 
 
+def test_spare_images_are_neither_learnt_nor_tested_on() -> None:
+    assert select(planted([7, 7, 7, 3, 7, 3, 3, 7, 3], [3, 7, 3]), n=4).spare.tolist() == [2, 4, 6, 7, 8]
+    assert select(planted([0, 0, 1, 1, 0, 1, 0]), n=4, test_n=2).spare.tolist() == [6]
+    assert select(planted([0, 1, 2, 0, 1, 2]), n=2, groups=((0,), (1,)), test_n=0).spare.tolist() == [3, 4]
+    assert select(planted([0, 0, 0, 1, 1, 1]), n=2, test_n=2, skip_first=True).spare.tolist() == [2, 5]
+
+
 def test_select_leaves_out_labels_of_no_group_and_knows_many_classes() -> None:
     split = select(planted([2, 9, 0, 1, 2, 9, 1, 0]), n=6, groups=((1,), (0,), (2,)))
 
