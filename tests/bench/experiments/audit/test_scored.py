@@ -37,7 +37,7 @@ N, HELD_OUT = 20, 100
 def test_found_chance_and_records_are_of_the_attacks_own_protocol(
     tmp_path: Path, record: Callable[..., RunRecord], name: str, got: int, beyond: bool
 ) -> None:
-    """Of digits that are alike held-out ones pass for all by SSIM, and none is nearer than the nearest held-out one."""
+    """Of digits that are alike held-out ones pass for all by SSIM; where the nearest of them is the bar none are left."""
     pixels = load_digits().images[load_digits().target == 0][: N + HELD_OUT, ..., None].astype(np.float32) / 16
     labels = np.arange(len(pixels)) % 2
     given = {"train_images": pixels[:N], "train_labels": labels[:N]}
@@ -64,6 +64,7 @@ def test_found_chance_and_records_are_of_the_attacks_own_protocol(
     assert told.beyond_chance == beyond
     nulls = reached.attacks[name].nulls
     assert told.null == int(nulls[told.null_control].good.sum())
-    assert bool(nulls["null_held_out"].good.any()) != beyond
+    assert ("null_held_out" in nulls) != beyond
+    assert beyond or bool(nulls["null_held_out"].good.any())
     assert hit_by_chance(reached, [name]) >= told.null
     assert min(one.best_score for one in by_record) > 0.99, "what is shown is the SSIM"
