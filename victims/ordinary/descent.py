@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from victims.equations.architectures import MLP
 from victims.equations.losses import margins, sample_losses
 from victims.ordinary.private import PrivateGradients
-from victims.recipes import Ordinary
+from victims.recipes import Ordinary, Schedule
 from victims.spec import Loss
 from victims.training.loop import REPORT_SECONDS, TrainProgress
 
@@ -92,7 +93,7 @@ class Descent:
     def _descend(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         """Take a step on a batch of indices; return the outputs and the mean loss before it, a scalar tensor."""
         for group in self.optimiser.param_groups:
-            group["lr"] = self.training.lr * _rate(self.training, self.step, self.steps)
+            group["lr"] = self.training.lr * relative_rate(self.training.schedule, self.step, self.steps)
         self.optimiser.zero_grad()
         outputs = self.model(self.inputs[batch])
         mean = sample_losses(self.loss, outputs, self.labels[batch]).mean()
@@ -145,10 +146,14 @@ def _optimiser(trained: list[nn.Parameter], training: Ordinary) -> torch.optim.O
     return kind(trained, lr, weight_decay=decay)
 
 
-def _rate(training: Ordinary, step: int, steps: int) -> float:
+def relative_rate(schedule: Schedule, step: int, steps: int) -> float:
     """Return the learning rate after `step` of `steps` steps, relative to the first."""
-    if training.schedule == "cosine":
-        return (1 + math.cos(math.pi * step / steps)) / 2
-    if training.schedule == "step":
-        return 0.1 ** (int(step >= steps / 2) + int(step >= steps * 3 / 4))
-    return 1.0
+    match schedule:
+        case "constant":
+            return 1.0
+        case "cosine":
+            return (1 + math.cos(math.pi * step / steps)) / 2
+        case "step":
+            return 0.1 ** (int(step >= steps / 2) + int(step >= steps * 3 / 4))
+        case _:
+            assert_never(schedule)

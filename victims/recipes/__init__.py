@@ -1,6 +1,6 @@
 """The recipes by which victims are trained, as frozen, hashable descriptions. Imports no torch."""
 
-from victims.recipes.ordinary import Ordinary, Pretraining
+from victims.recipes.ordinary import Ordinary, Pretraining, Schedule
 from victims.recipes.privacy import Privacy, Share
 from victims.recipes.released import Released
 from victims.recipes.stationary import (
@@ -23,5 +23,6 @@ __all__ = [
     "Privacy",
     "Regularised",
     "Released",
+    "Schedule",
     "Share",
 ]

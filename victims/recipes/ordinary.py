@@ -9,6 +9,9 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from victims.frozen_model import FrozenModel, Recipe, unsaid
 from victims.recipes.privacy import Privacy
 
+Schedule = Literal["constant", "cosine", "step"]
+"""Of a learning rate."""
+
 
 class Pretraining(FrozenModel):
     """What a network learns before it is fine-tuned: the dataset's images that neither it nor its twin is tuned on.
@@ -58,7 +61,7 @@ class Ordinary(Recipe):
     batch_size: PositiveInt = 64
     epochs: PositiveInt = 300
     weight_decay: NonNegativeFloat = 5e-4
-    schedule: Literal["constant", "cosine", "step"] = "cosine"
+    schedule: Schedule = "cosine"
     clip: PositiveFloat | None = None
     stop_loss: PositiveFloat | None = None
     privacy: Annotated[Privacy | None, unsaid(None)] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -19,12 +19,13 @@ from attacks.kkt_delta import KKTDelta
 from attacks.kkt_family.ranking.evidence import evidence
 from attacks.known_start.equation import known
 from attacks.known_start.params import KKTDeltaParams
-from attacks.known_start.replay import Replay
+from attacks.known_start.replay import Replay, relative_rate
 from attacks.replay import Replay as Attack
 from attacks.replay import ReplayParams
 from bench.run.disclosure import view_of
 from victims.equations.network import Network
-from victims.recipes import Ordinary
+from victims.ordinary import descent
+from victims.recipes import Ordinary, Schedule
 from victims.spec import MLPSpec, VictimSpec
 
 SHARP = 1e8
@@ -51,7 +52,7 @@ def small(seed: int, recipe: Ordinary = RECIPE, most: int = 100, alpha: float = 
     return Replay.of(start, recipe, 4, most, alpha), (2 * draw(4, 5), targets, weights)
 
 
-@pytest.mark.parametrize("schedule", ["cosine", "constant", "step"])
+@pytest.mark.parametrize("schedule", get_args(Schedule))
 def test_a_replay_is_what_torch_optim_does(schedule: Any) -> None:
     recipe = RECIPE.model_copy(update={"schedule": schedule})
     replay, (inputs, targets, weights) = small(0, recipe)
@@ -68,6 +69,14 @@ def test_a_replay_is_what_torch_optim_does(schedule: Any) -> None:
         optimiser.step()
     for ended, expected in zip(replay.end(inputs, targets, weights), theta, strict=True):
         assert torch.allclose(ended, expected)
+
+
+@pytest.mark.parametrize("schedule", get_args(Schedule))
+def test_its_learning_rates_are_the_trainings(schedule: Schedule) -> None:
+    for steps in (1, 2, 3, 7, 60, 401):
+        for step in range(steps):
+            own, trained = relative_rate(schedule, step / steps), descent.relative_rate(schedule, step, steps)
+            assert own == pytest.approx(trained, abs=1e-12, rel=0)
 
 
 def test_after_the_last_step_it_decays_alone() -> None:
