@@ -40,7 +40,7 @@ class Descent(ABC):
     """A search for what makes up a difference, by Adam.
 
     The residual's columns are weighted by S_k^-q and its rows by ||w_j||^-s, for S_k the singular values and w_j the
-    rows of the difference. The gates sharpen geometrically from the first step to the last.
+    rows of the difference. The gates sharpen geometrically from the first step on.
 
     Attributes:
         equation: what is to be made up.
@@ -89,7 +89,10 @@ class Descent(ABC):
         return self.found()
 
     def sharpness(self, step: int) -> float:
-        """Return the gates' alpha at a step from 1 on; the last step comes near the last alpha, not to it."""
+        """Return the gates' alpha at a step from 1 on: a_1 (a_2 / a_1)^((step - 1) / steps) for alpha = (a_1, a_2).
+
+        So the last step comes near a_2, not to it.
+        """
         first, last = self.params.alpha
         return first * math.exp(math.log(last / first) * (step - 1) / self.params.steps)
 

@@ -37,8 +37,8 @@ class KKTDeltaParams(AttackParams):
             was, at the weights that were released in the course of the training.
         points: shares of the way from the start to the released weights at which gradients are taken; the coefficients
             are free at each. None for 0.5, or for 0.1, 0.5 and 0.9 where layer 1 moved far.
-        alpha: sharpness of the gates at the first step and at the last, interpolated geometrically; None for 1 and 35,
-            or 1 and 10 where layer 1 moved far.
+        alpha: sharpness of the gates at the first step, and the one that the step after the last would have; between
+            them it grows geometrically. None for 1 and 35, or 1 and 10 where layer 1 moved far.
         pixel_size: root mean square of an input's pixels at the start of the search; 1 for inputs (x - mean) / std.
         coordinate_power: p of x_i = sum_k S_k^p u_ik v_k.
         residual_power: q: columns of the residual are weighted by S_k^-q; None for 0.3, or 0.6 where layer 1 moved far.
@@ -117,7 +117,8 @@ class FeatureParams(AttackParams):
         lr: learning rate of the candidates, Adam's, on cosines.
         coefficient_lr: learning rate of the coefficients, in the units in which they start at a tenth.
         point: share of the way from the start to the released weights at which features and gradients are taken.
-        alpha: sharpness of the gates at the first step and at the last, interpolated geometrically.
+        alpha: sharpness of the gates at the first step, and the one that the step after the last would have; between
+            them it grows geometrically.
         amplitude_power: p: a cosine's amplitude is that of natural images, 1 / (1 + frequency), to the power p.
         residual_power: q: columns of the residual are weighted by S_k^-q.
         neuron_power: s: rows of the residual are weighted by ||w_j||^-s.

@@ -1,8 +1,8 @@
 """The search for images that make up a difference: Adam, while the gates sharpen.
 
 With sharp gates nearly every start ends in a poor minimum. With soft ones the network is nearly linear and candidates
-part easily. So the gates sharpen geometrically from the first step to the last (graduated optimisation, Blake and
-Zisserman 1987).
+part easily. So the gates sharpen geometrically from the first step on (graduated optimisation, Blake and Zisserman
+1987).
 """
 
 from __future__ import annotations
