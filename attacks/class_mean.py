@@ -1,4 +1,4 @@
-"""A control that knows only the classes: the mean of public images of each class."""
+"""A control that knows only the classes: the mean of public images of each class (Shokri et al. 2017, Section IX)."""
 
 from __future__ import annotations
 

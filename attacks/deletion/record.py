@@ -1,4 +1,4 @@
-"""The deleted record in closed form: what the first trained layer saw, read off the gradient of that layer.
+"""The deleted record in closed form (Bertran et al. 2024): what the first trained layer saw, read off its gradient.
 
 For one record that gradient is an outer product, of the layer's back-propagated error with (phi, 1), where phi is what
 the layer sees and 1 belongs to the bias. So (phi, 1) is the first right singular vector, divided by its last entry.

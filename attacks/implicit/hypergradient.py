@@ -1,4 +1,4 @@
-"""The distance of theta(x) from the released weights, and its gradient in the images.
+"""The distance of theta(x) from the released weights (Runkel et al. 2024, eq. 2), and its gradient in the images.
 
 The lower level may be damped: theta(x) then minimises E(x, theta) + (damping / 2) ||theta - theta*||^2. Damping makes
 the minimum unique where weight decay does not: the neurons of a hidden layer that have one direction may split their

@@ -1,4 +1,7 @@
-"""Training run forwards and backwards: the gradient of its end in the record that was added."""
+"""Training run forwards and backwards: the gradient of its end in the record that was added.
+
+Tian et al. 2025 (SimuDy) do so for all images of a training at once.
+"""
 
 from __future__ import annotations
 

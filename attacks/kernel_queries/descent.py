@@ -1,4 +1,7 @@
-"""One damped Gauss-Newton step in a box, solved by conjugate gradients (Levenberg 1944, Marquardt 1963)."""
+"""One damped Gauss-Newton step in a box, solved by conjugate gradients (Levenberg 1944, Marquardt 1963).
+
+The derivative leaves out how the coefficients move along the residual (Kaufman 1975).
+"""
 
 from __future__ import annotations
 

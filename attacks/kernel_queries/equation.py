@@ -1,8 +1,8 @@
 """The equation F = K(Z, X) A + 1 b' of a kernel machine's answers, and its derivatives in the images X.
 
-The coefficients A and b are those that fit best, in closed form (variable projection): only X and log gamma are
-searched for. Derivatives leave out how A and b move along the residual (Kaufman's approximation), which vanishes at a
-solution.
+What it leaves is the reconstruction loss of Barzilai et al. 2025, ||K(Z, X) A - F||^2. The coefficients A and b are
+those that fit best, in closed form (variable projection): only X and log gamma are searched for. Derivatives leave out
+how A and b move along the residual (Kaufman's approximation), which vanishes at a solution.
 """
 
 from __future__ import annotations

@@ -151,7 +151,10 @@ class SearchParams(InitialisedParams):
         return self.steps
 
     def sharpness(self, step: int) -> float:
-        """Return the gates' alpha at a step from 1 to `steps`."""
+        """Return the gates' alpha at a step from 1 to `steps`.
+
+        It grows geometrically from `first_alpha` to `alpha` (graduated optimisation, Blake and Zisserman 1987).
+        """
         if self.first_alpha is None or self.steps == 1:
             return self.alpha
         return float(self.first_alpha * (self.alpha / self.first_alpha) ** ((step - 1) / (self.steps - 1)))

@@ -1,5 +1,7 @@
 """A training of a whole candidate set, run forwards from the known start and backwards for its gradient.
 
+Tian et al. 2025 (SimuDy) also differentiate a training's end by all its images.
+
 theta_{t+1} = theta_t - eta_t v_{t+1}, v_{t+1} = mu v_t + g_t + lambda theta_t (torch.optim.SGD), with
 g_t = sum_i w_i grad loss(theta_t; x_i, y_i): the batches' order is not known, and every step takes their mean. The
 backward sweep needs grad <g_t, u>, the gradient of the loss's directional derivative along u (Pearlmutter 1994).

@@ -1,4 +1,7 @@
-"""The deletion of records from a trained model: refit, one Newton step, gradient ascent."""
+"""The deletion of records from a trained model: refit, one Newton step, gradient ascent.
+
+Bertran et al. 2024 compare a model before and after a deletion; the Newton step is that of Guo et al. 2020.
+"""
 
 from __future__ import annotations
 

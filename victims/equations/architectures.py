@@ -80,7 +80,7 @@ class ConvNet(ReLUNetwork):
 
 
 class BatchNormCNN(nn.Module):
-    """Convolutions with batch normalisation and ReLU, then fully connected layers with ReLUs between them.
+    """Convolutions with batch normalisation (Ioffe and Szegedy 2015) and ReLU, then fully connected layers with ReLUs.
 
     Parameters and running statistics of the front are `front.*`, those of the fully connected layers `layers.{l}.*`.
 

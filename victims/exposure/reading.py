@@ -122,6 +122,8 @@ def balance(network: Network) -> list[float]:
 def spectrum(weight: Tensor, scale: float | None = None) -> Spectrum:
     """Return what the singular values of a layer (h, d) show.
 
+    The edge is that of a random matrix of independent entries (Marchenko and Pastur 1967).
+
     Args:
         weight: (h, d) of a fully connected layer.
         scale: standard deviation of its initial weights; None for torch's U(-1/sqrt(d), 1/sqrt(d)).

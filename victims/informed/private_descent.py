@@ -1,4 +1,7 @@
-"""Differentially private gradient descent: the clipped gradients of a batch, and noise, at every step."""
+"""Differentially private gradient descent: the clipped gradients of a batch, and noise, at every step.
+
+The training is that of Abadi et al. 2016; Hayes et al. 2023 attack its trace, the noisy sums of clipped gradients.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The training algorithm A on many data sets that differ in one record: of the victims, and of shadow models.
 
-It is here and not in `victims.training`, whose source is part of the key of every other victim in the cache.
+They are the victims and the shadow models of Balle et al. 2022.
 """
 
 from __future__ import annotations

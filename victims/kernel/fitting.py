@@ -1,4 +1,4 @@
-"""Fits kernel machines by scikit-learn, on kernels between images that are computed here."""
+"""Fits kernel machines (Barzilai et al. 2025) by scikit-learn, on kernels between images that are computed here."""
 
 from __future__ import annotations
 

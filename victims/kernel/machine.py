@@ -1,4 +1,4 @@
-"""A kernel machine as a torch module, and its kernels with their derivatives."""
+"""A kernel machine as a torch module (Barzilai et al. 2025), and its kernels with their derivatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Random features whose last layer interpolates: what gradient descent on the squared error ends at, in closed form."""
+"""Random features whose last layer interpolates: what gradient descent on the squared error ends at, in closed form.
+
+They are victims of Iurada et al. 2026.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an update between two states of a network shows of the number of images that made it."""
+"""What an update between two states of a network shows of the number of images that made it.
+
+A low-rank update (Hu et al. 2022, LoRA) shows its own rank in the place of that number.
+"""
 
 from __future__ import annotations
 

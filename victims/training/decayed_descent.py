@@ -1,9 +1,10 @@
 """The accelerated recipe for weight decay: normalised gradient descent at the scale where the objective is smallest.
 
 Plain descent forgets its initial values at the rate lr wd, 1e5 epochs and more for the papers' decays. A stationary
-point of mean loss + (wd / 2) ||theta||^2 has theta along the negative gradient of the loss, and the scale at which
-their lengths agree is the smallest objective's along the ray through theta: so each step first moves theta to that
-scale, which takes the outputs alone, and then turns it by a normalised step, as at a held margin.
+point of mean loss + (wd / 2) ||theta||^2 (Buzaglo et al. 2023, Section 3) has theta along the negative gradient of the
+loss, and the scale at which their lengths agree is the smallest objective's along the ray through theta: so each step
+first moves theta to that scale, which takes the outputs alone, and then turns it by a normalised step, as at a held
+margin.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The accelerated recipe: normalised gradient descent at a held margin.
 
 After the data are fitted, gradient descent on the logistic loss converges slowly to the KKT direction of the margin
-problem (Lyu & Li 2020). Normalised steps along g = sum_i softmax(-margin)_i y_i grad Phi(x_i) reach it in thousands of
-steps instead of a million; with several classes the sum is over pairs of a sample and a rival class. Rescaling theta,
-which does not change the classifier, keeps the loss at the value at which the papers' training ends.
+problem (Lyu & Li 2020; Haim et al. 2022, eqs. 2-5). Normalised steps along g = sum_i softmax(-margin)_i y_i grad
+Phi(x_i) reach it in thousands of steps instead of a million; with several classes the sum is over pairs of a sample and
+a rival class. Rescaling theta, which does not change the classifier, keeps the loss at the value at which the papers'
+training ends.
 """
 
 from __future__ import annotations

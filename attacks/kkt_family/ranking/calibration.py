@@ -2,6 +2,7 @@
 
 What speaks for a candidate does not add up. Restarts that agree speak for it, but not where they agree too well: then
 they share a blend. Squares and products of the factors say so; the sum of `attacks.kkt_family.ranking.evidence` cannot.
+The factors are the evidence, in part after Oz et al. 2024, and the margin (Haim et al. 2022, eq. 6).
 """
 
 from __future__ import annotations

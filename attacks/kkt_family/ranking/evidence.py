@@ -3,7 +3,8 @@
 Restarts also agree on blends of images whose neurons fire alike. A blend gives itself away twice: given the neurons at
 which all candidates fire, its pixels do not follow from the weights; and a sum of images has gradients that are spread
 more evenly than an image's. The mean of the restarts' matches of one image is as sharp as each match; the matches of a
-blend differ in detail, and their mean is more even still.
+blend differ in detail, and their mean is more even still. Oz et al. 2024 cluster the candidates of many restarts and
+take a cluster's mean for the image.
 """
 
 from __future__ import annotations
