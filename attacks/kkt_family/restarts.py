@@ -146,13 +146,10 @@ class Restarts:
 
 def _unpacked(state: dict[str, Tensor], like: Tensor) -> list[Restart]:
     """Return the restarts that have ended, from the tensors of `Restarts._packed`, as tensors like `like`."""
-    losses = state["losses"].tolist()
-    stacked = "counts" not in state  # in checkpoints of an earlier version
-    counts = [state["sizes"].shape[1]] * len(losses) if stacked else state["counts"].tolist()
+    losses, counts = state["losses"].tolist(), state["counts"].tolist()
 
     def parts(name: str) -> Sequence[Tensor]:
-        joined: Tensor = state[name].flatten(0, 1) if stacked else state[name]
-        return torch.split(joined.to(like), counts)
+        return torch.split(state[name].to(like), counts)
 
     follows = parts("consistencies") if "consistencies" in state else [None] * len(losses)
     ends = zip(parts("candidates"), parts("sizes"), losses, follows, strict=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from autodiff import AutodiffResidual
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from attacks.kkt_family.coefficients import margin_coefficients
@@ -20,7 +21,6 @@ from victims.equations.adjoint import StationarityResidual, Weighting
 from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace, RowSpace
 from victims.equations.spans import Span, Spans
-from victims.equations.stationarity import AutodiffResidual
 
 D, H, M, RANK = 3072, 1000, 1000, 458
 

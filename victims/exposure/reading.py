@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -36,18 +35,17 @@ class _Read:
     seed: Seed | None
 
 
-def exposure(victim: Victim, seeds: int | None = None, progress: Callable[[str], None] = lambda what: None) -> Exposure:
+def exposure(victim: Victim, seeds: int | None = None) -> Exposure:
     """Return the exposure card of a trained network.
 
     Args:
         victim: the network, with its start if that is known; one that a secret seed drew is not.
         seeds: how many seeds are tried, from 0 on; None for `SEEDS`.
-        progress: told in a word what is measured next.
     """
     spec, model = victim.spec.architecture, victim.model
     read = None
     if isinstance(model, ReLUNetwork):
-        read = _read(spec, model, victim, SEEDS if seeds is None else seeds, progress)
+        read = _read(spec, model, victim, SEEDS if seeds is None else seeds)
     return Exposure(
         architecture=spec.label,
         unit="rows" if victim.spec.tabular else "images",
@@ -69,9 +67,8 @@ def exposure(victim: Victim, seeds: int | None = None, progress: Callable[[str],
     )
 
 
-def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progress: Callable[[str], None]) -> _Read:
+def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int) -> _Read:
     network = Network.of(model.state_dict(), victim.input_shape)
-    progress("spectrum")
     imbalance = balance(network)
     scale = spec.first_layer_scale if spec.kind == "mlp" else None
     connected = network.weights[network.convolutions :]
@@ -80,7 +77,6 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progr
     activations = second.rank if second is not None and second.gap else None
     if spec.kind != "mlp":
         return _Read(imbalance, shown, activations, None, None)
-    progress("seed")
     first = network.weights[0]
     guess = guess_seed(first.numpy(), range(seeds), [TORCH])
     seed = Seed(
@@ -90,7 +86,6 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int, progr
         threshold=guess.threshold,
         tried=seeds,
     )
-    progress("start")
     if victim.start is not None and victim.spec.tells_start:
         return _Read(imbalance, shown, activations, _start("given", victim.start, model.state_dict()), seed)
     if not guess.found:

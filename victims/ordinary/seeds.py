@@ -147,7 +147,6 @@ def guess_seed(
     first_layer: NDArray[np.float32],
     seeds: Sequence[int],
     initialisers: Sequence[Initialiser] = INITIALISERS,
-    draws: int = DRAWS,
     progress: Callable[[int], None] = lambda done: None,
     expired: Callable[[], bool] = lambda: False,
 ) -> SeedGuess:
@@ -160,7 +159,6 @@ def guess_seed(
         first_layer: W1 (h, d) of the released network.
         seeds: which to try, at least one.
         initialisers: likewise.
-        draws: how many weights are compared, at most h d.
         progress: told how many seeds are done.
         expired: asked after every `BATCH` seeds whether to try no more.
 
@@ -169,7 +167,7 @@ def guess_seed(
     """
     if not len(seeds):
         raise ValueError("no seeds to try")
-    count = min(draws, first_layer.size)
+    count = min(DRAWS, first_layer.size)
     targets = [_standardised(first_layer.T if rule.transposed else first_layer, count) for rule in initialisers]
     best, tried = (-np.inf, 0, 0), 0
     for start in range(0, len(seeds), BATCH):

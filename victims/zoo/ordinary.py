@@ -29,9 +29,9 @@ PARTS = {
 ALL = TRAININGS | PARTS
 
 
-def _mlp(dataset: str, n: int, variant: str, outputs: int = 10, width: int = 1000) -> VictimSpec:
+def _mlp(dataset: str, n: int, variant: str, outputs: int = 10) -> VictimSpec:
     """Return a victim of two hidden layers."""
-    architecture = MLPSpec(hidden=(width, width), outputs=outputs, biases="every", first_layer_scale=None)
+    architecture = MLPSpec(hidden=(1000, 1000), outputs=outputs, biases="every", first_layer_scale=None)
     return _named(dataset, n, variant, architecture)
 
 

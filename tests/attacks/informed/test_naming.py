@@ -118,8 +118,16 @@ def test_with_orthogonal_gradients_the_success_is_the_integral(mu: float, likeli
     assert success < rero.gaussian(1 / size, mu)
 
 
-@pytest.mark.parametrize("rate", [None, 0.5])
-@pytest.mark.parametrize("evidence", ["likelihood", "inner-product", "weights"])
+@pytest.mark.parametrize(
+    ("evidence", "rate"),
+    [
+        ("likelihood", None),
+        ("likelihood", 0.5),
+        ("inner-product", None),
+        ("inner-product", 0.5),
+        ("weights", None),  # sampled, which batches had the record moves the weights more than which record it was
+    ],
+)
 def test_without_noise_every_record_is_named(evidence: str, rate: float | None) -> None:
     spec = InformedSpec(
         name="digits-elu10-30-trace",
@@ -129,8 +137,6 @@ def test_without_noise_every_record_is_named(evidence: str, rate: float | None) 
         training=Descent(epochs=20, privacy=Privacy(epsilon=1e8, sampling_rate=rate)),
         prior=8,
     )
-    if evidence == "weights" and rate is not None:
-        pytest.skip("which batches had the record moves the weights more than which record it was")
     victim = victim_of(spec)
     found = attacked(PriorAware(PriorAwareParams.model_validate({"evidence": evidence})), victim)
     assert torch.equal(found.candidates, torch.from_numpy(victim.split.targets.images))

@@ -11,7 +11,7 @@ from attacking import CPU, MARGIN, Interrupted, Memory, attacked, context, victi
 
 import attacks.context
 from attacks.base import AttackContext, DivergedError
-from attacks.context import Budget, Checkpoint
+from attacks.context import Budget
 from attacks.kkt import KKT
 from attacks.kkt_family.attack import CANDIDATES_PER_BATCH, MarginAttack
 from attacks.kkt_family.restarts import Restart, Restarts
@@ -96,26 +96,24 @@ def test_a_budget_prefers_what_is_halfway_to_what_has_diverged() -> None:
     assert restarts.kept() == ([halfway], ("1 of 2 restarts diverged and were left out",))
 
 
-def test_a_checkpoint_of_equally_many_candidates_may_be_stacked() -> None:
-    """As an earlier version of the suite wrote it; a run that it left unfinished goes on."""
-    generator = torch.Generator().manual_seed(3)
-    candidates, sizes = (torch.rand(2, 5, *shape, generator=generator) for shape in ((7,), ()))
-    state = {
-        "generator": generator.get_state(),
-        "spent": torch.tensor(80),
-        "restarts": torch.tensor(1),
-        "candidates": candidates,
-        "sizes": sizes,
-        "losses": torch.tensor([0.5, 0.25], dtype=torch.float64),
-    }
-    kept = Memory()
-    kept.save(Checkpoint(state, [], 0.0))
-    restarts = Restarts(replace(context(), checkpoints=kept), 3, 40, candidates)
-    assert [one.loss for one in restarts.ended] == [0.5, 0.25]
-    for index, one in enumerate(restarts.ended):
-        assert torch.equal(one.candidates, candidates[index])
-        assert torch.equal(one.sizes, sizes[index])
-        assert one.consistency is None
-    packed = restarts._packed(generator.get_state(), 80)
-    assert torch.equal(packed["candidates"], candidates.flatten(0, 1))
-    assert packed["counts"].tolist() == [5, 5]
+@pytest.mark.parametrize("ranked", [True, False])
+def test_restarts_that_have_ended_come_back_from_a_checkpoint(ranked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with as many candidates as it had, and a restart that diverged too."""
+    monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
+    generator, kept = torch.Generator().manual_seed(3), Memory()
+    ends = []
+    for m, loss in ((5, 0.5), (3, 0.25), (2, math.inf)):
+        candidates, sizes, follows = (torch.rand(m, *shape, generator=generator) for shape in ((7,), (), ()))
+        ends.append(Restart(candidates, sizes, loss, follows if ranked else None))
+    restarts = Restarts(replace(context(), checkpoints=kept), 4, 40, ends[0].candidates)
+    for end in ends:
+        restarts.next(1)
+        restarts.end([end])
+    again = Restarts(replace(context(), checkpoints=kept), 4, 40, ends[0].candidates)
+    assert again.spent == restarts.spent == 120
+    for one, end in zip(again.ended, ends, strict=True):
+        assert one.loss == end.loss
+        assert torch.equal(one.candidates, end.candidates)
+        assert torch.equal(one.sizes, end.sizes)
+        assert (one.consistency is None) == (not ranked)
+        assert one.consistency is None or torch.equal(one.consistency, end.consistency)

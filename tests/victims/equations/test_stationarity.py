@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from autodiff import AutodiffResidual
 
 from attacks.kkt_family.coefficients import margin_coefficients
 from victims.equations.adjoint import StationarityResidual, Weighting
 from victims.equations.architectures import build
 from victims.equations.gates import smooth_gate
 from victims.equations.network import Network
-from victims.equations.stationarity import AutodiffResidual, layer_residuals, relative_residual
+from victims.equations.stationarity import layer_residuals, relative_residual
 from victims.spec import ConvSpec
 
 M = 5
