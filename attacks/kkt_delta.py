@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView
 from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, UNLIKE, nothing
-from attacks.known_start.params import KKTDeltaParams, ResolvedParams
+from attacks.known_start.params import KKTDeltaParams
 from attacks.search_space import Range
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attacks.kkt_family.restarts import Restart, Restarts
+    from attacks.kkt_family.restarts import Restarts
     from attacks.known_start.equation import Equation
     from victims.exposure.card import Exposure
     from victims.ordinary.difference import Difference
@@ -98,8 +98,10 @@ class KKTDelta(Attack[KKTDeltaParams]):
         import torch
 
         from attacks.kkt_family.restarts import Restarts
+        from attacks.known_start.descent import run_all
         from attacks.known_start.equation import Equation, known
-        from attacks.known_start.ranking import ranked
+        from attacks.known_start.ranking import pooled
+        from attacks.known_start.search import Search
         from victims.equations.network import Network
         from victims.ordinary.difference import first_moved
         from victims.ordinary.update import low_rank
@@ -132,19 +134,10 @@ class KKTDelta(Attack[KKTDeltaParams]):
             passed = (Network.of(one, shape, ctx.device, start.weights[0].dtype) for one in view.earlier_weights)
             equation = replace(equation, networks=tuple(one.on_coordinates(equation.basis) for one in passed))
         restarts = Restarts(ctx, params.restarts, params.steps, end.weights[0])
-        while restarts.next(1):
-            restarts.end([self._search(equation, params, restarts)])
-        kept, lost = restarts.kept()
-        candidates = torch.cat([one.candidates for one in kept]).reshape(-1, *shape).float()
-        pooled = Reconstruction(
-            candidates=candidates,
-            confidence=ranked(kept, candidates, self.params.ranking),
-            resolved=params.differing(self.params),
-            loss=min(one.loss for one in kept),
-            grad_evals=restarts.spent,
-            flags=(*guessed, f"start decayed to {found.decay:.4g}, {rank} directions searched", *assumed, *lost),
-        )
-        return self._refined(pooled, view, equation, restarts)
+        run_all(restarts, lambda: Search(equation, params, ctx.generator), params.ranking)
+        flags = *guessed, f"start decayed to {found.decay:.4g}, {rank} directions searched", *assumed
+        together = pooled(restarts, shape, params.ranking, params.differing(self.params), flags)
+        return self._refined(together, view, equation, restarts)
 
     def _refined(
         self, pooled: Reconstruction, view: VictimView, equation: Equation, restarts: Restarts
@@ -197,18 +190,3 @@ class KKTDelta(Attack[KKTDeltaParams]):
             return found.rank, ()
         rank = found.above_noise
         return rank, (f"n is not shown: assumed {rank}, the directions of W1 - c W1(0) that stand above noise",)
-
-    def _search(self, equation: Equation, params: ResolvedParams, restarts: Restarts) -> Restart:
-        """Return one restart at its end: candidates, the share of each in the span, and the relative residual."""
-        from attacks.kkt_family.restarts import Restart
-        from attacks.known_start.search import Search
-
-        search = Search(equation, params, restarts.ctx.generator)
-        found = search.run(
-            lambda step, residual: restarts.report(step, [residual]),
-            restarts.expired,
-            restarts.checkpoint,
-            restarts.unfinished,
-        )
-        follows = None if params.ranking == "span" else search.consistency()
-        return Restart(found.candidates, found.inside, found.residual, follows)

@@ -70,22 +70,23 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         """
         import torch
 
-        from attacks.kkt_family.restarts import Restart, Restarts
+        from attacks.kkt_family.restarts import Restarts
+        from attacks.known_start.descent import run_all
         from attacks.known_start.equation import Equation, known
         from attacks.known_start.feature_search import FeatureSearch
         from attacks.known_start.front import Front, head
-        from attacks.known_start.ranking import ranked
+        from attacks.known_start.ranking import pooled
         from victims.ordinary.difference import first_moved
 
-        params, architecture = self.params, view.architecture
+        params, architecture, shape = self.params, view.architecture, view.architecture.input_shape
         if (initial := view.initial_weights) is None:
             raise ValueError("the victim has no one start")
         start, end = initial, view.weights
         stayed = first_moved(start, end) or 0
         if architecture.spec.kind == "mlp" and stayed == 0:
-            return nothing(architecture.input_shape, FIRST_MOVED)
+            return nothing(shape, FIRST_MOVED)
         if stayed and f"layers.{stayed + 1}.weight" not in end:
-            return nothing(architecture.input_shape, LAST_ALONE)
+            return nothing(shape, LAST_ALONE)
         dtype = getattr(torch, params.dtype)
         first, last = (
             head({name: value.to(ctx.device, dtype) for name, value in state.items()}, stayed) for state in (start, end)
@@ -96,27 +97,10 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         front = Front.of(lambda: architecture.build().to(dtype), start, end, params.point, stayed)
         m = params.candidates or 2 * rank
         restarts = Restarts(ctx, params.restarts, params.steps, equation.weight)
-        while restarts.next(1):
-            search = FeatureSearch(equation, front, architecture.input_shape, m, params, ctx.generator)
-            ended = search.run(
-                lambda step, residual: restarts.report(step, [residual]),
-                restarts.expired,
-                restarts.checkpoint,
-                restarts.unfinished,
-            )
-            follows = None if params.ranking == "span" else search.consistency()
-            restarts.end([Restart(ended.candidates, ended.inside, ended.residual, follows)])
-        kept, lost = restarts.kept()
-        candidates = torch.cat([one.candidates for one in kept]).reshape(-1, *architecture.input_shape).float()
+        run_all(restarts, lambda: FeatureSearch(equation, front, shape, m, params, ctx.generator), params.ranking)
         behind = f"behind {stayed} layers that stayed, " if stayed else ""
-        return Reconstruction(
-            candidates=candidates,
-            confidence=ranked(kept, candidates, params.ranking),
-            resolved={"candidates": m},
-            loss=min(one.loss for one in kept),
-            grad_evals=restarts.spent,
-            flags=(f"{behind}start decayed to {found.decay:.4g}, {rank} directions searched", *assumed, *lost),
-        )
+        flags = f"{behind}start decayed to {found.decay:.4g}, {rank} directions searched", *assumed
+        return pooled(restarts, shape, params.ranking, {"candidates": m}, flags)
 
     def _directions(self, found: Difference) -> tuple[int, tuple[str, ...]]:
         """Return the number of directions that are searched, and a flag where no gap shows the number of images."""

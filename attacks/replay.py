@@ -95,8 +95,6 @@ class Replay(KKTDelta):
 
         Where no training was run again, or it diverged, the loss is infinite: `kkt-delta` has another objective.
         """
-        import torch
-
         from attacks.kkt_family.restarts import Restart
         from attacks.known_start.polish import Polish
         from attacks.known_start.ranking import ranked
@@ -129,8 +127,7 @@ class Replay(KKTDelta):
             return replace(pooled, loss=math.inf, grad_evals=restarts.spent + spent, flags=(*pooled.flags, lost))
         labels: Tensor = search.targets.argmax(1)
         candidates = ended.candidates.reshape(pooled.candidates.shape).float()
-        # the training has no equation from which a candidate could follow
-        follows = None if self.params.ranking == "span" else torch.ones_like(ended.sizes)
+        follows = None if self.params.ranking == "span" else search.consistency()
         found_again = Restart(ended.candidates, ended.sizes, ended.residual, follows)
         return replace(
             pooled,

@@ -1,4 +1,4 @@
-"""What the searches on a known start share: the weighted residual, and the descent while the gates sharpen."""
+"""What the searches on a known start share: restarts, the weighted residual, the descent while the gates sharpen."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from functools import cached_property
 from torch import Tensor
 
 from attacks.kkt_family.one_cycle import OneCycle
+from attacks.kkt_family.restarts import Restart, Restarts
 from attacks.known_start.equation import Equation
-from attacks.known_start.params import FeatureParams, ResolvedParams
+from attacks.known_start.params import FeatureParams, Ranking, ResolvedParams
 from victims.equations.adjoint import neuron_norms
 
 REPORT_STEPS = 20
@@ -59,6 +60,10 @@ class Descent(ABC):
     @abstractmethod
     def found(self) -> Found:
         """Return the candidates at which the search stands."""
+
+    @abstractmethod
+    def consistency(self) -> Tensor:
+        """Return how far each candidate follows from the difference (m,)."""
 
     def run(
         self,
@@ -130,3 +135,23 @@ class Descent(ABC):
         rows, columns, beside = self.weights
         total = (weight * rows * columns).square().sum()
         return total if bias is None else total + (bias * rows[:, 0] * beside).square().sum()
+
+
+def run_all(restarts: Restarts, begin: Callable[[], Descent], ranking: Ranking) -> None:
+    """Run every restart that is left, one after the other.
+
+    Args:
+        restarts: gets each at its end; a candidate's size is its share in the span.
+        begin: draws the start of a search.
+        ranking: all but "span" ask how far each candidate follows from the difference.
+    """
+    while restarts.next(1):
+        search = begin()
+        found = search.run(
+            lambda step, residual: restarts.report(step, [residual]),
+            restarts.expired,
+            restarts.checkpoint,
+            restarts.unfinished,
+        )
+        follows = None if ranking == "span" else search.consistency()
+        restarts.end([Restart(found.candidates, found.inside, found.residual, follows)])

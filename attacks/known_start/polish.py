@@ -70,6 +70,10 @@ class Polish(Descent):
         residual = float(weight.norm() / self.equation.weight.norm())
         return Found(inputs @ self.equation.basis.T, sizes, torch.ones_like(sizes), residual)
 
+    def consistency(self) -> Tensor:
+        """Return 1 for each candidate, (m,): a training has no equation from which one could follow."""
+        return torch.ones_like(self.weights_of)
+
     def _missed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return W1 (h, r), W2 (h_2, h) and b1 (h,) at the training's end, less the released ones."""
         ended = self.replay.end(self.coordinates * self.scaling, self.targets, self.weights_of.softmax(0))

@@ -1,14 +1,16 @@
-"""The confidence of an attack on a known start in its candidates, by the evidence of the KKT family."""
+"""The candidates of all restarts of an attack on a known start, and the confidence in them, by the KKT family's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from attacks.base import Reconstruction
 from attacks.kkt_family.ranking import evidence
-from attacks.kkt_family.restarts import Restart
+from attacks.kkt_family.restarts import Restart, Restarts
 from attacks.known_start.params import Ranking
 
 
@@ -23,3 +25,34 @@ def ranked(kept: Sequence[Restart], images: Tensor, ranking: Ranking, labels: Te
     """
     sizes = torch.cat([one.sizes for one in kept]).float()
     return evidence.ranked(sizes, kept, images, labels, copies_count=ranking != "distinct")
+
+
+def pooled(
+    restarts: Restarts,
+    shape: tuple[int, int, int],
+    ranking: Ranking,
+    resolved: Mapping[str, Any],
+    flags: tuple[str, ...],
+) -> Reconstruction:
+    """Return the candidates of all restarts that did not diverge.
+
+    Args:
+        restarts: at their end.
+        shape: (C, H, W) of a candidate.
+        ranking: as for `ranked`.
+        resolved: the parameters that were read off the weights, by name.
+        flags: on the run; one that counts the restarts that diverged follows.
+
+    Raises:
+        DivergedError: all restarts diverged.
+    """
+    kept, lost = restarts.kept()
+    candidates = torch.cat([one.candidates for one in kept]).reshape(-1, *shape).float()
+    return Reconstruction(
+        candidates=candidates,
+        confidence=ranked(kept, candidates, ranking),
+        resolved=dict(resolved),
+        loss=min(one.loss for one in kept),
+        grad_evals=restarts.spent,
+        flags=(*flags, *lost),
+    )

@@ -35,6 +35,9 @@ class Recorded(Descent):
     def found(self) -> Found:
         return Found(torch.zeros(1, D), torch.ones(1), torch.ones(1), 0.0)
 
+    def consistency(self) -> Tensor:
+        return torch.ones(1)
+
 
 def equation_of(*, biases: bool) -> Equation:
     """The equation of two random networks in float64."""
