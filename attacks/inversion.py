@@ -185,6 +185,8 @@ class Inversion(Attack[InversionParams]):
         """Return the function from images and classes to the classes' logits and their gradients in the images."""
         import torch
 
+        from victims.equations.losses import soft_margins
+
         params = self.params
         if params.access == "weights":
             network = view.architecture.build()
@@ -192,7 +194,7 @@ class Inversion(Attack[InversionParams]):
 
             def differentiated(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
                 images = images.detach().requires_grad_()
-                logits = _log_odds(network(images), labels)
+                logits = soft_margins(network(images), labels)
                 (gradient,) = torch.autograd.grad(logits.sum(), images)
                 return logits.detach(), gradient
 
@@ -206,21 +208,12 @@ class Inversion(Attack[InversionParams]):
             for _ in range(params.directions):
                 direction = torch.randn(images.shape, generator=ctx.generator).to(images, non_blocking=True)
                 direction = direction / direction.flatten(1).norm(dim=1)[:, None, None, None]
-                ahead, behind = (_log_odds(view.logits(images + h * direction), labels) for h in (step, -step))
+                ahead, behind = (soft_margins(view.logits(images + h * direction), labels) for h in (step, -step))
                 rise = (ahead - behind) / (2 * step)
                 gradient += rise[:, None, None, None] * direction * (pixels / params.directions)
-            return _log_odds(view.logits(images), labels), gradient
+            return soft_margins(view.logits(images), labels), gradient
 
         return estimated
-
-
-def _log_odds(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return log p / (1 - p) of every label's probability p (m,): y Phi, or Phi_y - log sum_{j != y} exp Phi_j."""
-    import torch
-
-    from victims.equations.losses import rival_margins
-
-    return -torch.logsumexp(-rival_margins(outputs, labels), 1)
 
 
 def _log_uniform(limits: tuple[float, float], count: int, generator: torch.Generator) -> Tensor:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from victims import datasets
 from victims.deletion.spec import DeletionSpec
 from victims.errors import UserError
-from victims.informed.data import TEST, Records
+from victims.informed.data import TEST, Records, relabelled
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,8 @@ def split_of(spec: DeletionSpec, data_dir: Path | None) -> DeletionSplit:
     """
     raw = datasets.load(spec.dataset, data_dir).in_order_of(spec.retraining)
     train, test = (
-        _relabelled(spec, Records(raw.train_images, raw.train_labels)),
-        _relabelled(spec, Records(raw.test_images, raw.test_labels)),
+        relabelled(spec, Records(raw.train_images, raw.train_labels)),
+        relabelled(spec, Records(raw.test_images, raw.test_labels)),
     )
     if spec.n >= len(train):
         raise UserError(
@@ -65,17 +63,3 @@ def split_of(spec: DeletionSpec, data_dir: Path | None) -> DeletionSplit:
         )
     pool, kept = train[spec.n :], spec.n - spec.targets
     return DeletionSplit(train[:kept], train[kept : spec.n], pool, test[:TEST] if len(test) else pool[:TEST])
-
-
-def _relabelled(spec: DeletionSpec, records: Records) -> Records:
-    """Return records with the classes that the model tells apart; a regression keeps its labels.
-
-    Raises:
-        UserError: a label is no class of the model.
-    """
-    labels = records.labels
-    if spec.n_classes == 2 and spec.dataset in datasets.GROUPS:
-        labels = np.isin(labels, datasets.GROUPS[spec.dataset][1]).astype(np.int64)
-    if spec.n_classes > 1 and len(labels) and labels.max() >= spec.n_classes:
-        raise UserError(f"{spec.name}: {spec.dataset} has the label {labels.max()}; the model has {spec.n_classes}")
-    return Records(records.images, labels)

@@ -68,6 +68,14 @@ def rival_margins(outputs: Tensor, labels: Tensor) -> Tensor:
     return outputs.gather(1, labels[:, None]) - outputs.gather(1, rivals)
 
 
+def soft_margins(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the soft minimum of a sample's `rival_margins`, -log sum_{j != y} exp(Phi_j - Phi_y), (n,).
+
+    It is the logarithm of p / (1 - p) for the label's probability p.
+    """
+    return -torch.logsumexp(-rival_margins(outputs, labels), 1)
+
+
 def margins(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the smallest of a sample's `rival_margins`, (n,): positive where it is classified right."""
     return rival_margins(outputs, labels).amin(1)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from victims.equations.architectures import MLP, ReLUNetwork
 from victims.equations.kinks import kink_residuals
-from victims.equations.losses import rival_margins, sample_losses
+from victims.equations.losses import sample_losses, soft_margins
 from victims.equations.network import Network
 from victims.equations.stationarity import layer_residuals
 from victims.spec import DecayedDescent, VictimSpec
@@ -85,8 +85,7 @@ def margin_residuals(model: MLP, inputs: Tensor, labels: Tensor) -> list[float]:
         labels: (n,) class indices.
     """
     outputs = model(inputs).detach().requires_grad_()
-    soft_margins = -torch.logsumexp(-rival_margins(outputs, labels), 1)
-    (shares,) = torch.autograd.grad(soft_margins.sum(), outputs)
+    (shares,) = torch.autograd.grad(soft_margins(outputs, labels).sum(), outputs)
     network, flat = _in_float64(model, inputs)
     _, activations, errors = network.passes(flat, lambda _: shares.double().view(len(labels), -1))
 

@@ -24,7 +24,7 @@ from victims.informed.networks import Parameters, initial
 from victims.informed.privacy import gaussian_privacy, output_deviation
 from victims.informed.private_descent import train_privately
 from victims.informed.spec import GLMSpec, InformedSpec
-from victims.informed.training import train_many
+from victims.informed.training import finite, train_many
 from victims.informed.victim import InformedCard, InformedVictim, logits
 
 Report = Callable[[int, int], None]
@@ -124,7 +124,7 @@ def _train(
             trained = train_privately(*arguments, traced=True)
             weights, trace = trained.parameters, trained.trace
         weights = {name: value.cpu() for name, value in weights.items()}
-        diverged = ~torch.stack([value.isfinite().flatten(1).all(1) for value in weights.values()]).all(0)
+        diverged = ~finite(weights)
         if bool(diverged.any()):
             raise UserError(f"{spec.name}: {int(diverged.sum())} of {spec.targets} models diverged; lower its lr")
     seconds = time.monotonic() - began

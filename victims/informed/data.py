@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from victims import datasets
+from victims.deletion.spec import DeletionSpec
 from victims.errors import UserError
 from victims.informed.spec import GLMSpec, InformedSpec
 
@@ -120,7 +121,7 @@ def split_of(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> InformedSpl
         pool = Records(foreign.train_images[known], foreign.train_labels[known])
     tested = test[:TEST] if len(test) else train[needed:]
     parts = (train[: spec.n], train[spec.n : needed], pool, tested)
-    fixed, targets, pool, tested = (_relabelled(spec, part) for part in parts)
+    fixed, targets, pool, tested = (relabelled(spec, part) for part in parts)
     return InformedSplit(fixed, targets, pool, tested, _prior(spec))
 
 
@@ -138,7 +139,7 @@ def _prior(spec: InformedSpec | GLMSpec) -> np.ndarray | None:
     return prior
 
 
-def _relabelled(spec: InformedSpec | GLMSpec, records: Records) -> Records:
+def relabelled(spec: InformedSpec | GLMSpec | DeletionSpec, records: Records) -> Records:
     """Return records with the classes that the model tells apart; a regression keeps its labels.
 
     Raises:
