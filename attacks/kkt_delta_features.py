@@ -74,7 +74,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         from attacks.known_start.descent import run_all
         from attacks.known_start.equation import Equation, known
         from attacks.known_start.feature_search import FeatureSearch
-        from attacks.known_start.front import Front, head
+        from attacks.known_start.front import FeatureExtractor, head
         from attacks.known_start.ranking import pooled
         from victims.ordinary.difference import first_moved
 
@@ -94,7 +94,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         found = known(first, last)
         rank, assumed = self._directions(found)
         equation = Equation.of(first, last, found, rank, (params.point,))
-        front = Front.of(lambda: architecture.build().to(dtype), start, end, params.point, stayed)
+        front = FeatureExtractor.of(lambda: architecture.build().to(dtype), start, end, params.point, stayed)
         m = params.candidates or 2 * rank
         restarts = Restarts(ctx, params.restarts, params.steps, equation.weight)
         run_all(restarts, lambda: FeatureSearch(equation, front, shape, m, params, ctx.generator), params.ranking)

@@ -195,7 +195,7 @@ class KKTSpan(KKTGeneral):
         ended = self._ended(problem, found.candidates, found.sizes, coefficients)
         if ended.consistency is not None:
             return [ended]
-        fired = problem.fired(problem.space.coordinates(found.candidates), coefficients)
+        fired = problem.activations_and_errors(problem.space.coordinates(found.candidates), coefficients)
         return [replace(ended, consistency=1 - outside(problem, *fired) / 2)]
 
     def _ranking(

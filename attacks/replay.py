@@ -98,7 +98,7 @@ class Replay(KKTDelta):
         from attacks.kkt_family.restarts import Restart
         from attacks.known_start.polish import Polish
         from attacks.known_start.ranking import ranked
-        from attacks.known_start.replay import Replay as Training
+        from attacks.known_start.replay import UnrolledTraining
         from victims.recipes import Ordinary
 
         training, (start, end), ctx = view.training, equation.ends, restarts.ctx
@@ -106,7 +106,7 @@ class Replay(KKTDelta):
         if ctx.stopped:
             return replace(pooled, loss=math.inf)
         params = self.params.of_replay(equation.rank, float(equation.found.singular.norm() / start.weights[0].norm()))
-        again = Training.of(
+        again = UnrolledTraining.of(
             start.on_coordinates(equation.basis), training, equation.rank, self.params.most, self.params.replay_alpha
         )
         search = Polish(equation, end, again, pooled.candidates.flatten(1).to(end.weights[0]), params)

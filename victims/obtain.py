@@ -23,7 +23,7 @@ from victims.errors import UserError
 from victims.files import atomic, sha256_file, write_text
 from victims.kernel import obtain as kernel
 from victims.ordinary import obtain as ordinary
-from victims.ordinary.obtain import way
+from victims.ordinary.obtain import training_displacement
 from victims.recipes import Interpolation, Ordinary, Released
 from victims.spec import VictimSpec
 from victims.training import loop
@@ -100,7 +100,10 @@ def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
     victim = released.load(spec, dataset_sha256)
     if victim.start is not None and spec.architecture.kind == "mlp":
         assert isinstance(spec.training, Released)
-        moved = {"start_sha256": spec.training.initial_sha256, **way(victim.start, victim.model.state_dict())}
+        moved = {
+            "start_sha256": spec.training.initial_sha256,
+            **training_displacement(victim.start, victim.model.state_dict()),
+        }
         victim = replace(victim, card=victim.card.model_copy(update=moved))
     try:
         write_text(victim_folder(spec, dataset_sha256) / CARD, victim.card.model_dump_json(indent=1))

@@ -68,7 +68,7 @@ class Problem:
         )
 
     @torch.no_grad()
-    def fired(self, inputs: Tensor, coefficients: CoefficientMap) -> tuple[list[Tensor], list[Tensor]]:
+    def activations_and_errors(self, inputs: Tensor, coefficients: CoefficientMap) -> tuple[list[Tensor], list[Tensor]]:
         """Return the activations A_1 to A_{L-1} and the errors D_1 to D_L of candidates, with the ReLU's own gates.
 
         Args:

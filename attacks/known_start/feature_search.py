@@ -14,7 +14,7 @@ from torch import Tensor
 from attacks.kkt_family.one_cycle import OneCycle
 from attacks.known_start.descent import Descent, Found
 from attacks.known_start.equation import Equation
-from attacks.known_start.front import Front
+from attacks.known_start.front import FeatureExtractor
 from attacks.known_start.params import FeatureParams
 from attacks.known_start.search import SMALL
 from victims.equations.row_space import CosineSpace
@@ -41,7 +41,7 @@ class FeatureSearch(Descent):
     def __init__(
         self,
         equation: Equation,
-        front: Front,
+        front: FeatureExtractor,
         shape: tuple[int, int, int],
         m: int,
         params: FeatureParams,

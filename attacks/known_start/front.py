@@ -20,7 +20,7 @@ from victims.equations.network import Network
 
 
 @dataclass(frozen=True)
-class Front:
+class FeatureExtractor:
     """The part of a network before its first fully connected layer that moved, at one point of the way.
 
     Attributes:
@@ -39,7 +39,7 @@ class Front:
         end: Mapping[str, Tensor],
         share: float,
         stayed: int,
-    ) -> Front:
+    ) -> FeatureExtractor:
         """Return the front at a share in [0, 1] of the straight way, its running statistics too.
 
         Args:

@@ -12,7 +12,7 @@ from attacks.kkt_family.one_cycle import OneCycle
 from attacks.known_start.descent import Descent, Found
 from attacks.known_start.equation import Equation
 from attacks.known_start.params import ResolvedParams
-from attacks.known_start.replay import Replay
+from attacks.known_start.replay import UnrolledTraining
 from victims.equations.network import Network
 
 
@@ -36,7 +36,7 @@ class Polish(Descent):
     params: ResolvedParams
 
     def __init__(
-        self, equation: Equation, end: Network, replay: Replay, candidates: Tensor, params: ResolvedParams
+        self, equation: Equation, end: Network, replay: UnrolledTraining, candidates: Tensor, params: ResolvedParams
     ) -> None:
         self.equation, self.params, self.replay = equation, params, replay
         self.end = end.on_coordinates(equation.basis)

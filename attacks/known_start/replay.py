@@ -28,7 +28,7 @@ State = tuple[list[Tensor], list[Tensor]]
 
 
 @dataclass(frozen=True)
-class Replay:
+class UnrolledTraining:
     """The first steps of a training by SGD, and decay alone after them.
 
     Attributes:
@@ -48,7 +48,7 @@ class Replay:
     alpha: float
 
     @classmethod
-    def of(cls, start: Network, training: Ordinary, images: int, most: int, alpha: float) -> Replay:
+    def of(cls, start: Network, training: Ordinary, images: int, most: int, alpha: float) -> UnrolledTraining:
         """Return the replay of a recipe.
 
         Args:
@@ -148,10 +148,12 @@ class Replay:
 
 
 class _Run(torch.autograd.Function):
-    """`Replay.end`, with checkpoints."""
+    """`UnrolledTraining.end`, with checkpoints."""
 
     @staticmethod
-    def forward(ctx: Any, replay: Replay, inputs: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, replay: UnrolledTraining, inputs: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, ...]:
         """Return the parameters at the end."""
         examples = inputs.detach(), targets, weights.detach()
         ctx.every = max(1, math.isqrt(len(replay.rates)))

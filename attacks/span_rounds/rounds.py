@@ -155,7 +155,7 @@ def _next(
         coordinates (m, r), coefficients (m, C), and the factors (m,) of the learning rates of both.
     """
     coordinates = coordinates_of(found.candidates, problem.space, params.coordinate_power)
-    activations, errors = problem.fired(problem.space.coordinates(found.candidates), coefficients)
+    activations, errors = problem.activations_and_errors(problem.space.coordinates(found.candidates), coefficients)
     chosen, images = errors[-1], problem.space.rank
     if settle:
         sizes = found.sizes * coordinates.norm(dim=1)

@@ -29,7 +29,7 @@ def outside(problem: Problem, activations: Sequence[Tensor], errors: Sequence[Te
 
     Args:
         problem: the victim.
-        activations: A_1 (m, h_1) to A_{L-1}, from `Problem.fired`.
+        activations: A_1 (m, h_1) to A_{L-1}, from `Problem.activations_and_errors`.
         errors: D_1 (m, h_1) to D_L, likewise.
     """
     spans, left = problem.spans(1.0, 1.0), torch.zeros_like(errors[0][:, 0])

@@ -14,7 +14,7 @@ from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, whol
 from victims.card import VictimCard, describe
 from victims.defences.release import degraded, noise_seed, require_released
 from victims.files import atomic, sha256_file, write_text
-from victims.ordinary.obtain import way
+from victims.ordinary.obtain import training_displacement
 from victims.spec import VictimSpec
 
 
@@ -58,7 +58,10 @@ def released(spec: VictimSpec, trained: Victim, device: torch.device, notice: Ca
             training_sha=trained.card.training_sha,
         )
         if trained.start is not None and spec.architecture.kind in ("mlp", "cnn"):
-            moved = {"start_sha256": trained.card.start_sha256, **way(trained.start, model.state_dict())}
+            moved = {
+                "start_sha256": trained.card.start_sha256,
+                **training_displacement(trained.start, model.state_dict()),
+            }
             card = card.model_copy(update=moved)
         write_text(folder / CARD, card.model_dump_json(indent=1))
         return replace(trained, card=card, earlier=earlier)

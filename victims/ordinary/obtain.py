@@ -175,7 +175,7 @@ def _train(
         with atomic(folder / name) as path:
             save_file({key: value.contiguous() for key, value in state.items()}, path)
     states = start.state_dict(), model.state_dict()
-    moved = {"movement": movement(*states)} if spec.architecture.kind == "rf" else way(*states)
+    moved = {"movement": movement(*states)} if spec.architecture.kind == "rf" else training_displacement(*states)
     kept: dict[str, Any] = {"start_sha256": sha256_file(folder / START)}
     if trained.snapshots:
         kept["snapshots_sha256"] = sha256_file(folder / SNAPSHOTS)
@@ -214,7 +214,7 @@ def _unpacked(packed: dict[str, Tensor]) -> tuple[dict[str, Tensor], ...]:
     return tuple(states[epoch] for epoch in sorted(states))
 
 
-def way(start: dict[str, Tensor], end: dict[str, Tensor]) -> dict[str, float | int]:
+def training_displacement(start: dict[str, Tensor], end: dict[str, Tensor]) -> dict[str, float | int]:
     """Return what the card says of the way from the start to the end of a training: movement, start_decay, directions.
 
     Args:

@@ -56,7 +56,7 @@ def consistency(problem: Problem, candidates: Tensor, coefficients: CoefficientM
     network, space = problem.connected, problem.data_subspace
     inputs = candidates if problem.features is None else problem.network.features(candidates)
     inputs = inputs @ space.basis
-    _, errors = problem.fired(inputs, coefficients)
+    _, errors = problem.activations_and_errors(inputs, coefficients)
     norms = neuron_norms(network.weights[0], network.biases[0])
     return followed(inputs, errors[0], network.weights[0], norms, space.singular**power)
 

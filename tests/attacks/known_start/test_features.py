@@ -18,7 +18,7 @@ from attacks.base import AttackContext
 from attacks.kkt_delta_features import KKTDeltaFeatures
 from attacks.known_start.equation import Equation, back_propagated, known
 from attacks.known_start.feature_search import FeatureSearch
-from attacks.known_start.front import Front, head
+from attacks.known_start.front import FeatureExtractor, head
 from attacks.known_start.no_image import FIRST_MOVED
 from attacks.known_start.params import FeatureParams
 from bench.run.disclosure import view_of
@@ -70,8 +70,10 @@ def moved_by_one_step() -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor
     return start, end, images, coefficients
 
 
-def front_at(start: dict[str, torch.Tensor], end: dict[str, torch.Tensor], share: float, stayed: int = 0) -> Front:
-    return Front.of(lambda: blank(SMALL_CNN, SHAPE).double(), start, end, share, stayed)
+def front_at(
+    start: dict[str, torch.Tensor], end: dict[str, torch.Tensor], share: float, stayed: int = 0
+) -> FeatureExtractor:
+    return FeatureExtractor.of(lambda: blank(SMALL_CNN, SHAPE).double(), start, end, share, stayed)
 
 
 def test_the_truth_of_one_step_solves_the_equation_and_other_images_leave_the_span() -> None:
@@ -97,7 +99,7 @@ def test_the_front_and_the_head_are_the_network_on_the_way(stayed: int) -> None:
     middle = {name: value if value.dtype == torch.int64 else (value + last[name]) / 2 for name, value in first.items()}
     network = blank(SMALL_CNN, SHAPE)
     network.load_state_dict(middle)
-    front = Front.of(lambda: blank(SMALL_CNN, SHAPE), first, last, 0.5, stayed)
+    front = FeatureExtractor.of(lambda: blank(SMALL_CNN, SHAPE), first, last, 0.5, stayed)
     outputs = head(middle, stayed).forward(front(images), torch.relu)
     assert torch.allclose(outputs, network(images), atol=1e-5)
 

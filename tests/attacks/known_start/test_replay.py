@@ -19,7 +19,7 @@ from attacks.kkt_delta import KKTDelta
 from attacks.kkt_family.ranking.evidence import evidence
 from attacks.known_start.equation import known
 from attacks.known_start.params import KKTDeltaParams
-from attacks.known_start.replay import Replay, relative_rate
+from attacks.known_start.replay import UnrolledTraining, relative_rate
 from attacks.replay import Replay as Attack
 from attacks.replay import ReplayParams
 from bench.run.disclosure import view_of
@@ -39,7 +39,7 @@ VICTIM = VictimSpec(
 )
 
 
-def small(seed: int, recipe: Ordinary = RECIPE, most: int = 100, alpha: float = SHARP) -> tuple[Replay, Any]:
+def small(seed: int, recipe: Ordinary = RECIPE, most: int = 100, alpha: float = SHARP) -> tuple[UnrolledTraining, Any]:
     """A replay in float64 on 4 images of 5 coordinates, and the images, their labels one-hot, and weights."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -49,7 +49,7 @@ def small(seed: int, recipe: Ordinary = RECIPE, most: int = 100, alpha: float = 
     start = Network((draw(9, 5), draw(8, 9), draw(3, 8)), (draw(9), draw(8), draw(3)))
     targets = F.one_hot(torch.tensor([0, 1, 2, 1]), 3).double()
     weights = (torch.rand(4, generator=generator, dtype=torch.float64) + 0.5).softmax(0)
-    return Replay.of(start, recipe, 4, most, alpha), (2 * draw(4, 5), targets, weights)
+    return UnrolledTraining.of(start, recipe, 4, most, alpha), (2 * draw(4, 5), targets, weights)
 
 
 @pytest.mark.parametrize("schedule", get_args(Schedule))
@@ -111,7 +111,7 @@ def test_the_gradient_is_a_difference_quotient(seed: int) -> None:
 def test_memory_holds_two_roots_of_the_states(monkeypatch: pytest.MonkeyPatch) -> None:
     replay, (inputs, targets, weights) = small(0, RECIPE.model_copy(update={"epochs": 100}))
     assert len(replay.rates) == 100
-    states, most, plain = list[Any](), 0, Replay.step
+    states, most, plain = list[Any](), 0, UnrolledTraining.step
 
     def step(*arguments: Any) -> Any:
         nonlocal most
@@ -120,7 +120,7 @@ def test_memory_holds_two_roots_of_the_states(monkeypatch: pytest.MonkeyPatch) -
         most = max(most, sum(one() is not None for one in states))
         return state
 
-    monkeypatch.setattr(Replay, "step", step)
+    monkeypatch.setattr(UnrolledTraining, "step", step)
     ended = replay.end(inputs.requires_grad_(), targets, weights)
     torch.stack([one.square().sum() for one in ended]).sum().backward()
     assert len(states) == 190  # all of them forwards, and nine of every ten again
@@ -133,7 +133,7 @@ def test_training_in_full_batches_on_the_true_images_ends_at_the_released_weight
     basis = known(start, end).basis(10).float()
     inputs = torch.from_numpy(victim.split.inputs).flatten(1) @ basis
     targets = F.one_hot(torch.from_numpy(victim.split.labels), 10).float()
-    replay = Replay.of(start.on_coordinates(basis), VICTIM.training, 10, 100, SHARP)
+    replay = UnrolledTraining.of(start.on_coordinates(basis), VICTIM.training, 10, 100, SHARP)
     ended = replay.end(inputs, targets, torch.full((10,), 0.1))
     assert float((ended[0] - end.weights[0] @ basis).norm() / (end.weights[0] - start.weights[0]).norm()) < 1e-3
     assert float((ended[1] - end.weights[1]).norm() / (end.weights[1] - start.weights[1]).norm()) < 1e-3

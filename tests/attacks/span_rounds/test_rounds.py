@@ -72,7 +72,9 @@ def test_how_far_a_candidate_leaves_the_spans_is_the_residual_of_two_least_squar
         wanted = vectors.numpy().T
         fitted = basis @ np.linalg.lstsq(basis, wanted, rcond=None)[0]
         shares += ((wanted - fitted) ** 2).sum(0) / (wanted**2).sum(0)
-    assert outside(problem, *problem.fired(inputs, lambda _: chosen)).numpy() == pytest.approx(shares, abs=1e-9)
+    assert outside(problem, *problem.activations_and_errors(inputs, lambda _: chosen)).numpy() == pytest.approx(
+        shares, abs=1e-9
+    )
 
 
 def test_what_stays_is_near_no_copy_and_at_most_one_an_image() -> None:
@@ -133,7 +135,9 @@ def test_a_round_keeps_what_stays_where_it_is_and_begins_others_anew(problem: Pr
 
     again = _next(problem, found, start.coefficients.at, params, generator, settle=False)
     inputs = found.candidates @ problem.space.basis
-    stay = staying(outside(problem, *problem.fired(inputs, start.coefficients.at)), inputs, problem.space.rank)
+    stay = staying(
+        outside(problem, *problem.activations_and_errors(inputs, start.coefficients.at)), inputs, problem.space.rank
+    )
     assert 0 < len(stay) <= problem.space.rank
     assert torch.allclose(again["coordinates"][: len(stay)], inputs[stay])
     assert torch.allclose(again["coefficients"][: len(stay)], start.coefficients.at(chosen)[stay])
