@@ -16,6 +16,8 @@ from bench.terminal.progress import plural
 
 LISTS = {
     "got worse": "regressions",
+    "not comparable": "not_comparable",
+    "compared in part": "in_part",
     "only in the new table": "only_new",
     "only in the old table": "only_old",
 }
@@ -31,7 +33,7 @@ def table(comparison: Comparison) -> Table:
 
 
 def text(comparison: Comparison) -> str:
-    """Return what stands below the table: how many cells are the same, what got worse, what only one table holds."""
+    """Return what stands below the table: how many cells are the same, and the lists."""
     lines = [f"{plural(comparison.same, 'cell')} unchanged."]
     for title, name in LISTS.items():
         lines += [f"{title}: {line}" for line in _listed(getattr(comparison, name))]
@@ -56,7 +58,7 @@ def markdown(comparison: Comparison) -> str:
 
 
 def csv(comparison: Comparison) -> str:
-    """Return a row for each score that changed, and one for each cell that got worse or that only one table holds."""
+    """Return a row for each score that changed, and one for each line of the lists."""
     changed = comparison.changed.assign(what="changed")
     listed = [{"what": title, "cell": str(cell)} for title, name in LISTS.items() for cell in getattr(comparison, name)]
     columns = ["what", *comparison.changed.columns]

@@ -123,8 +123,13 @@ def compare(
     Leaderboards, tables of runs and results folders of any schema are compared with each other. What only one holds is
     listed, and how its gain stands beside the old table's attacks on the same victim.
 
-    A cell got worse if the 95% interval of the change of n_good lies below 0 (without an interval: if n_good fell), or
-    if every run of it fails now. A change under other metrics or another version of the protocol is no regression.
+    A cell got worse if the 95% interval of the change of n_good, of the gain or of n_good_unique lies below 0; if
+    n_good fell and has no interval; if the gain was surely above 0 and is no longer; or if every run of it fails now. A
+    change under other metrics or another version of the protocol is no regression, nor is a cell that only the old
+    table holds.
+
+    Where the tables hold different trainings of a victim, those that both have are compared, by n_good, n_good_unique
+    and the gain, as far as the tables tell them image by image. Without one the cell is not comparable.
     """
     from bench.cli import comparisons
     from bench.publish.compare import compare as compare_tables

@@ -38,11 +38,29 @@ def read_leaderboard(path: Path) -> pd.DataFrame:
     Raises:
         UserError: it is missing, damaged, neither of these, of a newer schema, or longer than `MOST_ROWS`.
     """
+    return read_table(path)[0]
+
+
+def read_table(path: Path) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return the leaderboard of a file or folder, and the runs that it is made of, None if the file is a leaderboard.
+
+    Raises:
+        UserError: as `read_leaderboard`.
+    """
     path = _table_in(path)
     cells = read_cells(path, MOST_ROWS)
     if "run_id" in cells.columns:
-        return leaderboard_of_runs(runs_of(path, cells))
-    return _typed(path, cells.rename(columns=RENAMED))
+        runs = _counted(runs_of(path, cells))
+        return leaderboard_of_runs(runs), runs
+    return _typed(path, cells.rename(columns=RENAMED)), None
+
+
+def _counted(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return runs without the lists of images that hold more or fewer than their row counts: the counts stand."""
+    found, null = (one_to_one(runs, prefix) for prefix in ("", "null_"))
+    counts = {"good_images": runs["n_good"], "one_to_one_images": found, "null_images": null}
+    held = {name: runs[name].map(lambda mask: int(mask or "0", 16).bit_count()) for name in counts}
+    return runs.assign(**{name: runs[name].where(held[name] == count, "") for name, count in counts.items()})
 
 
 def _table_in(path: Path) -> Path:

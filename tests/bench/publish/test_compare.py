@@ -39,7 +39,8 @@ def good(count: int, first: int = 0) -> dict[str, Any]:
 
 
 def only_change(found: Comparison) -> dict[str, Any]:
-    (row,) = found.changed.to_dict("records")
+    """The row of the one score that changed; the gain changes with it."""
+    (row,) = found.changed[found.changed["score"] != "gain"].to_dict("records")
     return dict(row)
 
 
@@ -253,7 +254,10 @@ def test_one_seed_of_three_that_fails_is_told(record: Make, compared: Compare) -
     scores = found.changed.set_index("score")[["old", "new"]].T.to_dict("list")
     assert scores["n_good"] == [50, pytest.approx((50 + 50 + 1) / 3)]
     assert scores["failed"] == [0, 1]
-    assert found.regressions == []  # one failure of three is within the luck of the seeds
+    # one failure of three is within the luck of the seeds, and enough that the gain may be 0
+    assert found.regressions == [
+        "kkt on faces-mlp-4 (buzaglo2023): its gain was surely above 0 (49) and is no longer (32.6667)"
+    ]
 
 
 def test_an_earlier_schema_is_compared(record: Make, compared: Compare, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_compare_names_the_version_as_the_cause(record: Make, tmp_path: Path, ve
     write_tables(tmp_path / "new", [old, new])
     found = compare(tmp_path / "old" / "runs.csv", tmp_path / "new" / "runs.csv")
 
-    (row,) = found.changed.to_dict("records")
+    (row,) = found.changed[found.changed["score"] == "n_good"].to_dict("records")
     assert (row["old"], row["new"], row["cause"]) == (3, 2, f"{version.replace('_', ' ')} 1 -> 2")
 
 
