@@ -101,6 +101,7 @@ def known_attacks() -> dict[str, type[Attack[Any]]]:
     return registry.attacks().items
 
 
+@cache
 def known_victim(name: str) -> AnySpec | None:
     """Return the victim of this installation that has that name, its defences and its retraining; None without one."""
     try:
