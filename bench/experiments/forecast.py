@@ -12,14 +12,13 @@ from bench.plan.registry import ROOT
 from bench.plan.run import Run
 from bench.publish.numbers import duration
 from bench.publish.runs_table import read_runs
+from bench.run.executors.cluster.needs import attacks_twins
+from bench.run.null_controls import TWINS
 from bench.run.setup import Setup
 from bench.run.steps import Step
 from bench.run.todo import Todo
 from bench.terminal.progress import plural
 from victims.errors import UserError
-
-TWINS = 2
-"""Number of null controls that attack a twin, once for all seeds; one of the two twins has to be trained."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,10 @@ def forecast(entries: Sequence[Todo], times: pd.DataFrame, setup: Setup) -> Fore
             unknown += 1
             continue
         cell = (run.attack.name, run.params.model_dump_json(), run.victim.name)
-        twins = setup.twins and run.victim.setting == "dataset"
-        seconds += row["wall_s"] * (1 + TWINS * (twins and cell not in attacked))
-        seconds += row["train_s"] * (1 + twins) * (run.victim.name not in trained)
+        twins = setup.twins and attacks_twins(run)
+        seconds += row["wall_s"] * (1 + len(TWINS) * (twins and cell not in attacked))  # once for all seeds
+        trainings = 1 + twins  # the other twin is never trained
+        seconds += row["train_s"] * trainings * (run.victim.name not in trained)
         attacked.add(cell)
         trained.add(run.victim.name)
     return Forecast(len(left), len(entries) - len(left), seconds, unknown)

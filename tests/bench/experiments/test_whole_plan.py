@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from bench.run.setup import Setup
 from bench.run.steps import Step
 from bench.run.todo import Todo
 from victims.files import sha256_json
+from victims.recipes.released import Released
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = ROOT / "results" / "plan.toml"
@@ -229,6 +231,19 @@ KKT = sha256_json(registry.attacks().items["kkt"].Params().model_dump(mode="json
 def test_the_time_is_that_of_all_attacks_and_trainings(entries: list[Todo], twins: bool, seconds: float) -> None:
     known = times(("kkt", KKT, "cifar-mlp-100", 10, 100), ("kkt", "other", "cifar-mlp-100", 999, 100))
     assert forecast(entries, known, setup(twins)).seconds == seconds
+
+
+def test_a_network_without_a_known_training_has_no_twin_to_wait_for() -> None:
+    """Nor has an attack whose candidate i is for image i: its row has other null controls."""
+    (entry,) = left("kkt", 0)
+    told: dict[str, Any] = {"weights": "w.safetensors", "mean": (0.0,), "std": (1.0,), "n_trained": 100}
+    weights = Released(weights_sha256="", network_sha256="", **told)
+    released = Todo(replace(entry.run, victim=replace(entry.run.victim, training=weights)), "id", None, Step.ATTACK)
+    aligned = Todo(replace(entry.run, attack=registry.attacks().items["glm"]), "id", None, Step.ATTACK)
+    known = times(*((attack, "other", "cifar-mlp-100", 10, 100) for attack in ("kkt", "glm")))
+
+    for one, seconds in ((entry, 3 * 10 + 2 * 100), (released, 10 + 100), (aligned, 10 + 100)):
+        assert forecast([one], known, setup(twins=True)).seconds == seconds
 
 
 def test_other_parameters_tell_where_the_same_do_not_and_nothing_tells_of_other_attacks() -> None:
