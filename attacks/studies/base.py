@@ -33,10 +33,10 @@ class Plot:
             `y`, and on it a dot for each value; "scatter" has one panel a cell, named by the label `x`, in which every
             training image has a point: its SSIM over its margin; "cdf" has one panel a cell, named by the label `x`,
             with the distribution over its records of each value, a column of per_sample.csv; "tradeoff" draws the first
-            of the values over the column `x`, the first cell as a star, from which a line leads through the cells of
-            each `y` in their order, named by their label `strength`, and the other values as small crosses; "bounded"
-            has a panel for each `y`, in which the first of the values is drawn over `x` with its interval, a line for
-            each attack and label `sees`, and the other values, which are the same for all attacks, once.
+            of the values over the column `x`, the first cell as a star, those of each `y` as points with a marker of
+            their own, named by their label `strength`, and the other values as small crosses; "bounded" has a panel for
+            each `y`, in which the first of the values is drawn over `x` with its interval, a line for each attack and
+            label `sees`, and the other values, which are the same for all attacks, once.
         x: label of the columns.
         y: label of the rows or lines; empty for one line an attack.
         values: columns of the study's table that are drawn.

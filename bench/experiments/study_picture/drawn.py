@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,16 +17,20 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
 from attacks.studies.base import Plot
+from bench.experiments.study_picture.words import axis, titled, words
 
 _INCHES = 0.8
 _SMALLEST = 1e-30
 """Stands for zero on a logarithmic scale."""
 _DECADES = 100
 """Ratio of the largest value to the smallest under which a logarithmic scale has labels between the powers of ten."""
-_MARKERS = ("o", "|", "x", "+")
+_DOTS = ("o", "|", "x", "+")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 _STYLES = ("-", "--", "-.", ":")
 _PANELS = 5
 """Panels of a scatter plot in a row."""
+_LONG = 48
+"""Letters of a key's line from which two do not stand side by side."""
 
 
 def draw(root: Path, name: str, plot: Plot, table: pd.DataFrame) -> None:
@@ -58,7 +63,7 @@ def _heat_map(table: pd.DataFrame, plot: Plot) -> Figure:
     """Return a figure of one map a value, with the numbers in the cells."""
     figure = _figure(5.2 * len(plot.values), 4.4)
     for axes, value in zip(figure.subplots(1, len(plot.values), squeeze=False)[0], plot.values, strict=True):
-        axes.set_title(value)
+        axes.set_title(titled(value), fontsize=9)
         if value not in table or table[value].isna().all():
             continue
         grid = table.pivot_table(index=plot.y, columns=plot.x, values=value)
@@ -74,54 +79,66 @@ def _heat_map(table: pd.DataFrame, plot: Plot) -> Figure:
                 axes.text(column, row, text, ha="center", va="center", color="k" if light else "w", fontsize=7)
         axes.set_xticks(range(grid.shape[1]), [str(label) for label in grid.columns])
         axes.set_yticks(range(grid.shape[0]), [str(label) for label in grid.index])
-        axes.set_xlabel(plot.x)
-        axes.set_ylabel(plot.y)
+        axes.set_xlabel(words(plot.x))
+        axes.set_ylabel(words(plot.y))
         figure.colorbar(image, ax=axes)
     return figure
 
 
 def _curves(table: pd.DataFrame, plot: Plot) -> Figure:
-    """Return a figure of the values over one label; labels that are words stand at equal distances."""
-    figure = _figure(6.4, 4.4)
+    """Return a figure of the values over one label; labels that are words stand at equal distances.
+
+    Lines of one attack and label have a colour and a marker, values have a style; null controls are hollow.
+    """
+    figure = _figure(6.4, 5)
     axes = figure.subplots()
-    words = table[plot.x].map(lambda label: isinstance(label, str)).any()
+    named = table[plot.x].map(lambda label: isinstance(label, str)).any()
     lines = ["attack", *([plot.y] if plot.y else [])]
-    for names, part in table.groupby(lines, sort=False):
-        for value in (value for value in plot.values if value in part):
-            line = part if words else part.sort_values(plot.x)
-            title = ", ".join([str(names[0]), *(f"{plot.y} {name}" for name in names[1:]), value])
-            axes.plot(line[plot.x], line[value], "--" if value.startswith("null") else "-", marker="o", label=title)
-    if plot.logarithmic and not words:
+    for place, (names, part) in enumerate(table.groupby(lines, sort=False)):
+        line = part if named else part.sort_values(plot.x)
+        title = ", ".join([str(names[0]), *(f"{words(plot.y)} {name}" for name in names[1:])])
+        for value, style in zip(plot.values, _STYLES, strict=False):
+            if value in line:
+                told: dict[str, Any] = {"marker": _MARKERS[place % len(_MARKERS)], "linestyle": style}
+                told |= {"markerfacecolor": "none"} if value.startswith("null") else {}
+                label = f"{title}: {words(value)}"
+                axes.plot(line[plot.x], line[value], color=f"C{place}", markersize=5, label=label, **told)
+    if plot.logarithmic and not named:
         smallest = table[plot.x][table[plot.x] > 0].min()
         axes.set_xscale("symlog", linthresh=smallest)  # a label may be 0, as the weight decay of a victim without any
     axes.set_ylim(bottom=0)
-    axes.set_xlabel(plot.x)
-    axes.legend(fontsize=7)
+    axes.set_xlabel(words(plot.x))
+    axes.set_ylabel(axis(plot.values))
+    _key(figure)
     return figure
 
 
 def _tradeoff(table: pd.DataFrame, plot: Plot) -> Figure:
-    """Return a figure of a value over a column, a line from the first cell for each label, nulls as crosses."""
-    figure = _figure(7.2, 5)
+    """Return a figure of a value over a column, a point a cell: a star the first, a marker each label, nulls crosses.
+
+    No line joins the points, since a stronger defence may well cost less.
+    """
+    figure = _figure(7.2, 5.4)
     axes = figure.subplots()
     value, *nulls = plot.values
     if value in table:
         plain, rest = table.iloc[:1], table.iloc[1:]
-        for name, part in rest.groupby(plot.y, sort=False):
-            line = pd.concat([plain, part])
-            (drawn,) = axes.plot(line[plot.x], line[value], "-o", markersize=4, alpha=0.8, label=str(name))
+        for place, (name, part) in enumerate(rest.groupby(plot.y, sort=False)):
+            told: dict[str, Any] = {"marker": _MARKERS[place % len(_MARKERS)], "color": f"C{place}", "alpha": 0.8}
+            axes.plot(part[plot.x], part[value], linestyle="none", markersize=5, label=str(name), **told)
             for null in nulls:
-                axes.plot(part[plot.x], part[null], "x", markersize=4, color=drawn.get_color(), alpha=0.6)
+                axes.plot(part[plot.x], part[null], "x", markersize=4, color="0.4", alpha=0.6)
             for _, cell in part.iterrows():
-                place = (cell[plot.x], cell[value])
-                axes.annotate(str(cell["strength"]), place, (3, 3), textcoords="offset points", fontsize=6)
+                spot = (cell[plot.x], cell[value])
+                axes.annotate(str(cell["strength"]), spot, (3, 3), textcoords="offset points", fontsize=6)
         axes.plot(plain[plot.x], plain[value], "k*", markersize=12, label="undefended")
-        axes.plot([], [], "kx", markersize=4, label=", ".join(nulls))
+        for null in nulls:
+            axes.plot([], [], "x", color="0.4", markersize=4, label=words(null))
     axes.set_ylim(bottom=0)
-    axes.set_xlabel(plot.x)
-    axes.set_ylabel(value)
+    axes.set_xlabel(words(plot.x))
+    axes.set_ylabel(titled(value))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=7)
+    _key(figure)
     return figure
 
 
@@ -137,20 +154,21 @@ def _bounded(table: pd.DataFrame, plot: Plot) -> Figure:
             line = part.sort_values(plot.x)
             if value in line and line[value].notna().any():
                 spread = (line[[f"{value}_low", f"{value}_high"]].to_numpy().T - line[value].to_numpy()).astype(float)
-                style = f"C{lines.index((attack, sees))}o-"
+                place = lines.index((attack, sees))
+                style = f"C{place}{_MARKERS[place % len(_MARKERS)]}-"
                 label = f"{attack}: {sees}"
                 axes.errorbar(line[plot.x], line[value], yerr=np.abs(spread), fmt=style, capsize=2, label=label)
         for name, style in zip((name for name in shared if name in panel), _STYLES, strict=False):
             line = panel.dropna(subset=[name]).drop_duplicates(plot.x).sort_values(plot.x)
             if len(line):
-                axes.plot(line[plot.x], line[name], style, color="0.2", label=name)
+                axes.plot(line[plot.x], line[name], style, color="0.2", label=words(name))
         if plot.logarithmic:
             axes.set_xscale("log")
         axes.set_ylim(0, 1.02)
-        axes.set_xlabel(plot.x)
-        axes.set_ylabel(value)
+        axes.set_xlabel(words(plot.x))
+        axes.set_ylabel(words(value))
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=7)
+    _key(figure)
     return figure
 
 
@@ -161,11 +179,13 @@ def _dots(table: pd.DataFrame, plot: Plot) -> Figure:
     named = table[[name for name in (plot.x, plot.y) if name]].astype(object).fillna("")
     labels = [" ".join(map(str, row)).strip() for row in named.to_numpy().tolist()]
     values = [value for value in plot.values if value in table]
-    for value, marker in zip(values, _MARKERS, strict=False):
-        axes.plot(table[value], range(len(table)), marker, label=value)
+    for value, marker in zip(values, _DOTS, strict=False):
+        axes.plot(table[value], range(len(table)), marker, label=words(value))
     axes.set_yticks(range(len(table)), labels, fontsize=7)
     axes.set_ylim(len(table) - 0.5, -0.5)
     axes.grid(axis="y", alpha=0.3)
+    axes.set_xlabel(axis(plot.values))
+    axes.set_ylabel(", ".join(words(name) for name in (plot.x, plot.y) if name))
     if plot.logarithmic:
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -191,9 +211,10 @@ def _distributions(root: Path, table: pd.DataFrame, plot: Plot) -> Figure:
     """Return a figure of one panel a cell: the share of its records below each value."""
     figure, panels = _panels(root, table, plot)
     for axes, samples in panels:
-        for value in (value for value in plot.values if value in samples):
-            axes.ecdf(samples[value], linestyle="-" if value == plot.values[0] else "--", label=value)
-        axes.set_xlabel(plot.values[0], fontsize=6)
+        for value, style in zip(plot.values, _STYLES, strict=False):
+            if value in samples:
+                axes.ecdf(samples[value], linestyle=style, label=words(value))
+        axes.set_xlabel(axis(plot.values), fontsize=6)
         axes.set_ylabel("share of records", fontsize=6)
         axes.legend(fontsize=5)
     return figure
@@ -207,7 +228,7 @@ def _panels(root: Path, table: pd.DataFrame, plot: Plot) -> tuple[Figure, list[t
     figure = _figure(2.4 * across, 2.2 * down)
     panels: list[Axes] = list(figure.subplots(down, across, squeeze=False, sharey=True).flat)
     for axes, cell in zip(panels, cells, strict=False):
-        axes.set_title(f"{cell['victim']}: {plot.x} {cell[plot.x]}", fontsize=6)
+        axes.set_title(f"{cell['victim']}: {words(plot.x)} {cell[plot.x]}", fontsize=6)
         axes.tick_params(labelsize=6)
     for axes in panels[len(cells) :]:
         axes.set_axis_off()
@@ -235,6 +256,18 @@ def strips(path: Path, title: str, rows: Sequence[tuple[str, Tensor]]) -> None:
             axes.imshow(image.expand(3, -1, -1).permute(1, 2, 0).numpy(), interpolation="nearest")
             axes.set_axis_off()
     _save(figure, path)
+
+
+def _key(figure: Figure) -> None:
+    """Write the key of all panels below them, where it covers nothing."""
+    lines: dict[str, Any] = {}
+    for axes in figure.axes:
+        for line, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            lines.setdefault(label, line)
+    if lines:
+        across = 1 if max(map(len, lines)) >= _LONG and len(figure.axes) == 1 else 2
+        told: dict[str, Any] = {"loc": "outside lower center", "handlelength": 3.5, "fontsize": 7, "frameon": False}
+        figure.legend(lines.values(), lines.keys(), ncols=across, **told)
 
 
 def _figure(width: float, height: float) -> Figure:
