@@ -107,6 +107,25 @@ def attacker(row: Mapping[Any, Any]) -> Threat | None:
     return threat_of(frozenset(Knowledge(item) for item in str(row["knowledge"]).split("+") if item in KNOWN))
 
 
+def given_away(found: Iterable[Best]) -> str:
+    """Return of how many models records come out; that none comes out of the others is said to show nothing."""
+    kinds = list(found)
+    tried, beaten = sum(one.tried for one in kinds), sum(one.beaten for one in kinds)
+    rest = tried - beaten
+    away = "training records away to an attack that surely beats its null controls"
+    unsure = f"which does not show that {'it is' if rest == 1 else 'they are'} safe"
+    if tried == 1:
+        return (
+            f"The one model attacked gives {away}." if beaten else f"The one model attacked gives no {away}, {unsure}."
+        )
+    if not beaten:
+        return f"None of the {tried} models attacked gives {away}, {unsure}."
+    if not rest:
+        return f"All {tried} models attacked give {away}."
+    give, others = ("gives" if beaten == 1 else "give"), ("one" if rest == 1 else rest)
+    return f"Of {tried} models attacked, {beaten} {give} {away}; on the other {others} none does, {unsure}."
+
+
 def best_of_attackers(rows: Iterable[Row]) -> dict[Threat | None, Row]:
     """Return for each attacker, the one with least at hand first, the ranked row with the largest `lead`."""
     found: dict[Threat | None, Row] = {}

@@ -10,8 +10,20 @@ from typing import Any
 
 import pandas as pd
 
-from bench.publish.best import Best, best_of_families, definitions_of, families_of, network, once
-from bench.publish.numbers import ARROWS, AT_MOST, MISSING, fraction, number, signed, took, whole
+from bench.publish.best import Best, best_of_families, definitions_of, families_of, given_away, network, once
+from bench.publish.numbers import (
+    ARROWS,
+    AT_MOST,
+    COVERAGE,
+    MISSING,
+    ONE_TRAINING,
+    ROW_BY_ROW,
+    fraction,
+    number,
+    signed,
+    took,
+    whole,
+)
 from bench.publish.published import beside
 from bench.publish.ranking import Board
 
@@ -21,19 +33,29 @@ LINE = 120
 """Letters of a line of text."""
 
 UP, DOWN = ARROWS["higher"], ARROWS["lower"]
-LEGEND = f"""\
-* **gain {UP}**: training images that come back from a candidate of their own, less what the strictest null control
-  gets, which cannot have seen them; in brackets the 95% interval over images, seeds of the attack and retrainings of
-  the network. With one run it speaks of that run alone.
-* **of**: training images of the network, or records that the attacker lacks.
-* **rank**: by the gain, among the attacks that must know no more; shared where they cannot be told apart at 95%.
-  Controls have none, nor has an attack whose gain may be 0. So an attack of less gain that knows less may come first.
-* **time {DOWN}**: of the attack alone, "{AT_MOST.strip()}" where other runs went on beside it. **runs**: seeds of the
-  attack times trainings of the network.
-* **protocol**: what counts as come back; `python -m bench show NAME` describes it.
-* **weights**: hash of the network's weights; attacks on other weights are not ranked against each other.
-* **definition not stored**: the row is older than the column `victim_key`; today's network of the name may be another.
-"""
+LEGEND = {
+    f"gain {UP}": (
+        "training images that come back from a candidate of their own, less what the strictest null control gets, "
+        "which cannot have seen them; in brackets the 95% interval over images, seeds of the attack and retrainings of "
+        f"the network. With one run it speaks of that run alone. With one training it holds {ONE_TRAINING}. {COVERAGE}"
+    ),
+    "of": "training images of the network, or records that the attacker lacks.",
+    "rank": (
+        "by the gain, among the attacks that must know no more; shared where they cannot be told apart at 95%. "
+        f"Controls have none, nor has an attack whose gain may be 0. {ROW_BY_ROW} An attack of less gain that knows "
+        "less may come first."
+    ),
+    f"time {DOWN}": (
+        f'of the attack alone, "{AT_MOST.strip()}" where other runs went on beside it. **runs**: seeds of the attack '
+        "times trainings of the network."
+    ),
+    "protocol": "what counts as come back; `python -m bench show NAME` describes it.",
+    "weights": "hash of the network's weights; attacks on other weights are not ranked against each other.",
+    "definition not stored": (
+        "the row is older than the column `victim_key`; today's network of the name may be another."
+    ),
+}
+"""What the headings mean."""
 
 
 def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
@@ -59,7 +81,7 @@ def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
     if ranked := [row for row in rows if network(row) not in conflicts]:
         best = best_of_families(ranked, known)
         parts += [_answer(best), "## The best attack on each kind of network", _best(best, names)]
-    parts += ["## How to read it", LEGEND.rstrip()]
+    parts += ["## How to read it", _legend()]
     if several:
         parts += ["## All attacks, network by network", _table(several, names, conflicts)]
     if single:
@@ -74,17 +96,20 @@ def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _legend() -> str:
+    """Return what the headings mean, a line each."""
+    lines = (f"* **{name}**: {meaning}" for name, meaning in LEGEND.items())
+    return "\n".join(textwrap.fill(line, LINE, subsequent_indent="  ", break_on_hyphens=False) for line in lines)
+
+
 def _answer(best: Iterable[Best]) -> str:
     """Return the sentences that stand first."""
     found = list(best)
-    beaten, tried, twins = (sum(getattr(one, name) for one in found) for name in ("beaten", "tried", "twins"))
-    some = (
-        f"{beaten} of {tried} networks give" if tried > 1 else f"The one network attacked gives {'no' * (not beaten)}"
-    )
+    twins = sum(one.twins for one in found)
     text = (
-        f"{some} training data away to an attack that beats every null control that was run; on {twins} the same "
-        "attack on a twin of the network is among them. For each kind of network, and for each attacker by what they "
-        "have at hand, the table shows the attack that surely gets the largest share."
+        f"{given_away(found)} The null controls are those that were run; on {twins} the same attack on a twin of the "
+        "network is among them. For each kind of network, and for each attacker by what they have at hand, the table "
+        "shows the attack that surely gets the largest share."
     )
     return textwrap.fill(text, LINE)
 
@@ -94,13 +119,13 @@ def _best(found: Iterable[Best], names: Mapping[str, str]) -> str:
     for best in found:
         kind = {"network": best.family, "give something away": f"{best.beaten} of {best.tried}"}
         if not best.rows:
-            shown.append({**kind, "best attack": "none beats its null control"})
+            shown.append({**kind, "best attack": "none surely beats its null controls"})
         for threat, row in best.rows.items():
             line = {
                 **kind,
                 "the attacker has": threat or MISSING,
                 "best attack": _attack(row),
-                f"gain {UP}": _gain(row),
+                f"gain {UP}": f"{_gain(row)}{', one training' if row['trainings'] == 1 else ''}",
                 "of": str(row["n"]),
                 f"time {DOWN}": took(row),
                 "must know": _knowledge(row),

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from attacks.base import Threat
 from bench.plan import registry
-from bench.publish.best import attacker, families_of
+from bench.publish.best import Best, attacker, families_of, given_away
 from bench.publish.board_file import read_leaderboard
 from bench.publish.leaderboard import write_tables
+from bench.publish.numbers import COVERAGE, ONE_TRAINING, ROW_BY_ROW
 from bench.publish.published import published
 from bench.store.good_images import encode
 from bench.store.records import OVERLAPPED, RunRecord
@@ -53,9 +55,10 @@ def test_the_best_attack_of_each_kind_of_network_comes_first(record: Make, tmp_p
     head, *rows = tables["The best attack on each kind of network"]
     best = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
 
-    assert best["several classes"]["best attack"] == "none beats its null control"
+    assert best["several classes"]["best attack"] == "none surely beats its null controls"
     assert best["two classes"]["best attack"] == "`strong`"
-    assert best["two classes"]["gain ↑"].startswith("+70 [")
+    gain = best["two classes"]["gain ↑"]
+    assert gain.startswith("+70 [") and gain.endswith("], one training")
     assert (best["two classes"]["time ↓"], best["two classes"]["must know"]) == ("1.5 min", "labels, weights")
     assert best["two classes"]["give something away"] == "1 of 2"
 
@@ -93,7 +96,7 @@ def test_a_network_counts_once_and_is_told_with_its_twin(record: Make, tmp_path:
     _, row = tables["The best attack on each kind of network"]
     assert row[1] == "2 of 2"
     words = " ".join((tmp_path / "leaderboard.md").read_text().split())
-    assert "2 of 2 networks give" in words
+    assert "All 2 models attacked give training records away" in words
     assert "on 1 the same attack on a twin of the network is among them" in words
 
 
@@ -249,3 +252,29 @@ def test_what_the_papers_published_names_attacks_and_victims_that_there_are() ->
 def test_without_runs_the_page_says_so(tmp_path: Path) -> None:
     write_tables(tmp_path, [])
     assert "No run is stored yet" in (tmp_path / "leaderboard.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("beaten", "tried", "words"),
+    [
+        (0, 1, "The one model attacked gives no AWAY, which does not show that it is safe."),
+        (1, 1, "The one model attacked gives AWAY."),
+        (0, 3, "None of the 3 models attacked gives AWAY, which does not show that they are safe."),
+        (3, 3, "All 3 models attacked give AWAY."),
+        (1, 3, "Of 3 models attacked, 1 gives AWAY; on the other 2 none does, which does not show that they are safe."),
+    ],
+)
+def test_no_gain_is_not_called_safety(beaten: int, tried: int, words: str) -> None:
+    told = given_away([Best("a kind", {}, beaten, tried, 0)])
+    assert told == words.replace("AWAY", "training records away to an attack that surely beats its null controls")
+
+
+def test_the_page_says_how_little_few_trainings_tell(record: Make, tmp_path: Path) -> None:
+    more = [record(attack="a", victim="v2", victim_seed=seed, run_id=str(seed), **good(60)) for seed in (0, 1)]
+    tables = page(tmp_path, record(attack="a", victim="v1", family="two classes", **good(50)), *more)
+    gains = [row[4] for row in tables["The best attack on each kind of network"][1:]]
+    assert [gain.endswith("one training") for gain in gains] == [False, True]
+    text = (tmp_path / "leaderboard.md").read_text()
+    words = " ".join(text.split())
+    assert COVERAGE in words and ROW_BY_ROW in words and ONE_TRAINING in words
+    assert all(len(line) <= 120 for line in text.splitlines() if not line.startswith("|"))
