@@ -8,11 +8,25 @@ from dataclasses import dataclass
 import pandas as pd
 
 from attacks.base import Knowledge, Threat
-from bench.publish.best import Best, Row, best_of_attackers, best_of_families, families_of, once
+from bench.publish.best import (
+    Best,
+    Row,
+    best_of_attackers,
+    best_of_families,
+    families_of,
+    given_away,
+    has_twin,
+    once,
+)
 from bench.publish.numbers import count, duration, number, took, whole
 from bench.publish.ranking import conflicts
 from bench.publish.report.collect import Entry, Report, cell_of
 from bench.publish.report.figures import Gained
+
+SOUGHT = (Threat.RELEASES, Threat.RECORDS)
+"""The attackers who seek some records of a training and have others."""
+MOST_NAMES = 3
+"""Models that a note names."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +39,9 @@ class Led:
         attack: the attack, with its variant.
         gets: training records that come back, one to one where the protocol counts so, and of how many.
         chance: those that the strictest null control gets.
+        twin: one of its null controls attacks a twin of the network.
         gain: the 95% interval of the difference.
+        trainings: of the network, on which the attack was made.
         time: wall time of the attack.
         row: of the leaderboard.
     """
@@ -35,7 +51,9 @@ class Led:
     attack: str
     gets: str
     chance: str
+    twin: bool
     gain: str
+    trainings: int
     time: str
     row: Row
 
@@ -45,7 +63,9 @@ class Answer:
     """What the report says first.
 
     Attributes:
-        sentences: what comes out of how many networks, of which with the weights alone, and at what cost.
+        sentences: what comes out of how many models, of which with the weights alone and with the start of the
+            training too, and at what cost.
+        uncounted: which models of the tables are not counted, and why; "" if all are.
         led: the best attack of each attacker, the attacker with least at hand first.
         kinds: the best row of each attack on each kind of network, best first; the kind that gives most away first. A
             kind's name tells how many of its networks give something away.
@@ -53,6 +73,7 @@ class Answer:
     """
 
     sentences: tuple[str, ...]
+    uncounted: str
     led: list[Led]
     kinds: dict[str, list[Gained]]
     best: Entry | None
@@ -62,7 +83,7 @@ def answer(report: Report) -> Answer:
     """Return what a report says first; networks on which attacks met different weights are left out."""
     board = pd.DataFrame([entry.row for entry in report.entries.values()])
     if board.empty:
-        return Answer((), [], {}, None)
+        return Answer((), "", [], {}, None)
     left_out = conflicts(board)
     told: list[Row] = once(board).to_dict("records")
     rows = [row for row in told if (str(row["victim"]), str(row["victim_key"])) not in left_out]
@@ -74,6 +95,7 @@ def answer(report: Report) -> Answer:
     top = max(pictured, key=lambda row: number(row, "gain_low"), default=None)
     return Answer(
         sentences=_sentences(best, led),
+        uncounted=_uncounted(report, board, rows, {victim for victim, _ in left_out}),
         led=led,
         kinds={kind: found for kind, found in kinds.items() if found},
         best=report.entries[cell_of(top)] if top is not None else None,
@@ -95,27 +117,69 @@ def _gained(rows: list[Row]) -> list[Gained]:
     gained = []
     for name, row in found.items():
         gain, low, high = (number(row, end) / number(row, "n") for end in ("gain", "gain_low", "gain_high"))
-        gained.append(Gained(name, gain, low, high, ranked=bool(row["rank"])))
+        network, trainings = str(row["victim"]), int(row["trainings"])
+        gained.append(Gained(name, gain, low, high, bool(row["rank"]), network, trainings))
     return sorted(gained, key=lambda one: one.low, reverse=True)
 
 
 def _sentences(best: list[Best], led: list[Led]) -> tuple[str, ...]:
     """Return what comes out, by whom and at what cost."""
-    tried, beaten = sum(one.tried for one in best), sum(one.beaten for one in best)
-    if not tried:
+    if not any(one.tried for one in best):
         return ("No attack is ranked: on every network attacks met different weights.",)
+    first = given_away(best)
     if not led:
-        none = "The one network attacked gives no" if tried == 1 else f"None of the {tried} networks attacked gives"
-        return (f"{none} training data away: no attack beats its null control.",)
-    some = "The one network attacked gives" if tried == 1 else f"{beaten} of the {tried} networks attacked give"
+        return (first,)
     least = next((one for one in led if one.threat is Threat.WEIGHTS), led[0])
+    start = [one for one in led if one.threat is Threat.START and one is not least]
     seconds = [number(one.row, "wall_s") for one in led]
     return (
-        f"{some} training data away to an attack that beats chance, which is its strictest null control.",
-        f"With {least.attacker}, {least.attack} gets {least.gets} training records of {least.row['victim']}, where "
-        f"chance gets {least.chance}.",
+        first,
+        " ".join(map(_told, [least, *start])),
         f"The best attack of each attacker took {_range(seconds)} on {_machines(led)}.",
     )
+
+
+def _told(led: Led) -> str:
+    """Return what the best attack of an attacker gets, as a sentence."""
+    records = "records sought in" if led.threat in SOUGHT else "training records of"
+    return (
+        f"With {led.attacker}, {led.attack} gets {led.gets} {records} {led.row['victim']}, where chance gets "
+        f"{led.chance} ({_trainings(led.trainings)})."
+    )
+
+
+def _trainings(count: int) -> str:
+    """Return over how many trainings a number is a mean."""
+    return "one training" if count == 1 else f"the mean of {count} trainings"
+
+
+def _uncounted(report: Report, board: pd.DataFrame, rows: list[Row], differing: set[str]) -> str:
+    """Return why the page shows more models than are counted, "" if it does not.
+
+    Args:
+        report: with all runs.
+        board: one row a cell.
+        rows: those that count.
+        differing: models on which attacks met different weights, under one definition at least.
+    """
+    counted = {str(row["victim"]) for row in rows}
+    apart = sorted(differing - counted)
+    untouched = sorted({str(name) for name in report.runs["victim"]} - counted - {*apart})
+    told = [
+        f"Not counted: {_few(names)}, {why}."
+        for names, why in ((apart, "where attacks met different weights"), (untouched, "where no attack was made"))
+        if names
+    ]
+    sections = len(board[["victim", "victim_key"]].drop_duplicates())
+    if sections > board["victim"].nunique():
+        told.append(f"A name counts once; of some there are several definitions, so below stand {sections} models.")
+    return " ".join(told)
+
+
+def _few(names: list[str]) -> str:
+    """Return some names, of many the first and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return " and ".join(filter(None, [", ".join(names[:MOST_NAMES]), f"{more} more" if more > 0 else ""]))
 
 
 def _range(seconds: list[float]) -> str:
@@ -140,7 +204,9 @@ def _led(threat: Threat, row: Row) -> Led:
         attack=f"{row['attack']}:{row['variant']}" if row["variant"] else str(row["attack"]),
         gets=f"{count(good)} of {row['n']}",
         chance=count(good - number(row, "gain")),
+        twin=has_twin(row),
         gain=f"{whole(number(row, 'gain_low'))} to {whole(number(row, 'gain_high'))}",
+        trainings=int(row["trainings"]),
         time=took(row),
         row=row,
     )

@@ -9,7 +9,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bench.publish.numbers import MISSING, count, duration, fraction, number, signed, small, took, whole
+from bench.publish.numbers import (
+    COVERAGE,
+    MISSING,
+    ONE_TRAINING,
+    ROW_BY_ROW,
+    count,
+    duration,
+    fraction,
+    number,
+    signed,
+    small,
+    took,
+    whole,
+)
 from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
 
 
@@ -81,13 +94,16 @@ SHOWN: tuple[Column, ...] = (
 LEGEND = {
     "rank": (
         "place by the gain one to one; attacks share one where they cannot be told apart; none for controls, or where "
-        "the gain may be 0; of one run it speaks of that run alone"
+        f"the gain may be 0; of one run it speaks of that run alone. {ROW_BY_ROW}"
     ),
     "good": (
         "training images that are reconstructed well enough under the board's protocol, averaged over runs; in square "
         "brackets the 95% interval, in round ones the most that a null control gets"
     ),
-    "gain": "unique (of the informed adversary good) less the null control's, with its 95% interval; what ranks",
+    "gain": (
+        "unique (of the informed adversary good) less the null control's, with its 95% interval; what ranks. With one "
+        f"training the interval holds {ONE_TRAINING}. {COVERAGE}"
+    ),
     "unique": "good when a candidate may serve one training image only",
     "assigned": "unique, and nothing is rescaled",
     "at 1% FP": "training images above the SSIM that 1% of held-out images pass",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +16,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from attacks.base import Threat
-from bench.publish.best import Row, attacker
-from bench.publish.numbers import ARROWS, MISSING, number
+from bench.publish.best import Row
+from bench.publish.numbers import ARROWS, MISSING, ONE_TRAINING, number
 from bench.publish.published import Published, beside
 from bench.publish.ranking import Board
 from bench.publish.report import figures
@@ -27,9 +26,8 @@ from bench.publish.report.collect import Entry, Report, cell_of, gain_share
 from bench.publish.report.columns import LEGEND, SHOWN, glossary
 from bench.publish.report.files import GROUPS, Panel
 from bench.publish.report.former import mark
-from bench.publish.report.pictures import Pictures, pictures
+from bench.publish.report.galleries import Gallery, cell_mark, gallery, shown, time_figures
 from bench.publish.report.profiles import Named, definition, networks_of, profiles, recipe, reported_accuracy
-from bench.scoring import PROTOCOLS
 from bench.store.records import ALIGNED_NULLS, FAILED, NULLS, Status
 
 HERE = Path(__file__).parent
@@ -73,16 +71,6 @@ class First:
 
 
 @dataclass(frozen=True)
-class Gallery:
-    """The figures and pictures of one cell; `mark` is its line of `Section.entries`."""
-
-    entry: Entry
-    panels: list[Panel]
-    pictures: Pictures | None
-    mark: str = ""
-
-
-@dataclass(frozen=True)
 class Section:
     """All that concerns one network.
 
@@ -93,7 +81,7 @@ class Section:
         reported: the test accuracy that its paper reports, None where it reports none.
         boards: who competes on it.
         time: a figure for each protocol.
-        papers: a paper's numbers beside ours.
+        papers: each number of a paper, and ours of each cell beside it.
         galleries: of each cell.
         entries: the attack of each cell and who can mount it, a tab between, a line each.
     """
@@ -104,7 +92,7 @@ class Section:
     reported: float | None
     boards: list[Board]
     time: list[Panel]
-    papers: list[tuple[Entry, str, Published]]
+    papers: dict[Published, list[tuple[Entry, str]]]
     galleries: list[Gallery]
     entries: str
 
@@ -126,7 +114,7 @@ def render(report: Report) -> str:
         sections=sections,
         network_of=lambda row: networks[definition(row)],
         families=list(dict.fromkeys(section.network.family for section in sections)),
-        profiles=[(one, _pictures(one.pictured, 1)) for one in found],
+        profiles=[(one, shown(one.pictured, 1)) for one in found],
         attackers=[one for one in Threat if any(f"\t{one}" in section.entries for section in sections)],
         maps=_heat_maps(report, networks),
         failed=int(report.runs["status"].isin(FAILED).sum()),
@@ -138,6 +126,7 @@ def render(report: Report) -> str:
         legend=LEGEND,
         glossary=glossary(),
         missing=MISSING,
+        one_training=ONE_TRAINING,
         nulls=NULLS | ALIGNED_NULLS,
         open=OPEN,
         style=Markup(style),
@@ -156,18 +145,14 @@ def render(report: Report) -> str:
 
 def _first(found: Answer) -> First:
     caption = (
-        "A dot is an attack's best row on a kind of network, with its 95% interval. The coloured dot is the attack "
-        "that is named; grey dots are the others. A row stands for one network: the boards below have all. Behind a "
-        "kind stands how many of its networks give training data away."
+        "A dot is an attack's best row on a kind of network, with its 95% interval. The large dot is the attack that "
+        "is named, on the network that is named; small grey dots are other attacks, on others: the boards below have "
+        f"all. A hollow dot is of one training, whose interval holds {ONE_TRAINING}. Behind a kind stands on how many "
+        "of its networks an attack surely beats its null controls; the others are not shown to be safe."
     )
     chart = Panel(Markup(figures.gains(found.kinds)), caption) if found.kinds else None
-    best, shown = found.best, _pictures(found.best, MOST_FIRST)
-    return First(found, chart, Gallery(best, [], shown) if best is not None and shown is not None else None)
-
-
-def _pictures(entry: Entry | None, most: int) -> Pictures | None:
-    """Return pictures of an entry, so many of each group, None where there are none."""
-    return None if entry is None or entry.files.examples is None else pictures(entry.files.examples, most)
+    best, seen = found.best, shown(found.best, MOST_FIRST)
+    return First(found, chart, Gallery(best, [], seen) if best is not None and seen is not None else None)
 
 
 def _heat_maps(report: Report, networks: dict[tuple[str, str], Named]) -> list[HeatMap]:
@@ -216,82 +201,19 @@ def _sections(report: Report, networks: dict[tuple[str, str], Named]) -> list[Se
                 recipe=recipe(key[0]),
                 reported=reported_accuracy(key[0]),
                 boards=[board for board in report.boards if (board.victim, board.victim_key) == key],
-                time=_time(entries),
-                papers=[(entry, ours, paper) for entry in entries for ours, paper in beside(entry.row)],
-                galleries=[_gallery(entry, most) for entry in entries],
-                entries="\n".join(map(_mark, entries)),
+                time=time_figures(entries),
+                papers=_papers(entries),
+                galleries=[gallery(entry, most) for entry in entries],
+                entries="\n".join(map(cell_mark, entries)),
             )
         )
     return sections
 
 
-def _mark(entry: Entry) -> str:
-    """Return what the page's filter reads of a cell: its attack, a tab, and who can mount it."""
-    return f"{entry.row['attack']}\t{'' if entry.control else attacker(entry.row) or ''}"
-
-
-def _time(entries: Sequence[Entry]) -> list[Panel]:
-    """Return a figure of quality against time for each protocol and size of which two cells tell both."""
-    grouped: dict[tuple[str, str, int], list[figures.Timed]] = {}
+def _papers(entries: list[Entry]) -> dict[Published, list[tuple[Entry, str]]]:
+    """Return what papers report of some cells, each number once, and of each cell ours beside it."""
+    found: dict[Published, list[tuple[Entry, str]]] = {}
     for entry in entries:
-        row = entry.row
-        seconds, good = number(row, "wall_s"), number(row, "n_good")
-        if not seconds > 0 or math.isnan(good):
-            continue
-        low, high = number(row, "n_good_low"), number(row, "n_good_high")
-        timed = figures.Timed(
-            label=entry.label,
-            seconds=seconds,
-            good=good,
-            low=good if math.isnan(low) else low,
-            high=good if math.isnan(high) else high,
-            null=number(row, "null_n_good"),
-            control=entry.control,
-        )
-        grouped.setdefault((row["protocol"], row["metric_suite"], int(row["n"])), []).append(timed)
-    return [
-        Panel(
-            Markup(figures.quality_against_time(cells, n)),
-            f"Quality against wall time. Points are means over runs with their 95% interval, dashes the best null "
-            f"control. {protocol}, metric suite {suite}.",
-        )
-        for (protocol, suite, n), cells in grouped.items()
-        if len(cells) > 1
-    ]
-
-
-def _gallery(entry: Entry, most: int) -> Gallery:
-    run, found = entry.run, entry.files
-    if run is None:
-        return Gallery(entry, [], None, _mark(entry))
-    shown = _pictures(entry, most)
-    if found.drawn:
-        return Gallery(entry, list(found.drawn), shown, _mark(entry))
-    protocol = PROTOCOLS.get(str(run["protocol"]))
-    threshold = protocol.threshold if protocol is not None and protocol.good == "ssim" else math.nan
-    drawn = []
-    if len(found.per_sample):
-        colours = "Colour is the class, the dashed lines are the margin."
-        ssim = found.per_sample["ssim"].to_numpy(dtype=float)
-        at_1pct = number(run, "ssim_at_1pct")
-        held_out = "Dashed: held-out images, that is false positives." if len(found.held_out) else ""
-        point = "" if math.isnan(at_1pct) else " The point is where 1% of those pass."
-        drawn += [
-            (
-                figures.ssim_against_output(found.per_sample, int(run["n_classes"])),
-                f"SSIM against the model's output, a dot a training image. {colours}",
-            ),
-            (
-                figures.share_against_threshold(ssim, found.held_out, at_1pct, threshold),
-                f"Share of training images that pass each SSIM. {held_out}{point}",
-            ),
-        ]
-    random = "" if math.isnan(number(run, "base_rate")) else " Dashed: a random order."
-    drawn.append(
-        (
-            figures.precision_recall(found.confidence, number(run, "base_rate")),
-            f"Precision and recall of the attack's own confidence.{random}",
-        )
-    )
-    panels = [Panel(Markup(svg), caption) for svg, caption in drawn if svg]
-    return Gallery(entry, panels, shown, _mark(entry))
+        for ours, paper in beside(entry.row):
+            found.setdefault(paper, []).append((entry, ours))
+    return found

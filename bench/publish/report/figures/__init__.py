@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from bench.publish.report.figures.drawn import (
+    CLASSES,
     THRESHOLDS,
-    Gained,
     Timed,
-    gains,
     passing,
     precision_recall,
     quality_against_time,
     share_against_threshold,
     ssim_against_output,
 )
+from bench.publish.report.figures.overview import Gained, gains
 from bench.publish.report.figures.svg import labelled, sharing_styles, with_own_styles
 
 __all__ = [
+    "CLASSES",
     "THRESHOLDS",
     "Gained",
     "Timed",

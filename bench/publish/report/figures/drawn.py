@@ -1,9 +1,9 @@
-"""The report's figures: what each of them draws."""
+"""The report's figures of one network: what each of them draws."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 from numpy.typing import NDArray
 
@@ -21,8 +22,12 @@ from bench.publish.report.figures.svg import ACCENT, INK, LINE, MUTED, svg
 
 CLASSES = ("#3d7fd9", "#e08a2e", "#3fa66a", "#c4587f", "#8572cf", "#2fa3ad", "#a8962f", "#cf6355", "#7a8794", "#9c7148")
 """Colours of the classes, legible on light and on dark."""
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "<", "*")
+"""Markers of the classes."""
+_NAMED = 10
+"""Classes that a key names one by one; of more, some share a colour and a marker."""
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "reconstruction-bench",
     "font.size": 7.5,
@@ -44,27 +49,8 @@ THRESHOLDS = np.linspace(0, 1, 101)
 _WIDTH = 7.2
 _TICKS = (1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000)
 """Width in inches of the figures across the page, and the seconds at which the one against time has ticks."""
-_NARROW, _ROW = 5.0, 0.36
-"""Width in inches of the figure of gains, which a phone shows whole, and the height of one of its lines."""
 _DOT, _LETTER, _LEADING, _LONGEST = 0.045, 0.058, 0.14, 40
 """For names in a figure: half a point's size, a letter's width and a line's height, in inches; most letters."""
-
-
-@dataclass(frozen=True)
-class Gained:
-    """An attack's best row on a kind of network, as shares of the training images.
-
-    Attributes:
-        name: the attack.
-        gain: over the strictest null control; its 95% interval goes from `low` to `high`.
-        ranked: the row has a rank: the interval lies above 0.
-    """
-
-    name: str
-    gain: float
-    low: float
-    high: float
-    ranked: bool
 
 
 @dataclass(frozen=True)
@@ -92,7 +78,7 @@ def quality_against_time(cells: Sequence[Timed], n: int) -> str:
     """Draw good images of n against wall time, a point a cell, its interval a bar, its null control a dash."""
     if not cells:
         return ""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         height = 2.5 if len(cells) < 10 else 3.5
         figure = Figure(figsize=(_WIDTH, height))
         axes = figure.add_axes((0.07, 0.42 / height, 0.79, 1 - 0.55 / height))
@@ -117,43 +103,6 @@ def quality_against_time(cells: Sequence[Timed], n: int) -> str:
         return svg(figure)
 
 
-def gains(kinds: Mapping[str, Sequence[Gained]]) -> str:
-    """Draw the gain of each attack's best row on each kind of network, a point with its interval.
-
-    The kind stands above its line, and there the name of the best attack.
-
-    Args:
-        kinds: of each kind of network the attacks on it, best first, the kinds from top to bottom.
-    """
-    if not kinds:
-        return ""
-    with mpl.rc_context(_STYLE):
-        height = _ROW * len(kinds) + 0.45
-        figure = Figure(figsize=(_NARROW, height))
-        axes = figure.add_axes((0.01, 0.4 / height, 0.98, 1 - 0.42 / height))
-        axes.axvline(0, color=MUTED, linewidth=0.8)
-        across = axes.get_yaxis_transform()
-        for place, (kind, found) in enumerate(kinds.items()):
-            for at, one in enumerate(found):
-                colour = ACCENT if at == 0 and one.ranked else MUTED
-                alpha = 1.0 if at == 0 else 0.35
-                axes.plot([one.low, one.high], [place] * 2, color=colour, linewidth=1.4, alpha=alpha)
-                axes.plot(one.gain, place, "o", color=colour, markersize=4.5 if at == 0 else 3, alpha=alpha)
-            named = found[0].name if found[0].ranked else "none beats chance"
-            told: dict[str, Any] = {"va": "center_baseline", "parse_math": False, "transform": across}
-            axes.text(0, place - 0.5, kind, color=INK, **told)
-            axes.text(1, place - 0.5, named, color=ACCENT if found[0].ranked else MUTED, ha="right", **told)
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
-        axes.set_ylim(len(kinds) - 0.6, -0.9)
-        axes.set_xlim(min(-0.05, *(one.low for found in kinds.values() for one in found)), 1.02)
-        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set_xlabel("share of the training records gained over the strictest null control")
-        axes.grid(axis="x", color=LINE, linewidth=0.6, alpha=0.6)
-        axes.set_axisbelow(True)
-        return svg(figure)
-
-
 def share_against_threshold(
     ssim: NDArray[np.float64], held_out: NDArray[np.float64], at_1pct: float, threshold: float
 ) -> str:
@@ -167,7 +116,7 @@ def share_against_threshold(
     """
     if not np.isfinite(ssim).any():
         return ""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = _panel("SSIM threshold", "share that passes")
         if not math.isnan(threshold):
             axes.axvline(threshold, color=LINE, linewidth=0.8, linestyle=(0, (3, 2)))
@@ -183,9 +132,10 @@ def share_against_threshold(
 
 
 def ssim_against_output(per_sample: pd.DataFrame, n_classes: int) -> str:
-    """Draw SSIM against the model's output, or the margin where there are more than two classes, a dot an image.
+    """Draw SSIM against the model's output, or the margin where there are more than two classes, a mark an image.
 
-    Lines stand at the least margin: images on it are those that the KKT conditions weigh.
+    A class has a colour and a marker; the key above names those of ten classes or fewer. Lines stand at the least
+    margin: images on it are those that the KKT conditions weigh.
 
     Source:
         Haim et al. 2022, Fig. 16; Buzaglo et al. 2023, Fig. 3.
@@ -196,11 +146,14 @@ def ssim_against_output(per_sample: pd.DataFrame, n_classes: int) -> str:
     table = per_sample[np.isfinite(per_sample[[name, "ssim"]]).all(axis=1)]
     if table.empty:
         return ""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = _panel("model's output" if n_classes == 2 else "margin", "SSIM")
         size = np.clip(4000 / len(table), 7, 24)
-        colours = [CLASSES[int(label) % len(CLASSES)] for label in table["label"]]
-        axes.scatter(table[name], table["ssim"], s=size, c=colours, alpha=0.65, linewidths=0, rasterized=True)
+        for label in sorted(set(table["label"].astype(int))):
+            part, kind = table[table["label"] == label], label % len(CLASSES)
+            told: dict[str, Any] = {"c": CLASSES[kind], "marker": _MARKERS[kind], "label": str(label)}
+            axes.scatter(part[name], part["ssim"], s=size, alpha=0.65, linewidths=0, rasterized=True, **told)
+        _name_classes(figure, axes, n_classes)
         margin = float(table["margin"].min())
         for place in (margin, -margin) if n_classes == 2 else (margin,):
             axes.axvline(place, color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)))
@@ -218,7 +171,7 @@ def precision_recall(confidence: pd.DataFrame, base_rate: float) -> str:
     if not {"precision", "recall"} <= set(confidence) or not confidence["recall"].gt(0).any():
         return ""
     kept = confidence.iloc[np.unique(np.linspace(0, len(confidence) - 1, 200).astype(int))]
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = _panel("recall", "precision")
         if not math.isnan(base_rate):
             axes.axhline(base_rate, color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
@@ -240,6 +193,19 @@ def _panel(x: str, y: str) -> tuple[Figure, Axes]:
     axes.set_ylabel(y)
     _grid(axes)
     return figure, axes
+
+
+def _name_classes(figure: Figure, axes: Axes, n_classes: int) -> None:
+    """Write the key of the classes above a panel, which gives it room."""
+    if n_classes > _NAMED:
+        return
+    places = axes.get_position()
+    axes.set_position((places.x0, places.y0, places.width, places.height - 0.09))
+    told: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.02, 1), "ncols": n_classes + 1, "frameon": False}
+    told |= {"handlelength": 1, "handletextpad": 0.2, "columnspacing": 0.6, "markerscale": 1.2}
+    marks, names = axes.get_legend_handles_labels()
+    blank = Line2D([], [], linestyle="none")
+    figure.legend([blank, *marks], ["class", *names], **told)
 
 
 def _grid(axes: Axes) -> None:

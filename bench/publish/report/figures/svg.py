@@ -13,8 +13,14 @@ from matplotlib.image import imread
 
 from bench.publish.report.pictures import webp_uri
 
-INK, MUTED, LINE, ACCENT = "#010101", "#020202", "#030303", "#040404"
-_THEME = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", ACCENT: "var(--accent)"}
+INK, MUTED, LINE, ACCENT, PAGE = "#010101", "#020202", "#030303", "#040404", "#050505"
+_THEME = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    LINE: "var(--line)",
+    ACCENT: "var(--accent)",
+    PAGE: "var(--page)",
+}
 """Colours that stand for those of the page, light or dark."""
 DOTS_DPI = 150
 """Dots an inch of the parts of a figure that are pictures."""

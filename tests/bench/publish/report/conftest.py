@@ -110,6 +110,12 @@ def scored() -> Scored:
 
 
 @pytest.fixture(scope="session")
+def stored() -> Callable[[Path, RunRecord], None]:
+    """Write the folder of a run."""
+    return write_folder
+
+
+@pytest.fixture(scope="session")
 def records() -> list[RunRecord]:
     """Two attacks and a control on two victims; a run that failed and one that was skipped."""
     return make_records()

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.publish.leaderboard import write_tables
+from bench.publish.report import write_report
 from bench.publish.report.answer import answer
 from bench.publish.report.collect import collect
 from bench.publish.report.profiles import profiles
-from bench.store.records import RunRecord
+from bench.store.records import RunRecord, Status
 
 Scored = Callable[..., RunRecord]
 START = "architecture+initial weights+weights"
@@ -31,10 +32,16 @@ def test_each_kind_of_attacker_is_told_with_what_leads_for_him(results: Path, sc
     ]
     found = told(results, records)
 
-    assert found.sentences[0].startswith("2 of the 3 networks attacked give training data away")
-    assert found.sentences[1] == (
-        "With the weights alone, kkt gets 15 of 20 training records of faces-mlp-20, where chance gets 1."
+    assert found.sentences[0] == (
+        "Of 3 models attacked, 2 give training records away to an attack that surely beats its null controls; on the "
+        "other one none does, which does not show that it is safe."
     )
+    assert found.sentences[1] == (
+        "With the weights alone, kkt gets 15 of 20 training records of faces-mlp-20, where chance gets 1 "
+        "(one training). With the weights and the start of the training, kkt-delta gets 17 of 20 training records of "
+        "mnist-mlp-100, where chance gets 1 (one training)."
+    )
+    assert found.uncounted == ""
     assert found.sentences[2] == "The best attack of each attacker took 30 s to 1.5 min on a CPU and an older CPU."
     weights, start = found.led
     assert (weights.attacker, weights.attack, weights.gets, weights.chance) == (
@@ -62,14 +69,49 @@ def test_an_attacker_who_saw_weights_on_the_way_is_said_to_have_them(results: Pa
 def test_where_nothing_beats_its_null_it_says_so(results: Path, scored: Scored) -> None:
     found = told(results, [scored(n_good=3, null_n_good=4, null_n_good_unique=4)])
     (sentence,) = found.sentences
-    assert sentence.startswith("The one network attacked gives no training data away")
+    assert sentence == (
+        "The one model attacked gives no training records away to an attack that surely beats its null controls, which "
+        "does not show that it is safe."
+    )
     assert found.best is None
+
+
+def test_the_trainings_of_the_rows_that_lead_and_their_twins_are_told(results: Path, scored: Scored) -> None:
+    records = [scored("kkt", victim_seed=seed, run_id=str(seed), null_disjoint=1) for seed in (0, 1)]
+    records.append(scored("kkt-delta", n_good=18, knowledge=START))
+    found = told(results, records)
+    assert [(one.trainings, one.twin, one.chance) for one in found.led] == [(2, True, "1"), (1, False, "1")]
+    assert "where chance gets 1 (the mean of 2 trainings). With" in found.sentences[1]
+    page = write_report(results).read_text()
+    assert page.count('<td class="number">1 *</td>') == 1
+    assert "* No twin was attacked" in page
+
+
+def test_records_that_are_sought_among_others_are_not_called_training_records(results: Path, scored: Scored) -> None:
+    known = "architecture+known points+training algorithm+weights"
+    found = told(results, [scored("glm", victim="cancer-logistic", knowledge=known)])
+    assert found.sentences[1].startswith(
+        "With the weights and all records but one, glm gets 11 of 20 records sought in cancer-logistic, where"
+    )
 
 
 def test_a_network_met_with_different_weights_is_left_out(results: Path, scored: Scored) -> None:
     weights = [scored("kkt", victim_sha="a" * 64), scored("first-layer", victim_sha="b" * 64)]
     found = told(results, [*weights, scored("kkt", victim="digits-mlp-100")])
-    assert found.sentences[0].startswith("The one network attacked gives training data away")
+    assert found.sentences[0].startswith("The one model attacked gives training records away")
+    assert found.uncounted == "Not counted: faces-mlp-20, where attacks met different weights."
+
+
+def test_why_the_page_has_more_models_than_are_counted(results: Path, scored: Scored) -> None:
+    twice = [scored(victim="cifar-mlp-20", victim_key=key * 16, victim_sha=key * 64, run_id=key) for key in "ab"]
+    idle = [
+        scored(victim=f"{name}-mlp-20", run_id=name, status=Status.SKIPPED, good_images="")
+        for name in ("one", "two", "three", "four")
+    ]
+    assert told(results, [*twice, *idle]).uncounted == (
+        "Not counted: four-mlp-20, one-mlp-20, three-mlp-20 and 1 more, where no attack was made. A name counts once; "
+        "of some there are several definitions, so below stand 2 models."
+    )
 
 
 def test_the_picture_is_that_of_the_row_that_leads(built: Path) -> None:
@@ -78,11 +120,14 @@ def test_the_picture_is_that_of_the_row_that_leads(built: Path) -> None:
     assert (best.row["attack"], best.row["victim"]) == ("kkt", "faces-mlp-20")
 
 
-def test_a_profile_tells_where_an_attack_fails(results: Path, scored: Scored) -> None:
+def test_a_profile_tells_where_an_attack_does_not_surely_beat_chance(results: Path, scored: Scored) -> None:
     lost = {"null_n_good": 4, "null_n_good_unique": 4}
     records = [scored("kkt"), scored("kkt", victim="digits-mlp-100", n_good=3, **lost), scored("random", control=True)]
     write_tables(results, records)
     (found,) = profiles(collect(results))
+    page = " ".join(write_report(results).read_text().split())
+    assert "no sure gain" in page and "there it does not surely beat chance, which does not show" in page
+    assert "fails on" not in page
 
     missed = [row["victim"] for row in found.missed]
     assert (found.name, found.beaten, missed) == ("kkt", 1, ["digits-mlp-100"])

@@ -12,7 +12,9 @@ import pytest
 
 from bench.publish.report.figures import (
     THRESHOLDS,
+    Gained,
     Timed,
+    gains,
     labelled,
     passing,
     precision_recall,
@@ -33,7 +35,14 @@ def timed(label: str = "kkt", seconds: float = 10, good: float = 5, **more: floa
     return Timed(label, seconds, good, **values)
 
 
+def gained(name: str, gain: float, trainings: int = 1) -> Gained:
+    return Gained(name, gain, gain - 0.1, gain + 0.02, gain > 0.1, f"net-{name}", trainings)
+
+
+KINDS = {"some networks: 1 of 2": [gained("kkt", 0.9, 3), gained("first", 0.4)], "others: 0 of 1": [gained("no", -0.4)]}
+GAINS = gains(KINDS)
 FIGURES = {
+    "gains": GAINS,
     "time": quality_against_time([timed(), timed("random", 1, 2, control=True)], 20),
     "threshold": share_against_threshold(SSIM, SSIM / 3, 0.3, 0.4),
     "output": ssim_against_output(SAMPLES, 2),
@@ -49,7 +58,7 @@ def test_a_figure_is_one_element_with_the_colours_of_its_page(svg: str) -> None:
     assert root.get("viewBox")
     assert root.get("width") is None
     assert "var(--muted)" in svg
-    assert not re.search(r"#0[1-4]0[1-4]0[1-4]", svg)
+    assert not re.search(r"#0[1-5]0[1-5]0[1-5]", svg)
     assert not re.search(r'(?:href|src)="https?:', svg)
     assert "font-family" not in svg, "a few hundred figures would say it ten thousand times"
     assert not re.search(r"<[^>]*\.\d{3}", svg)
@@ -137,3 +146,36 @@ def test_a_null_control_above_all_is_in_sight() -> None:
     texts = {"".join(element.itertext()).strip() for element in ElementTree.fromstring(svg).iter(f"{SVG}text")}
 
     assert "16" in texts
+
+
+def texts_of(svg: str) -> list[str]:
+    return ["".join(element.itertext()).strip() for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_the_gains_name_the_network_that_their_best_row_is_of() -> None:
+    told = texts_of(GAINS)
+    assert {"some networks: 1 of 2", "kkt on net-kkt", "others: 0 of 1", "none surely beats chance"} <= {*told}
+    long = texts_of(gains({"kind": [gained("n" * 80, 0.9)]}))
+    assert max(map(len, long)) <= 60, "a phone shows a line whole"
+
+
+def test_a_gain_of_one_training_is_hollow() -> None:
+    alone, several = (gains({"kind": [gained("kkt", 0.9, trainings)]}) for trainings in (1, 3))
+    assert "fill: var(--page)" in alone
+    assert "fill: var(--page)" not in several
+
+
+def test_no_line_of_the_scale_runs_through_a_word() -> None:
+    root = ElementTree.fromstring(GAINS)
+    heights = [float(str(text.get("y"))) for text in root.iter(f"{SVG}text") if text.get("y")]
+    lines = re.findall(r"M ([\d.]+) ([\d.]+) L \1 ([\d.]+)", GAINS.replace("\n", ""))
+    assert lines and heights
+    for _, *ends in lines:
+        low, high = sorted(map(float, ends))
+        assert not any(low - 1 < height < high + 1 for height in heights)
+
+
+def test_classes_differ_by_marker_too_and_have_a_key() -> None:
+    assert texts_of(FIGURES["output"])[-3:] == ["class", "0", "1"]
+    many = SAMPLES.assign(label=[0, 1, 2, 11])
+    assert "class" not in texts_of(ssim_against_output(many, 12)), "more classes than markers"

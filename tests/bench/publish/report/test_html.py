@@ -13,10 +13,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+from markupsafe import escape
 from matplotlib.image import imread
 from safetensors.numpy import load_file
 
 from bench.publish.leaderboard import write_tables
+from bench.publish.published import published
 from bench.publish.report import write_report
 from bench.publish.report.profiles import recipe
 from bench.store.records import RunRecord, Status
@@ -184,6 +186,37 @@ def test_a_defended_victim_has_the_recipe_and_its_defences() -> None:
     assert told.pop("defended by") == "noise=0.1"
     assert told == recipe("faces-mlp-20") != {}
     assert recipe("faces-mlp-20+gone=0.1") == recipe("nobody") == {}
+
+
+def test_a_picture_tells_which_training_it_is_of(
+    results: Path, scored: Scored, stored: Callable[[Path, RunRecord], None]
+) -> None:
+    runs = [scored(n_good=good, victim_seed=seed, run_id=str(seed)) for seed, good in ((0, 16), (1, 12), (2, 9))]
+    for run in runs:
+        stored(results, run)
+    write_tables(results, runs)
+    text = " ".join(Parsed(write_report(results).read_text()).text.split())
+    assert "12 good of 20, training faces-mlp-20@1, seed 0, the median of 3 runs" in text
+
+
+def test_a_paper_s_number_stands_once_beside_all_of_ours(results: Path, scored: Scored) -> None:
+    paper = published()[0]
+    told = {"attack": paper.attack, "victim": paper.victim, paper.column: 155}
+    told |= {name: 9 for name in ("n_good_haim_mean",) if name != paper.column}
+    runs = [scored(params_hash=str(place), run_id=str(place), **told) for place in range(3)]
+    write_tables(results, runs)
+    section = write_report(results).read_text().partition('class="network"')[2]
+    assert section.count(str(escape(paper.source))) == 1
+    assert section.count("155 of ") == 3
+
+
+def test_old_figures_that_show_classes_by_colour_have_a_key_below(folder: Path, page: str) -> None:
+    assert "Colour and marker are the class" in page and "●" not in page
+    shutil.rmtree(folder / "runs")
+    old = page.replace("Colour and marker are the class", "Colour is the class")
+    (folder / "report.html").write_text(old)
+    made = write_report(folder).read_text()
+    assert made.count("●") == 2 * old.count("<figcaption>SSIM against"), "two classes a figure"
 
 
 def test_a_paper_s_accuracy_stands_beside_ours_in_another_form(results: Path, scored: Scored) -> None:
