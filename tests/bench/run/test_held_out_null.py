@@ -29,7 +29,9 @@ STANDARDISED = SMALL.model_copy(
     }
 )
 SPECS = pytest.mark.parametrize(
-    "spec", [SMALL, SMALL.model_copy(update={"retraining": 3}), STANDARDISED], ids=["plain", "retrained", "standardised"]
+    "spec",
+    [SMALL, SMALL.model_copy(update={"retraining": 3}), STANDARDISED],
+    ids=["plain", "retrained", "standardised"],
 )
 
 

@@ -37,7 +37,7 @@ N, HELD_OUT = 20, 100
 def test_found_chance_and_records_are_of_the_attacks_own_protocol(
     tmp_path: Path, record: Callable[..., RunRecord], name: str, got: int, beyond: bool
 ) -> None:
-    """Of digits that are alike held-out ones pass for all by SSIM; where the nearest of them is the bar none are left."""
+    """Of digits that are alike held-out ones pass for all by SSIM; where they are the bar, none is left."""
     pixels = load_digits().images[load_digits().target == 0][: N + HELD_OUT, ..., None].astype(np.float32) / 16
     labels = np.arange(len(pixels)) % 2
     given = {"train_images": pixels[:N], "train_labels": labels[:N]}
