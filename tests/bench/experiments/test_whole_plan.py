@@ -238,7 +238,9 @@ def test_a_network_without_a_known_training_has_no_twin_to_wait_for() -> None:
     (entry,) = left("kkt", 0)
     told: dict[str, Any] = {"weights": "w.safetensors", "mean": (0.0,), "std": (1.0,), "n_trained": 100}
     weights = Released(weights_sha256="", network_sha256="", **told)
-    released = Todo(replace(entry.run, victim=replace(entry.run.victim, training=weights)), "id", None, Step.ATTACK)
+    released = Todo(
+        replace(entry.run, victim=entry.run.victim.model_copy(update={"training": weights})), "id", None, Step.ATTACK
+    )
     aligned = Todo(replace(entry.run, attack=registry.attacks().items["glm"]), "id", None, Step.ATTACK)
     known = times(*((attack, "other", "cifar-mlp-100", 10, 100) for attack in ("kkt", "glm")))
 

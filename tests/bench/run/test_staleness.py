@@ -146,12 +146,12 @@ def test_a_raised_protocol_is_scored_again_as_a_row_of_its_own(
     from bench.scoring import PROTOCOLS
 
     tiny()
-    raised = dataclasses.replace(PROTOCOLS["buzaglo2023"], version=2)
+    raised = dataclasses.replace(PROTOCOLS["buzaglo2023"], version=3)
     monkeypatch.setitem(PROTOCOLS, "buzaglo2023", raised)
     told = " ".join(tiny("--dry-run").out.split())
     assert "score again" in told and "of another version of" in told
     tiny()
-    assert sorted(stored(results)["protocol_version"]) == [1, 2]
+    assert sorted(stored(results)["protocol_version"]) == [2, 3]
     assert len(pd.read_csv(results / "leaderboard.csv")) == 1
 
 
