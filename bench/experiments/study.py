@@ -18,8 +18,8 @@ from bench.plan.options import attack_params
 from bench.plan.registry import Registry, Victims
 from bench.plan.run import Run
 from bench.run.artifacts import read_reconstruction
-from bench.run.executors import Task
 from bench.run.executors.choice import executor_for
+from bench.run.executors.task import Task
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.run.todo import changed_sources, todo

@@ -15,8 +15,8 @@ from bench.experiments.tables import Tables
 from bench.experiments.verdict import Places, leading, unit_of, verdict
 from bench.experiments.weights import told_conflicts
 from bench.plan.run import Run
-from bench.run.executors import Task
 from bench.run.executors.choice import executor_for
+from bench.run.executors.task import Task
 from bench.run.provenance import run_of
 from bench.run.runner import Outcome
 from bench.run.session import Session

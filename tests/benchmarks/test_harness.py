@@ -18,8 +18,9 @@ from rich.console import Console
 
 from attacks.context import UNLIMITED
 from bench.publish.leaderboard import refresh_tables
-from bench.run.executors import Inline, Task
+from bench.run.executors.inline import Inline
 from bench.run.executors.processes import Limits, Processes
+from bench.run.executors.task import Task
 from bench.run.setup import Setup
 from bench.run.steps import Again
 from bench.store.folders import Store, write_record

@@ -3,8 +3,3 @@
 An executor takes tasks: descriptions of runs that can be sent to other processes and machines. It has `work` do each of
 them somewhere, and yields how they ended, in the order in which they end.
 """
-
-from bench.run.executors.inline import Inline
-from bench.run.executors.task import Executor, Task, work
-
-__all__ = ["Executor", "Inline", "Task", "work"]

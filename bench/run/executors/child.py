@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from bench.run.executors.capture import capture
 from bench.run.executors.task import Task, work
+from bench.run.isolation.capture import capture
 from bench.run.isolation.offspring import end_with_parent
 
 PROGRESS_SECONDS = 0.1

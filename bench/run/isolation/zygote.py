@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.run.executors.capture import capture
+from bench.run.isolation.capture import capture
 from bench.run.isolation.offspring import adopt_orphans, killed_with_parent
 
 INTEGER = struct.Struct("!q")

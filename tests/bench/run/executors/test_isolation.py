@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
@@ -238,3 +242,19 @@ def test_what_is_printed_without_end_is_kept_in_part(world: World) -> None:
     assert (world.results / rows["log"]["wordy"]).stat().st_size < 1_100_000
     stored = json.loads((world.results / "runs" / rows["run_id"]["wordy"] / "run.json").read_text())
     assert stored["reason"] == rows["reason"]["wordy"]
+
+
+@pytest.mark.parametrize("module", ["zygote", "attacker"])
+def test_what_an_attack_is_forked_from_holds_no_runner_and_no_store(module: str) -> None:
+    """The contract reads imports; importing a module also runs the packages that it lies in."""
+    settings = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())
+    (forbidden,) = (
+        set(contract["forbidden_modules"])
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract.get("source_modules") == ["bench.run.isolation"]
+    )
+    code = f"import sys, bench.run.isolation.{module}; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert f"bench.run.isolation.{module}" in ended.stdout.split()
+    assert not forbidden & set(ended.stdout.split())
