@@ -15,6 +15,7 @@ from torch import Tensor
 from attacks.base import Reconstruction
 from bench.scoring.evaluation import Evaluation, Reference
 from bench.scoring.matching import nearest_neighbours
+from bench.store.cells import to_csv
 from bench.store.picture import grid
 from bench.store.tensors import DamagedError, read_tensors, write_tensors
 from victims.base import Victim
@@ -200,4 +201,4 @@ def _ends(output: int, size: int) -> Iterator[bytes]:
 
 
 def _csv(table: pd.DataFrame, path: Path) -> None:
-    table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    path.write_text(to_csv(table), encoding="utf-8")

@@ -15,6 +15,7 @@ from bench.experiments.tuning.tuner import Tuner
 from bench.run.null_controls import NullControls
 from bench.scoring.evaluation import Reference, count_scores, counts
 from bench.scoring.protocols import protocol_named
+from bench.store.cells import to_csv
 from victims.files import write_text
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def write_pool(folder: Path, tuner: Tuner, trials: Sequence[FrozenTrial], contro
     nulls = controls.count(tuner.run, protocol, pooled, victim, reference).columns(counted["n_good"])
     numbers = " ".join(str(trial.number) for trial in trials)
     row = {"trials": numbers, "n_candidates": len(pooled.candidates), "protocol": protocol.name, **counted, **nulls}
-    write_text(folder / POOL, pd.DataFrame([row]).to_csv(index=False, lineterminator="\n"))
+    write_text(folder / POOL, to_csv(pd.DataFrame([row])))
     good = f"{counted['n_good']} good under {protocol.name} (null {nulls.get('null_n_good')})"
     if "n_good_unique" in counted:
         good += f", unique {counted['n_good_unique']} (null {nulls.get('null_n_good_unique')})"

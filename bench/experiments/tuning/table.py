@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 from optuna.trial import FrozenTrial, TrialState
 
+from bench.store.cells import to_csv
 from bench.terminal.text import one_line
 from victims.errors import UserError
 from victims.files import write_text
@@ -25,7 +26,7 @@ def write_trials(folder: Path, trials: Sequence[FrozenTrial]) -> pd.DataFrame:
             state = "failed" if "reason" in trial.user_attrs else SHOWN[trial.state]
             rows.append({"trial": trial.number, "state": state, **measured, **trial.params})
     table = pd.DataFrame(rows)
-    write_text(folder / TRIALS, _csv(table))
+    write_text(folder / TRIALS, to_csv(table))
     return table
 
 
@@ -79,8 +80,4 @@ def write_summary(root: Path, notice: Callable[[str], None]) -> None:
             }
         )
     if rows:
-        write_text(root / SUMMARY, _csv(pd.DataFrame(rows)))
-
-
-def _csv(table: pd.DataFrame) -> str:
-    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        write_text(root / SUMMARY, to_csv(pd.DataFrame(rows)))

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from optuna.distributions import CategoricalDistribution
+from optuna.trial import create_trial
+
+from bench.experiments.tuning.table import read_trials, write_trials
 from bench.publish.leaderboard import write_tables
 from bench.publish.runs_table import read_runs
 from bench.store.cells import read_cells
@@ -13,6 +17,7 @@ from bench.store.good_images import encode
 from bench.store.records import RunRecord
 
 Make = Callable[..., RunRecord]
+BENCH = Path(__file__).parents[3] / "bench"
 
 
 def test_a_formula_in_a_table_is_text_and_comes_back_as_it_was(record: Make, tmp_path: Path) -> None:
@@ -25,6 +30,22 @@ def test_a_formula_in_a_table_is_text_and_comes_back_as_it_was(record: Make, tmp
     for name in ("runs.csv", "leaderboard.csv"):
         assert "'=HYPERLINK" in (tmp_path / name).read_text()
         assert ",=" not in (tmp_path / name).read_text()
+
+
+def test_a_failure_of_a_trial_is_no_formula(tmp_path: Path) -> None:
+    attributes = {"reason": "=1+1", "loss": -0.5, "n_good": 2, "seconds": 1.23456789}
+    space = {"start": CategoricalDistribution(["=a", "b"])}
+    write_trials(
+        tmp_path, [create_trial(value=1.0, params={"start": "=a"}, distributions=space, user_attrs=attributes)]
+    )
+
+    assert (tmp_path / "trials.csv").read_text().splitlines()[1] == "-1,failed,-0.5,2,1.23457,'=1+1,'=a"
+    assert read_trials(tmp_path / "trials.csv")["loss"].tolist() == [-0.5]
+
+
+def test_every_table_is_written_by_one_function() -> None:
+    writers = {path.name for path in BENCH.rglob("*.py") if ".to_csv(" in path.read_text()}
+    assert writers == {"cells.py"}
 
 
 def test_a_cell_that_tells_many_images_is_read(bench: Callable[..., Any], record: Make, tmp_path: Path) -> None:
