@@ -29,9 +29,6 @@ from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
 from victims.errors import UserError
 
-DEFAULT_ATTACK = "kkt-span"
-DEFAULT_VICTIM = "photos-mlp-100-c10-wd1e-4"
-
 
 @app.command()
 def run(
@@ -99,7 +96,7 @@ def run(
     """
     from bench.plan import registry
     from bench.plan.config import PlanFile, Section, planned, read_plan, require_settings
-    from bench.plan.options import choose_data_dir, choose_device, parse_budget, parse_memory, parse_settings
+    from bench.plan.options import choose_data_dir, choose_device, default, parse_budget, parse_memory, parse_settings
     from bench.run.executors import server
     from bench.store.folders import Store
 
@@ -108,10 +105,10 @@ def run(
     of_a_cluster = {"--ray-address": ray_address or None, "--cpus": cpus, "--gpus": gpus}
     if executor != "ray" and (idle := [option for option, value in of_a_cluster.items() if value is not None]):
         raise UserError(f"{idle[0]} is for runs on a cluster; give --executor ray too, or leave {idle[0]} out")
-    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
-    attacked = victims.match(victim or [DEFAULT_VICTIM])
+    attacks, victims, usual = registry.attacks(plugin_dir), registry.victims(plugin_dir), default()
+    attacked = victims.match(victim or [usual.victim])
     audit = any(spec.training.kind == "released" for spec in attacked)
-    asked = PlanFile(plan=(Section(attack=("*",) if audit else (DEFAULT_ATTACK,), victim=(DEFAULT_VICTIM,)),))
+    asked = PlanFile(plan=(Section(attack=("*" if audit else usual.attack,), victim=(usual.victim,)),))
     if config is not None:
         asked = read_plan(config, smoke)
     elif smoke or only:
@@ -243,14 +240,12 @@ def tune(
     """
     from bench.plan import registry
     from bench.plan.config import require_images
-    from bench.plan.options import attack_params, choose_data_dir, choose_device, parse_budget, parse_settings
+    from bench.plan.options import attack_params, choose_data_dir, choose_device, default, parse_budget, parse_settings
     from bench.store.folders import Store
 
-    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
-    chosen, attacked = (
-        attacks.match(attack or [DEFAULT_ATTACK]),
-        victims.match(victim or [DEFAULT_VICTIM], defence or []),
-    )
+    attacks, victims, usual = registry.attacks(plugin_dir), registry.victims(plugin_dir), default()
+    chosen = attacks.match(attack or [usual.attack])
+    attacked = victims.match(victim or [usual.victim], defence or [])
     require_images(attacked)
     settings = parse_settings(set_ or [])
     params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}

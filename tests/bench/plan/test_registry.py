@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -9,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from bench.plan import registry
-from bench.plan.options import matches
+from bench.plan.options import default, matches
 from bench.plan.registry import ROOT, Registry
 from victims.errors import UserError
 
@@ -239,3 +240,19 @@ def test_the_plugin_folder_must_exist(tmp_path: Path) -> None:
     for find in (registry.attacks, registry.victims):
         with pytest.raises(UserError, match="does not exist"):
             find(tmp_path / "file")
+
+
+def test_what_is_attacked_without_a_name_is_there() -> None:
+    assert default().attack in registry.attacks().items
+    assert default().victim in registry.victims().items
+
+
+def test_the_harness_names_no_attack_and_no_victim() -> None:
+    """`random` is also how `tune` samples; a docstring, which is a help text or an example, may name them."""
+    names = {*registry.attacks().items, *registry.victims().items} - {"random"}
+    for path in sorted((ROOT / "bench").rglob("*.py")):
+        if "templates" not in path.parts:
+            nodes = [*ast.walk(ast.parse(path.read_text()))]
+            told = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            texts = {node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in told}
+            assert not texts & names, path
