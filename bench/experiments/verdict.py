@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from bench.plan.run import TABULAR
 from bench.run.setup import Setup
 from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
+from bench.terminal.text import command
 from victims.dataset_files import tabular
 
 
@@ -103,5 +103,5 @@ def _again(record: RunRecord, places: Places) -> str:
 
 
 def _command(verb: str, options: Sequence[str]) -> str:
-    """Return a command as it is typed, quoted for a shell."""
-    return f"`{shlex.join(['python', '-m', 'bench', verb, *options])}`"
+    """Return a command as a text shows it."""
+    return f"`{command(verb, *options)}`"

@@ -1,7 +1,8 @@
-"""Foreign text made safe for rows and terminals: one line, short, without control characters."""
+"""Foreign text made safe for rows and terminals: one line, short, without control characters; and commands."""
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 
 LONGEST = 500
@@ -22,6 +23,11 @@ def one_line(text: str, longest: int = LONGEST) -> str:
 def lines(text: str) -> str:
     """Return text of several lines, or of any length; what steers a terminal stands as its Python escape."""
     return "\n".join("".join(_escaped(character) for character in line) for line in text.splitlines())
+
+
+def command(*words: str) -> str:
+    """Return a command of this program as it is typed, quoted for a shell."""
+    return shlex.join(["python", "-m", "bench", *words])
 
 
 def short(value: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +35,7 @@ from bench.store.cells import to_csv
 from bench.store.folders import Store
 from bench.store.records import Status
 from bench.terminal.progress import Reporter, TerminalReporter
-from bench.terminal.text import lines
+from bench.terminal.text import command, lines
 from victims.base import Victim
 from victims.errors import UserError
 from victims.exposure.card import Exposure
@@ -68,19 +67,7 @@ class Asked:
     def command(self, spec: VictimSpec) -> str:
         """Return the command that makes the same audit again, quoted for a shell."""
         fail = [] if self.fail_above is None else ["--fail-above", str(self.fail_above)]
-        words_ = [
-            "python",
-            "-m",
-            "bench",
-            "audit",
-            str(self.file),
-            "-v",
-            spec.name,
-            "--budget",
-            str(self.budget),
-            *fail,
-        ]
-        return shlex.join(words_)
+        return command("audit", str(self.file), "-v", spec.name, "--budget", str(self.budget), *fail)
 
 
 def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, asked: Asked) -> int:
