@@ -81,7 +81,10 @@ def split_of(spec: VictimSpec, data_dir: Path | None) -> Split:
 
 
 def spare_inputs(victim: Victim, data_dir: Path | None, most: int) -> np.ndarray:
-    """Return images of a victim's dataset that it neither learns nor is tested on, as inputs: (k, C, H, W), k <= most.
+    """Return images of a victim's dataset that it neither learns nor is tested on, as its inputs.
+
+    Returns:
+        (k, C, H, W) float32 with k <= most, none for a victim that is not trained here.
 
     Raises:
         UserError: the data are missing or malformed.

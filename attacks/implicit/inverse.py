@@ -1,7 +1,7 @@
 """Solutions of H p = b for a Hessian H that is known by its products alone.
 
-They are the inverse-Hessian products of the hypergradient (Runkel et al. 2024, eqs. 5-7, who take a quasi-Newton
-method).
+The hypergradient needs them (Runkel et al. 2024, eqs. 5-7, who take a quasi-Newton method).
+
 Away from a strict minimum H need not be positive definite. The methods here say so, which scipy's cg does not, and stay
 on the device.
 """

@@ -9,8 +9,8 @@ promise (`tests/bench/publish/test_statistics.py` measures them):
 * Drawing both seeds and images counts the luck of a single image in a single run three times (Owen 2007, "The
   pigeonhole bootstrap"). It is counted once here: only what the seeds' counts vary by beyond it is added for them, and
   only what the retrainings' counts vary by beyond both is added for those. With one seed, or one training, nothing is
-  known of that, and an interval speaks of that run, or that training, alone; with two or three, where they matter more
-  than images, a 95% interval holds the truth in about 85% of cases.
+  known of that, and an interval speaks of that run, or that training, alone; with two or three trainings that vary
+  more than images do, a 95% interval holds the truth in 83% to 90% of cases (`tests/benchmarks/interval_coverage.py`).
 * Where few images are good or all are, the bootstrap is too sure of itself; a few images are added for the variance,
   as Agresti & Coull 1998 do for one count and Bonett & Price 2012 for the difference of two.
 * Where it is not recorded which images are good, the variance over images is the largest that the counts allow.

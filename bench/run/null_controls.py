@@ -28,6 +28,7 @@ from victims.base import Victim
 from victims.cache import DAMAGED, cache_dir
 from victims.files import exclusive, set_aside
 from victims.informed.victim import AnyVictim
+from victims.obtain import spare_inputs
 
 if TYPE_CHECKING:
     from attacks.base import Attack, Reconstruction
@@ -154,18 +155,23 @@ class NullControls:
         return self._twin(TWINS[name], run, victim.spec, found.resolved)
 
     def _held_out(self, protocol: Protocol, found: Reconstruction | None, victim: Victim) -> Tensor:
-        """Return the held-out images, and as many more of the dataset as the attack has more candidates.
+        """Return the held-out images, with more of the dataset where the attack has more candidates: (k, C, H, W).
 
-        An image that is nearer than all held-out ones is none of them: where that counts, the others alone are meant.
+        Under a protocol that asks for a candidate nearer than every held-out image no held-out image can pass. There
+        the control has other images of the dataset alone.
+
+        Raises:
+            NoControlError: there are no such images.
         """
         held_out = torch.from_numpy(victim.split.test_inputs)
-        if protocol.good == "oracle":
+        if is_bar := protocol.good == "oracle":
             held_out = held_out[:0]
         lacking = (0 if found is None else len(found.candidates)) - len(held_out)
         if lacking > 0:
-            held_out = torch.cat([held_out, torch.from_numpy(self.session.spare(victim, lacking))])
+            held_out = torch.cat([held_out, torch.from_numpy(spare_inputs(victim, self.session.data_dir, lacking))])
         if len(held_out) == 0:
-            raise NoControlError("there are no held-out images")
+            besides = " besides those that a candidate has to beat" if is_bar else ""
+            raise NoControlError(f"there are no held-out images{besides}")
         return held_out
 
     def _random(self, control: type[Attack[Any]], run: Run, found: Reconstruction | None, victim: AnyVictim) -> Tensor:

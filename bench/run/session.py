@@ -17,12 +17,10 @@ from victims.files import sha256_json
 from victims.training.hardware import prepare
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
     from torch import Tensor
 
     from bench.scoring.evaluation import LearnedMetrics
-    from victims.base import Victim
     from victims.informed.spec import AnySpec
     from victims.informed.victim import AnyVictim
 
@@ -166,16 +164,6 @@ class Session:
         if not spec.twin:
             self._victims = {spec.name: victim}
         return victim
-
-    def spare(self, victim: Victim, most: int) -> np.ndarray:
-        """Return images of a victim's dataset that it neither learns nor is tested on, as inputs, at most so many.
-
-        Raises:
-            UserError: the data are missing.
-        """
-        from victims.obtain import spare_inputs
-
-        return spare_inputs(victim, self.data_dir, most)
 
     def attack(self, run: Run, victim: AnyVictim, checkpoint: Path | None = None) -> Attacked:
         """Attack a victim; a host does it out of reach of the training images.

@@ -1,6 +1,6 @@
-"""The training algorithm A on many data sets that differ in one record: of the victims, and of shadow models.
+"""The training algorithm A of Balle et al. 2022 on many data sets that differ in one record.
 
-They are the victims and the shadow models of Balle et al. 2022.
+It trains the victims and the shadow models.
 """
 
 from __future__ import annotations

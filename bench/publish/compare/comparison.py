@@ -78,8 +78,7 @@ def compare(old_path: Path, new_path: Path) -> Comparison:
 def _standing(entry: Entry, others: Sequence[Entry]) -> str:
     """Return how the gain of a cell stands beside the gains of other attacks on its victim, empty without any.
 
-    It is level with a gain from which it surely differs in neither direction; where a table does not tell the images,
-    with the same gain alone.
+    Two gains are level where they may be equal at 95%. Where a table does not tell the images, only equal gains are.
     """
     row = entry.row
     rivals = [other for other in others if all(other.row[name] == row[name] for name in ("victim", "n", "protocol"))]

@@ -46,9 +46,9 @@ class Gained:
 
 
 def gains(kinds: Mapping[str, Sequence[Gained]]) -> str:
-    """Draw the gain of each attack's best row on each kind of network, a point with its interval, hollow of a training.
+    """Draw the gain of each attack's best row on each kind of network, a point with its interval.
 
-    Above its points stand the kind, and the best attack with the network that its point is of.
+    A point of one training is hollow. Above the points stand the kind, and the best attack with its point's network.
 
     Args:
         kinds: of each kind of network the attacks on it, best first, the kinds from top to bottom.
