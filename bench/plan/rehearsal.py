@@ -8,13 +8,15 @@ has neither torch nor threads; later, and in a library, a file is imported witho
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import resource
-import select
 import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from bench.terminal.text import describe
@@ -35,7 +37,7 @@ def not_importable(loads: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
     """
     verdicts: dict[str, str] = json.loads(os.environ.get(VERDICTS, "{}"))
     left = {origin: load for origin, load in loads.items() if origin not in _tried | verdicts.keys()}
-    if hasattr(os, "fork") and "torch" not in sys.modules and threading.active_count() == 1:
+    if "torch" not in sys.modules and threading.active_count() == 1:
         _tried.update(left)
         while left:
             heard, trouble = _rehearse(left)
@@ -52,63 +54,51 @@ def not_importable(loads: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
 
 def _rehearse(loads: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, str], str]:
     """Import files one after the other in a child; return its report on each, and how it died."""
-    (heard, says), (alive, holds) = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(holds)
-        _perform(loads, says, alive)
-    os.close(says)
-    os.close(alive)
+    context = multiprocessing.get_context("fork")
+    reports, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_perform, args=(loads, sender))
+    child.start()
+    sender.close()
     reasons: dict[str, str] = {}
-    silent, text = False, b""
+    silent = False
     try:
-        while len(reasons) < len(loads):
-            silent = not select.select([heard], [], [], LIMIT_SECONDS)[0]
-            more = b"" if silent else os.read(heard, 2**16)
-            if not more:
-                break
-            *lines, text = (text + more).split(b"\n")
-            reasons |= dict(zip(list(loads)[len(reasons) :], map(json.loads, lines), strict=False))
+        with reports, suppress(EOFError):
+            for origin in loads:
+                silent = not wait([reports, child.sentinel], LIMIT_SECONDS)
+                if not reports.poll():
+                    break
+                reasons[origin] = reports.recv()
     finally:
-        os.close(holds)
-        os.close(heard)
-        code = _end(child)
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid or 0, signal.SIGKILL)
+        child.join()
     if silent:
         return reasons, f"its import takes more than {LIMIT_SECONDS:g} s"
+    code = child.exitcode or 0
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
     return reasons, f"its import ends the process {how}"
 
 
-def _end(child: int) -> int:
-    """End the child and return its exit code, negative for a signal."""
-    try:
-        gone, status = os.waitpid(child, os.WNOHANG)
-        os.killpg(child, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    if not gone:
-        _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
-
-
-def _perform(loads: Mapping[str, Callable[[], Any]], says: int, alive: int) -> None:
-    """Import files, report each on a line, and exit; exit at once if the parent dies."""
+def _perform(loads: Mapping[str, Callable[[], Any]], sender: Connection) -> None:
+    """Import files, report on each, and exit; exit at once if the parent dies."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
-    threading.Thread(target=_die_with_parent, args=(alive,), daemon=True).start()
+    threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         for load in loads.values():
-            os.write(says, f"{json.dumps(_trouble(load))}\n".encode())
+            sender.send(_trouble(load))
     finally:
         os._exit(0)
 
 
-def _die_with_parent(alive: int) -> None:
-    os.read(alive, 1)  # nothing is ever written: it ends when the parent does
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
     os.killpg(0, signal.SIGKILL)
 
 
