@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
 from photographs import write_photographs
 
 from bench.plan import registry
@@ -15,24 +14,16 @@ from bench.run.null_controls import NullControls
 from bench.run.runner import Runner
 from bench.run.scorer import Scorer
 from bench.run.session import Session
+from bench.run.setup import Setup
 from bench.store.folders import Store
 from bench.store.records import RunRecord
+from bench.terminal.progress import Silent
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
 DATA = Path(os.environ.get("BENCH_DATA_DIR") or "../shared/data")
 needs_cifar = pytest.mark.skipif(
     not (DATA / "cifar10.npz").exists(), reason=f"no cifar10.npz in {DATA} (BENCH_DATA_DIR)"
 )
-
-
-class Silent:
-    """A reporter that says nothing."""
-
-    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None: ...
-
-    def notice(self, text: str) -> None: ...
-
-    def deadline(self, seconds: float | None) -> None: ...
 
 
 def attack(
@@ -50,7 +41,7 @@ def attack(
     chosen = attacks[name]
     store = Store(tmp_path / "results")
     store.require_writable()
-    session = Session(DATA, torch.device("cpu"), Silent())
+    session = Session(Setup(store.root, DATA, None, "cpu", twins=twins), Silent())
     runner = Runner(store, session, Scorer(store, session, NullControls(session, control, twins=twins)))
     return runner.run(Run(chosen, chosen.Params(**settings), "", "user", victim, 0)).record
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from bench.check import child
 from bench.check.claims import Claim
+from bench.run.isolation.offspring import killed_with_parent
 from bench.terminal.interrupts import withheld
+from bench.terminal.text import describe
 from victims.errors import UserError
 
 SILENT_SECONDS = 300.0
@@ -31,7 +33,7 @@ def isolated_claims(path: Path, settings: dict[str, Any], data_dir: Path | None)
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=child.main, args=(sender, path, settings, data_dir))
+    process = context.Process(target=_tried, args=(sender, path, settings, data_dir))
     with withheld():
         process.start()
     sender.close()
@@ -64,3 +66,25 @@ def _end_of(process: BaseProcess) -> str:
     if code is None:
         return "it has closed what it cannot do without"
     return f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it left with exit status {code}"
+
+
+def _tried(parent: Connection, path: Path, settings: dict[str, Any], data_dir: Path | None) -> None:
+    """Send every claim of a file, then that it was the last; a user's mistake and a failure too. Output is dropped."""
+    os.setsid()  # so that what it starts can be ended with it
+    killed_with_parent()  # by the kernel and no thread: with threads the import of a file is not rehearsed
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    from bench.check import check_file
+
+    try:
+        for claim in check_file(path, settings, data_dir):
+            parent.send(("claim", claim))
+        parent.send(("end", None))
+    except UserError as error:
+        parent.send(("mistake", str(error)))
+    except Exception as error:
+        parent.send(("claim", Claim(path.name, "can be tried out", describe(error))))
+        parent.send(("end", None))
+    os._exit(0)  # whatever is still running

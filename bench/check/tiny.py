@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
-from victims.deletion import cache as deletion_cache
+from bench.run.session import Session
+from bench.run.setup import Setup
+from bench.terminal.progress import Silent
 from victims.deletion.spec import DeletionSpec
-from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, GLMSpec, InformedSpec
-from victims.informed.victim import AnyVictim
+from victims.informed.victim import AnyVictim, InformedVictim
 from victims.kernel.spec import KernelFit, KernelSpec
-from victims.obtain import obtain
 from victims.recipes import Ordinary, Privacy
 from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 
@@ -65,14 +66,17 @@ FAMILIES: tuple[AnySpec, ...] = (
 """An attack is tried on the first of its setting that it supports."""
 
 
+def session(data_dir: Path | None) -> Session:
+    """Return a new session on this processor that tells nobody."""
+    return Session(Setup(Path(), data_dir, None, str(CPU), twins=False), Silent())
+
+
 def trained(spec: AnySpec) -> AnyVictim:
     """Return one of the tiny victims, trained; the shadow pool of an informed one is cut to `POOL` images."""
-    if isinstance(spec, VictimSpec):
-        return obtain(spec, None, CPU, lambda progress: None, lambda notice: None)
-    if isinstance(spec, DeletionSpec):
-        return deletion_cache.obtain(spec, None, CPU, lambda done, models: None, lambda notice: None)
-    victim = informed_cache.obtain(spec, None, CPU, lambda done, models: None, lambda notice: None)
-    return replace(victim, split=replace(victim.split, pool=victim.split.pool[:POOL]))
+    victim = session(None).victim(spec)
+    if isinstance(victim, InformedVictim):
+        return replace(victim, split=replace(victim.split, pool=victim.split.pool[:POOL]))
+    return victim
 
 
 def smallest(spec: AnySpec) -> AnySpec:

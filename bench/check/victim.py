@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +12,26 @@ from torch import Tensor
 
 from attacks.base import Attack
 from bench.check.claims import Claim
-from bench.check.tiny import CPU
+from bench.check.tiny import CPU, session
 from bench.plan.options import attack_params
 from bench.terminal.text import describe
+from victims.base import Victim
 from victims.datasets import Split
-from victims.deletion import cache as deletion_cache
 from victims.deletion.data import split_of as deletion_split_of
 from victims.deletion.spec import DeletionSpec
 from victims.errors import UserError
-from victims.informed import cache as informed_cache
 from victims.informed.data import split_of as informed_split_of
 from victims.informed.spec import AnySpec, GLMSpec, InformedSpec
 from victims.kernel.fitting import fitted
 from victims.kernel.spec import KernelFit, KernelSpec
-from victims.obtain import obtain, split_of
+from victims.obtain import split_of
 from victims.ordinary.descent import Examples
 from victims.ordinary.training import train_ordinary
 from victims.spec import VictimSpec
 from victims.training.loop import train
 
 FEW_STEPS = 3
+THERE = "its images are there"
 
 
 def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir: Path | None) -> Iterator[Claim]:
@@ -42,10 +42,8 @@ def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir:
         attacks: all attacks that are known.
         data_dir: the data folder, None for the default.
     """
-    if isinstance(spec, DeletionSpec):
-        yield from _deletion(spec, data_dir)
-    elif not isinstance(spec, VictimSpec):
-        yield from _informed(spec, data_dir)
+    if not isinstance(spec, VictimSpec):
+        yield from _of_targets(spec, data_dir)
     else:
         yield from _released(spec, data_dir) if spec.training.kind == "released" else _trainable(spec, data_dir)
     takers, reasons = [], []
@@ -61,12 +59,10 @@ def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir:
 def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
     try:
         split = split_of(spec, data_dir)
-        trouble = ""
     except UserError as error:
-        split, trouble = None, str(error)
-    yield Claim(spec.name, "its images are there", trouble)
-    if split is None:
+        yield Claim(spec.name, THERE, str(error))
         return
+    yield Claim(spec.name, THERE)
     try:
         first, second = _weights(spec, split), _weights(spec, split)
         same = all(torch.equal(value, second[name]) for name, value in first.items())
@@ -78,41 +74,23 @@ def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
     yield Claim(spec.name, "trains the same twice", "" if same else "two trainings of one seed differ")
 
 
-def _informed(spec: InformedSpec | GLMSpec, data_dir: Path | None) -> Iterator[Claim]:
-    short: dict[str, Any] = {"targets": 1}
+def _of_targets(spec: InformedSpec | GLMSpec | DeletionSpec, data_dir: Path | None) -> Iterator[Claim]:
+    """Yield the claims on a victim of which some targets are sought; it is trained for one, or for one deletion."""
+    short: dict[str, Any] = {"targets": spec.training.records if isinstance(spec, DeletionSpec) else 1}
     if isinstance(spec, InformedSpec):
         short["training"] = spec.training.model_copy(update={"epochs": FEW_STEPS})
-    few = spec.model_copy(update=short)
-    yield from _attempts(
-        spec.name,
-        lambda: informed_split_of(spec, data_dir),
-        lambda: informed_cache.obtain(few, data_dir, CPU, lambda done, models: None, lambda notice: None),
-    )
-
-
-def _deletion(spec: DeletionSpec, data_dir: Path | None) -> Iterator[Claim]:
-    few = spec.model_copy(update={"targets": spec.training.records})
-    yield from _attempts(
-        spec.name,
-        lambda: deletion_split_of(spec, data_dir),
-        lambda: deletion_cache.obtain(few, data_dir, CPU, lambda done, models: None, lambda notice: None),
-    )
-
-
-def _attempts(name: str, split: Callable[[], object], training: Callable[[], object]) -> Iterator[Claim]:
-    """Yield whether a victim's images are there, and then whether it trains."""
     try:
-        split()
+        deletion_split_of(spec, data_dir) if isinstance(spec, DeletionSpec) else informed_split_of(spec, data_dir)
     except UserError as error:
-        yield Claim(name, "its images are there", str(error))
+        yield Claim(spec.name, THERE, str(error))
         return
-    yield Claim(name, "its images are there", "")
+    yield Claim(spec.name, THERE)
     try:
-        training()
+        session(data_dir).victim(spec.model_copy(update=short))
         trouble = ""
     except Exception as error:
         trouble = describe(error)
-    yield Claim(name, "trains", trouble)
+    yield Claim(spec.name, "trains", trouble)
 
 
 def _weights(spec: VictimSpec, split: Split) -> dict[str, Tensor]:
@@ -134,9 +112,9 @@ def _weights(spec: VictimSpec, split: Split) -> dict[str, Tensor]:
 
 def _released(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
     try:
-        victim, trouble = obtain(spec, data_dir, CPU, lambda progress: None, lambda notice: None), ""
+        victim, trouble = session(data_dir).victim(spec), ""
     except UserError as error:
         victim, trouble = None, str(error)
     yield Claim(spec.name, "its weights fit its network", trouble)
-    if victim is not None and spec.n:
+    if isinstance(victim, Victim) and spec.n:
         yield Claim(spec.name, "classifies the images that it has learnt", victim.unlearnt)

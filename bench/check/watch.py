@@ -77,10 +77,7 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the block after some seconds, where the system has an alarm."""
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
+    """Raise TimeoutError in the block after some seconds."""
 
     def ring(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"it takes more than {seconds:g} s on a few images")

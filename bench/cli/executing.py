@@ -150,7 +150,6 @@ def run(
         only_cached=only_cached,
         cluster=Cluster(ray_address, jobs or None, cpus, gpus) if executor == "ray" else None,
         copy_to=copy_to or "",
-        environment=Setup.variables(),
     )
     known = Known(attacks, victims, registry.studies(plugin_dir))
     for line in announced(asked, known, setup, limit, smoke) if config is not None else ():
@@ -208,7 +207,7 @@ def score(
     data, chosen = choose_data_dir(data_dir), choose_device(device)
     twins = controls is ControlSet.ALL
     work_begins()
-    setup = Setup(results_dir, data, plugin_dir, str(chosen), twins, jobs=jobs, environment=Setup.variables())
+    setup = Setup(results_dir, data, plugin_dir, str(chosen), twins, jobs=jobs)
     raise typer.Exit(score_stored(records, attacks, victims, setup, protocol or ""))
 
 
@@ -262,7 +261,7 @@ def tune(
     limit = parse_budget(budget)
     runs = [Run(kind, params[kind.name], variant, "", spec, seed, limit) for spec in attacked for kind in chosen]
     twins = controls is ControlSet.ALL
-    setup = Setup(results_dir, data, plugin_dir, str(chosen_device), twins, jobs=jobs, environment=Setup.variables())
+    setup = Setup(results_dir, data, plugin_dir, str(chosen_device), twins, jobs=jobs)
     wanted = Search(trials, Sampler(sampler), oracle, pool, frozenset(settings))
     work_begins()
     raise typer.Exit(search(runs, setup, wanted))

@@ -50,7 +50,7 @@ def audit(
     from bench.run.setup import Setup
 
     root = results_dir / "audits" / spec.name
-    setup = Setup(root, None, file, str(chosen), twins=False, jobs=jobs, environment=Setup.variables())
+    setup = Setup(root, None, file, str(chosen), twins=False, jobs=jobs)
     work_begins()
     raise typer.Exit(run_audit(spec, attacks, setup, Asked(file, limit, fail_above)))
 
@@ -86,8 +86,7 @@ def study(
 
     cells, root = part_of(chosen, results_dir, smoke)
     work_begins()
-    environment = Setup.variables()
-    setup = Setup(root, data, plugin_dir, str(chosen_device), twins=False, jobs=jobs, environment=environment)
+    setup = Setup(root, data, plugin_dir, str(chosen_device), twins=False, jobs=jobs)
     raise typer.Exit(run_study(chosen, cells, attacks, victims, setup, missing))
 
 

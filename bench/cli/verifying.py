@@ -107,7 +107,7 @@ def _rerun(
         raise UserError(f"--rerun {tier} finds no claim on a run or a leaderboard that it takes; nothing is run again")
     Store(folder).require_writable("--rerun-dir")
     device_of, data, twins = str(choose_device(device)), choose_data_dir(data_dir), controls is ControlSet.ALL
-    setup = Setup(folder, data, None, device_of, twins, jobs=jobs, environment=Setup.variables())
+    setup = Setup(folder, data, None, device_of, twins, jobs=jobs)
     work_begins()
     if not plan:
         return chosen, 0

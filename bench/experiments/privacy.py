@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
@@ -121,7 +120,6 @@ def write_privacy(table: pd.DataFrame, root: Path) -> list[Path]:
     across = min(len(groups), ACROSS)
     down = -(-len(groups) // across)
     figure = Figure(figsize=(5 * across, 3.8 * down), layout="constrained")
-    FigureCanvasAgg(figure)
     panels = figure.subplots(down, across, squeeze=False).flat
     for (curve, part), axes in zip(groups, panels, strict=False):
         dataset, attack, variant, _, budget = map(str, curve)

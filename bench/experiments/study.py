@@ -114,7 +114,7 @@ def run_study(
     failed, rows, path = False, list[dict[str, Any]](), root / f"{study.name}.csv"
     former = former_rows(path, cells)
     with TerminalReporter(console) as reporter:
-        session = Session.of(setup, reporter)
+        session = Session(setup, reporter)
         runs = [_run(cell, attacks, victims) for cell in cells]
         for line in changed_sources(todo(runs, setup, session), session):
             reporter.notice(line)

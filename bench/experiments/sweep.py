@@ -93,7 +93,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
     store.sweep()
     failures, rows = 0, list[RunRecord]()
     with TerminalReporter(console) as reporter, Tables(store, reporter, setup.copy_to) as tables:
-        session = Session.of(setup, reporter)
+        session = Session(setup, reporter)
         entries = todo(plan, setup, session)
         for line in changed_sources(entries, session):
             reporter.notice(line)
@@ -156,7 +156,7 @@ def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter)
 def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, str, str]]:
     """Return the title of each run, its next step in `run_plan`, and the reason; nothing is downloaded."""
     with TerminalReporter(Console()) as reporter:
-        session = Session.of(setup, reporter, downloads=False)
+        session = Session(setup, reporter, downloads=False)
         entries = todo(plan, setup, session)
         for line in changed_sources(entries, session):
             reporter.notice(line)

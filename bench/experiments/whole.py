@@ -54,7 +54,7 @@ def announced(plan: PlanFile, known: Known, setup: Setup, budget: Budget, smoke:
             search.
     """
     with TerminalReporter(Console()) as reporter:
-        session, times = Session.of(setup, reporter, downloads=False), times_of(setup.results_dir)
+        session, times = Session(setup, reporter, downloads=False), times_of(setup.results_dir)
         told = _told(plan, known, setup, budget, session, times, smoke)
         return [f"{name or 'the plan'}: {text}" for name, text in told]
 

@@ -6,7 +6,6 @@ import math
 import tomllib
 from collections.abc import Hashable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -40,8 +39,9 @@ class Published(BaseModel):
 
 
 @cache
-def published(path: Path = ROOT / FILE) -> tuple[Published, ...]:
+def published() -> tuple[Published, ...]:
     """Return the numbers of the papers, none if the file is not there, as in an installation without it."""
+    path = ROOT / FILE
     if not path.exists():
         return ()
     entries = tomllib.loads(path.read_text())["published"]

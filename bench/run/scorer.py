@@ -120,7 +120,7 @@ class Scorer:
                 "flags": ";".join(flags),
             }
         )
-        with self.store.rewriting(record.run_id) as folder:
+        with self.store.writing(record.run_id, copied=True) as folder:
             if chosen.name == record.protocol:
                 artifacts.write_scores(folder, victim, reference, evaluation, run.title)
                 write_record(folder, scored)
@@ -143,7 +143,7 @@ class Scorer:
         state = {"schema_version": SCHEMA_VERSION, "scores": ScoreState.FAILED, "scores_reason": reason}
         failed = record.model_copy(update={**columns, **state})
         try:
-            with self.store.rewriting(record.run_id) as folder:
+            with self.store.writing(record.run_id, copied=True) as folder:
                 write_record(folder, failed)
         except OSError as error:
             self.session.reporter.notice(f"{record.run_id}: its state cannot be stored ({describe(error)})")

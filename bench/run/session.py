@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from bench.plan.run import Run
-from bench.run.attempt import Attacked, Attempt, Progress, perform
+from bench.run.attempt import Attacked, Attempt, perform
 from bench.run.setup import Setup
 from bench.terminal.progress import Reporter
 from victims.errors import UserError
@@ -17,55 +16,33 @@ from victims.files import sha256_json
 from victims.training.hardware import prepare
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
+    from bench.run.isolation.host import IsolatedAttacks
     from bench.scoring.evaluation import LearnedMetrics
     from victims.informed.spec import AnySpec
     from victims.informed.victim import AnyVictim
-
-
-class AttackHost(Protocol):
-    """Runs attacks somewhere, such as in processes of their own."""
-
-    def attack(self, attempt: Attempt, answer: Callable[[Tensor], Tensor], progress: Progress) -> Attacked:
-        """Return what an attack found; `bench.run.isolation.host` says more."""
 
 
 class Session:
     """Trains victims, runs attacks, and provides the learned metrics.
 
     Args:
-        data_dir: the data folder, None for the default.
-        device: where to train and attack.
+        setup: the device, the data folder, and the results folder, whose runs an attack has no business with.
         reporter: who tells the user.
         downloads: whether data that are absent may be downloaded.
         host: runs attacks in processes of their own; None for this process, where the training images are.
-        results_dir: the results folder, whose runs an attack has no business with; None if there is none.
     """
 
     def __init__(
-        self,
-        data_dir: Path | None,
-        device: torch.device,
-        reporter: Reporter,
-        downloads: bool = True,
-        host: AttackHost | None = None,
-        results_dir: Path | None = None,
+        self, setup: Setup, reporter: Reporter, downloads: bool = True, host: IsolatedAttacks | None = None
     ) -> None:
-        self.data_dir, self.device, self.reporter, self.downloads = data_dir, device, reporter, downloads
-        self.host, self.results_dir = host, results_dir
-        prepare(device)
+        import torch
+
+        self.data_dir, self.results_dir, self.device = setup.data_dir, setup.results_dir, torch.device(setup.device)
+        self.reporter, self.downloads, self.host = reporter, downloads, host
+        prepare(self.device)
         self._victims: dict[str, AnyVictim] = {}
         self._data: dict[str, str | UserError] = {}
         self._learned_metrics: dict[str, LearnedMetrics] = {}
-
-    @classmethod
-    def of(cls, setup: Setup, reporter: Reporter, downloads: bool = True, host: AttackHost | None = None) -> Session:
-        """Return the session that a setup describes."""
-        import torch
-
-        return cls(setup.data_dir, torch.device(setup.device), reporter, downloads, host, setup.results_dir)
 
     def victim_key(self, spec: AnySpec) -> str:
         """Return the key of a victim in the cache, trained or not; its data are downloaded first if need be.

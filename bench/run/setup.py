@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.run.steps import Again
@@ -26,6 +26,11 @@ class Cluster:
     gpus: float | None = None
 
 
+def _variables() -> tuple[tuple[str, str], ...]:
+    """Return the variables of this process's environment that the suite reads."""
+    return tuple((name, value) for name, value in os.environ.items() if name.startswith("BENCH_"))
+
+
 @dataclass(frozen=True)
 class Setup:
     """Where runs read and write, and how they are executed.
@@ -43,7 +48,7 @@ class Setup:
         only_cached: show what is stored, execute nothing.
         cluster: the Ray cluster that executes the runs; None for this machine alone.
         copy_to: address in object storage to which stored runs and tables are copied; empty for none.
-        environment: names and values of the suite's variables, the cache's folder among them.
+        environment: names and values of the suite's variables, the cache's folder among them: those of this process.
     """
 
     results_dir: Path
@@ -58,9 +63,4 @@ class Setup:
     only_cached: bool = False
     cluster: Cluster | None = None
     copy_to: str = ""
-    environment: tuple[tuple[str, str], ...] = ()
-
-    @staticmethod
-    def variables() -> tuple[tuple[str, str], ...]:
-        """Return the variables of this process's environment that the suite reads."""
-        return tuple((name, value) for name, value in os.environ.items() if name.startswith("BENCH_"))
+    environment: tuple[tuple[str, str], ...] = field(default_factory=_variables)

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -134,11 +134,9 @@ class Store:
                 notice(f"{run_id}: its record cannot be read; set aside as {aside}")
             yield
 
-    @contextmanager
-    def tables(self) -> Iterator[None]:
-        """Lock the tables."""
-        with exclusive(self._lock("tables")):
-            yield
+    def tables(self) -> AbstractContextManager[None]:
+        """Lock the tables in a block."""
+        return exclusive(self._lock("tables"))
 
     def sweep(self) -> None:
         """Remove what killed processes left behind; what living ones write, and foreign files, stay."""
@@ -193,19 +191,13 @@ class Store:
         return folders[0] if folders else None
 
     @contextmanager
-    def writing(self, run_id: str) -> Iterator[Path]:
-        """Yield a folder for a run's files that takes its place under `run_id` when the block ends without error."""
-        with self._replacing(run_id, copied=False) as folder:
-            yield folder
+    def writing(self, run_id: str, copied: bool = False) -> Iterator[Path]:
+        """Yield a folder for a run's files that takes its place under `run_id` when the block ends without error.
 
-    @contextmanager
-    def rewriting(self, run_id: str) -> Iterator[Path]:
-        """Yield a copy of a run's folder that takes its place when the block ends without error."""
-        with self._replacing(run_id, copied=True) as folder:
-            yield folder
-
-    @contextmanager
-    def _replacing(self, run_id: str, copied: bool) -> Iterator[Path]:
+        Args:
+            run_id: the run.
+            copied: whether the folder begins as a copy of the stored one.
+        """
         self.runs.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=self.runs, prefix=f".{run_id}.", suffix=WRITING))
         final, replaced = self.runs / run_id, temporary.with_suffix(REPLACED)

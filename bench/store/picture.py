@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
+
+from victims.files import atomic
 
 _DPI = 100
 _SIDE, _SEAM, _GAP, _CAPTION, _HEAD = 80, 2, 6, 16, 40
@@ -71,7 +71,6 @@ def grid(
     canvas = np.full((_HEAD + rows * cell_height, _GAP + columns * cell_width, 3), 255, dtype=np.uint8)
 
     figure = Figure(dpi=_DPI)
-    FigureCanvasAgg(figure)
     total_height, total_width = canvas.shape[:2]
     for position, sample in enumerate(chosen):
         row, column = divmod(position, columns)
@@ -84,9 +83,5 @@ def grid(
     figure.text(_GAP / total_width, 1 - 12 / total_height, title, fontsize=9, weight="bold", va="center")
     figure.text(_GAP / total_width, 1 - 29 / total_height, _LEGEND, fontsize=7, color="0.4", va="center")
 
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with atomic(path) as temporary:
         figure.savefig(temporary, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

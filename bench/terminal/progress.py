@@ -26,6 +26,16 @@ class Reporter(Protocol):
         """Say something in one line."""
 
 
+class Silent:
+    """Tells nobody."""
+
+    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None:
+        """Show nothing."""
+
+    def notice(self, text: str) -> None:
+        """Say nothing."""
+
+
 @dataclass
 class Shown:
     """The display of one job: its bar on a terminal, or the time of its last line elsewhere."""

@@ -24,7 +24,6 @@ from unittest import mock
 
 import pandas as pd
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -203,7 +202,6 @@ def draw(path: Path, table: pd.DataFrame, hardware: str) -> None:
     """Write the curves as a PNG: time with its floor above, memory below, a column for each axis."""
     axes_shown = list(dict.fromkeys(table["axis"]))
     figure = Figure(figsize=(3.4 * len(axes_shown), 6), layout="constrained")
-    FigureCanvasAgg(figure)
     figure.suptitle(f"one step, float32, {hardware}: seconds and peak memory", fontsize=10)
     grid = figure.subplots(2, len(axes_shown), squeeze=False, sharey="row")
     for column, axis in enumerate(axes_shown):

@@ -42,7 +42,7 @@ class Stub:
 
     def __init__(self, reporter: TerminalReporter, setup: Setup) -> None:
         self.reporter, self.victims = reporter, registry.victims()
-        self.session = Session.of(setup, reporter)
+        self.session = Session(setup, reporter)
         self.attacks, self.depot = registry.attacks(), Depot(setup, self.session, self.victims, "")
 
     def execute(self, tasks: Iterable[Task]) -> Iterator[Outcome]:

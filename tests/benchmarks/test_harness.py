@@ -32,7 +32,7 @@ RUNS, N = 100, 500
 
 
 def task(root: Path) -> Task:
-    setup = Setup(root / "results", None, None, "cpu", twins=False, again=Again.ALWAYS, environment=Setup.variables())
+    setup = Setup(root / "results", None, None, "cpu", twins=False, again=Again.ALWAYS)
     return Task("", "first-layer", "", "{}", "default", "faces-mlp-100", 0, 0, UNLIMITED, setup)
 
 

@@ -26,7 +26,7 @@ from bench.scoring.evaluation import Reference
 from bench.scoring.metrics import mse
 from bench.scoring.scores import rescaled
 from bench.store.records import Status
-from bench.terminal.progress import Reporter
+from bench.terminal.progress import Reporter, Silent
 from victims.base import Victim
 from victims.cache import trained_on
 from victims.errors import UserError
@@ -65,7 +65,7 @@ def attacked(prospect: Prospect, victim: Victim, setup: Setup, reporter: Reporte
     model = _Linear.of(victim)
     n, start = len(victim.split.labels), time.monotonic()
     candidates, tried = torch.full((n, *victim.input_shape), torch.nan), 0
-    session = Session.of(setup, _Quiet())
+    session = Session(setup, Silent())
     for place in range(n):
         if time.monotonic() - start > seconds:
             break
@@ -83,14 +83,6 @@ def attacked(prospect: Prospect, victim: Victim, setup: Setup, reporter: Reporte
             if failure.status is not Status.DIVERGED:  # which says that the weights do not show this record
                 return LastRecords(None, time.monotonic() - start, failure=failure)
     return LastRecords(_hits(candidates, victim), time.monotonic() - start, n - tried)
-
-
-class _Quiet:
-    """Tells nobody of the attack on a single record."""
-
-    def progress(self, task: str, step: int, steps: int, figures: dict[str, float]) -> None: ...
-
-    def notice(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
     console, store = Console(), Store(setup.results_dir)
     store.require_writable()
     with TerminalReporter(console) as reporter:
-        session = Session.of(setup, reporter)
+        session = Session(setup, reporter)
         victim = session.victim(spec)
         assert isinstance(victim, Victim)
         if trouble := victim.unlearnt:
@@ -105,7 +105,7 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
     rows, failures, *_ = execute_plan(plan, setup) if plan else Executed([], 0, 0, behind=False, before=0)
     by_name = {named(row.attack, row.variant): row for row in rows}
     with TerminalReporter(console) as reporter:
-        session = Session.of(setup, reporter)
+        session = Session(setup, reporter)
         controls = NullControls(session, random_control(attacks), twins=False)
         planned = {named(run.attack.name, run.variant): run for run in plan}
         ended = {

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -271,10 +270,8 @@ def _key(figure: Figure) -> None:
 
 
 def _figure(width: float, height: float) -> Figure:
-    """Return an empty figure of that size in inches, on a canvas of its own: no display, no global state."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    """Return an empty figure of that size in inches."""
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _save(figure: Figure, path: Path) -> None:

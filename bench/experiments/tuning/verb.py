@@ -75,7 +75,7 @@ def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
         attacking = isolated_attacks(setup.plugin_dir) if setup.jobs else nullcontext()
         with attacking as host, TerminalReporter(console) as shown:
             reporter = TrialReporter(shown)
-            session = Session.of(setup, reporter, host=host)
+            session = Session(setup, reporter, host=host)
             reason = run.declined()
             if reason is not None:
                 reporter.notice(f"{run.title}: skipped ({reason})")
@@ -196,5 +196,5 @@ def _claim(pick: Run, store: Store, session: Session) -> None:
     """Mark a stored run that an oracle picked as the attacker's, if the attacker has now picked the same."""
     stored = store.find(session.run_id(pick))
     if stored is not None and (stored.tuned_by, pick.tuned_by) == (TUNED_BY_ORACLE, TUNE):
-        with store.rewriting(stored.run_id) as folder:
+        with store.writing(stored.run_id, copied=True) as folder:
             write_record(folder, stored.model_copy(update={"tuned_by": TUNE}))

@@ -8,7 +8,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
@@ -35,7 +34,6 @@ def draw_lattice(attacks: Iterable[type[Attack[Any]]], path: Path) -> None:
     ]
     across = max((len(part) for _, part in rows), default=1)
     figure = Figure(figsize=(MARGIN + WIDTH * across, HEIGHT * max(len(rows), 1)))
-    FigureCanvasAgg(figure)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, MARGIN + WIDTH * across)
     axes.set_ylim(0, HEIGHT * max(len(rows), 1))

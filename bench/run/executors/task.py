@@ -18,7 +18,7 @@ from bench.terminal.progress import Reporter
 if TYPE_CHECKING:
     from attacks.base import Attack
     from bench.plan.registry import Registry, Victims
-    from bench.run.session import AttackHost
+    from bench.run.isolation.host import IsolatedAttacks
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def work(
     reporter: Reporter,
     output: int | None = None,
     debugger: Callable[[BaseException], None] | None = None,
-    host: AttackHost | None = None,
+    host: IsolatedAttacks | None = None,
 ) -> Outcome:
     """Do a task: find its attack and victim, train or load the victim, attack, store, score.
 
@@ -111,7 +111,7 @@ def work(
     os.environ.update(setup.environment)
     attacks, victims = registry.attacks(setup.plugin_dir), registry.victims(setup.plugin_dir)
     store = Store(setup.results_dir)
-    session = Session.of(setup, reporter, host=host)
+    session = Session(setup, reporter, host=host)
     scorer = Scorer(store, session, NullControls(session, registry.random_control(attacks), setup.twins))
     runner = Runner(store, session, scorer, setup.again, output, debugger)
     run = task.run(attacks, victims)

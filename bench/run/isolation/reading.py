@@ -20,13 +20,13 @@ READS = ("open", "os.listdir", "os.scandir")
 """Audit events of Python that read files or folders."""
 
 
-def guarded_places(dataset: str, data_dir: Path | None, results_dir: Path | None) -> tuple[str, ...]:
+def guarded_places(dataset: str, data_dir: Path | None, results_dir: Path) -> tuple[str, ...]:
     """Return the files and folders that hold training data, trained victims, and what others reconstructed.
 
     Args:
         dataset: the victim's.
         data_dir: the data folder, None for the default.
-        results_dir: the results folder, None if there is none.
+        results_dir: the results folder.
     """
     from victims.cache import cache_dir
     from victims.dataset_files import DOWNLOADED, SHIPPED, dataset_paths
@@ -36,9 +36,8 @@ def guarded_places(dataset: str, data_dir: Path | None, results_dir: Path | None
     for name in (*SHIPPED, *DOWNLOADED):
         with suppress(UserError):  # a data folder that is not there holds nothing
             folders |= {path.parent for path in dataset_paths(name, data_dir)}
-    kept = {cache_dir() / "victims", cache_dir() / "controls"}
-    stored = set() if results_dir is None else {results_dir / "runs"}
-    return tuple(sorted(map(str, {*dataset_paths(dataset, data_dir)} | folders | kept | stored)))
+    kept = {cache_dir() / "victims", cache_dir() / "controls", results_dir / "runs"}
+    return tuple(sorted(map(str, {*dataset_paths(dataset, data_dir)} | folders | kept)))
 
 
 class Readings:

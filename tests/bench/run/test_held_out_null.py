@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -11,12 +12,13 @@ import torch
 from attacks.base import Reconstruction
 from bench.run.null_controls import NullControls
 from bench.run.session import Session
+from bench.run.setup import Setup
 from bench.scoring import PROTOCOLS
+from bench.terminal.progress import Silent
 from victims import datasets
 from victims.base import Victim
 from victims.spec import MLPSpec, NormalizedDescent, Ordinary, VictimSpec
 
-CPU = torch.device("cpu")
 SMALL = VictimSpec(
     name="digits-few", dataset="digits", n=4, architecture=MLPSpec(hidden=(8,)), training=NormalizedDescent(steps=5)
 )
@@ -37,7 +39,7 @@ SPECS = pytest.mark.parametrize(
 
 def held_out(spec: VictimSpec, protocol: str, count: int) -> tuple[Victim, np.ndarray]:
     """A victim, and the control's images in [0, 1] beside an attack of so many candidates."""
-    session = Session(None, CPU, cast("Any", Silent()))
+    session = Session(Setup(Path(), None, None, "cpu", twins=False), Silent())
     victim = session.victim(spec)
     assert isinstance(victim, Victim)
     found = Reconstruction(torch.zeros(count, *victim.input_shape))
@@ -46,13 +48,6 @@ def held_out(spec: VictimSpec, protocol: str, count: int) -> tuple[Victim, np.nd
         "null_held_out", unused, PROTOCOLS[protocol], found, victim
     )
     return victim, victim.images(given.numpy())
-
-
-class Silent:
-    """A reporter that says nothing."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
 
 
 def known(images: np.ndarray) -> set[bytes]:

@@ -241,11 +241,11 @@ def test_a_copy_of_a_run_shares_what_no_scoring_changes(store: Store, record: Ma
         (folder / "reconstruction.safetensors").write_bytes(b"large")
     inode = (store.folder("a-run") / "reconstruction.safetensors").stat().st_ino
     before = (store.folder("a-run") / "run.json").read_bytes()
-    with pytest.raises(OSError, match="full"), store.rewriting("a-run") as folder:
+    with pytest.raises(OSError, match="full"), store.writing("a-run", copied=True) as folder:
         write_record(folder, record(run_id="a-run", seed=1))
         raise OSError("full")
     assert (store.folder("a-run") / "run.json").read_bytes() == before
-    with store.rewriting("a-run") as folder:
+    with store.writing("a-run", copied=True) as folder:
         write_record(folder, record(run_id="a-run", seed=1))
     assert (store.folder("a-run") / "reconstruction.safetensors").stat().st_ino == inode
     assert [path.name for path in store.runs.iterdir()] == ["a-run"]

@@ -85,7 +85,7 @@ class Ray:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._desk: Any = ray.remote(Desk).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
         self._news = self._ask_desk()
-        self._depot = Depot(setup, Session.of(setup, reporter), self._victims, plugins)
+        self._depot = Depot(setup, Session(setup, reporter), self._victims, plugins)
         self._queue: deque[Work] = deque()
         self._waiting: dict[Need, list[Task]] = defaultdict(list)
         self._running: dict[ray.ObjectRef[Any], Work] = {}

@@ -127,5 +127,5 @@ def _main(preparation: Preparation, setup: Setup, connection: Connection, output
     from bench.plan import registry
 
     os.environ.update(setup.environment)
-    session = Session.of(setup, PipeReporter(connection))
+    session = Session(setup, PipeReporter(connection))
     preparation.make(session, registry.victims(setup.plugin_dir))

@@ -165,7 +165,7 @@ def made(file: Path, cache_dir: Path, root: Path, alone: Callable[[pytest.Monkey
         patch.setattr(Session, "learned_metrics", lambda self, dataset: unmeasured)
         attacks, spec = registry.attacks(file), registry.released_model(registry.victims(file), file, "")
         folder = root / "audits" / "mine"
-        setup = Setup(folder, None, file, "cpu", twins=False, jobs=0, environment=Setup.variables())
+        setup = Setup(folder, None, file, "cpu", twins=False, jobs=0)
         assert audit(spec, attacks, setup, Asked(file, Budget(seconds=60))) == 0
     return Done(root, folder, heard.getvalue())
 

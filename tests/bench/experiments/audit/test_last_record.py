@@ -74,7 +74,7 @@ def closed_form(spec: VictimSpec) -> Prospect:
 def try_all(spec: VictimSpec, folder: Path, seconds: float = 100, reporter: Heard | None = None) -> LastRecords:
     victim = obtain(spec, None, torch.device("cpu"), lambda progress: None, lambda notice: None)
     assert isinstance(victim, Victim)
-    setup = Setup(folder / "results", None, None, "cpu", twins=False, jobs=0, environment={})
+    setup = Setup(folder / "results", None, None, "cpu", twins=False, jobs=0)
     return attacked(closed_form(spec), victim, setup, reporter or Heard(), seconds)
 
 

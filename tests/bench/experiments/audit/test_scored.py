@@ -52,8 +52,8 @@ def test_found_chance_and_records_are_of_the_attacks_own_protocol(
     store = Store(tmp_path / "results")
     store.folder("one").mkdir(parents=True)
     write_reconstruction(store.folder("one"), Reconstruction(torch.from_numpy(victim.split.inputs).clone()))
-    setup = Setup(store.root, None, None, "cpu", twins=False, jobs=0, environment=())
-    controls = NullControls(Session.of(setup, TerminalReporter(Console(quiet=True))), None, twins=False)
+    setup = Setup(store.root, None, None, "cpu", twins=False, jobs=0)
+    controls = NullControls(Session(setup, TerminalReporter(Console(quiet=True))), None, twins=False)
 
     reached = scored({name: (run, "one")}, victim, store, controls)
     prospect = Prospect(attack, "", run.params, Threat.QUERIES, Outlook.OPEN, "")

@@ -120,7 +120,7 @@ def scheduled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduled:
     def execute(section: Section, cluster: Cluster | None = None, twins: bool = False, **ways: Any) -> Any:
         device, memory = ways.pop("device", "cpu"), ways.pop("memory", None)
         setup = Setup(tmp_path, None, None, device, twins, memory=memory, cluster=cluster or Cluster())
-        session = Session.of(setup, TerminalReporter(Console()))
+        session = Session(setup, TerminalReporter(Console()))
         idle = Idle(**ways)
 
         def end(task: Work) -> Any:
