@@ -156,7 +156,7 @@ class _Trainings:
         return mean, np.where(self.count > 0, width, np.inf)
 
 
-def count_interval(sample: Sample, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def count_interval(sample: Sample) -> tuple[float, float]:
     """Return the interval of the mean count of good images, within [0, n]; it holds the mean.
 
     Agresti and Coull's interval lies around a centre that is drawn to n / 2. Where few images or nearly all are good,
@@ -172,29 +172,29 @@ def count_interval(sample: Sample, confidence: float = CONFIDENCE) -> tuple[floa
         shares = np.concatenate([seeds.share, COUNT_EXTRA])
         images = np.array([seeds.n**2 * shares.var() / len(shares)])
         sums.add(_FIRST, np.array([seeds.n * shares.mean()]), images, seeds.n, _seed_terms([seeds]))
-    low, high = _interval(sums, confidence, 0.0, float(sample.n))
+    low, high = _interval(sums, 0.0, float(sample.n))
     return min(low, sample.total), max(high, sample.total)
 
 
-def gain_interval(sample: Sample, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def gain_interval(sample: Sample) -> tuple[float, float]:
     """Return the interval of the mean gain over the null control, within [-n, n]."""
     sums = _Trainings.none(1)
     for seeds in sample.trainings.values():
         images = np.array([seeds.spread + DIFFERENCE_EXTRA])
         sums.add(_FIRST, np.array([seeds.total]), images, seeds.n, _seed_terms([seeds]))
-    return _interval(sums, confidence, -float(sample.n), float(sample.n))
+    return _interval(sums, -float(sample.n), float(sample.n))
 
 
-def difference_interval(old: Sample, new: Sample, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def difference_interval(old: Sample, new: Sample) -> tuple[float, float]:
     """Return the interval of how many more images are good in `new` than in `old`, of the same n images.
 
     Only trainings that both have are compared; without any the interval is (-inf, inf).
     """
-    difference, width = (float(table[1, 0]) for table in _differences([old, new], confidence))
+    difference, width = (float(table[1, 0]) for table in _differences([old, new], CONFIDENCE))
     return difference - width, difference + width
 
 
-def ranks(competitors: Sequence[Sample], confidence: float = CONFIDENCE) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
+def ranks(competitors: Sequence[Sample]) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
     """Return the best and the worst rank (k,) that each of k samples of the same images may have.
 
     One is better than another if the interval of their difference excludes 0, at a confidence that holds for all
@@ -202,15 +202,15 @@ def ranks(competitors: Sequence[Sample], confidence: float = CONFIDENCE) -> tupl
     """
     count = len(competitors)
     pairs = max(1, count * (count - 1) // 2)
-    difference, width = _differences(competitors, 1 - (1 - confidence) / pairs)
+    difference, width = _differences(competitors, 1 - (1 - CONFIDENCE) / pairs)
     return 1 + (difference < -width).sum(axis=1), count - (difference > width).sum(axis=1)
 
 
 _FIRST = (np.array([0]),)
 
 
-def _interval(sums: _Trainings, confidence: float, least: float, most: float) -> tuple[float, float]:
-    centre, width = (float(numbers[0]) for numbers in sums.estimates(confidence))
+def _interval(sums: _Trainings, least: float, most: float) -> tuple[float, float]:
+    centre, width = (float(numbers[0]) for numbers in sums.estimates(CONFIDENCE))
     return max(least, centre - width), min(most, centre + width)
 
 
