@@ -17,6 +17,7 @@ from victims.errors import UserError
 
 if TYPE_CHECKING:
     from bench.publish.claims import Claim
+    from bench.run.setup import Setup
 
 CLAIMS = "claims.toml"
 
@@ -62,12 +63,16 @@ def verify(
         documents = ROOT if (ROOT / "results").resolve() == results_dir.resolve() else None
         findings = entries.verify(stated, results_dir, documents)
     else:
+        from bench.plan.options import choose_data_dir, choose_device
+        from bench.run.setup import Setup
         from victims.cache import cache_dir
 
         folder = rerun_dir or cache_dir() / "rerun"
         if folder.resolve() == results_dir.resolve():
             raise UserError(f"--rerun-dir {folder} holds the stored runs themselves; name a folder of its own")
-        again, status = _rerun(stated, rerun, results_dir, folder, device, data_dir, controls, jobs)
+        data, twins = choose_data_dir(data_dir), controls is ControlSet.ALL
+        setup = Setup(folder, data, None, str(choose_device(device)), twins, jobs=jobs)
+        again, status = _rerun(stated, rerun, results_dir, setup)
         findings = entries.verify(again, folder)
     for finding in findings:
         line = f"{finding.outcome}: {finding.text}{': ' + finding.why if finding.why else ''}"
@@ -82,14 +87,7 @@ def verify(
 
 
 def _rerun(
-    claims: Sequence[Claim],
-    tier: Literal["quick", "all"],
-    results: Path,
-    folder: Path,
-    device: str,
-    data_dir: Path | None,
-    controls: ControlSet,
-    jobs: int,
+    claims: Sequence[Claim], tier: Literal["quick", "all"], results: Path, setup: Setup
 ) -> tuple[list[Claim], int]:
     """Make the runs again that claims of a tier speak of; return these claims as they speak of the new runs.
 
@@ -98,20 +96,17 @@ def _rerun(
     from bench.experiments.rerun import again
     from bench.experiments.sweep import execute_plan
     from bench.plan import registry
-    from bench.plan.options import choose_data_dir, choose_device
-    from bench.run.setup import Setup
     from bench.store.folders import Store
 
     chosen, plan = again(claims, tier, results, registry.attacks(), registry.victims())
     if not chosen:
         raise UserError(f"--rerun {tier} finds no claim on a run or a leaderboard that it takes; nothing is run again")
-    Store(folder).require_writable("--rerun-dir")
-    device_of, data, twins = str(choose_device(device)), choose_data_dir(data_dir), controls is ControlSet.ALL
-    setup = Setup(folder, data, None, device_of, twins, jobs=jobs)
+    Store(setup.results_dir).require_writable("--rerun-dir")
     work_begins()
     if not plan:
         return chosen, 0
     executed = execute_plan(plan, setup)
-    there = f"; {plural(executed.before, 'more run')} stored in {folder} before; an empty --rerun-dir makes all again"
+    stored = f"{plural(executed.before, 'more run')} stored in {setup.results_dir} before"
+    there = f"; {stored}; an empty --rerun-dir makes all again"
     say(f"{plural(len(plan) - executed.before, 'run')} made{there if executed.before else ''}")
     return chosen, executed.status
