@@ -14,13 +14,13 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from attacks.base import Attack, ControlParams
 from attacks.studies.base import Study
@@ -172,10 +172,7 @@ def victims(plugin_dir: Path | None = None) -> Victims:
     registry = Victims("victim")
 
     def collect(module: ModuleType, origin: str) -> None:
-        for spec in _listed(module, "VICTIMS"):
-            if not isinstance(spec, AnySpec):
-                kinds = "VictimSpec, InformedSpec, GLMSpec or DeletionSpec"
-                raise TypeError(f"VICTIMS holds {spec!r}, which is no {kinds}")
+        for spec in _listed(module, "VICTIMS", get_args(AnySpec)):
             registry.add(spec.name, spec, origin)
 
     _scan(registry, "victims.zoo", collect, plugin_dir)
@@ -217,9 +214,7 @@ def studies(plugin_dir: Path | None = None) -> Registry[Study]:
     registry: Registry[Study] = Registry("study")
 
     def collect(module: ModuleType, origin: str) -> None:
-        for study in _listed(module, "STUDIES"):
-            if not isinstance(study, Study):
-                raise TypeError(f"STUDIES holds {study!r}, which is no Study")
+        for study in _listed(module, "STUDIES", (Study,)):
             registry.add(study.name, study, origin)
 
     _scan(registry, "attacks.studies", collect, plugin_dir)
@@ -231,16 +226,19 @@ def broken(*registries: Registry[Any]) -> list[Broken]:
     return list(dict.fromkeys(entry for registry in registries for entry in registry.broken))
 
 
-def _listed(module: ModuleType, name: str) -> Iterable[object]:
-    """Return what a file lists under a name, nothing if it does not have it.
+def _listed(module: ModuleType, name: str, kinds: tuple[type, ...]) -> Iterator[Any]:
+    """Yield what a file lists under a name, nothing if it does not have it.
 
     Raises:
-        TypeError: that is no list or tuple.
+        TypeError: that is no list or tuple, or holds something of another kind.
     """
     listed = vars(module).get(name, ())
     if not isinstance(listed, list | tuple):
         raise TypeError(f"{name} is {listed!r}; expected a tuple, such as `{name} = (one,)`")
-    return listed
+    for item in listed:
+        if not isinstance(item, kinds):
+            raise TypeError(f"{name} holds {item!r}, which is no {' or '.join(kind.__name__ for kind in kinds)}")
+        yield item
 
 
 def _scan(
