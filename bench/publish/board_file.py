@@ -13,7 +13,7 @@ import pandas as pd
 from bench.publish.leaderboard import BOARD_COLUMNS, COUNTED
 from bench.publish.leaderboard import leaderboard as leaderboard_of_runs
 from bench.publish.ranking import VERSIONS, one_to_one
-from bench.publish.runs_table import MOST_ROWS, runs_of
+from bench.publish.runs_table import MOST_ROWS, require_columns, require_numbers, runs_of
 from bench.publish.statistics import Sample, Seeds
 from bench.store.cells import read_cells
 from bench.store.good_images import decode
@@ -73,14 +73,14 @@ def _table_in(path: Path) -> Path:
 
 
 def _typed(path: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells of a leaderboard.csv, `path`, as a table with today's columns.
+
+    Raises:
+        UserError: it is none, of a newer schema, or a number is none that a leaderboard can have.
+    """
     for version in sorted(set(table.get("schema_version", []))):
         require_known_schema(version, path)
-    missing = [name for name in NEEDED if name not in table.columns]
-    if missing:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise UserError(
-            f"{path} is neither a runs.csv nor a leaderboard.csv: it lacks the column {', '.join(missing[:3])}{more}"
-        )
+    require_columns(path, table, NEEDED, "neither a runs.csv nor a leaderboard.csv")
     absent = {name: "1" if name in VERSIONS.values() else "" for name in BOARD_COLUMNS if name not in table.columns}
     table = table.assign(**absent)
     for name in NUMBERS:
@@ -88,28 +88,15 @@ def _typed(path: Path, table: pd.DataFrame) -> pd.DataFrame:
             table[name] = pd.to_numeric(table[name].replace("", None)).astype(float)
         except ValueError as error:
             raise UserError(f"{path} holds text in a column of numbers ({error})") from None
-        _require_possible(path, table[name])
+        least = 0 if name in ("n", "seeds", "failed", "n_good") else -np.inf
+        require_numbers(path, table[name], least, LARGEST.get(name, np.inf))
+        if name in ("n", "seeds") and not (table[name] >= 1).all():
+            raise UserError(f"{path} holds no number of 1 or more in a cell of the column {name}")
     table[["failed", "overlapped"]] = table[["failed", "overlapped"]].fillna(0)
     found, null = (one_to_one(table, prefix) for prefix in ("", "null_"))
     table["gain"] = table["gain"].fillna(found - null)
     table["control"] = table["control"].astype(str).str.lower() == "true"
     return table
-
-
-def _require_possible(path: Path, column: pd.Series[float]) -> None:
-    """Check that every number is one that a leaderboard can have.
-
-    Raises:
-        UserError: a number is infinite, a count is negative, or there is no number of images, seeds or good ones.
-    """
-    name, values = str(column.name), column.dropna().to_numpy(dtype=float)
-    least = 0.0 if name in ("n", "seeds", "failed", "n_good") else -np.inf
-    possible = np.isfinite(values) & (values >= least) & (values <= LARGEST.get(name, np.inf))
-    if not possible.all():
-        expected = "a number of 0 or more" if least == 0 else "a finite number"
-        raise UserError(f"{path} holds {values[~possible][0]:g} in the column {name}; expected {expected}")
-    if name in ("n", "seeds") and (column.isna().any() or (column < 1).any()):
-        raise UserError(f"{path} holds no number of 1 or more in a cell of the column {name}")
 
 
 def sample_of(path: Path, row: Mapping[Hashable, Any]) -> Sample | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -53,12 +54,8 @@ def runs_of(path: Path, cells: pd.DataFrame) -> pd.DataFrame:
     versions = set(table.get("schema_version", []))
     for version in sorted(versions):
         require_known_schema(version, path)
-    missing = [name for name in (COLUMNS if str(SCHEMA_VERSION) in versions else REQUIRED) if name not in table.columns]
-    if missing:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise UserError(
-            f"{path} is no runs.csv of schema {SCHEMA_VERSION}: it lacks the column {', '.join(missing[:3])}{more}"
-        )
+    needed = COLUMNS if str(SCHEMA_VERSION) in versions else REQUIRED
+    require_columns(path, table, needed, f"no runs.csv of schema {SCHEMA_VERSION}")
     strange = sorted(versions - {str(version) for version in range(1, SCHEMA_VERSION + 1)})
     if strange:
         raise UserError(f"{path} has schema {strange[0]!r}; expected 1 to {SCHEMA_VERSION}")
@@ -81,21 +78,42 @@ def _require_possible(path: Path, runs: pd.DataFrame) -> None:
     for name in NUMBERS:
         if name in REQUIRED and runs[name].isna().any():
             raise UserError(f"{path} holds an empty cell in the column {name}; expected a number")
-        values = runs[name].dropna().to_numpy(dtype=float)
-        possible = np.isfinite(values)
-        least = SMALLEST.get(name, 0)
         if name in WHOLE:
-            possible &= (values >= least) & (values <= LARGEST.get(name, LARGEST_WHOLE)) & (np.floor(values) == values)
-        if not possible.all():
-            expected = f"a whole number of {least} or more" if name in WHOLE else "a finite number"
-            value = values[~possible][0]
-            raise UserError(f"{path} holds {value:g} in the column {name}; expected {expected}")
+            require_numbers(path, runs[name], SMALLEST.get(name, 0), LARGEST.get(name, LARGEST_WHOLE), whole=True)
+        else:
+            require_numbers(path, runs[name])
     for name in MASKS:
         for run, n, mask in runs.loc[runs[name] != "", ["run_id", "n", name]].itertuples(index=False):
             try:
                 decode(mask, int(n))
             except ValueError as error:
                 raise UserError(f"{path}: {name} of the run {run}: {one_line(str(error))}") from None
+
+
+def require_columns(path: Path, table: pd.DataFrame, needed: Iterable[str], otherwise: str) -> None:
+    """Check that a table has the columns that it needs.
+
+    Raises:
+        UserError: it lacks some; `otherwise` says what the file is then.
+    """
+    if missing := [name for name in needed if name not in table.columns]:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise UserError(f"{path} is {otherwise}: it lacks the column {', '.join(missing[:3])}{more}")
+
+
+def require_numbers(
+    path: Path, column: pd.Series[float], least: float = -np.inf, most: float = np.inf, whole: bool = False
+) -> None:
+    """Check that all numbers of a column are finite, from `least` to `most`, and whole if that is asked for.
+
+    Raises:
+        UserError: one is not.
+    """
+    values = column.dropna().to_numpy(dtype=float)
+    possible = np.isfinite(values) & (values >= least) & (values <= most) & ((np.floor(values) == values) | (not whole))
+    if not possible.all():
+        expected = f"a {'whole ' * whole}number of {least} or more" if np.isfinite(least) else "a finite number"
+        raise UserError(f"{path} holds {values[~possible][0]:g} in the column {column.name}; expected {expected}")
 
 
 def typed(table: pd.DataFrame) -> pd.DataFrame:

@@ -7,13 +7,10 @@ import math
 from bench.store.good_images import decode
 from bench.store.records import RunRecord
 
-WHOLE = tuple(
-    name
-    for name, field in RunRecord.model_fields.items()
-    if "int" in str(field.annotation) and name != "gain_over_null"
-)
+TYPES = {name: field.annotation for name, field in RunRecord.model_fields.items()}
+WHOLE = tuple(name for name, kind in TYPES.items() if kind in (int, int | None) and name != "gain_over_null")
 """Columns of counts and seeds."""
-FRACTIONS = tuple(name for name, field in RunRecord.model_fields.items() if "float" in str(field.annotation))
+FRACTIONS = tuple(name for name, kind in TYPES.items() if kind == float | None)
 LARGEST = {"n": 10**7}
 """Largest values of columns that decide how much memory is taken."""
 LARGEST_WHOLE = 2**62
