@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,7 @@ from bench.plan import registry
 from bench.plan.family import family
 from bench.publish.numbers import number
 from bench.publish.parameters import known_attacks
-
-Row = dict[Hashable, Any]
+from bench.publish.ranking import Row
 
 OTHER = "other"
 """The family of a victim that is not known here, in a table that does not tell it."""

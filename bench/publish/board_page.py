@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -25,9 +25,7 @@ from bench.publish.numbers import (
     whole,
 )
 from bench.publish.published import beside
-from bench.publish.ranking import Board
-
-Row = dict[Hashable, Any]
+from bench.publish.ranking import Board, Row
 
 LINE = 120
 """Letters of a line of text."""

@@ -162,7 +162,7 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     board = groups[described].first().join(of_training.groupby(list(CELL), sort=False).mean())
     of_seed = counted.groupby([*CELL, "victim_seed", "seed"], sort=False)[["failed", "overlapped"]].all()
     seeds = of_seed.groupby(list(CELL), sort=False)
-    board["seeds"], board["trainings"] = seeds.size(), _trainings(groups)
+    board["seeds"], board["trainings"] = seeds.size(), groups["victim_seed"].nunique()
     board[["failed", "overlapped"]] = seeds[["failed", "overlapped"]].sum()
     good, gained = samples(runs), gains(runs)
     ends = {cell: count_interval(sample) for cell, sample in good.items()}
@@ -181,10 +181,6 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
         ascending=[True, True, True, True, True, False, False, True],
         kind="stable",
     )
-
-
-def _trainings(groups: pd.api.typing.DataFrameGroupBy) -> pd.Series[int]:
-    return groups["victim_seed"].nunique()
 
 
 def _told(runs: pd.DataFrame, images_known: bool) -> dict[str, object]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,10 @@ from bench.store.good_images import decode
 from bench.store.possible import MASKS
 from bench.store.records import CELL, ONE_TO_ONE, ScoreState, Status
 
+Row = dict[Hashable, Any]
+"""A row of a leaderboard or of a runs.csv, by column."""
 Cell = tuple[str, ...]
+"""The values of `CELL`, as text: what tells a row of a leaderboard from the others."""
 
 BOARD = ("victim", "victim_key", "n", "protocol", "metric_suite")
 """What the rows of one board have in common, knowledge aside."""
@@ -44,6 +47,11 @@ class Board:
     knowledge: str
     conflict: str
     rows: pd.DataFrame
+
+
+def cell_of(row: Row) -> Cell:
+    """Return the cell of a row."""
+    return tuple(str(row[name]) for name in CELL)
 
 
 def current(runs: pd.DataFrame) -> pd.DataFrame:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from bench.publish.compare.entries import Row
-from bench.publish.ranking import VERSIONS
+from bench.publish.ranking import VERSIONS, Row
 from bench.terminal.text import one_line
 from victims.errors import UserError
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bench.publish.compare.entries import Entry, Name, Row, cell_of, names_of, pairs, read_entries, settings
+from bench.publish.compare.entries import Entry, Name, names_of, pairs, read_entries, settings
 from bench.publish.compare.pair import Pair, same_images
 from bench.publish.numbers import signed
+from bench.publish.ranking import Row, cell_of
 from bench.publish.statistics import difference_interval
 
 COLUMNS = ["cell", "score", "old", "new", "low", "high", "cause"]

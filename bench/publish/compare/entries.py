@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from bench.publish.board_file import read_table, sample_of
 from bench.publish.parameters import readable
-from bench.publish.ranking import gains, samples
+from bench.publish.ranking import Cell, Row, cell_of, gains, samples
 from bench.publish.statistics import Sample
 from bench.store.records import CELL, ONE_TO_ONE
 from victims.errors import UserError
-
-Cell = tuple[str, ...]
-Row = dict[Hashable, Any]
 
 MATCHED = (
     CELL,
@@ -106,11 +103,6 @@ def _samples(runs: pd.DataFrame) -> dict[str, dict[Cell, Sample]]:
 
 def _fits(sample: Sample, number: float) -> bool:
     return math.isclose(sample.total, number, rel_tol=ROUNDED, abs_tol=ROUNDED)
-
-
-def cell_of(row: Row) -> Cell:
-    """Return what tells a row's cell from the others of its table."""
-    return tuple(str(row[name]) for name in CELL)
 
 
 def pairs(old: Iterable[Cell], new: Iterable[Cell]) -> dict[Cell, Cell]:

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from bench.publish.compare.causes import cause
-from bench.publish.compare.entries import Entry, Row
+from bench.publish.compare.entries import Entry
+from bench.publish.ranking import Row
 from bench.publish.statistics import difference_interval, gain_interval
 from bench.store.records import COUNTS, ONE_TO_ONE
 

@@ -10,7 +10,6 @@ import pandas as pd
 from attacks.base import Knowledge, Threat
 from bench.publish.best import (
     Best,
-    Row,
     best_of_attackers,
     best_of_families,
     families_of,
@@ -19,9 +18,9 @@ from bench.publish.best import (
     once,
 )
 from bench.publish.numbers import count, duration, number, took, whole
-from bench.publish.ranking import conflicts
-from bench.publish.report.collect import Entry, Report, cell_of
-from bench.publish.report.figures import Gained
+from bench.publish.ranking import Row, cell_of, conflicts
+from bench.publish.report.collect import Entry, Report
+from bench.publish.report.figures.overview import Gained
 
 SOUGHT = (Threat.RELEASES, Threat.RECORDS)
 """The attackers who seek some records of a training and have others."""

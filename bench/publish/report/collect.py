@@ -10,11 +10,10 @@ from pathlib import Path
 import pandas as pd
 
 from bench.publish import ranking
-from bench.publish.best import Row
 from bench.publish.leaderboard import leaderboard
 from bench.publish.numbers import number
 from bench.publish.parameters import settings, summary
-from bench.publish.ranking import Board, current
+from bench.publish.ranking import Board, Cell, Row, cell_of, current
 from bench.publish.report import files
 from bench.publish.report.files import RunFiles
 from bench.publish.report.former import former, mark
@@ -87,16 +86,11 @@ class Report:
     runs: pd.DataFrame
     boards: list[Board]
     across_knowledge: bool
-    entries: dict[tuple[str, ...], Entry]
+    entries: dict[Cell, Entry]
     failures: list[Failure]
     machines: list[Row]
     learned_metrics: dict[str, list[Row]]
     problems: list[str]
-
-
-def cell_of(row: Row) -> tuple[str, ...]:
-    """Return what names a row's cell."""
-    return tuple(str(row[name]) for name in CELL)
 
 
 def collect(root: Path, across_knowledge: bool = False, earlier: Sequence[Path] = ()) -> Report:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Callable
 
 import pandas as pd
 
+from bench.publish.board_page import plain
 from bench.publish.numbers import ARROWS, MISSING
-from bench.publish.ranking import Board
-from bench.publish.report.collect import Report, cell_of
+from bench.publish.ranking import Board, cell_of
+from bench.publish.report.collect import Report
 from bench.publish.report.columns import LEGEND, SHOWN
 from bench.store.cells import to_csv
 
@@ -19,8 +18,8 @@ def markdown(report: Report) -> str:
     """Return a table a board, numbers with intervals and null controls as on the page."""
     parts = ["# What trained networks give away", "\n".join(f"- **{name}**: {text}" for name, text in LEGEND.items())]
     for board in report.boards:
-        table = _table(report, board).map(_markdown_text)
-        parts += [f"## {_markdown_text(_title(report, board))}", table.to_markdown(index=False, disable_numparse=True)]
+        table = _table(report, board).map(plain)
+        parts += [f"## {plain(_title(report, board))}", table.to_markdown(index=False, disable_numparse=True)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -70,12 +69,6 @@ def _table(report: Report, board: Board) -> pd.DataFrame:
         failed = f" ({row['failed']} failed)" if row["failed"] else ""
         rows.append(described | scores | {"seeds": f"{row['seeds']}{failed}"})
     return pd.DataFrame(rows)
-
-
-def _markdown_text(text: str) -> str:
-    """Return a text as Markdown shows it, whatever it holds."""
-    escaped = re.sub(r"([\\`*_\[\]|~])", r"\\\1", html.escape(text, quote=False))
-    return " ".join(escaped.split())
 
 
 _LATEX = {

@@ -16,8 +16,8 @@ from markupsafe import Markup
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
-from bench.publish.best import Row
-from bench.publish.report.figures import with_own_styles
+from bench.publish.ranking import Row
+from bench.publish.report.figures.svg import with_own_styles
 from bench.publish.report.files import GROUPS, LAYERS, Examples, Panel, RunFiles
 
 _PICTURE = re.compile(

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from bench.publish.best import Row, attacker
+from bench.publish.best import attacker
 from bench.publish.numbers import number
-from bench.publish.report import figures
+from bench.publish.ranking import Row
 from bench.publish.report.collect import Entry
+from bench.publish.report.figures import drawn as figures
 from bench.publish.report.files import Panel
 from bench.publish.report.pictures import Pictures, pictures
 from bench.scoring import PROTOCOLS

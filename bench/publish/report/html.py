@@ -16,14 +16,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from attacks.base import Threat
-from bench.publish.best import Row
 from bench.publish.numbers import ARROWS, MISSING, ONE_TRAINING, number
 from bench.publish.published import Published, beside
-from bench.publish.ranking import Board
-from bench.publish.report import figures
+from bench.publish.ranking import Board, Row, cell_of
 from bench.publish.report.answer import Answer, answer
-from bench.publish.report.collect import Entry, Report, cell_of, gain_share
+from bench.publish.report.collect import Entry, Report, gain_share
 from bench.publish.report.columns import LEGEND, SHOWN, glossary
+from bench.publish.report.figures.overview import gains
+from bench.publish.report.figures.svg import labelled, sharing_styles
 from bench.publish.report.files import GROUPS, Panel
 from bench.publish.report.former import mark
 from bench.publish.report.galleries import Gallery, cell_mark, gallery, shown, time_figures
@@ -136,11 +136,11 @@ def render(report: Report) -> str:
         mark=mark,
         gain_share=gain_share,
         number=number,
-        drawn=lambda panel: Markup(figures.labelled(panel.svg, panel.caption)),
+        drawn=lambda panel: Markup(labelled(panel.svg, panel.caption)),
         isnan=math.isnan,
         Status=Status,
     )
-    return figures.sharing_styles(page)
+    return sharing_styles(page)
 
 
 def _first(found: Answer) -> First:
@@ -150,7 +150,7 @@ def _first(found: Answer) -> First:
         f"all. A hollow dot is of one training, whose interval holds {ONE_TRAINING}. Behind a kind stands on how many "
         "of its networks an attack surely beats its null controls; the others are not shown to be safe."
     )
-    chart = Panel(Markup(figures.gains(found.kinds)), caption) if found.kinds else None
+    chart = Panel(Markup(gains(found.kinds)), caption) if found.kinds else None
     best, seen = found.best, shown(found.best, MOST_FIRST)
     return First(found, chart, Gallery(best, [], seen) if best is not None and seen is not None else None)
 
@@ -179,8 +179,8 @@ def _heat_maps(report: Report, networks: dict[tuple[str, str], Named]) -> list[H
 
 def _strength(row: dict[tuple[str, str], Entry]) -> tuple[bool, float]:
     """Return what a row of the heat map is sorted by: attacks before controls, then the mean gain."""
-    gains = [gain for gain in (gain_share(entry.row) for entry in row.values()) if not math.isnan(gain)]
-    return not _any(row).control, sum(gains) / len(gains) if gains else -math.inf
+    shares = [share for share in (gain_share(entry.row) for entry in row.values()) if not math.isnan(share)]
+    return not _any(row).control, sum(shares) / len(shares) if shares else -math.inf
 
 
 def _any(row: dict[tuple[str, str], Entry]) -> Entry:

@@ -11,11 +11,11 @@ import pandas as pd
 from pydantic import BaseModel
 
 from bench.plan import registry
-from bench.publish.best import Row, best_of_families, definitions_of, families_of, lead, network, once
+from bench.publish.best import best_of_families, definitions_of, families_of, lead, network, once
 from bench.publish.parameters import known_victim
 from bench.publish.published import Published, beside
-from bench.publish.ranking import conflicts
-from bench.publish.report.collect import Entry, Report, cell_of, gain_share
+from bench.publish.ranking import Row, cell_of, conflicts
+from bench.publish.report.collect import Entry, Report, gain_share
 
 OURS = ("after ", "beyond ", "baseline")
 """What begins the source of an attack that is no paper's own."""

@@ -53,7 +53,7 @@ def test_markdown_escapes_every_name(results: Path, scored: Scored) -> None:
     write_tables(results, [scored("<b>|*a*|[x](y)\n`c`", run_id="a")])
     text = write_report(results, form="markdown").read_text()
 
-    assert r"&lt;b&gt;\|\*a\*\|\[x\](y) \`c\`" in text
+    assert r"\<b\>\|\*a\*\|\[x\](y) \`c\`" in text
 
 
 @pytest.mark.parametrize(

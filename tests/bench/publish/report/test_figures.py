@@ -10,19 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bench.publish.report.figures import (
+from bench.publish.report.figures.drawn import (
     THRESHOLDS,
-    Gained,
     Timed,
-    gains,
-    labelled,
     passing,
     precision_recall,
     quality_against_time,
     share_against_threshold,
-    sharing_styles,
     ssim_against_output,
 )
+from bench.publish.report.figures.overview import Gained, gains
+from bench.publish.report.figures.svg import labelled, sharing_styles
 
 SVG = "{http://www.w3.org/2000/svg}"
 SSIM = np.array([0.9, 0.7, 0.5, 0.1])
