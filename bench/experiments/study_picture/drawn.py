@@ -44,18 +44,11 @@ def draw(root: Path, name: str, plot: Plot, table: pd.DataFrame) -> None:
     if plot.kind == "map":
         for attack, part in table.groupby("attack"):
             _save(_heat_map(part, plot), root / f"{name}-{attack}.png")
-    elif plot.kind == "curve":
-        _save(_curves(table, plot), root / f"{name}-curve.png")
-    elif plot.kind == "tradeoff":
-        _save(_tradeoff(table, plot), root / f"{name}-tradeoff.png")
-    elif plot.kind == "bounded":
-        _save(_bounded(table, plot), root / f"{name}-bounded.png")
-    elif plot.kind == "dots":
-        _save(_dots(table, plot), root / f"{name}-dots.png")
-    elif plot.kind == "cdf":
-        _save(_distributions(root, table, plot), root / f"{name}-cdf.png")
-    else:
-        _save(_scatter(root, table, plot), root / f"{name}-scatter.png")
+        return
+    of_samples = {"cdf": _distributions, "scatter": _scatter}
+    of_table = {"curve": _curves, "tradeoff": _tradeoff, "bounded": _bounded, "dots": _dots}
+    drawn = of_samples[plot.kind](root, table, plot) if plot.kind in of_samples else of_table[plot.kind](table, plot)
+    _save(drawn, root / f"{name}-{plot.kind}.png")
 
 
 def _heat_map(table: pd.DataFrame, plot: Plot) -> Figure:
