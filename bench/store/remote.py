@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import csv
+import io
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -103,7 +104,10 @@ class Mirror:
     def _keep_foreign(self) -> None:
         """Raise a UserError where the tables there list runs that the folder does not have."""
         with _told(self.location, "written"):
-            there, here = _rows(self._there(TABLES[0])), _rows(self.root / TABLES[0])
+            place = f"{self._place}/{TABLES[0]}"
+            there = _rows(self._system.cat_file(place)) if self._system.exists(place) else []
+        own = self.root / TABLES[0]
+        here = _rows(own.read_bytes()) if own.exists() else []
         runs, measured = {row.get("run_id") for row in here}, {_measured(row) for row in here}
         # a failure is replaced by what was found since, which may have another id, as where data were absent
         lost = [row for row in there if row.get("status") not in FAILED or _measured(row) not in measured]
@@ -113,14 +117,6 @@ class Mirror:
                 f"{self.location} holds a {TABLES[0]} with runs that {self.root} does not have ({len(foreign)}), and "
                 "would lose them; copy to another place, and join the two by `merge`"
             )
-
-    def _there(self, name: str) -> Path:
-        """Return the path of a local copy of a file of the address; nothing is at the path if there is no such file."""
-        copy = Path(tempfile.mkdtemp(prefix=PREFIX)) / name
-        atexit.register(shutil.rmtree, copy.parent, ignore_errors=True)
-        if self._system.exists(f"{self._place}/{name}"):
-            self._system.get_file(f"{self._place}/{name}", str(copy))
-        return copy
 
     def _absent(self) -> list[str]:
         there = self._system.glob(f"{self._place}/runs/*/{RECORD}", detail=True)
@@ -142,12 +138,9 @@ class Mirror:
         self._system.put_file(str(path), f"{self._place}/{path.relative_to(self.root).as_posix()}")
 
 
-def _rows(table: Path) -> list[dict[str, str]]:
-    """Return the rows of a runs.csv, none where there is no such file."""
-    if not table.exists():
-        return []
-    with table.open(newline="") as lines:
-        return list(csv.DictReader(lines))
+def _rows(table: bytes) -> list[dict[str, str]]:
+    """Return the rows of a runs.csv."""
+    return list(csv.DictReader(io.StringIO(table.decode(), newline="")))
 
 
 def _measured(row: dict[str, str]) -> tuple[str | None, ...]:
