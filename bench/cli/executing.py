@@ -52,7 +52,7 @@ def run(
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
-    controls: Controls = ControlSet.ALL,
+    controls: Controls = "all",
     budget: Spend = "",
     jobs: Annotated[
         int | None,
@@ -142,7 +142,7 @@ def run(
         data,
         plugin_dir,
         str(chosen_device),
-        twins=controls is ControlSet.ALL,
+        twins=controls == "all",
         again=Again.ALWAYS if force else Again.FAILED if retry_failed else Again.NEVER,
         jobs=1 if jobs is None else jobs,
         memory=share,
@@ -176,7 +176,7 @@ def score(
     plugin_dir: PluginDir = None,
     controls: Annotated[
         ControlSet, typer.Option(help="quick: none that attacks; all: those too that train and attack a twin.")
-    ] = ControlSet.QUICK,
+    ] = "quick",
     jobs: Jobs = 1,
 ) -> None:
     """Score stored reconstructions again without attacking the victim again, and write the tables.
@@ -205,7 +205,7 @@ def score(
     if not records:
         raise UserError(f"no stored run in {store.runs} is meant; `run` makes some, -a and -v choose among them")
     data, chosen = choose_data_dir(data_dir), choose_device(device)
-    twins = controls is ControlSet.ALL
+    twins = controls == "all"
     work_begins()
     setup = Setup(results_dir, data, plugin_dir, str(chosen), twins, jobs=jobs)
     raise typer.Exit(score_stored(records, attacks, victims, setup, protocol or ""))
@@ -230,7 +230,7 @@ def tune(
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
     plugin_dir: PluginDir = None,
-    controls: Controls = ControlSet.ALL,
+    controls: Controls = "all",
     jobs: Jobs = 1,
 ) -> None:
     """Search an attack's parameters by what the attacker sees, and run the best as a row of its own.
@@ -252,7 +252,6 @@ def tune(
     Store(results_dir).require_writable()
     chosen_device = choose_device(device)
 
-    from bench.experiments.tuning.trials import Sampler
     from bench.experiments.tuning.verb import Search
     from bench.experiments.tuning.verb import tune as search
     from bench.plan.run import Run
@@ -260,8 +259,8 @@ def tune(
 
     limit = parse_budget(budget)
     runs = [Run(kind, params[kind.name], variant, "", spec, seed, limit) for spec in attacked for kind in chosen]
-    twins = controls is ControlSet.ALL
+    twins = controls == "all"
     setup = Setup(results_dir, data, plugin_dir, str(chosen_device), twins, jobs=jobs)
-    wanted = Search(trials, Sampler(sampler), oracle, pool, frozenset(settings))
+    wanted = Search(trials, sampler, oracle, pool, frozenset(settings))
     work_begins()
     raise typer.Exit(search(runs, setup, wanted))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bench.cli.app import Controls, DataDir, Device, Jobs, ReadResults, app, complain, named_folder, say
-from bench.plan.options import ControlSet
 from bench.terminal.interrupts import work_begins
 from bench.terminal.progress import plural
 from victims.errors import UserError
@@ -42,7 +41,7 @@ def verify(
     ] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
-    controls: Controls = ControlSet.QUICK,
+    controls: Controls = "quick",
     jobs: Jobs = 1,
     all_: Annotated[bool, typer.Option("--all", help="Print what holds, too.")] = False,
 ) -> None:
@@ -70,7 +69,7 @@ def verify(
         folder = rerun_dir or cache_dir() / "rerun"
         if folder.resolve() == results_dir.resolve():
             raise UserError(f"--rerun-dir {folder} holds the stored runs themselves; name a folder of its own")
-        data, twins = choose_data_dir(data_dir), controls is ControlSet.ALL
+        data, twins = choose_data_dir(data_dir), controls == "all"
         setup = Setup(folder, data, None, str(choose_device(device)), twins, jobs=jobs)
         again, status = _rerun(stated, rerun, results_dir, setup)
         findings = entries.verify(again, folder)

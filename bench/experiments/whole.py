@@ -12,7 +12,6 @@ from rich.console import Console
 from attacks.context import Budget
 from bench.experiments.forecast import forecast, times_of
 from bench.experiments.study import part_of, run_study
-from bench.experiments.tuning.trials import Sampler
 from bench.experiments.tuning.verb import Search, ranges_of, tune
 from bench.plan.config import PlanFile, TuneSection, planned, require_images
 from bench.plan.options import attack_params
@@ -71,7 +70,7 @@ def _told(
         told += [_of_study(study, setup, smoke) for study in (known.studies.match(named) if named else ())]
         for table in (table for table in plan.tune if table.section == name):
             for run in _searched(table, known):
-                if _taken(run):
+                if run.possible():
                     ranges_of(run, table.set)
             told.append(_of_search(table))
         yield name, "; ".join(told)
@@ -97,7 +96,7 @@ def run_rest(plan: PlanFile, known: Known, setup: Setup, smoke: bool) -> int:
         failed |= bool(run_study(study, cells, known.attacks, known.victims, apart))
     for table in plan.tune:
         runs = _searched(table, known)
-        search = Search(table.trials, Sampler.RANDOM, table.oracle, 0, frozenset(table.set))
+        search = Search(table.trials, "random", table.oracle, 0, frozenset(table.set))
         failed |= bool(tune(runs, setup, search))
     return int(failed)
 
@@ -115,14 +114,6 @@ def _searched(table: TuneSection, known: Known) -> list[Run]:
         for spec in tuned
         for kind in known.attacks.match(table.attack)
     ]
-
-
-def _taken(run: Run) -> bool:
-    """Say whether a run's attack takes its victim; the search itself tells what else is wrong."""
-    try:
-        return run.declined() is None
-    except Exception:
-        return False
 
 
 def _of_study(study: Study, setup: Setup, smoke: bool) -> str:

@@ -8,9 +8,8 @@ import json
 import os
 import re
 import tomllib
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -24,11 +23,8 @@ if TYPE_CHECKING:
     import torch
 
 
-class ControlSet(StrEnum):
-    """Which null controls a row gets."""
-
-    ALL = "all"
-    QUICK = "quick"
+ControlSet = Literal["all", "quick"]
+"""Which null controls a row gets."""
 
 
 class Default(NamedTuple):

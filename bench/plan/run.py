@@ -68,6 +68,13 @@ class Run:
         attack = self.attack(self.params)
         return attack.supports(self.victim) or untold(attack.knowledge, self.victim)
 
+    def possible(self) -> bool:
+        """Say whether the attack takes this victim. An attack that cannot say so does not: its row will tell."""
+        try:
+            return self.declined() is None
+        except Exception:
+            return False
+
     @property
     def title(self) -> str:
         """Short text for people."""

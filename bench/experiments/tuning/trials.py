@@ -6,9 +6,8 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import optuna
 from filelock import FileLock, Timeout
@@ -25,13 +24,8 @@ STARTUP_TRIALS = 10
 """Random trials before TPE has a model, and before a trial is measured against the others' median."""
 WARM_UP = 3
 """Reports of a trial before it may be stopped."""
-
-
-class Sampler(StrEnum):
-    """How the parameters of the next trial are drawn."""
-
-    RANDOM = "random"
-    TPE = "tpe"
+Sampler = Literal["random", "tpe"]
+"""How the parameters of the next trial are drawn."""
 
 
 class SharedStudy:
@@ -56,9 +50,9 @@ class SharedStudy:
             name: FloatDistribution(range_.low, range_.high, log=range_.log) for name, range_ in ranges.items()
         }
         described = {name: [range_.low, range_.high, range_.log] for name, range_ in ranges.items()}
-        identity = identity | {"search space": described, "sampler": str(sampler), "sampler seed": seed}
+        identity = identity | {"search space": described, "sampler": sampler, "sampler seed": seed}
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        tpe = sampler is Sampler.TPE
+        tpe = sampler == "tpe"
         pruner = optuna.pruners.MedianPruner(STARTUP_TRIALS, WARM_UP) if tpe else optuna.pruners.NopPruner()
         journal = self.folder / JOURNAL
         try:
@@ -129,7 +123,7 @@ class SharedStudy:
             return None
         # A sampler of its own for each trial, so that neither a kill nor a second process draws the same ones again.
         seed = (self.seed * 100_003 + len(states)) % 2**32
-        if self.sampler is Sampler.TPE:
+        if self.sampler == "tpe":
             self._study.sampler = optuna.samplers.TPESampler(
                 n_startup_trials=STARTUP_TRIALS, constant_liar=True, seed=seed
             )

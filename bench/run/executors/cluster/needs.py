@@ -87,19 +87,11 @@ def preparations(run: Run, twins: bool) -> list[Preparation]:
     from bench.run.null_controls import TWINS
 
     name, seed = run.victim.described.name, run.victim.retraining
-    if not _possible(run):
+    if not run.possible():
         return []
     kinds = TWINS.values() if twins and attacks_twins(run) else ()
     trained = [] if run.victim.training.kind == "released" else [Preparation(name, seed)]
     return [*trained, *(Preparation(name, seed, kind) for kind in kinds), Preparation(name, metrics=True)]
-
-
-def _possible(run: Run) -> bool:
-    """Say whether a run needs its victim: whether its attack takes it."""
-    try:
-        return run.declined() is None
-    except Exception:  # an attack may raise anything, which is its row
-        return False
 
 
 def attacks_twins(run: Run) -> bool:

@@ -22,9 +22,9 @@ WORKER = f"""
 import sys, time
 from pathlib import Path
 from attacks.search_space import Range
-from bench.experiments.tuning.trials import Sampler, SharedStudy
+from bench.experiments.tuning.trials import SharedStudy
 
-study = SharedStudy(Path(sys.argv[1]), {RANGES}, Sampler.RANDOM, 3, {{}})
+study = SharedStudy(Path(sys.argv[1]), {RANGES}, "random", 3, {{}})
 while True:
     with study.trial({WANTED}) as trial:
         if trial is None:
@@ -35,7 +35,7 @@ while True:
 """
 
 
-def study_in(folder: Path, ranges: dict[str, Range] = RANGES, sampler: Sampler = Sampler.RANDOM) -> SharedStudy:
+def study_in(folder: Path, ranges: dict[str, Range] = RANGES, sampler: Sampler = "random") -> SharedStudy:
     return SharedStudy(folder, ranges, sampler, 3, {})
 
 
@@ -109,7 +109,7 @@ def test_a_study_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 def test_tpe_gets_nearer_than_chance(tmp_path: Path) -> None:
     """The median of |x|: 0.18 of eight seeds, with a standard deviation of 0.015; 0.5 and 0.05 by chance."""
-    study = study_in(tmp_path, sampler=Sampler.TPE)
+    study = study_in(tmp_path, sampler="tpe")
     work(study, 100)
     assert median(abs(trial.params["x"]) for trial in study.trials) < 0.28
     assert all(1e-3 <= trial.params["y"] <= 1 for trial in study.trials)
@@ -120,7 +120,7 @@ def test_another_search_space_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds a study with another search space; remove it"):
         study_in(tmp_path, RANGES | {"x": Range(0, 1)})
     with pytest.raises(UserError, match=r"another sampler;"):
-        study_in(tmp_path, sampler=Sampler.TPE)
+        study_in(tmp_path, sampler="tpe")
     work(study_in(tmp_path), 2)
 
 
