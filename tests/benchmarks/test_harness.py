@@ -18,7 +18,7 @@ from rich.console import Console
 
 from attacks.context import UNLIMITED
 from bench.publish.leaderboard import refresh_tables
-from bench.run.executors.inline import Inline
+from bench.run.executors.choice import Inline
 from bench.run.executors.processes import Limits, Processes
 from bench.run.executors.task import Task
 from bench.run.setup import Setup

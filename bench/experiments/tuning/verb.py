@@ -18,7 +18,7 @@ from bench.experiments.tuning.trials import JOURNAL, Sampler, SharedStudy
 from bench.experiments.tuning.tuner import TrialReporter, Tuner
 from bench.plan import registry
 from bench.plan.run import Run
-from bench.run.executors.attacks import isolated_attacks
+from bench.run.executors.processes import isolated_attacks
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.scoring.evaluation import Reference, count_scores
@@ -72,7 +72,7 @@ def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
     console, store = Console(), Store(setup.results_dir)
     picks, failed = [], False
     for run in runs:
-        attacking = isolated_attacks(setup.plugin_dir) if setup.jobs else nullcontext()
+        attacking = isolated_attacks(setup) if setup.jobs else nullcontext()
         with attacking as host, TerminalReporter(console) as shown:
             reporter = TrialReporter(shown)
             session = Session(setup, reporter, host=host)
@@ -128,7 +128,7 @@ def _pool(tuner: Tuner, trials: Sequence[FrozenTrial], setup: Setup, console: Co
 
 
 def _folder_name(run: Run, search: Search) -> str:
-    parts = (run.attack.name, run.variant, run.victim.name, str(search.sampler), "oracle" if search.oracle else "")
+    parts = (run.attack.name, run.variant, run.victim.name, search.sampler, "oracle" if search.oracle else "")
     return "-".join(part for part in parts if part)
 
 

@@ -1,11 +1,13 @@
-"""The executor that the user asked for."""
+"""The executor that the user asked for, one of them this process itself."""
 
 from __future__ import annotations
 
-from bench.run.executors.inline import Inline
-from bench.run.executors.task import Executor
+from collections.abc import Callable, Iterable, Iterator
+
+from bench.run.executors.task import Executor, Task, work
+from bench.run.runner import Outcome
 from bench.run.setup import Setup
-from bench.terminal.progress import TerminalReporter
+from bench.terminal.progress import Reporter, TerminalReporter
 from victims.errors import UserError
 
 
@@ -32,3 +34,20 @@ def _post_mortem(error: BaseException) -> None:
     import pdb
 
     pdb.post_mortem(error.__traceback__)
+
+
+class Inline:
+    """Executes tasks one by one in this process: for a debugger, a profiler and tests; nothing is protected.
+
+    Args:
+        reporter: told how they go.
+        debugger: called with an exception of an attack before it is recorded, such as for `pdb.post_mortem`.
+    """
+
+    def __init__(self, reporter: Reporter, debugger: Callable[[BaseException], None] | None = None) -> None:
+        self.reporter, self.debugger = reporter, debugger
+
+    def execute(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
+        """Yield how each task ended."""
+        for task in tasks:
+            yield work(task, self.reporter, debugger=self.debugger)

@@ -12,10 +12,12 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import IO, Any, Protocol
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import psutil
 
@@ -24,9 +26,13 @@ from bench.run.executors.task import Task, work
 from bench.run.failures import SERVER_GONE, Failure, died_of
 from bench.run.isolation import zygote
 from bench.run.runner import Outcome
+from bench.run.setup import Setup
 from bench.store.records import Status
 from bench.terminal.progress import Reporter
 from victims.errors import UserError
+
+if TYPE_CHECKING:
+    from bench.run.isolation.host import IsolatedAttacks
 
 POLL_SECONDS = 0.1
 LEAVE_SECONDS = 2.0
@@ -158,19 +164,11 @@ class Processes:
     def _started(self, task: Task, output: IO[bytes]) -> Job:
         context = server.start(self.limits.threads)
         receiver, sender = context.Pipe(duplex=False)
-        control, zygote_end = context.Pipe()
-        log = Connection(os.dup(output.fileno()), readable=False)  # which is how a file travels to another process
         threads, memory = self.limits.threads, self.limits.memory
-        try:
-            setup = task.setup
-            given = zygote_end, log, setup.plugin_dir, threads, setup.environment
-            attacks = context.Process(target=zygote.main, args=given)
-            attacks.start()
+        attacks, control = _zygote(output, task.setup.plugin_dir, threads, task.setup.environment)
+        with sender, control, _log(output) as log:
             process = context.Process(target=child.main, args=(task, sender, log, control, threads, memory))
             process.start()
-        finally:
-            for end in (sender, control, zygote_end, log):
-                end.close()
         return Job(task, process, attacks, receiver, output)
 
     def _listen(self, job: Job) -> Outcome | None:
@@ -218,6 +216,44 @@ class Processes:
         assert job.task.failure is not None
         failure = replace(job.task.failure, nulls=False)
         return work(replace(job.task, failure=failure), self.reporter, output=job.output.fileno())
+
+
+def _log(output: IO[bytes]) -> Connection:
+    """Return a file as a connection, which is how it travels to another process."""
+    return Connection(os.dup(output.fileno()), readable=False)
+
+
+def _zygote(
+    output: IO[bytes], plugin_dir: Path | None, threads: int, environment: tuple[tuple[str, str], ...]
+) -> tuple[BaseProcess, Connection]:
+    """Start a zygote; return it, and the connection that it is asked over."""
+    context = server.start(threads)
+    control, zygote_end = context.Pipe()
+    with zygote_end, _log(output) as log:
+        attacks = context.Process(target=zygote.main, args=(zygote_end, log, plugin_dir, threads, environment))
+        attacks.start()
+    return attacks, control
+
+
+@contextmanager
+def isolated_attacks(setup: Setup) -> Iterator[IsolatedAttacks]:
+    """Yield what runs attacks in processes of their own for a verb that does all else in its own process.
+
+    All of these processes are gone when the block ends.
+    """
+    from bench.run.isolation.host import IsolatedAttacks
+
+    limits = Limits.shared(1, None)
+    with tempfile.TemporaryFile() as output:
+        attacks, control = _zygote(output, setup.plugin_dir, limits.threads, setup.environment)
+        with control:
+            host = IsolatedAttacks(control, limits.memory)
+        try:
+            yield host
+        finally:
+            host.close()
+            attacks.join(LEAVE_SECONDS)
+            attacks.kill()
 
 
 def _resident(process: BaseProcess) -> int:

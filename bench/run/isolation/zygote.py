@@ -34,7 +34,7 @@ def main(
     output: Connection,
     plugin_dir: Path | None,
     threads: int,
-    environment: tuple[tuple[str, str], ...] = (),
+    environment: tuple[tuple[str, str], ...],
 ) -> None:
     """Fork an attack for every request, until the process of the run is gone.
 

@@ -18,7 +18,7 @@ from bench.experiments.study import measure, neighbours
 from bench.plan import registry
 from bench.plan.options import attack_params
 from bench.run.artifacts import write_reconstruction
-from bench.run.executors.inline import Inline
+from bench.run.executors.choice import Inline
 from bench.run.runner import Outcome
 from bench.store.folders import Store
 from bench.store.records import RunRecord, Status

@@ -11,7 +11,7 @@ import pytest
 
 from attacks.studies.base import Cell
 from bench.experiments.study import former_rows
-from bench.run.executors.inline import Inline
+from bench.run.executors.choice import Inline
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.store.cells import to_csv
