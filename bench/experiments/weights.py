@@ -8,9 +8,9 @@ import pandas as pd
 from rich.console import Console
 
 from bench.publish.ranking import conflicts, current
-from bench.publish.runs_table import typed
+from bench.publish.runs_table import table_of
 from bench.store.folders import Store
-from bench.store.records import COLUMNS, RunRecord
+from bench.store.records import RunRecord
 from bench.terminal.text import lines
 
 
@@ -43,8 +43,7 @@ def told_conflicts(console: Console, store: Store, rows: Iterable[RunRecord], bo
 
 def _stored_differ(store: Store, victim: str, key: str) -> bool:
     """Return whether runs stored here that no higher version supersedes met different weights of one training."""
-    records = [record.model_dump(mode="json") for record in store.records()]
-    runs = current(typed(pd.DataFrame(records, columns=list(COLUMNS), dtype=object)))
+    runs = current(table_of(store.records()))
     of_victim = runs[(runs["victim"] == victim) & (runs["victim_key"] == key) & (runs["victim_sha"] != "")]
     met = of_victim[["victim_seed", "victim_sha"]].drop_duplicates()
     return bool(met["victim_seed"].duplicated().any())

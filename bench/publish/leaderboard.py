@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,12 @@ from bench.publish import board_page
 from bench.publish.parameters import columns as parameter_columns
 from bench.publish.parameters import readable
 from bench.publish.ranking import VERSIONS, boards, current, defined, gains, samples, unsuccessful
-from bench.publish.runs_table import read_runs, typed
+from bench.publish.runs_table import read_runs, table_of
 from bench.publish.statistics import count_interval, gain_interval
-from bench.store.cells import DIGITS, to_csv
+from bench.store.cells import to_csv
 from bench.store.folders import Store
 from bench.store.records import (
     CELL,
-    COLUMNS,
     COUNTS,
     OVERLAPPED,
     SCHEMA_VERSION,
@@ -78,7 +76,7 @@ def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
         UserError: runs.csv is there and cannot be read.
         OSError: one of them cannot be written.
     """
-    fresh = typed(_fresh(records))
+    fresh = table_of(record for record in records if record.n)
     tables = [fresh]
     if (root / "runs.csv").exists():
         tables.insert(0, _not_made_again(read_runs(root / "runs.csv"), fresh))
@@ -93,23 +91,6 @@ def board_texts(runs: pd.DataFrame, board: pd.DataFrame) -> dict[str, str]:
     """Return the texts of leaderboard.csv and leaderboard.md, by name."""
     page = board_page.markdown(board, boards(board, gains(runs)))
     return {"leaderboard.csv": to_csv(board), "leaderboard.md": page}
-
-
-def _fresh(records: Iterable[RunRecord]) -> pd.DataFrame:
-    """Return the rows of records that have images to be reconstructed; equal texts are kept once."""
-    columns: dict[str, list[object]] = {name: [] for name in COLUMNS}
-    for record in records:
-        if record.n:
-            for name, cell in record.model_dump(mode="json").items():
-                columns[name].append(_as_written(cell))
-    return pd.DataFrame(columns, dtype=None if columns["run_id"] else object)
-
-
-def _as_written(cell: object) -> object:
-    """Return a cell as runs.csv will hold it, so that a leaderboard is made of what can be read there."""
-    if isinstance(cell, str):
-        return sys.intern(cell)
-    return float(f"{cell:.{DIGITS}g}") if isinstance(cell, float) else cell
 
 
 def latest(runs: pd.DataFrame) -> pd.DataFrame:

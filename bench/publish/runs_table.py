@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from bench.store.cells import read_cells
+from bench.store.cells import DIGITS, read_cells
 from bench.store.good_images import decode
 from bench.store.possible import LARGEST, LARGEST_WHOLE, MASKS, SMALLEST, WHOLE
 from bench.store.records import (
@@ -114,6 +115,21 @@ def require_numbers(
     if not possible.all():
         expected = f"a {'whole ' * whole}number of {least} or more" if np.isfinite(least) else "a finite number"
         raise UserError(f"{path} holds {values[~possible][0]:g} in the column {column.name}; expected {expected}")
+
+
+def table_of(records: Iterable[RunRecord]) -> pd.DataFrame:
+    """Return records as the table of which runs.csv is the text, floats with its digits; equal texts are kept once."""
+    columns: dict[str, list[object]] = {name: [] for name in COLUMNS}
+    for record in records:
+        for name, cell in record.model_dump(mode="json").items():
+            columns[name].append(_as_written(cell))
+    return typed(pd.DataFrame(columns, dtype=None if columns["run_id"] else object))
+
+
+def _as_written(cell: object) -> object:
+    if isinstance(cell, str):
+        return sys.intern(cell)
+    return float(f"{cell:.{DIGITS}g}") if isinstance(cell, float) else cell
 
 
 def typed(table: pd.DataFrame) -> pd.DataFrame:
