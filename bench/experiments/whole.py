@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,28 +51,23 @@ def announced(plan: PlanFile, known: Known, setup: Setup, budget: Budget, smoke:
         UserError: there is no such attack, victim, variant, parameter, seed or study, or a search has nothing to
             search.
     """
+    lines = []
     with TerminalReporter(Console()) as reporter:
         session, times = Session(setup, reporter, downloads=False), times_of(setup.results_dir)
-        told = _told(plan, known, setup, budget, session, times, smoke)
-        return [f"{name or 'the plan'}: {text}" for name, text in told]
-
-
-def _told(
-    plan: PlanFile, known: Known, setup: Setup, budget: Budget, session: Session, times: pd.DataFrame, smoke: bool
-) -> Iterator[tuple[str, str]]:
-    for name in plan.sections:
-        told = []
-        of_section = (section for section in plan.plan if section.section == name)
-        if runs := planned(of_section, known.attacks, known.victims, budget):
-            told.append(forecast(todo(runs, setup, session), times, setup).text)
-        named = [study for table in plan.study if table.section == name for study in table.study]
-        told += [_of_study(study, setup, smoke) for study in (known.studies.match(named) if named else ())]
-        for table in (table for table in plan.tune if table.section == name):
-            for run in _searched(table, known):
-                if run.possible():
-                    ranges_of(run, table.set)
-            told.append(_of_search(table))
-        yield name, "; ".join(told)
+        for name in plan.sections:
+            told = []
+            of_section = (section for section in plan.plan if section.section == name)
+            if runs := planned(of_section, known.attacks, known.victims, budget):
+                told.append(forecast(todo(runs, setup, session), times, setup).text)
+            named = [study for table in plan.study if table.section == name for study in table.study]
+            told += [_of_study(study, setup, smoke) for study in (known.studies.match(named) if named else ())]
+            for table in (table for table in plan.tune if table.section == name):
+                for run in _searched(table, known):
+                    if run.possible():
+                        ranges_of(run, table.set)
+                told.append(_of_search(table))
+            lines.append(f"{name or 'the plan'}: {'; '.join(told)}")
+    return lines
 
 
 def run_rest(plan: PlanFile, known: Known, setup: Setup, smoke: bool) -> int:
