@@ -26,6 +26,8 @@ from victims.informed.spec import GLMSpec, InformedSpec
 NAME = "privacy"
 CURVE = ["dataset", "attack", "variant", "params_hash", "budget"]
 """What the points of one curve share."""
+MEASURED_ONCE = ["attack", "variant", "params_hash", "budget", "victim", "victim_seed", "seed"]
+"""What runs share of which the newest counts."""
 ACROSS = 2
 """Panels side by side."""
 
@@ -50,7 +52,9 @@ def privacy_table(
         UserError: no run is of a private victim, or the per_sample.csv or the data of a run cannot be read.
     """
     rows = []
-    newest = {_cell(record): record for record in sorted(records, key=_order)}
+    newest: dict[tuple[object, ...], RunRecord] = {}
+    for record in sorted(records, key=lambda record: (record.sequence, record.started_utc)):
+        newest[tuple(getattr(record, name) for name in MEASURED_ONCE)] = record
     for record in newest.values():
         spec = victims.find(record.victim)
         if isinstance(spec, InformedSpec | GLMSpec) and spec.prior is None and gaussian_privacy(spec) is not None:
@@ -58,15 +62,6 @@ def privacy_table(
     if not rows:
         raise UserError("no stored run is of a differentially private victim; `list` shows which have an epsilon")
     return pd.DataFrame(rows).sort_values([*CURVE, "epsilon", "victim", "victim_seed", "seed"], ignore_index=True)
-
-
-def _order(record: RunRecord) -> tuple[int, str]:
-    return record.sequence, record.started_utc
-
-
-def _cell(record: RunRecord) -> tuple[str | int, ...]:
-    settings = record.attack, record.variant, record.params_hash, record.budget
-    return *settings, record.victim, record.victim_seed, record.seed
 
 
 def _row(

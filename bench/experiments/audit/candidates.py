@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,18 +35,15 @@ class Surest:
     of: int
 
 
-def surest(runs: Mapping[str, str], victim: Victim, store: Store) -> list[Surest]:
-    """Return the surest candidates of each attack.
+def surest(name: str, run_id: str, victim: Victim, store: Store) -> Surest:
+    """Return the surest candidates of an attack.
 
     Args:
-        runs: the id of each run that ended well, by the attack's name.
+        name: the attack's.
+        run_id: its run's, which ended well.
         victim: the model, whose mean and std make pixels of its inputs.
-        store: where the runs are.
+        store: where the run is.
     """
-    return [_surest(name, run_id, victim, store) for name, run_id in runs.items()]
-
-
-def _surest(name: str, run_id: str, victim: Victim, store: Store) -> Surest:
     found = read_reconstruction(store.folder(run_id))
     finite = found.candidates.isfinite().flatten(1).all(1).nonzero()[:, 0]
     confidence = None

@@ -118,7 +118,7 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
         reached = scored(ended, victim, store, controls)
         reached = replace(reached, attacks=reached.attacks | hits)
         unverified = {name: row.run_id for name, row in by_name.items() if row.status is Status.OK and not row.n}
-        candidates = surest(unverified, victim, store)
+        candidates = [surest(name, run_id, victim, store) for name, run_id in unverified.items()]
         failures += len(made) - len(hits)
     result, records = _audit(victim, card, findings.attempts(found, by_name, made, reached), reached, asked, setup)
     units = victim.units

@@ -246,7 +246,7 @@ def test_candidates_that_are_not_finite_are_not_shown(monkeypatch: pytest.Monkey
         def images(inputs: np.ndarray) -> np.ndarray:
             return inputs / 2
 
-    shown = surest({"one": "id"}, Pixels(), Store(tmp_path))[0]  # type: ignore[arg-type]
+    shown = surest("one", "id", Pixels(), Store(tmp_path))  # type: ignore[arg-type]
     torch.testing.assert_close(shown.images[:, 0, 0, 0], torch.tensor([0.2, 0.05, 0.15]))
     assert shown.confidence is not None
     assert shown.confidence[:2] == (2.0, 1.0)
