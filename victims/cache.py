@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from platformdirs import user_cache_path
 from pydantic import BaseModel, ValidationError
 
 from victims.errors import UserError
-from victims.files import exclusive, set_aside, sha256_file, sha256_json
+from victims.files import exclusive, set_aside, sha256_file, sha256_json, write_text
 from victims.informed.spec import AnySpec
 from victims.source import Sources
 from victims.training.hardware import cpu_name, gpu_name
@@ -116,6 +116,10 @@ class StoredCard(BaseModel):
     torch: str
     created_utc: str
 
+    def store(self, folder: Path) -> None:
+        """Write the card into a folder atomically, once all that it describes is there."""
+        write_text(folder / CARD, self.model_dump_json(indent=1))
+
 
 CardT = TypeVar("CardT", bound=StoredCard)
 
@@ -142,29 +146,42 @@ def trained_on(device: torch.device) -> Training:
 
 
 def whole_card(
-    kind: type[CardT], folder: Path, what: str, damaged: Path, notice: Callable[[str], None]
+    kind: type[CardT], folder: Path, owner: str, notice: Callable[[str], None], files: Sequence[str] = (WEIGHTS,)
 ) -> CardT | None:
-    """Return the card of weights that match their hash, None if there are none.
+    """Return the card of files that match their hashes, None if there are none; others are moved into `DAMAGED`.
 
     Args:
         kind: the class of the card.
-        folder: the folder of card and weights.
-        what: the name of their owner, for the user.
-        damaged: the folder into which both are moved if they do not match.
-        notice: called with one line if they do not match.
+        folder: the folder of the card and its files.
+        owner: the name, for messages, of what the card describes.
+        notice: called with one line if a file does not match.
+        files: the names of the files; the card has the hash of NAME.safetensors as NAME_sha256, none if it is not kept.
     """
-    card_file, weights_file = folder / CARD, folder / WEIGHTS
-    if not card_file.exists():
+    if not (folder / CARD).exists():
         return None
     try:
-        card = kind.model_validate_json(card_file.read_text())
+        card = kind.model_validate_json((folder / CARD).read_text())
     except (ValidationError, UnicodeDecodeError):
         card = None
-    if card is not None and weights_file.exists() and sha256_file(weights_file) == card.weights_sha256:
+    hashes = {folder / name: getattr(card, f"{Path(name).stem}_sha256", "") for name in files}
+    if card is not None and all(path.exists() and sha256_file(path) == own for path, own in hashes.items() if own):
         return card
-    aside = [set_aside(path, damaged).name for path in (card_file, weights_file) if path.exists()]
+    damaged = cache_dir() / DAMAGED
+    aside = [set_aside(path, damaged).name for path in (folder / CARD, *hashes) if path.exists()]
     notice(
-        f"{what}: the cached files in {folder} do not match their hash; training it again "
+        f"{owner}: the cached files in {folder} do not match their hash; training it again "
         f"({', '.join(aside)} set aside in {damaged})"
     )
     return None
+
+
+def victim_card(
+    kind: type[CardT],
+    spec: AnySpec,
+    folder: Path,
+    notice: Callable[[str], None],
+    files: Sequence[str] = (WEIGHTS,),
+) -> CardT | None:
+    """Return a victim's card as `whole_card` does, by the name that the victim has now."""
+    card = whole_card(kind, folder, f"victim {spec.name}", notice, files)
+    return card and card.model_copy(update={"name": spec.name, "spec": spec})

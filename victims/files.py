@@ -6,13 +6,16 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @contextmanager
@@ -69,6 +72,15 @@ def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` atomically."""
     with atomic(path) as temporary:
         temporary.write_text(text)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write tensors, on the CPU and none a view of another, to `path` atomically; return the file's hex SHA-256."""
+    from safetensors.torch import save_file
+
+    with atomic(path) as temporary:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, temporary)
+    return sha256_file(path)
 
 
 def set_aside(path: Path, folder: Path) -> Path:

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from victims import datasets, released
 from victims.base import Victim
-from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, training_sha, victim_folder, whole_card
+from victims.cache import WEIGHTS, cache_dir, locked_folder, training_sha, victim_card, victim_folder
 from victims.card import VictimCard, describe, require_finite
 from victims.datasets import Split
 from victims.defences import victim as defences
 from victims.defences.stacking import undefended
 from victims.equations.architectures import blank
 from victims.errors import UserError
-from victims.files import atomic, sha256_file, write_text
+from victims.files import write_tensors
 from victims.kernel import obtain as kernel
 from victims.ordinary import obtain as ordinary
 from victims.ordinary.obtain import training_displacement
@@ -109,7 +109,7 @@ def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
         }
         victim = replace(victim, card=victim.card.model_copy(update=moved))
     try:
-        write_text(victim_folder(spec, dataset_sha256) / CARD, victim.card.model_dump_json(indent=1))
+        victim.card.store(victim_folder(spec, dataset_sha256))
     except OSError as error:
         hint = "name another cache with BENCH_CACHE_DIR"
         raise UserError(f"cannot write to the folder of victims {cache_dir()} ({error.strerror}); {hint}") from None
@@ -117,14 +117,14 @@ def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
 
 
 def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], None]) -> Victim | None:
-    card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
+    card = victim_card(VictimCard, spec, folder, notice)
     if card is None:
         return None
     assert spec.architecture.kind != "module"
     assert spec.architecture.kind != "kernel"
     model = blank(spec.architecture, split.inputs.shape[1:])
     model.load_state_dict(load_file(folder / WEIGHTS))
-    return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, split)
+    return Victim(card, model, split)
 
 
 def _train(
@@ -137,24 +137,22 @@ def _train(
 ) -> Victim:
     start = time.monotonic()
     source = training_sha(spec.setting)
-    checkpoint, weights_file = folder / f"checkpoint-{source}.safetensors", folder / WEIGHTS  # other code begins anew
+    checkpoint = folder / f"checkpoint-{source}.safetensors"  # other code begins anew
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
     model = loop.train(spec, inputs, labels, device, checkpoint, report).float()
     seconds = time.monotonic() - start
     require_finite(spec, model)
-    with atomic(weights_file) as path:
-        save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
     card = describe(
         spec,
         model,
         split,
-        weights_sha256=sha256_file(weights_file),
+        weights_sha256=write_tensors(folder / WEIGHTS, model.state_dict()),
         dataset_sha256=dataset_sha256,
         device=device,
         train_s=seconds,
         training_sha=source,
     )
-    write_text(folder / CARD, card.model_dump_json(indent=1))
+    card.store(folder)
     for left in folder.glob("checkpoint-*.safetensors"):
         left.unlink(missing_ok=True)
     return Victim(card, model, split)

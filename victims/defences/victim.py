@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from victims.base import Victim
-from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, whole_card
+from victims.cache import WEIGHTS, locked_folder, victim_card
 from victims.card import VictimCard, describe
 from victims.defences.release import degraded, noise_seed, require_released
-from victims.files import atomic, sha256_file, write_text
+from victims.files import write_tensors
 from victims.ordinary.obtain import training_displacement
 from victims.spec import VictimSpec
 
@@ -35,23 +35,21 @@ def released(spec: VictimSpec, trained: Victim, device: torch.device, notice: Ca
     """
     model, dataset_sha256, earlier = trained.model, trained.card.dataset_sha256, _earlier(spec, trained)
     with locked_folder(spec, dataset_sha256, notice) as folder:
-        card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
+        card = victim_card(VictimCard, spec, folder, notice)
         if card is not None:
             model.load_state_dict(load_file(folder / WEIGHTS))
-            card = card.model_copy(update={"name": spec.name, "spec": spec})
             return replace(trained, card=card, earlier=earlier)
         generator = torch.Generator().manual_seed(noise_seed(trained.card.weights_sha256))
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.copy_(degraded(parameter, spec.defences, generator))
         require_released(spec.name, model.state_dict())
-        with atomic(folder / WEIGHTS) as path:
-            save_file({name: value.clone().contiguous() for name, value in model.state_dict().items()}, path)
+        weights = {name: value.clone() for name, value in model.state_dict().items()}
         card = describe(
             spec,
             model,
             trained.split,
-            weights_sha256=sha256_file(folder / WEIGHTS),
+            weights_sha256=write_tensors(folder / WEIGHTS, weights),
             dataset_sha256=dataset_sha256,
             device=device,
             train_s=trained.card.train_s,
@@ -63,7 +61,7 @@ def released(spec: VictimSpec, trained: Victim, device: torch.device, notice: Ca
                 **training_displacement(trained.start, model.state_dict()),
             }
             card = card.model_copy(update=moved)
-        write_text(folder / CARD, card.model_dump_json(indent=1))
+        card.store(folder)
         return replace(trained, card=card, earlier=earlier)
 
 

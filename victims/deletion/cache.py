@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
-from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, trained_on, training_sha, whole_card
+from victims.cache import WEIGHTS, locked_folder, trained_on, training_sha, victim_card
 from victims.datasets import fingerprint
 from victims.defences.release import degraded, noise_seed, require_released
 from victims.defences.stacking import undefended
@@ -21,7 +21,7 @@ from victims.deletion.objective import Objective, Parameters, answers, flat, los
 from victims.deletion.spec import DeletionSpec
 from victims.deletion.victim import DeletionCard, DeletionVictim, predictions
 from victims.errors import UserError
-from victims.files import atomic, sha256_file, write_text
+from victims.files import write_tensors
 
 BEFORE = "before."
 """Prefix of the names of the parameters before the deletion, in the file of the weights."""
@@ -104,7 +104,7 @@ def _train(
         **_measured(spec, before, weights, split),
         **trained_on(torch.device("cpu")),
     )
-    write_text(folder / CARD, card.model_dump_json(indent=1))
+    card.store(folder)
     return DeletionVictim(card, before, weights, split)
 
 
@@ -130,20 +130,19 @@ def _released(spec: DeletionSpec, folder: Path, trained: DeletionVictim) -> Dele
     require_released(spec.name, before | weights)
     changed = {"name": spec.name, "spec": spec, "weights_sha256": _stored(folder, before, weights)}
     card = trained.card.model_copy(update=changed | _measured(spec, before, weights, trained.split))
-    write_text(folder / CARD, card.model_dump_json(indent=1))
+    card.store(folder)
     return DeletionVictim(card, before, weights, trained.split)
 
 
 def _load(
     spec: DeletionSpec, folder: Path, split: DeletionSplit, notice: Callable[[str], None]
 ) -> DeletionVictim | None:
-    card = whole_card(DeletionCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
+    card = victim_card(DeletionCard, spec, folder, notice)
     if card is None:
         return None
     stored = load_file(folder / WEIGHTS)
     before = {name.removeprefix(BEFORE): value for name, value in stored.items() if name.startswith(BEFORE)}
     weights = {name: value for name, value in stored.items() if not name.startswith(BEFORE)}
-    card = card.model_copy(update={"name": spec.name, "spec": spec})
     order = list(sizes(spec.architecture, split.targets.images[0].size))
     before, weights = ({name: part[name] for name in order} for part in (before, weights))
     return DeletionVictim(card, before, weights, split)
@@ -151,10 +150,8 @@ def _load(
 
 def _stored(folder: Path, before: Parameters, weights: Parameters) -> str:
     """Store both releases in a folder of the cache and return the file's hex SHA-256."""
-    tensors = {f"{BEFORE}{name}": value.contiguous() for name, value in before.items()} | weights
-    with atomic(folder / WEIGHTS) as path:
-        save_file({name: value.clone() for name, value in tensors.items()}, path)
-    return sha256_file(folder / WEIGHTS)
+    tensors = {f"{BEFORE}{name}": value for name, value in before.items()} | weights
+    return write_tensors(folder / WEIGHTS, {name: value.clone() for name, value in tensors.items()})
 
 
 def _measured(

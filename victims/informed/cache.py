@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
-from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, trained_on, training_sha, whole_card
+from victims.cache import WEIGHTS, locked_folder, trained_on, training_sha, victim_card
 from victims.datasets import fingerprint
 from victims.defences.release import degraded, noise_seed, require_released
 from victims.defences.stacking import undefended
 from victims.errors import UserError
-from victims.files import atomic, set_aside, sha256_file, write_text
+from victims.files import write_tensors
 from victims.informed.data import InformedSplit, Records, split_of
 from victims.informed.glm import GLM, fit, mean, targets_of
 from victims.informed.networks import Parameters, initial
@@ -88,17 +88,10 @@ def seeds_of(spec: InformedSpec | GLMSpec) -> list[int]:
 def _load(
     spec: InformedSpec | GLMSpec, folder: Path, split: InformedSplit, notice: Callable[[str], None]
 ) -> InformedVictim | None:
-    card = whole_card(InformedCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
+    card = victim_card(InformedCard, spec, folder, notice, (WEIGHTS, TRACE))
     if card is None:
         return None
-    trace, file = None, folder / TRACE
-    if card.trace_sha256:
-        if not file.exists() or sha256_file(file) != card.trace_sha256:
-            aside = f" ({set_aside(file, cache_dir() / DAMAGED).name} set aside)" if file.exists() else ""
-            notice(f"victim {spec.name}: its trace in {folder} does not match its hash; training it again{aside}")
-            return None
-        trace = load_file(file)
-    card = card.model_copy(update={"name": spec.name, "spec": spec})
+    trace = load_file(folder / TRACE) if card.trace_sha256 else None
     return InformedVictim(card, start_of(spec, split), load_file(folder / WEIGHTS), split, trace)
 
 
@@ -133,8 +126,8 @@ def _train(
         spec=spec,
         version=spec.training.version,
         training_sha=training_sha(spec.setting),
-        weights_sha256=_stored(folder / WEIGHTS, weights),
-        trace_sha256="" if trace is None else _stored(folder / TRACE, trace),
+        weights_sha256=write_tensors(folder / WEIGHTS, weights),
+        trace_sha256="" if trace is None else write_tensors(folder / TRACE, trace),
         dataset_sha256=dataset_sha256,
         **_measured(spec, weights, split),
         optimality=optimality,
@@ -142,7 +135,7 @@ def _train(
         train_s=seconds,
         **trained_on(device),
     )
-    write_text(folder / CARD, card.model_dump_json(indent=1))
+    card.store(folder)
     return InformedVictim(card, start, weights, split, trace)
 
 
@@ -154,17 +147,10 @@ def _released(spec: InformedSpec | GLMSpec, folder: Path, trained: InformedVicti
         for name, value in trained.weights.items()
     }
     require_released(spec.name, weights)
-    changed = {"name": spec.name, "spec": spec, "weights_sha256": _stored(folder / WEIGHTS, weights)}
+    changed = {"name": spec.name, "spec": spec, "weights_sha256": write_tensors(folder / WEIGHTS, weights)}
     card = trained.card.model_copy(update=changed | _measured(spec, weights, trained.split))
-    write_text(folder / CARD, card.model_dump_json(indent=1))
+    card.store(folder)
     return InformedVictim(card, trained.start, weights, trained.split)
-
-
-def _stored(file: Path, tensors: Parameters) -> str:
-    """Store tensors in a file of the cache and return its hex SHA-256."""
-    with atomic(file) as path:
-        save_file({name: value.contiguous() for name, value in tensors.items()}, path)
-    return sha256_file(file)
 
 
 def _measured(spec: InformedSpec | GLMSpec, weights: Parameters, split: InformedSplit) -> dict[str, float | None]:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from victims import datasets
 from victims.base import Victim
-from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, training_sha, whole_card
+from victims.cache import WEIGHTS, locked_folder, training_sha, victim_card
 from victims.card import VictimCard, describe
 from victims.datasets import Split
-from victims.files import atomic, sha256_file, write_text
+from victims.files import write_tensors
 from victims.kernel.fitting import fitted
 from victims.kernel.machine import KernelMachine
 from victims.kernel.spec import KernelFit, KernelSpec
@@ -36,29 +36,26 @@ def obtain(spec: VictimSpec, split: Split, data_dir: Path | None, notice: Callab
     """
     assert isinstance(spec.architecture, KernelSpec)
     assert isinstance(spec.training, KernelFit)
-    own, kept = in_pixels(split), f"victim {spec.name}"
-    dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
+    own, dataset_sha256 = in_pixels(split), datasets.fingerprint(spec.dataset, data_dir)
     with locked_folder(spec, dataset_sha256, notice) as folder:
-        card = whole_card(VictimCard, folder, kept, cache_dir() / DAMAGED, notice)
+        card = victim_card(VictimCard, spec, folder, notice)
         if card is not None:
             model = KernelMachine.of(spec.architecture.model, spec.architecture.kernel, load_file(folder / WEIGHTS))
-            return Victim(card.model_copy(update={"name": spec.name, "spec": spec}), model, own)
+            return Victim(card, model, own)
         begun = time.monotonic()
         model = fitted(spec.architecture, spec.training, own.inputs, own.labels)
         seconds = time.monotonic() - begun
-        with atomic(folder / WEIGHTS) as path:
-            save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
         card = describe(
             spec,
             model,
             own,
-            weights_sha256=sha256_file(folder / WEIGHTS),
+            weights_sha256=write_tensors(folder / WEIGHTS, model.state_dict()),
             dataset_sha256=dataset_sha256,
             device=torch.device("cpu"),
             train_s=seconds,
             training_sha=training_sha(spec.setting),
         )
-        write_text(folder / CARD, card.model_dump_json(indent=1))
+        card.store(folder)
         return Victim(card, model, own)
 
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from victims import datasets
 from victims.base import Victim
-from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked_folder, training_sha, whole_card
+from victims.cache import WEIGHTS, locked_folder, training_sha, victim_card
 from victims.card import VictimCard, describe, require_finite
 from victims.datasets import RawDataset, Split
 from victims.equations.architectures import blank
 from victims.errors import UserError
-from victims.files import atomic, sha256_file, write_text
+from victims.files import write_tensors
 from victims.ordinary.descent import Examples
 from victims.ordinary.difference import difference, first_moved, movement
 from victims.ordinary.interpolation import interpolate
@@ -135,18 +135,13 @@ def _others(spec: VictimSpec, raw: RawDataset, own: Split, mean: np.ndarray, sca
 
 
 def _load(spec: VictimSpec, folder: Path, data: Data, notice: Callable[[str], None]) -> Victim | None:
-    card = whole_card(VictimCard, folder, f"victim {spec.name}", cache_dir() / DAMAGED, notice)
+    card = victim_card(VictimCard, spec, folder, notice, (WEIGHTS, START, SNAPSHOTS))
     if card is None:
         return None
-    for kept, sha256 in ((folder / START, card.start_sha256), (folder / SNAPSHOTS, card.snapshots_sha256)):
-        if sha256 and (not kept.exists() or sha256_file(kept) != sha256):
-            notice(f"victim {spec.name}: {kept} is missing or not what its card says; training again")
-            return None
     assert spec.architecture.kind != "module"
     assert spec.architecture.kind != "kernel"
     model = blank(spec.architecture, data.split.inputs.shape[1:])
     model.load_state_dict(load_file(folder / WEIGHTS))
-    card = card.model_copy(update={"name": spec.name, "spec": spec})
     earlier = _unpacked(load_file(folder / SNAPSHOTS)) if card.snapshots_sha256 else ()
     return Victim(card, model, data.split, data.scale, load_file(folder / START), earlier)
 
@@ -168,32 +163,26 @@ def _train(
     start, model = trained.start.float(), trained.model.float()
     seconds = time.monotonic() - begun
     require_finite(spec, model)
-    files = {START: start.state_dict(), WEIGHTS: model.state_dict()}
-    if trained.snapshots:
-        files[SNAPSHOTS] = _packed(trained.snapshots)
-    for name, state in files.items():
-        with atomic(folder / name) as path:
-            save_file({key: value.contiguous() for key, value in state.items()}, path)
     states = start.state_dict(), model.state_dict()
     moved = {"movement": movement(*states)} if spec.architecture.kind == "rf" else training_displacement(*states)
-    kept: dict[str, Any] = {"start_sha256": sha256_file(folder / START)}
-    if trained.snapshots:
-        kept["snapshots_sha256"] = sha256_file(folder / SNAPSHOTS)
+    kept: dict[str, Any] = {"start_sha256": write_tensors(folder / START, start.state_dict())}
+    packed = _packed(trained.snapshots)
+    if packed:
+        kept["snapshots_sha256"] = write_tensors(folder / SNAPSHOTS, packed)
     card = describe(
         spec,
         model,
         data.split,
-        weights_sha256=sha256_file(folder / WEIGHTS),
+        weights_sha256=write_tensors(folder / WEIGHTS, model.state_dict()),
         dataset_sha256=dataset_sha256,
         device=device,
         train_s=seconds,
         training_sha=source,
     ).model_copy(update=kept | moved)
-    write_text(folder / CARD, card.model_dump_json(indent=1))
+    card.store(folder)
     for left in folder.glob("checkpoint-*.safetensors"):
         left.unlink(missing_ok=True)
-    earlier = _unpacked(files[SNAPSHOTS]) if trained.snapshots else ()
-    return Victim(card, model, data.split, data.scale, start.state_dict(), earlier)
+    return Victim(card, model, data.split, data.scale, start.state_dict(), _unpacked(packed))
 
 
 def _packed(snapshots: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from bench.scoring.judges.examples import examples
 from bench.scoring.judges.judge import Judge, JudgeCard
 from bench.scoring.judges.networks import build, network_for
 from bench.scoring.judges.training import RECIPES, SEED, Report, evaluate, train
 from victims import datasets
-from victims.cache import CARD, DAMAGED, WEIGHTS, cache_dir, locked, trained_on, whole_card
+from victims.cache import WEIGHTS, cache_dir, locked, trained_on, whole_card
 from victims.datasets import RawDataset
-from victims.files import atomic, sha256_file, sha256_json, write_text
+from victims.files import sha256_json, write_tensors
 from victims.source import Sources
 
 JUDGE_VERSION = 1
@@ -66,7 +66,7 @@ def obtain_judge(
 
 
 def _load(dataset: str, folder: Path, device: torch.device, notice: Callable[[str], None]) -> Judge | None:
-    card = whole_card(JudgeCard, folder, f"judge of {dataset}", cache_dir() / DAMAGED, notice)
+    card = whole_card(JudgeCard, folder, f"judge of {dataset}", notice)
     if card is None:
         return None
     if card.training_sha not in ("", training_sha()):
@@ -87,10 +87,7 @@ def _train(raw: RawDataset, folder: Path, dataset_sha256: str, device: torch.dev
     steps = train(model, known.images, known.labels, RECIPES[network], generator, report)
     accuracy, loss = evaluate(model, known.test_images, known.test_labels)
     seconds = time.monotonic() - start
-
-    weights_file = folder / WEIGHTS
-    with atomic(weights_file) as path:
-        save_file({name: value.cpu().contiguous() for name, value in model.state_dict().items()}, path)
+    weights = {name: value.cpu() for name, value in model.state_dict().items()}
     card = JudgeCard(
         dataset=raw.name,
         network=network,
@@ -104,10 +101,10 @@ def _train(raw: RawDataset, folder: Path, dataset_sha256: str, device: torch.dev
         steps=steps,
         seed=SEED,
         training_sha=training_sha(),
-        weights_sha256=sha256_file(weights_file),
+        weights_sha256=write_tensors(folder / WEIGHTS, weights),
         dataset_sha256=dataset_sha256,
         train_s=seconds,
         **trained_on(device),
     )
-    write_text(folder / CARD, card.model_dump_json(indent=1))
+    card.store(folder)
     return Judge(card, model)
