@@ -19,7 +19,7 @@ from attacks.base import (
     declined_unless_binary,
 )
 from attacks.implicit.params import ImplicitParams
-from attacks.kkt_family.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
+from attacks.optimisation.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
 from victims.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class BilevelParams(ImplicitParams, InitialisedParams):
     """Parameters of `bilevel`.
 
     Attributes:
-        init: the start of the images; see `attacks.kkt_family.initialisation`.
+        init: the start of the images; see `attacks.optimisation.initialisation`.
         init_scale: standard deviation of the normal noise, half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".
         labels: "balanced" fixes them in the proportion of the classes, "learnt" makes each target sigmoid(u) with u
@@ -97,9 +97,9 @@ class Bilevel(InitialisedAttack[BilevelParams]):
         """
         import torch
 
-        from attacks.implicit.descent import descend
         from attacks.implicit.hypergradient import hypergradient
         from attacks.implicit.training_problem import TrainingProblem
+        from attacks.optimisation.descent import descend
         from victims.equations.network import Network
 
         params = self.params

@@ -19,7 +19,7 @@ from attacks.base import (
     VictimView,
     declined_unless_binary,
 )
-from attacks.kkt_family.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
+from attacks.optimisation.initialisation import InitialisedAttack, InitialisedParams, balanced_labels, initial
 
 if TYPE_CHECKING:
     from victims.exposure.card import Exposure
@@ -30,7 +30,7 @@ class DecoParams(InitialisedParams):
     """Parameters of `deco`.
 
     Attributes:
-        init: the start of the images; see `attacks.kkt_family.initialisation`.
+        init: the start of the images; see `attacks.optimisation.initialisation`.
         init_scale: standard deviation of the normal noise, half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".
         optimizer: "lbfgs", or "momentum" for gradient descent with momentum 0.9.
@@ -80,8 +80,8 @@ class Deco(InitialisedAttack[DecoParams]):
         """Minimise the residual from one start."""
         import torch
 
-        from attacks.implicit.descent import descend
         from attacks.kkt_family.coefficients import tied_coefficients
+        from attacks.optimisation.descent import descend
         from victims.equations.adjoint import StationarityResidual, Weighting
         from victims.equations.network import Network
 

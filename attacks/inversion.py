@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
-from attacks.kkt_family.initialisation import InitialisedParams, balanced_labels, initial
+from attacks.optimisation.initialisation import InitialisedParams, balanced_labels, initial
 from victims.frozen_model import unsaid
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class InversionParams(InitialisedParams):
 
     Attributes:
         candidates: number of starts; their classes are in the proportions of the training set.
-        init: the start of the candidates; see `attacks.kkt_family.initialisation`.
+        init: the start of the candidates; see `attacks.optimisation.initialisation`.
         init_scale: standard deviation of the normal noise, or half the width of the uniform one, times a draw from
             `scale_range`.
         mixture: (l1, l2) of the start "mixture".

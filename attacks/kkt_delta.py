@@ -13,8 +13,8 @@ from attacks.search_space import Range
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attacks.kkt_family.restarts import Restarts
     from attacks.known_start.equation import Equation
+    from attacks.optimisation.restarts import Restarts
     from victims.exposure.card import Exposure
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
@@ -97,11 +97,11 @@ class KKTDelta(Attack[KKTDeltaParams]):
         """
         import torch
 
-        from attacks.kkt_family.restarts import Restarts
         from attacks.known_start.descent import run_all
         from attacks.known_start.equation import Equation, known
         from attacks.known_start.ranking import pooled
         from attacks.known_start.search import Search
+        from attacks.optimisation.restarts import Restarts
         from victims.equations.network import Network
         from victims.ordinary.difference import first_moved
         from victims.ordinary.update import low_rank

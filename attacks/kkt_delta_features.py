@@ -70,12 +70,12 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         """
         import torch
 
-        from attacks.kkt_family.restarts import Restarts
         from attacks.known_start.descent import run_all
         from attacks.known_start.equation import Equation, known
         from attacks.known_start.feature_search import FeatureSearch
         from attacks.known_start.front import FeatureExtractor, head
         from attacks.known_start.ranking import pooled
+        from attacks.optimisation.restarts import Restarts
         from victims.ordinary.difference import first_moved
 
         params, architecture, shape = self.params, view.architecture, view.architecture.input_shape

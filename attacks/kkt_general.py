@@ -12,8 +12,8 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import Knowledge, VictimView
 from attacks.kkt_family.attack import StationarityAttack
-from attacks.kkt_family.initialisation import balanced_labels
 from attacks.kkt_family.params import BUZAGLO_RANGES, FAST_RANGES, SearchParams
+from attacks.optimisation.initialisation import balanced_labels
 from attacks.search_space import Range
 
 if TYPE_CHECKING:

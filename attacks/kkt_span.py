@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attacks.kkt_family.problem import Problem
-    from attacks.kkt_family.restarts import Restart, Restarts
+    from attacks.optimisation.restarts import Restart, Restarts
     from attacks.span_rounds.rounds import Rounds
     from victims.spec import VictimSpec
 

@@ -16,8 +16,8 @@ from attacks.search_space import Range
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attacks.kkt_family.restarts import Restarts
     from attacks.known_start.equation import Equation
+    from attacks.optimisation.restarts import Restarts
     from victims.spec import VictimSpec
 
 
@@ -95,10 +95,10 @@ class Replay(KKTDelta):
 
         Where no training was run again, or it diverged, the loss is infinite: `kkt-delta` has another objective.
         """
-        from attacks.kkt_family.restarts import Restart
         from attacks.known_start.polish import Polish
         from attacks.known_start.ranking import ranked
         from attacks.known_start.replay import UnrolledTraining
+        from attacks.optimisation.restarts import Restart
         from victims.recipes import Ordinary
 
         training, (start, end), ctx = view.training, equation.ends, restarts.ctx

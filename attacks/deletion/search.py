@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.informed.lockstep import minimise_in_lockstep
+from attacks.optimisation.lockstep import minimise_in_lockstep
 from victims.deletion.objective import answers, features, gradients, named
 from victims.deletion.spec import ShallowSpec
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from attacks.base import AttackContext
 from attacks.feature_span.params import ConvSpanParams
 from attacks.feature_span.search import SpanSearch
-from attacks.kkt_family.restarts import SEARCH, below, under
-from attacks.kkt_family.search import REPORT_STEPS
+from attacks.optimisation.one_cycle import REPORT_STEPS
+from attacks.optimisation.restarts import SEARCH, below, under
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from attacks.feature_span.params import ConvSpanParams
-from attacks.kkt_family.one_cycle import OneCycle
+from attacks.optimisation.one_cycle import OneCycle
 from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace, RowSpace, data_rank
 from victims.equations.spans import share_outside

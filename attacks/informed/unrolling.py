@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.informed.lockstep import minimise_in_lockstep
+from attacks.optimisation.lockstep import minimise_in_lockstep
 from victims.informed.descent import Problem, State
 from victims.informed.networks import Parameters
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from attacks.base import AttackContext, Reconstruction, VictimView, declined_unless_layered
 from attacks.context import UNLIMITED
-from attacks.kkt_family.initialisation import InitialisedAttack, balanced_labels, initial
 from attacks.kkt_family.params import MarginParams, SearchParams
+from attacks.optimisation.initialisation import InitialisedAttack, balanced_labels, initial
 
 if TYPE_CHECKING:
     import torch
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from attacks.kkt_family.coefficients import Coefficients, Rivals
     from attacks.kkt_family.problem import Problem
-    from attacks.kkt_family.restarts import Restart, Restarts
     from attacks.kkt_family.search import Start
+    from attacks.optimisation.restarts import Restart, Restarts
     from victims.equations.network import Network
     from victims.equations.stationarity import CoefficientMap
     from victims.exposure.card import Exposure
@@ -86,7 +86,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         import torch
 
         from attacks.kkt_family.problem import Problem
-        from attacks.kkt_family.restarts import Restarts
+        from attacks.optimisation.restarts import Restarts
 
         params = self.params
         problem = Problem.of(view, ctx.device, getattr(torch, params.dtype))
@@ -143,7 +143,7 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
 
     def _ended(self, problem: Problem, candidates: Tensor, sizes: Tensor, coefficients: CoefficientMap) -> Restart:
         """Return a restart that ended at candidates (m, d) of weights (m,), with this map to their coefficients."""
-        from attacks.kkt_family.restarts import Restart
+        from attacks.optimisation.restarts import Restart
 
         loss = problem.relative_residual(candidates, coefficients)
         if self.params.ranking == "agreement" or not math.isfinite(loss):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from attacks.kkt_family.initialisation import InitialisedParams
+from attacks.optimisation.initialisation import InitialisedParams
 from attacks.search_space import Range
 from victims.frozen_model import unsaid
 
@@ -45,7 +45,7 @@ class SearchParams(InitialisedParams):
         steps: optimiser steps of a restart.
         lr: learning rate of the candidates (Adam's for the fast solver, SGD's for the published one).
         lambda_lr: learning rate of the coefficients.
-        init: the start of the candidates; see `attacks.kkt_family.initialisation`. The fast solver draws normal noise
+        init: the start of the candidates; see `attacks.optimisation.initialisation`. The fast solver draws normal noise
             in the data subspace.
         init_scale: standard deviation sigma_x of the normal start, or half the width of the uniform one.
         mixture: (l1, l2) of the start "mixture".

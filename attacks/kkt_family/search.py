@@ -10,15 +10,13 @@ import torch
 from torch import Tensor
 
 from attacks.kkt_family.coefficients import Coefficients
-from attacks.kkt_family.one_cycle import OneCycle
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
+from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
 from victims.equations.adjoint import StationarityResidual, Weighting, neuron_norms
 from victims.equations.convolution import FeatureResidual
 from victims.equations.row_space import CosineSpace, RowSpace
 from victims.equations.spans import Span
-
-REPORT_STEPS = 20
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,11 @@ from functools import cached_property
 
 from torch import Tensor
 
-from attacks.kkt_family.one_cycle import OneCycle
-from attacks.kkt_family.restarts import Restart, Restarts
 from attacks.known_start.equation import Equation
 from attacks.known_start.params import FeatureParams, Ranking, ResolvedParams
+from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
+from attacks.optimisation.restarts import Restart, Restarts
 from victims.equations.adjoint import neuron_norms
-
-REPORT_STEPS = 20
 
 
 @dataclass(frozen=True)

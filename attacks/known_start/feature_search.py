@@ -11,12 +11,12 @@ import math
 import torch
 from torch import Tensor
 
-from attacks.kkt_family.one_cycle import OneCycle
 from attacks.known_start.descent import Descent, Found
 from attacks.known_start.equation import Equation
 from attacks.known_start.front import FeatureExtractor
 from attacks.known_start.params import FeatureParams
 from attacks.known_start.search import SMALL
+from attacks.optimisation.one_cycle import OneCycle
 from victims.equations.row_space import CosineSpace
 from victims.equations.spans import share_outside
 

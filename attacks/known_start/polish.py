@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attacks.kkt_family.one_cycle import OneCycle
 from attacks.known_start.descent import Descent, Found
 from attacks.known_start.equation import Equation
 from attacks.known_start.params import ResolvedParams
 from attacks.known_start.replay import UnrolledTraining
+from attacks.optimisation.one_cycle import OneCycle
 from victims.equations.network import Network
 
 

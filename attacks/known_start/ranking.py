@@ -10,8 +10,8 @@ from torch import Tensor
 
 from attacks.base import Reconstruction
 from attacks.kkt_family.ranking import evidence
-from attacks.kkt_family.restarts import Restart, Restarts
 from attacks.known_start.params import Ranking
+from attacks.optimisation.restarts import Restart, Restarts
 
 
 def ranked(kept: Sequence[Restart], images: Tensor, ranking: Ranking, labels: Tensor | None = None) -> Tensor:

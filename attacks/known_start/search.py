@@ -12,10 +12,10 @@ import math
 import torch
 from torch import Tensor
 
-from attacks.kkt_family.one_cycle import OneCycle
 from attacks.known_start.descent import Descent, Found
 from attacks.known_start.equation import Equation
 from attacks.known_start.params import ResolvedParams
+from attacks.optimisation.one_cycle import OneCycle
 from victims.equations.spans import share_outside
 
 SMALL = 0.1

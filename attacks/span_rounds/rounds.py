@@ -16,8 +16,8 @@ from torch import Tensor
 from attacks.kkt_family.coefficients import SMALL, coefficient_unit, rescaled_coefficients
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
-from attacks.kkt_family.restarts import Restarts, below, under
 from attacks.kkt_family.search import Found, Start, coordinates_of, search
+from attacks.optimisation.restarts import Restarts, below, under
 from attacks.span_rounds.selection import outside, staying
 from victims.equations.stationarity import CoefficientMap
 

@@ -10,13 +10,13 @@ import torch
 from attacking import AFFINE
 from torch import Tensor
 
-import attacks.implicit.descent
 import attacks.implicit.hypergradient
+import attacks.optimisation.descent
 from attacks.base import Attack, AttackContext, DivergedError, Reconstruction
 from attacks.bilevel import Bilevel
 from attacks.deco import Deco
-from attacks.implicit.descent import descend
 from attacks.implicit.hypergradient import hypergradient
+from attacks.optimisation.descent import descend
 from bench.run.disclosure import view_of
 from victims.base import Victim
 from victims.errors import UserError
@@ -87,7 +87,7 @@ def test_bilevel_descends_along_the_gradient_of_its_distance(labels: str, monkey
             assert float(gradient @ direction) == pytest.approx((ahead - behind) / 2e-4, rel=1e-3)
         return start, value
 
-    monkeypatch.setattr(attacks.implicit.descent, "descend", checked)
+    monkeypatch.setattr(attacks.optimisation.descent, "descend", checked)
     attacked(Bilevel, AFFINE, labels=labels, lower_tolerance=1e-10, inverse_tolerance=1e-10)
 
 

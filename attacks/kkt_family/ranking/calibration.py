@@ -15,8 +15,8 @@ from torch import Tensor
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.ranking.confidence import agreement
 from attacks.kkt_family.ranking.evidence import SMALLEST, consensus, evenness
-from attacks.kkt_family.restarts import Restart
 from attacks.kkt_family.search import coordinates_of
+from attacks.optimisation.restarts import Restart
 from victims.equations.losses import margins
 
 FACTORS = ("size", "agreement", "consistency", "evenness", "evenness of the consensus", "margin")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.ranking.confidence import CHUNK
-from attacks.kkt_family.restarts import Restart
+from attacks.optimisation.restarts import Restart
 from victims.equations.adjoint import neuron_norms
 from victims.equations.stationarity import CoefficientMap
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from attacking import attacked, digits_network, victim_of
@@ -12,7 +11,6 @@ from attacking import attacked, digits_network, victim_of
 from attacks.base import Knowledge
 from attacks.informed import classes
 from attacks.informed.classes import Probes, rank_classes
-from attacks.informed.lockstep import minimise_in_lockstep
 from attacks.informed.unrolling import Unrolled, search
 from attacks.unroll import Unroll, UnrollParams
 from victims.informed.descent import Problem
@@ -119,31 +117,6 @@ def test_pixels_that_are_0_in_every_record_do_not_lead_a_search_through_adam_ast
     assert attacked(attack, victim).flags[-1] in [
         f"released weights reached for {most} of 4 targets" for most in (3, 4)
     ]
-
-
-def test_many_minimisations_end_where_each_alone_does_and_an_error_stops_them_all() -> None:
-    centres = np.array([[0.2, 0.7], [-1.0, 0.5], [0.9, 2.0], [0.5, 0.5]])
-    rounds = []
-
-    def evaluate(problems: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rounds.append(problems.tolist())
-        difference = points - centres[problems]
-        curvature = (1 + problems)[:, None] * np.array([1.0, 30.0])
-        return (curvature * difference**2).sum(1), 2 * curvature * difference
-
-    starts = np.tile([0.5, 0.5], (4, 1))
-    ended, count = minimise_in_lockstep(evaluate, starts, 50)
-    np.testing.assert_allclose(ended, centres.clip(0, 1), atol=1e-6)
-    assert rounds[0] == [0, 1, 2, 3]
-    assert count == sum(map(len, rounds))
-    again = minimise_in_lockstep(evaluate, starts, 50)[0]
-    assert np.array_equal(ended, again)
-    early, spent = minimise_in_lockstep(evaluate, starts, 50, lambda spent: spent >= 8)
-    assert 8 <= spent < count
-    assert (evaluate(np.arange(4), early)[0] <= evaluate(np.arange(4), starts)[0]).all()
-    assert not np.array_equal(early, starts)
-    with pytest.raises(ZeroDivisionError):
-        minimise_in_lockstep(lambda problems, points: 1 // 0, starts, 50)
 
 
 def test_classes_are_ranked_by_the_direction_of_the_change() -> None:

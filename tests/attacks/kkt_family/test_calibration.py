@@ -16,9 +16,9 @@ from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.ranking import calibration
 from attacks.kkt_family.ranking.calibration import FACTORS, FARTHEST, LIMIT, LOGITS, calibrated, factors, products
 from attacks.kkt_family.ranking.evidence import SMALLEST, evenness
-from attacks.kkt_family.restarts import Restart
 from attacks.kkt_general import KKTGeneral
 from attacks.kkt_multiclass import KKTMulticlass
+from attacks.optimisation.restarts import Restart
 from bench.run.disclosure import view_of
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace

@@ -11,10 +11,10 @@ from scipy.fft import dctn
 from torch import Tensor
 
 from attacks.kkt_family.coefficients import random_coefficients
-from attacks.kkt_family.one_cycle import OneCycle
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.search import Start, search
+from attacks.optimisation.one_cycle import OneCycle
 from victims.equations.network import Network
 from victims.equations.row_space import CHANNEL_SIZES, CosineSpace, row_span
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.kkt_family.one_cycle import OneCycle
 from attacks.known_start.descent import Descent, Found
 from attacks.known_start.equation import Equation
 from attacks.known_start.params import KKTDeltaParams
+from attacks.optimisation.one_cycle import OneCycle
 from victims.equations.network import Network
 from victims.ordinary.difference import difference
 

@@ -17,9 +17,9 @@ import attacks.context
 from attacks.kkt_family.coefficients import rescaled_coefficients
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.ranking.confidence import agreement
-from attacks.kkt_family.restarts import Restart, Restarts
 from attacks.kkt_family.search import Found, Start, coordinates_of, search
 from attacks.kkt_span import KKTSpan, KKTSpanParams
+from attacks.optimisation.restarts import Restart, Restarts
 from attacks.span_rounds import selection
 from attacks.span_rounds.rounds import ALIVE, KEPT_LR, SETTLE_LR, Rounds, _next
 from attacks.span_rounds.selection import COPY, FARTHEST, outside, staying

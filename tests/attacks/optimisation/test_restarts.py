@@ -14,7 +14,7 @@ from attacks.base import AttackContext, DivergedError
 from attacks.context import Budget
 from attacks.kkt import KKT
 from attacks.kkt_family.attack import CANDIDATES_PER_BATCH, MarginAttack
-from attacks.kkt_family.restarts import Restart, Restarts
+from attacks.optimisation.restarts import Restart, Restarts
 from bench.run.disclosure import view_of
 
 

@@ -11,7 +11,7 @@ from attacks.base import ORACLE, Architecture, Knowledge, VictimView
 from attacks.bilevel import Bilevel
 from attacks.inversion import Inversion, InversionParams
 from attacks.kkt import KKT
-from attacks.kkt_family.initialisation import InitialisedParams, balanced_labels, initial
+from attacks.optimisation.initialisation import InitialisedParams, balanced_labels, initial
 from bench.plan import registry
 from victims.spec import MLPSpec
 

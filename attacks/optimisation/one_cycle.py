@@ -11,6 +11,8 @@ BETAS = (0.9, 0.99)
 WARM_UP = 0.2
 SHORTEST_CYCLE = 10
 """The shortest cycle: a run of fewer steps takes only its beginning, because a shorter cycle has no warm-up."""
+REPORT_STEPS = 20
+"""A search tells how far it is after so many steps."""
 
 
 class OneCycle:

@@ -1,0 +1,1 @@
+"""How attacks minimise, whatever the equation: where a search starts, how it descends, and how restarts are pooled."""
