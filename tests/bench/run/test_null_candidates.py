@@ -12,8 +12,10 @@ import torch
 from attacking import victim_of
 
 from bench.plan import registry
-from bench.scoring import PROTOCOLS
+from bench.run.null_controls import NullCounts
+from bench.scoring import PROTOCOLS, Scores
 from bench.scoring.evaluation import Reference, count_scores
+from bench.store.good_images import decode
 
 PLUGIN = '''
 from pathlib import Path
@@ -34,6 +36,7 @@ VICTIMS = (
 class Params(AttackParams):
     tries: int | None = None
     contrast: float = 0.25
+    first: float = 1
 
 
 class Chooses(Attack):
@@ -50,6 +53,7 @@ class Chooses(Attack):
             given.write(f"{self.params.tries}\\n")
         tries = self.params.tries or 7
         noise = torch.randn(tries, *view.architecture.input_shape, generator=ctx.generator)
+        noise[0] *= self.params.first
         return Reconstruction(candidates=noise * self.params.contrast, resolved={"tries": tries})
 '''
 Bench = Callable[..., Any]
@@ -82,7 +86,10 @@ def test_the_twins_are_attacked_with_what_the_attack_chose_on_the_victim(
 
 def test_random_candidates_are_as_faint_as_the_attacks(row: Callable[..., dict[str, Any]]) -> None:
     """Candidates too faint to be seen each show the mean image; candidates of strong contrast hide it."""
-    faint, strong = (row("--set", f"contrast={value}", "--set", "tries=200", *QUICK) for value in (1e-3, 10))
+    settings = (("contrast=1e-3", "first=1e6"), ("contrast=10", "first=1"))  # one that is strong changes no median
+    faint, strong = (
+        row("--set", contrast, "--set", first, "--set", "tries=200", *QUICK) for contrast, first in settings
+    )
     assert faint["null_random"] == faint["null_mean_image"] > strong["null_random"]
 
 
@@ -101,3 +108,18 @@ def test_every_held_out_image_is_a_candidate(row: Callable[..., dict[str, Any]],
     )
     assert len(held_out) == 180
     assert found == every > some
+
+
+def test_the_images_of_the_strictest_null_are_those_of_the_count_that_ranks() -> None:
+    """One control has more good images by the vote, another more one to one."""
+
+    def scores(*good: int) -> Scores:
+        hit, nothing = torch.tensor(good, dtype=torch.bool), torch.zeros(4)
+        return Scores(PROTOCOLS["buzaglo2023"], nothing, hit, nothing.long(), nothing.long(), nothing)
+
+    voted = {"n_good": scores(1, 1, 1, 0), "n_good_unique": scores(1, 0, 0, 0)}
+    paired = {"n_good": scores(0, 0, 1, 1), "n_good_unique": scores(0, 0, 1, 1)}
+    columns = NullCounts({"null_random": voted, "null_held_out": paired}, {}).columns(4)
+    assert (columns["null_control"], columns["null_n_good"], columns["null_n_good_unique"]) == ("null_random", 3, 2)
+    assert decode(columns["null_images"], 4).tolist() == [False, False, True, True]
+    assert columns["gain_over_null"] == 1

@@ -109,6 +109,16 @@ def test_who_returns_the_nearest_image_at_hand_does_not_beat_it() -> None:
     assert columns["mse_mean"] == columns["oracle_mse"]
 
 
+def test_a_protocol_that_is_one_to_one_ranks_by_its_own_count() -> None:
+    """Stretched, faint candidates are the images; as they are, held-out images are nearer."""
+    truth, pool = textures(5, 0), textures(20, 1)
+    nearest = torch.stack([mse(pool, image.expand_as(pool)).min() for image in truth])
+    reference = Reference(Truth(truth, torch.zeros(3, 24, 24), nearest), pool)
+    faint = truth * torch.tensor([1, 1, 0.1, 0.1, 0.1])[:, None, None, None]
+    columns = scored(faint, reference, "nearest-public").columns()
+    assert (columns["n_good"], columns["n_good_unique"], columns["n_good_haim_min"]) == (2, 2, 5)
+
+
 def test_the_quantiles_are_of_the_mse_over_targets() -> None:
     truth = torch.zeros(101, 1, 8, 8)
     found = torch.linspace(0, 1, 101).sqrt()[:, None, None, None].expand_as(truth)

@@ -50,12 +50,12 @@ def test_precision_at_k_counts_hits_and_what_is_lacking_as_misses() -> None:
 def test_ties_count_as_their_mean_order_would() -> None:
     """One is sure, and of the seven others, three of them hits, nothing is said."""
     found = curve([0, 0, 0, 1, 0, 0, 0, 0])
-    assert [found.precision_at(k) for k in (1, 2, 8)] == pytest.approx([1, (1 + 3 / 7) / 2, 4 / 8])
+    assert [found.precision_at(k) for k in (1, 2, 8, 16)] == pytest.approx([1, (1 + 3 / 7) / 2, 4 / 8, 4 / 16])
 
 
 def test_an_undefined_confidence_comes_last() -> None:
-    found = curve([math.nan, 7, 6, 8, 1, 2, 3, -math.inf])
-    assert found.hit.tolist()[:3] == [True] * 3
+    found = curve([math.nan, -2, -3, -1, -5, -6, -7, -math.inf])
+    assert found.hit.tolist() == [True] * 3 + [False] * 3 + [True, False]  # beside the least there is
     assert found.average_precision < 1
 
 

@@ -125,6 +125,14 @@ def test_false_positives_are_counted_among_the_held_out_images() -> None:
     assert columns["n_good_at_1pct"] == 6 < columns["n_good"]
 
 
+def test_as_good_as_the_bar_is_not_above_it() -> None:
+    """Of 200 held-out images three are among the candidates: the bar is perfect."""
+    truth, held_out = textures(30, 0), textures(200, 1)
+    reference = reference_of(truth, held_out)
+    columns = row(torch.cat([truth[:6], held_out[:3]]) - reference.truth.mean, reference).columns()
+    assert (columns["ssim_best"], columns["ssim_at_1pct"], columns["n_good_at_1pct"]) == (1, 1, 0)
+
+
 def test_the_mean_image_as_a_control() -> None:
     reference, _ = faces()
     shown = counts(mean_image_scores(ROW, reference.truth))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -182,6 +183,17 @@ def test_augmentation_moves_images_a_little_and_each_by_its_own_draw() -> None:
     centres = (moved.sum((1, 2)) * places).sum(1) / moved.sum((1, 2, 3))
     assert (centres - 13.5).abs().max() < 0.07 * 28 * 1.2 + 0.5
     assert centres.std() > 0.5
+
+
+def test_a_shift_is_a_share_of_the_side() -> None:
+    """Of many draws the farthest come near to it, and none goes beyond."""
+    image = torch.zeros(1, 1, 28, 28)
+    image[..., 12:16, 12:16] = 1
+    recipe = dataclasses.replace(RECIPES["lenet"], rotation=0, scale=0)
+    moved = augment(image.expand(64, -1, -1, -1), recipe, torch.Generator().manual_seed(0))
+    for axis in (2, 3):
+        centres = (moved.sum((1, 5 - axis)) * torch.arange(28.0)).sum(1) / 16
+        assert 0.9 * 0.07 * 28 < (centres - 13.5).abs().max() <= 0.07 * 28 + 1e-4
 
 
 def test_flips_mirror_half_of_the_images_where_the_recipe_says_so() -> None:

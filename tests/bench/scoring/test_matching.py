@@ -76,6 +76,13 @@ def test_useless_candidates_are_infinitely_far() -> None:
     assert ncc_distance(truth, one_flat_channel)[0].item() == pytest.approx(1 / 3, abs=0.01)
 
 
+def test_a_faint_channel_counts_like_any_other() -> None:
+    truth = random_images(2, 3, 8, 8).double()
+    faint = truth.clone()
+    faint[:, 0] = 0.5 + 1e-4 * faint[:, 0]
+    assert ncc_distance(truth, faint).diagonal().tolist() == pytest.approx([0, 0], abs=1e-9)
+
+
 def test_vote_mean_is_the_average_of_the_near_ones() -> None:
     candidates = random_images(4, 3, 8, 8)
     distance = torch.tensor([[0.109, 0.5, 0.1, 0.111], [math.inf, 0.3, 0.2, 0.21], [math.inf] * 4])
@@ -87,6 +94,7 @@ def test_vote_mean_is_the_average_of_the_near_ones() -> None:
     nearest, index, voters = vote(candidates, distance, None)
     torch.testing.assert_close(nearest[:2], candidates[[2, 2]])
     assert (index.tolist(), voters.tolist()) == ([2, 2, -1], [1, 1, 0])
+    assert vote(candidates[:2], torch.tensor([[1e-6, 2e-6]]), 1.1)[2].tolist() == [1]  # both near, and yet unlike
     with pytest.raises(ValueError, match="above 1"):
         vote(candidates, distance, 1.0)
 
@@ -127,6 +135,13 @@ def test_within_a_group_candidates_take_the_order_of_their_images() -> None:
     ordered = in_order(given, images, 3)
     assert torch.equal(ordered[3:5], images[3:5]) and bool(ordered[5].isnan().all())
     assert torch.equal(in_order(images[[0, 3]], images[[3, 0]], 1), images[[0, 3]])
+
+
+def test_two_errors_of_three_tenths_are_less_than_one_of_five() -> None:
+    """The first order has errors of 0 and 0.5, the other 0.3 and 0.3: a larger sum, a smaller sum of squares."""
+    images = torch.tensor([[0.5, 0.5], [0.5 - 0.35 / 3, 0.5 + 0.3 * math.sqrt(1 - (7 / 18) ** 2)]]).view(2, 1, 1, 2)
+    candidates = torch.tensor([[0.5, 0.5], [0.8, 0.5]]).view(2, 1, 1, 2)
+    assert torch.equal(in_order(candidates, images, 2), candidates.flip(0))
 
 
 def test_stretch() -> None:

@@ -39,9 +39,16 @@ def test_a_column_is_right_within_its_tolerance() -> None:
     reference = torch.zeros(1, 1, 1, 3)
     within, beyond = TOLERANCE * 0.999, TOLERANCE * 1.001
     rows = torch.tensor([[within, beyond, 9.0], [-beyond, 2 * within, 0.0], [beyond, 2 * beyond, 0.0], [0.0, 0.0, 5.0]])
-    shares = right_columns(rows.reshape(4, 1, 1, 3), reference, deviation)
-    assert shares.tolist() == [1.0, 0.5, 0.0, 1.0]
+    rows = torch.cat([rows, torch.tensor([[TOLERANCE, -2 * TOLERANCE, 0.0]])])  # the tolerance itself is within
+    shares = right_columns(rows.reshape(5, 1, 1, 3), reference, deviation)
+    assert shares.tolist() == [1.0, 0.5, 0.0, 1.0, 1.0]
     assert right_columns(reference, reference, torch.zeros(1, 1, 3)).tolist() == [0.0]
+
+
+def test_a_column_deviates_over_the_rows_that_there_are() -> None:
+    """Population deviations: those of no larger set, of which the training rows were a sample."""
+    rows = torch.tensor([[0.0, 0.2], [1.0, 0.4]]).reshape(2, 1, 1, 2)
+    assert truth(rows).deviation.flatten().tolist() == pytest.approx([0.5, 0.1])
 
 
 def test_the_mean_of_a_gaussian_column_is_right_for_one_record_in_four() -> None:
