@@ -218,6 +218,13 @@ def test_a_seed_that_fails_widens_the_interval(record: Make) -> None:
     assert widths[1] > 3 * widths[0]
 
 
+def test_runs_on_different_numbers_of_images_make_no_cell(record: Make) -> None:
+    fewer = good_images(np.arange(50) < 10)
+    told = table([record(**good(20)), record(seed=1, **fewer), record(attack="other", **fewer)])
+    for found in (samples(told), gains(told)):
+        assert [cell[0] for cell in found] == ["other"]
+
+
 def test_what_was_skipped_competes_nowhere(record: Make) -> None:
     (board,) = boards_of([record(**good(10)), record(attack="picky", status=Status.SKIPPED)])
 

@@ -173,6 +173,13 @@ def test_the_interval_of_a_gain_is_that_of_the_difference_from_the_null(rng: np.
     )
 
 
+def test_a_gain_may_be_a_loss() -> None:
+    """Its interval has both ends below 0, and goes no further than all images."""
+    null = np.arange(20)
+    assert gain_interval(Sample.of(-(null < 12).astype(float)[None])) == pytest.approx((-17.5, -6.5), abs=0.1)
+    assert gain_interval(Sample.of(-np.ones((1, 20))))[0] == -20
+
+
 @pytest.mark.parametrize(("found", "null"), [(40, 5), (300, 260), (490, 480), (0, 17), (5, 5)])
 def test_without_masks_the_variance_is_the_most_that_the_counts_allow(
     rng: np.random.Generator, found: int, null: int
@@ -216,6 +223,21 @@ def test_the_interval_over_retrainings_covers_the_truth(rng: np.random.Generator
         covered.append(low <= truth <= high)
 
     assert 0.91 <= np.mean(covered) <= 1
+
+
+@pytest.mark.parametrize("counts", [(10, 20, 60), (30, 30, 30)], ids=["apart", "alike"])
+def test_the_interval_of_a_few_trainings_is_students_with_satterthwaites_freedom(counts: tuple[int, ...]) -> None:
+    """Of trainings that are alike nothing is added to the variance over images."""
+    found = [(np.arange(100) < count).astype(float) for count in counts]
+    low, high = gain_interval(Sample({seed: Seeds.of(one[None]) for seed, one in enumerate(found)}))
+    within = np.array([100 * one.var() + 2 for one in found])
+    beyond = max(np.var(counts, ddof=1) / 3 - within.sum() / 9, 0)
+    variance = within.sum() / 9 + beyond
+    freedom = variance**2 / ((within**2 / 99).sum() / 81 + beyond**2 / 2)
+    width = t.ppf(0.975, freedom) * np.sqrt(variance)
+
+    assert (beyond > 0) == (len(set(counts)) > 1)
+    assert (low, high) == pytest.approx((max(-100, 30 - width), min(100, 30 + width)))
 
 
 def test_one_training_says_nothing_of_others(rng: np.random.Generator) -> None:
