@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+
 import pytest
 import torch
 from attacking import BIASES, Memory, victim_of
@@ -156,6 +159,33 @@ def test_a_descent_stops_when_it_is_told_to() -> None:
 
     assert descend(basis, basis[:4].T, 10, 0.1, stepped) is seen[-1]
     assert len(seen) == 3
+
+
+def test_the_steps_lie_along_the_sphere_and_fall_by_one_factor_to_the_last() -> None:
+    """A step s at right angles to a unit vector turns it by the angle whose tangent is s."""
+    generator = torch.Generator().manual_seed(0)
+    basis, _ = torch.linalg.qr(torch.randn(60, 6, generator=generator, dtype=torch.float64))
+    seen = [torch.nn.functional.normalize(basis[:1].T, dim=0)]
+
+    def stepped(found: Tensor) -> bool:
+        seen.append(found)
+        return False
+
+    descend(basis, 3 * seen[0], 8, 0.1, stepped)
+    turned = [torch.acos((one * other).sum()) for one, other in pairwise(seen)]
+    assert torch.tan(torch.stack(turned)).tolist() == pytest.approx([0.1 * 1e-3 ** (step / 8) for step in range(8)])
+
+
+def test_what_was_found_before_moves_less_than_what_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = list[float]()
+
+    def watched(basis: Tensor, start: Tensor, count: int, lr: float, stepped: Callable[[Tensor], bool]) -> Tensor:
+        steps.append(lr)
+        return descend(basis, start, count, lr, stepped)
+
+    monkeypatch.setattr("attacks.sparse_dictionary.stages.descend", watched)
+    Stages(Neurons.of(planted()[0]), DifferencesParams(shares=(0.5, 1.0), steps=2), context()).run()
+    assert steps == pytest.approx([0.1, 0.1, 0.02])
 
 
 def test_of_vectors_that_are_alike_the_sparser_stays() -> None:

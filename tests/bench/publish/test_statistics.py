@@ -194,6 +194,11 @@ def test_without_masks_the_variance_is_the_most_that_the_counts_allow(
         assert Seeds.of(((images < found).astype(float) - any_null)[None]).spread <= counted.spread + 1e-9
 
 
+def test_without_masks_the_seeds_add_all_that_their_gains_vary_by() -> None:
+    counted = Seeds.of_counts(N, np.array([10.0, 16.0, 25.0]), np.array([1.0, 1.0, 4.0]))
+    assert (counted.total, counted.variance) == (15, np.var([9, 15, 21], ddof=1) / 3)
+
+
 def test_without_masks_a_pair_is_no_surer_than_with_any_masks(rng: np.random.Generator) -> None:
     counted = [Sample({0: Seeds.of_counts(N, np.array([float(c)]), np.zeros(1))}) for c in (60, 100)]
     low, high = difference_interval(*counted)
