@@ -127,6 +127,31 @@ def test_no_step_leaves_the_box_or_raises_the_loss(kernel: Kernel) -> None:
 
 
 @every_kernel
+def test_a_step_under_much_damping_goes_down_the_slope(kernel: Kernel) -> None:
+    """Each image's step is its slope over the damping times its mean curvature."""
+    answers, _, points = scene(kernel, 5)
+    fit, damping = Fit(answers, points, torch.tensor(0.0, dtype=torch.float64)), 1e3
+    moved, _, _ = step(answers, fit, damping, None, False, 50, lambda: False)
+    slope, _ = fit.backward(fit.residual)
+    expected = -slope / (damping * fit.curvature[0].mean(1, keepdim=True))
+    torch.testing.assert_close(moved.points - points, expected, rtol=0.02, atol=0.02 * float(expected.abs().max()))
+
+
+@every_kernel
+def test_a_pixel_on_the_border_moves_where_the_slope_leads_inside(kernel: Kernel) -> None:
+    answers, _, points = scene(kernel, 4)
+    for border, box in ((points.clamp(max=0.5), (0.0, 0.5)), (points.clamp(min=0.5), (0.5, 1.0))):
+        fit = Fit(answers, border, torch.tensor(0.0, dtype=torch.float64))
+        slope, _ = fit.backward(fit.residual)
+        low, high = border == box[0], border == box[1]
+        moved, _, _ = step(answers, fit, 1e3, box, False, 50, lambda: False)
+        inside, out = (low & (slope < 0)) | (high & (slope > 0)), (low & (slope > 0)) | (high & (slope < 0))
+        assert inside.any() and out.any()
+        assert torch.equal(moved.points[out], border[out])
+        assert (moved.points[inside] != border[inside]).all()
+
+
+@every_kernel
 @pytest.mark.parametrize("gamma", [0.05, 0.7, 5.0])
 def test_the_width_is_read_off_far_away(kernel: Kernel, gamma: float) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -177,6 +202,22 @@ def test_a_round_whose_answers_could_be_probabilities_is_read_as_all_others_are(
     again = Search(setting, answer, torch.Generator().manual_seed(0), torch.device("cpu"), search.state())
     for one in (search, again):
         torch.testing.assert_close(one.fit.answers.values, answer(one._queries.float()).double())
+
+
+def test_the_surest_image_is_the_one_around_which_answers_are_explained_best() -> None:
+    """By the mean squared residual of the queries nearest to each; that of all for an image that is nearest to none."""
+    generator = torch.Generator().manual_seed(0)
+    answers, points, moved = scene("gaussian", 6)
+    setting = Setting("ridge", "gaussian", (1, 1, 5), 4, 40, 40, 40, (0.0, 1.0), GAMMA)
+    search = Search(setting, lambda queries: queries, generator, torch.device("cpu"), {})
+    far = torch.full((1, 5), 9.0, dtype=torch.float64)
+    fit = Fit(answers, torch.cat([points[:1], moved[:2], far]), torch.tensor(GAMMA).double().log())
+    search._fit = fit
+    squares, nearest = fit.residual.square().mean(1), torch.cdist(answers.queries, fit.points).argmin(1)
+    means = torch.stack([squares[nearest == image].mean() for image in range(3)] + [squares.mean()])
+    found = search.reconstruction()
+    assert found.confidence is not None
+    torch.testing.assert_close(found.confidence, -(means / answers.values.square().sum()).float())
 
 
 @pytest.mark.parametrize("width", [GAMMA, None])

@@ -96,11 +96,13 @@ def test_the_front_and_the_head_are_the_network_on_the_way(stayed: int) -> None:
     first, last = (seeded(SMALL_CNN, SHAPE, seed).state_dict() for seed in (1, 2))
     first["front.1.running_mean"], last["front.1.running_var"] = torch.full((5,), 0.3), torch.full((5,), 4.0)
     images = torch.randn(2, *SHAPE, generator=torch.Generator().manual_seed(0))
-    middle = {name: value if value.dtype == torch.int64 else (value + last[name]) / 2 for name, value in first.items()}
+    there = {
+        name: value if value.dtype == torch.int64 else 0.75 * value + 0.25 * last[name] for name, value in first.items()
+    }
     network = blank(SMALL_CNN, SHAPE)
-    network.load_state_dict(middle)
-    front = FeatureExtractor.of(lambda: blank(SMALL_CNN, SHAPE), first, last, 0.5, stayed)
-    outputs = head(middle, stayed).forward(front(images), torch.relu)
+    network.load_state_dict(there)
+    front = FeatureExtractor.of(lambda: blank(SMALL_CNN, SHAPE), first, last, 0.25, stayed)
+    outputs = head(there, stayed).forward(front(images), torch.relu)
     assert torch.allclose(outputs, network(images), atol=1e-5)
 
 
