@@ -149,18 +149,22 @@ def merge(
     output: Annotated[
         Path, typer.Option(parser=named_folder, metavar="PATH", help="The new results folder that holds all of them.")
     ],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Runs take the place of the same runs in the folders before theirs.")
+    ] = False,
 ) -> None:
     """Join results folders into a new one; they stay as they are.
 
     What two of them hold differently is refused: a run, a row, a study, or a victim's weights under one definition. The
     summary of the searches is made again; what `privacy` writes is left out where it differs, for it is of some runs.
+    With --replace a later folder's runs are taken; those on other weights only if all attacks on them ran again.
     """
     from bench.experiments.tuning.table import write_summary
     from bench.experiments.tuning.verb import TUNE
     from bench.publish.merge import merge as merge_folders
 
     work_begins()
-    rows, files = merge_folders(folders, output)
+    rows, files = merge_folders(folders, output, replace)
     write_summary(output / TUNE, complain)
     say(f"{output}: {rows} rows of {len(folders)} folders, {files} files")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import filecmp
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import pandas as pd
@@ -27,9 +28,12 @@ DERIVED = ("tune/summary.csv", "privacy.csv", "privacy.png")
 """Files that other verbs make of the runs: where two differ, neither describes the joined folder, so none is taken."""
 SHOWN = 3
 """Conflicts that the message names; the others are counted."""
+TRAINING = ["victim", "victim_seed"]
+MEASURED = ["attack", "params_hash", "budget", "protocol", "seed"]
+"""What a run measures on a training, whatever its weights and versions."""
 
 
-def merge(sources: Sequence[Path], target: Path) -> tuple[int, int]:
+def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple[int, int]:
     """Join results folders into a new one; return the number of its rows in runs.csv and the number of copied files.
 
     What two folders both hold must be the same: the files of a run, of a study or of a search byte by byte, rows of
@@ -40,6 +44,8 @@ def merge(sources: Sequence[Path], target: Path) -> tuple[int, int]:
     Args:
         sources: results folders, which stay as they are.
         target: a folder that does not exist yet, or is empty.
+        replace: whether the runs of a folder take the place of the same runs in the folders before it. On a training
+            that got other weights they must be all runs that were there, for attacks on two weights have no ranks.
 
     Raises:
         UserError: a source is no results folder, the target holds something or lies in a source, or something does not
@@ -47,9 +53,11 @@ def merge(sources: Sequence[Path], target: Path) -> tuple[int, int]:
         OSError: the target cannot be written.
     """
     _require_folders(sources, target)
-    tables = [read_runs(source / "runs.csv") for source in sources if (source / "runs.csv").exists()]
-    runs = pd.concat(tables, ignore_index=True) if tables else None
-    files, problems = _joined_files(sources)
+    tables = {source: read_runs(source / "runs.csv") for source in sources if (source / "runs.csv").exists()}
+    replaced, lacking = _replaced(tables) if replace else ({}, [])
+    runs = pd.concat([_without(tables[source], replaced.get(source)) for source in tables]) if tables else None
+    files, problems = _joined_files(sources, replaced)
+    problems += lacking
     if runs is not None:
         problems += [*_other_rows(runs), *_other_weights(runs)]
     if problems:
@@ -85,13 +93,38 @@ def _require_folders(sources: Sequence[Path], target: Path) -> None:
         raise UserError(f"{target} exists and is not empty; name a new folder with --output")
 
 
-def _joined_files(sources: Sequence[Path]) -> tuple[dict[Path, Path], list[str]]:
-    """Return the files of all folders by their place, and what two folders hold differently."""
+def _replaced(tables: dict[Path, pd.DataFrame]) -> tuple[dict[Path, set[str]], list[str]]:
+    """Return the run_ids of each table that a later one has anew, in all rows, and what it lacks on other weights."""
+    replaced: dict[Path, set[str]] = {source: set() for source in tables}
+    lacking = []
+    for (earlier, old), (later, new) in combinations(tables.items(), 2):
+        again = _found(old, new, [*TRAINING, *MEASURED])
+        other = _found(old, new, TRAINING) & ~_found(old, new, [*TRAINING, "victim_sha"]) & (old["victim_sha"] != "")
+        for (victim, seed), left in old[other & ~again].groupby(TRAINING):
+            attacks = ", ".join(sorted(set(left["attack"])))
+            lacking.append(f"{victim}, victim seed {seed}, has other weights in {later}, without all runs of {attacks}")
+        replaced[earlier] |= set(old.loc[again, "run_id"]) - set(old.loc[~again, "run_id"])
+    return replaced, lacking
+
+
+def _found(old: pd.DataFrame, new: pd.DataFrame, columns: list[str]) -> pd.Series[bool]:
+    """Return of each row of a table whether another table has one that is equal in some columns."""
+    return pd.Series(pd.MultiIndex.from_frame(old[columns]).isin(pd.MultiIndex.from_frame(new[columns])), old.index)
+
+
+def _without(runs: pd.DataFrame, replaced: set[str] | None) -> pd.DataFrame:
+    return runs[~runs["run_id"].isin(replaced or set())]
+
+
+def _joined_files(sources: Sequence[Path], replaced: Mapping[Path, set[str]]) -> tuple[dict[Path, Path], list[str]]:
+    """Return the files of all folders by their place, but for replaced runs, and what two folders hold differently."""
     found: dict[Path, Path] = {}
     problems: dict[str, None] = {}
     left = set()
     for source in sources:
         for place in _places(source):
+            if place.parts[0] == "runs" and place.parts[1] in replaced.get(source, ()):
+                continue
             before = found.setdefault(place, source / place)
             if filecmp.cmp(before, source / place, shallow=False):
                 continue

@@ -97,6 +97,33 @@ def test_the_same_run_of_another_machine_or_retraining_fits(record: Make, tmp_pa
     assert len(read_runs(tmp_path / "c" / "runs.csv")) == 2
 
 
+def test_a_later_folder_replaces_the_same_runs_and_the_weights_of_a_training(record: Make, tmp_path: Path) -> None:
+    known = {"victim": "v", "victim_key": "k", "victim_sha": "a"}
+    old = [record(run_id="kkt", **known), record(run_id="random", attack="random", **known)]
+    old += [record(run_id="retrained", victim_seed=1, **known | {"victim_sha": "c"}), record(run_id="w", victim="w")]
+    left = folder(tmp_path / "a", *old)
+    other = known | {"victim_sha": "b", "n_good": 2}
+    new = [record(run_id="kkt", **other), record(run_id="random-2", attack="random", **other)]
+    part, whole = folder(tmp_path / "part", new[0]), folder(tmp_path / "whole", *new)
+
+    with pytest.raises(UserError, match=r"v, victim seed 0, has other weights in .*part, without all runs of random"):
+        merge([left, part], tmp_path / "c", replace=True)
+    with pytest.raises(UserError, match="the run kkt is another one"):
+        merge([left, whole], tmp_path / "c")
+    merge([left, whole], tmp_path / "c", replace=True)
+    rows = read_runs(tmp_path / "c" / "runs.csv").set_index("run_id")
+    assert rows["victim_sha"].to_dict() == {"kkt": "b", "random-2": "b", "retrained": "c", "w": ""}
+    assert rows.loc["kkt", "n_good"] == 2
+    assert {path.name for path in (tmp_path / "c" / "runs").iterdir()} == set(rows.index)
+
+
+def test_a_row_under_another_protocol_is_refused_and_not_replaced(record: Make, tmp_path: Path) -> None:
+    again = record(run_id="kkt", victim="v", victim_sha="a", n_good=2)
+    left = folder(tmp_path / "a", again.model_copy(update={"n_good": 1, "protocol": "assigned"}))
+    with pytest.raises(UserError, match="the run kkt is another one"):
+        merge([left, folder(tmp_path / "b", again)], tmp_path / "c", replace=True)
+
+
 def test_a_study_of_two_kinds_is_refused(record: Make, tmp_path: Path) -> None:
     left = folder(tmp_path / "a", record(), studies__one__table="1")
     right = folder(tmp_path / "b", record(), studies__one__table="2")
