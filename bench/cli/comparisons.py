@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import pandas as pd
 from rich.table import Table
 
-from bench.cli.tables import escape, new_table
+from bench.cli.tables import filled_table
 from bench.publish.board_page import plain
 from bench.publish.compare import Comparison, Name
 from bench.store.cells import to_csv
 from bench.terminal.progress import plural
 
+HEADINGS = ["cell", "score", "old", "new", "change", "95% interval", "cause"]
 LISTS = {
     "got worse": "regressions",
     "not comparable": "not_comparable",
@@ -26,10 +27,7 @@ LISTS = {
 
 def table(comparison: Comparison) -> Table:
     """Return the scores that changed: old, new, their difference with its 95% interval, and the cause, once a cell."""
-    shown = new_table("cell", "score", "old", "new", "change", "95% interval", "cause")
-    for row in _rows(comparison):
-        shown.add_row(*map(escape, row))
-    return shown
+    return filled_table(HEADINGS, _rows(comparison))
 
 
 def text(comparison: Comparison) -> str:
@@ -47,8 +45,7 @@ def markdown(comparison: Comparison) -> str:
     counts += [f"{len(getattr(comparison, name))} {title}" for title, name in LISTS.items()]
     parts = [", ".join(counts) + "."]
     if cells:
-        names = ["cell", "score", "old", "new", "change", "95% interval", "cause"]
-        rows = pd.DataFrame(_rows(comparison), columns=names).map(plain)
+        rows = pd.DataFrame(_rows(comparison), columns=HEADINGS).map(plain)
         parts.append(rows.to_markdown(index=False, disable_numparse=True))
     for title, name in LISTS.items():
         if listed := getattr(comparison, name):

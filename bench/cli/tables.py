@@ -34,7 +34,7 @@ def escape(text: str) -> str:
 
 def attack_table(attacks: Registry[type[Attack[Any]]]) -> Table:
     """Return the table of attacks: name, summary, what each needs to know, paper; grouped by who can mount them."""
-    table = new_table("attack", "what it does", "needs to know", "variants", "paper")
+    table = filled_table(("attack", "what it does", "needs to know", "variants", "paper"))
     for threat, group in by_threat(attacks.items.values()).items():
         table.add_section()
         table.add_row("", f"[bold]{escape(str(threat or NOBODY))}[/bold]")
@@ -65,55 +65,41 @@ def victim_table(victims: Registry[AnySpec], data_dir: Path | None) -> str:
 
 def todo_table(rows: Iterable[tuple[str, str, str]]) -> Table:
     """Return the runs of a plan, what is to be done for each, and why."""
-    table = new_table("run", "to do", "why")
-    for row in rows:
-        table.add_row(*map(escape, row))
-    return table
+    return filled_table(("run", "to do", "why"), rows)
 
 
 def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
     """Return all that is declared of one attack, with its parameters' defaults."""
-    table = new_table("item", "value")
-    table.add_row("attack", attack.name)
-    table.add_row("version", str(attack.version))
-    table.add_row("file", escape(origin))
-    table.add_row("what it does", escape(attack.summary))
-    table.add_row("paper", escape(attack.paper))
-    table.add_row("needs to know", escape(", ".join(sorted(attack.needs))))
+    rows: list[tuple[str, object]] = [
+        ("attack", attack.name),
+        ("version", attack.version),
+        ("file", origin),
+        ("what it does", attack.summary),
+        ("paper", attack.paper),
+        ("needs to know", ", ".join(sorted(attack.needs))),
+    ]
     for name, field in attack.Params.model_fields.items():
-        table.add_row(escape(f"--set {name}="), escape(str(field.get_default(call_default_factory=True))))
-    for variant, values in attack.variants.items():
-        table.add_row(escape(f"--variant {variant}"), escape(json.dumps(values)))
+        rows.append((f"--set {name}=", field.get_default(call_default_factory=True)))
+    rows += [(f"--variant {variant}", json.dumps(values)) for variant, values in attack.variants.items()]
     for variant, ranges in attack.search_spaces.items():
         spans = (f"{name} {span.low:g} to {span.high:g}{' (log)' * span.log}" for name, span in ranges.items())
-        table.add_row(escape(f"tune{variant and f' --variant {variant}'}"), escape(", ".join(spans)))
-    table.add_row("parameters", escape(inspect.getdoc(attack.Params) or ""))
-    return table
+        rows.append((f"tune{variant and f' --variant {variant}'}", ", ".join(spans)))
+    return filled_table(("item", "value"), [*rows, ("parameters", inspect.getdoc(attack.Params) or "")])
 
 
 def victim_card(spec: AnySpec, origin: str, data_dir: Path | None) -> Table:
     """Return a victim's spec and, if it is trained, its card."""
-    table = new_table("item", "value")
-    table.add_row("file", escape(origin))
-    for name, value in spec.model_dump().items():
-        table.add_row(name, escape(str(value)))
-    table.add_row("recipe's version", str(spec.training.version))
-    for name, value in trained_card(spec, data_dir).items():
-        if name not in ("spec", "name"):
-            table.add_row(name, escape(str(value)))
-    return table
+    described = {"file": origin, **spec.model_dump(), "recipe's version": spec.training.version}
+    card = {name: value for name, value in trained_card(spec, data_dir).items() if name not in ("spec", "name")}
+    return filled_table(("item", "value"), [*described.items(), *card.items()])
 
 
 def exposure_card(card: Exposure, found: Iterable[Prospect]) -> Table:
     """Return what a network gives away at a look, and which attacks can work on it."""
     from bench.plan.exposed import exposure_lines
 
-    table = new_table("exposure", "")
-    for name, value in exposure_lines(card):
-        table.add_row(name, escape(value))
-    for prospect in found:
-        table.add_row(escape(prospect.name), escape(f"{prospect.outlook}{prospect.reason and ': '}{prospect.reason}"))
-    return table
+    told = ((one.name, f"{one.outlook}{one.reason and ': '}{one.reason}") for one in found)
+    return filled_table(("exposure", ""), [*exposure_lines(card), *told])
 
 
 def run_card(folder: Path) -> Table:
@@ -122,7 +108,6 @@ def run_card(folder: Path) -> Table:
     Raises:
         UserError: the record is damaged, or of a newer schema.
     """
-    table = new_table("column", "value")
     path = folder / "run.json"
     try:
         record = json.loads(path.read_text())
@@ -132,11 +117,8 @@ def run_card(folder: Path) -> Table:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise UserError(f"{path} cannot be read ({reason}); `run --force` makes it again") from None
     require_known_schema(record.get("schema_version"), path)
-    for name, value in record.items():
-        table.add_row(escape(name), escape(str("" if value is None else value)))
-    for path in sorted(folder.iterdir()):
-        table.add_row("file", escape(str(path)))
-    return table
+    columns = ((name, "" if value is None else value) for name, value in record.items())
+    return filled_table(("column", "value"), [*columns, *(("file", path) for path in sorted(folder.iterdir()))])
 
 
 def scoring_card(name: str) -> Table | None:
@@ -148,18 +130,15 @@ def scoring_card(name: str) -> Table | None:
     found = METRICS.get(name) or PROTOCOLS.get(name)
     if found is None and name not in COLUMNS and name not in BOARD_COLUMNS:
         return None
-    table = new_table("item", "value")
     if found is None:
-        table.add_row(f"column of {'runs' if name in COLUMNS else 'leaderboard'}.csv", name)
         told = LEGEND | glossary()
         meanings = [told[name]] if name in told else [text for text in told.values() if name in text.split()]
-        table.add_row("what it holds", escape(" ".join(meanings) or "what its name says"))
-        return table
-    for field in dataclasses.fields(found):
-        value = getattr(found, field.name)
-        table.add_row(field.name, escape((inspect.getdoc(value) or "") if callable(value) else str(value)))
-    table.add_row("metric suite", METRIC_SUITE)
-    return table
+        rows = [(f"column of {'runs' if name in COLUMNS else 'leaderboard'}.csv", name)]
+        rows.append(("what it holds", " ".join(meanings) or "what its name says"))
+        return filled_table(("item", "value"), rows)
+    fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    told = {name: (inspect.getdoc(value) or "") if callable(value) else value for name, value in fields.items()}
+    return filled_table(("item", "value"), [*told.items(), ("metric suite", METRIC_SUITE)])
 
 
 def scoring_names() -> list[str]:
@@ -172,10 +151,8 @@ def scoring_names() -> list[str]:
 
 def claims_table(claims: Sequence[Claim]) -> Table:
     """Return what `check` found: a tick or a cross, the claim, and what to change."""
-    table = new_table("of", "", "claim", "what to change")
-    for claim in claims:
-        table.add_row(escape(claim.subject), "✓" if claim.holds else "✗", escape(claim.text), escape(claim.trouble))
-    return table
+    rows = ((claim.subject, "✓" if claim.holds else "✗", claim.text, claim.trouble) for claim in claims)
+    return filled_table(("of", "", "claim", "what to change"), rows)
 
 
 def _trained(spec: AnySpec, data_dir: Path | None) -> str:
@@ -185,9 +162,11 @@ def _trained(spec: AnySpec, data_dir: Path | None) -> str:
         return "no"
 
 
-def new_table(*columns: str) -> Table:
-    """Return an empty table whose long cells are folded."""
+def filled_table(columns: Iterable[str], rows: Iterable[Iterable[object]] = ()) -> Table:
+    """Return a table of foreign text whose long cells are folded."""
     table = Table(show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
     return table
