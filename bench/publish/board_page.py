@@ -6,7 +6,6 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import pandas as pd
 
@@ -23,6 +22,7 @@ from bench.publish.numbers import (
     signed,
     took,
     whole,
+    written,
 )
 from bench.publish.published import beside
 from bench.publish.ranking import Board, Row
@@ -146,9 +146,9 @@ def _table(rows: Iterable[Row], names: Mapping[str, str], conflicts: Mapping[str
                 "attack": _attack(row),
                 f"gain {UP}": _gain(row),
                 "of": str(row["n"]),
-                f"SSIM, best ten {UP}": _written(row, "ssim_top10", fraction),
-                f"MSE {DOWN}": _written(row, "mse_mean", lambda value: f"{value:.2g}"),
-                "test accuracy": _written(row, "test_accuracy", fraction),
+                f"SSIM, best ten {UP}": written(row, "ssim_top10", fraction),
+                f"MSE {DOWN}": written(row, "mse_mean", lambda value: f"{value:.2g}"),
+                "test accuracy": written(row, "test_accuracy", fraction),
                 f"time {DOWN}": took(row),
                 "must know": _knowledge(row),
                 "protocol": str(row["protocol"]),
@@ -195,11 +195,6 @@ def _network(row: Row, definitions: Mapping[tuple[str, str], str]) -> str:
     """Return a network's name, and which of the definitions it is where several have it."""
     definition = definitions[str(row["victim"]), str(row["victim_key"])]
     return f"`{row['victim']}`{f', {definition}' if definition else ''}"
-
-
-def _written(row: Row, name: str, write: Any) -> str:
-    value = number(row, name)
-    return MISSING if math.isnan(value) else str(write(value))
 
 
 def _knowledge(row: Row) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MISSING = "–"
@@ -67,3 +67,9 @@ def number(row: Mapping[Any, Any], name: str) -> float:
     """Return a cell as a number, NaN for what is empty or not there."""
     value = row.get(name)
     return math.nan if value is None else float(value)
+
+
+def written(row: Mapping[Any, Any], name: str, write: Callable[[float], str]) -> str:
+    """Return a cell's number as text."""
+    value = number(row, name)
+    return MISSING if math.isnan(value) else write(value)

@@ -20,7 +20,7 @@ from bench.experiments.audit.scores import Scored
 from bench.plan.exposed import exposure_lines
 from bench.plan.prospects import Outlook
 from bench.publish import report
-from bench.publish.report.columns import MISSING, duration
+from bench.publish.numbers import MISSING, duration
 from bench.publish.report.pictures import stack_uri
 from victims.datasets.tables import Units
 

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from bench.publish.numbers import (
     COVERAGE,
-    MISSING,
     ONE_TRAINING,
     ROW_BY_ROW,
     count,
@@ -22,6 +21,7 @@ from bench.publish.numbers import (
     small,
     took,
     whole,
+    written,
 )
 from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
 
@@ -54,7 +54,7 @@ class Column:
         """Return the number alone."""
         if self.name == "wall_s" and "overlapped" in row:
             return took(row)
-        return self._written(row, self.name)
+        return written(row, self.name, self.write)
 
     def range_text(self, row: Mapping[Any, Any]) -> str:
         """Return the interval in brackets, "" if there is none."""
@@ -65,15 +65,11 @@ class Column:
 
     def null_text(self, row: Mapping[Any, Any]) -> str:
         """Return the null control's number in brackets, "" if there is none."""
-        return "" if math.isnan(number(row, self.null)) else f"({self._written(row, self.null)})"
+        return "" if math.isnan(number(row, self.null)) else f"({written(row, self.null, self.write)})"
 
     def full_text(self, row: Mapping[Any, Any]) -> str:
         """Return number, interval and null control."""
         return " ".join(filter(None, (self.text(row), self.range_text(row), self.null_text(row))))
-
-    def _written(self, row: Mapping[Any, Any], name: str) -> str:
-        value = number(row, name)
-        return MISSING if math.isnan(value) else self.write(value)
 
 
 SHOWN: tuple[Column, ...] = (
