@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_runs import PLAIN
 
-from bench.store.records import RunRecord, Status
+from bench.store.records import RunRecord
 
 ROOT = Path(__file__).parent.parent
 # A shell starts what it puts into the background with Ctrl-C ignored, and the programs under test would inherit that.
@@ -139,28 +140,17 @@ def record() -> Callable[..., RunRecord]:
 
     def make(**changes: Any) -> RunRecord:
         plain: dict[str, Any] = {
+            **PLAIN,
             "run_id": "kkt-faces-mlp-4-s0-0123456789",
-            "status": Status.OK,
             "attack": "kkt",
-            "params_hash": "0123456789",
-            "params_json": "{}",
-            "knowledge": "architecture+weights",
-            "tuned_by": "default",
             "victim": "faces-mlp-4",
-            "dataset": "faces",
             "n": 4,
             "seed": 0,
-            "protocol": "buzaglo2023",
             "metric_suite": "1",
             "n_good": 3,
             "null_n_good": 1,
             "ssim_mean": 0.123456789,
             "wall_s": 1.5,
-            "device": "cpu",
-            "cpu": "Difference Engine",
-            "torch": "2",
-            "bench_version": "0",
-            "started_utc": "2025-01-01T00:00:00+00:00",
         }
         return RunRecord(**(plain | changes))
 

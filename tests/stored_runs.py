@@ -1,10 +1,29 @@
-"""What the tests read of a results folder."""
+"""What the tests read of a results folder, and a plain record of a run."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+
+from bench.store.records import Status
+
+PLAIN: dict[str, Any] = {
+    "status": Status.OK,
+    "params_hash": "0123456789",
+    "params_json": "{}",
+    "knowledge": "architecture+weights",
+    "tuned_by": "default",
+    "dataset": "faces",
+    "protocol": "buzaglo2023",
+    "device": "cpu",
+    "cpu": "Difference Engine",
+    "torch": "2",
+    "bench_version": "0",
+    "started_utc": "2025-01-01T00:00:00+00:00",
+}
+"""Columns of a run that ended well, which most tests do not look at."""
 
 
 def stored(results: Path) -> pd.DataFrame:

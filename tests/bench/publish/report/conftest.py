@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import save_file
+from stored_runs import PLAIN
 
 from bench.publish.leaderboard import write_tables
 from bench.publish.report import write_report
@@ -31,15 +32,9 @@ def make_record(attack: str = "kkt", seed: int = 0, n_good: int = 12, **more: An
     """Return the record of a run that is scored in full."""
     victim = more.pop("victim", "faces-mlp-20")
     plain = {
+        **PLAIN,
         "run_id": f"{attack}-{victim}-s{seed}-0123456789",
-        "status": Status.OK,
-        "params_hash": "0123456789",
-        "params_json": "{}",
-        "knowledge": "architecture+weights",
-        "tuned_by": "default",
-        "dataset": "faces",
         "n": N,
-        "protocol": "buzaglo2023",
         "metric_suite": "2",
         "n_good_unique": n_good - 1,
         "null_n_good_unique": 1,
@@ -53,11 +48,6 @@ def make_record(attack: str = "kkt", seed: int = 0, n_good: int = 12, **more: An
         "base_rate": 0.1,
         "test_accuracy": 0.75,
         "wall_s": 90.0,
-        "device": "cpu",
-        "cpu": "Difference Engine",
-        "torch": "2",
-        "bench_version": "0",
-        "started_utc": "2025-01-01T00:00:00+00:00",
     }
     return RunRecord(attack=attack, seed=seed, n_good=n_good, victim=victim, **(plain | more))
 
