@@ -10,10 +10,13 @@ import torch
 
 from attacks.base import Architecture, AttackContext, Knowledge, Reconstruction, VictimView
 from attacks.glm import GeneralisedLinear, GLMParams
+from attacks.informed.noisy import expected_record
 from bench.run.disclosure import view_of
 from victims.errors import UserError
 from victims.informed.cache import obtain
-from victims.informed.spec import GLMArchitecture, GLMSpec, InformedSpec, Newton
+from victims.informed.glm import GLM
+from victims.informed.privacy import output_deviation
+from victims.informed.spec import GLMArchitecture, GLMSpec, InformedSpec, Newton, OutputPrivacy
 from victims.informed.victim import InformedVictim
 
 CPU = torch.device("cpu")
@@ -46,6 +49,9 @@ def test_every_target_comes_out(dataset: str, architecture: GLMArchitecture, tra
     assert (found.candidates - truth).abs().max() < 1e-5
     assert found.labels is not None and found.labels.tolist() == victim.split.targets.labels.tolist()
     assert any(flag.startswith("condition: median") for flag in found.flags)
+    assert found.confidence is not None
+    conditions = 10**-found.confidence
+    assert f"largest {conditions.max():.1e}" in next(flag for flag in found.flags if "condition" in flag)
 
 
 def test_without_an_intercept_most_targets_come_out_and_the_labels_help() -> None:
@@ -78,6 +84,23 @@ def test_a_model_that_fits_perfectly_has_no_candidate() -> None:
     found = attacked(view)
     assert found.candidates[0].isnan().all() and found.candidates[1].isfinite().all()
     assert any("1 of 2 records are fitted perfectly: unidentifiable" in flag for flag in found.flags)
+
+
+def test_noise_that_was_added_is_weighed_against_what_is_known_of_records() -> None:
+    """Its size is that for all 121 records that a model was fitted to."""
+    architecture = GLMArchitecture(intercept="penalised")
+    training = Newton(strength=0.1, convention="mean-loss", privacy=OutputPrivacy(epsilon=10))
+    victim = victim_of("cancer", architecture=architecture, training=training)
+    view = view_of(victim, GeneralisedLinear.needs, CPU)
+    found = attacked(view)
+    records, labels = view.known_points[0].flatten(1).double().numpy(), view.known_points[1].numpy()
+    deviation = output_deviation(architecture, training, 121, records.shape[1])
+    for place, candidate in enumerate(found.candidates):
+        coef, intercept = (view.weights[name][place].numpy() for name in ("coef", "intercept"))
+        model = GLM(architecture, training.penalty(121), coef, intercept)
+        expected = expected_record(model, records, labels[:, None].astype(float), deviation)
+        assert candidate.flatten().numpy() == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert not torch.equal(found.candidates, attacked(view, noise="ignored").candidates)
 
 
 def test_a_linear_model_without_intercept_needs_the_labels() -> None:

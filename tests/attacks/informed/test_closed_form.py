@@ -20,7 +20,7 @@ from sklearn.linear_model import (
 )
 from sklearn.preprocessing import minmax_scale
 
-from attacks.informed.closed_form import UnidentifiableError, missing_record
+from attacks.informed.closed_form import UnidentifiableError, implausibility, missing_record
 from attacks.informed.glm import optimality, polished, reconstruct_record
 from victims.errors import UserError
 from victims.informed.glm import GLM, fit, mean, targets_of
@@ -147,6 +147,33 @@ def test_the_condition_counts_the_regulariser_among_the_parts(strength: float) -
     )
     found = missing_record(model, records[1:], targets[1:])
     assert found.condition == pytest.approx(parts / abs(residuals[0]), rel=1e-6)
+
+
+def test_a_y_that_no_class_can_be_says_by_how_much() -> None:
+    """A model of zeros says 1/2 of each record; 9 records of class 0 leave 4.5 for a last one, whose y would be 5."""
+    random = np.random.default_rng(0)
+    nothing = GLM(GLMArchitecture(), 0.0, np.zeros((1, 3)), np.zeros(1))
+    found = missing_record(nothing, random.normal(size=(9, 3)), np.zeros((9, 1)))
+    assert (found.target, found.residual, found.inconsistency) == pytest.approx((5, -4.5, 4))
+    counts = GLM(GLMArchitecture(family="poisson"), 0.0, np.zeros((1, 3)), np.zeros(1))
+    found = missing_record(counts, random.normal(size=(2, 3)), np.array([[4.0], [2.4]]))
+    assert (found.target, found.inconsistency) == pytest.approx((-3.4, 3.4))
+
+
+def test_a_root_is_implausible_by_its_length_and_its_direction() -> None:
+    """Standard scores of the logarithm of the norm, and of the cosine with the mean record."""
+    records = np.array([[1.0, 0.5], [2.0, 2.5], [4.0, 1.0], [3.0, 3.0]])
+    centre = records.mean(0)
+
+    def statistics(rows: np.ndarray) -> np.ndarray:
+        norms = np.linalg.norm(rows, axis=1)
+        return np.stack([np.log(norms), rows @ centre / norms / np.linalg.norm(centre)])
+
+    others = statistics(records)
+    for record in ([1.0, 1.0], [-30.0, 2.0]):
+        own = statistics(np.array([record]))[:, 0]
+        expected = (((own - others.mean(1)) / others.std(1)) ** 2).sum()
+        assert implausibility(np.array(record), records) == pytest.approx(expected)
 
 
 ESTIMATORS = [

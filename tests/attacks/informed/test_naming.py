@@ -10,7 +10,7 @@ import torch
 from attacking import CPU, attacked, victim_of
 
 from attacks.informed.naming import end_evidence, trace_evidence
-from attacks.prior_aware import PriorAware, PriorAwareParams
+from attacks.prior_aware import PriorAware, PriorAwareParams, _lead
 from bench.experiments import rero
 from victims.informed.networks import Parameters, initial
 from victims.informed.privacy import noise_multiplier
@@ -157,6 +157,32 @@ def test_the_ends_are_those_of_the_same_training_without_noise() -> None:
     for model in range(2):
         away = [(ends[name] - found.parameters[name][model]).flatten(1) for name in ends]
         torch.testing.assert_close(evidence[model], -torch.cat(away, 1).double().square().sum(1), rtol=1e-3, atol=1e-6)
+
+
+def test_where_records_are_sampled_the_end_takes_the_mean_share_of_the_own_record() -> None:
+    """Of the known records the public batches, of the own one q times its gradient at every step."""
+    fixed, prior, steps, rate = points(6), a_prior(1, 3), 7, 0.4
+    training = Descent(lr=0.5, momentum=0.5, epochs=steps, privacy=Privacy(clip=0.4, epsilon=5, sampling_rate=rate))
+    found, start = released(training, prior, fixed, [1])
+    problem = PrivateDescent(DENSE, training, *fixed)
+    assert problem.sampled is not None
+    evidence = end_evidence(problem, start, found.parameters, prior, lambda step, told: False)[0]
+    for record in range(3):
+        theta, velocity = start, {name: torch.zeros_like(value) for name, value in start.items()}
+        for step in range(steps):
+            own = clipped_gradients(DENSE, 0.4, theta, prior[0][0], prior[1][0])
+            known = clipped_gradients(DENSE, 0.4, theta, *fixed)
+            batch = problem.sampled[step].nonzero()[:, 0]
+            for name in theta:
+                summed = known[name][batch].sum(0) + rate * own[name][record]
+                velocity[name] = 0.5 * velocity[name] + summed / (7 * rate)
+            theta = {name: value - 0.5 * velocity[name] for name, value in theta.items()}
+        away = torch.cat([(theta[name] - found.parameters[name][0]).flatten() for name in theta])
+        assert float(evidence[record]) == pytest.approx(-float(away.square().sum()), rel=1e-4)
+
+
+def test_the_confidence_is_the_lead_over_the_second() -> None:
+    assert _lead(torch.tensor([[1.0, 5.0, 3.0], [-2.0, -9.0, -2.5]])).tolist() == [2.0, 0.5]
 
 
 @pytest.mark.parametrize("rate", [None, 0.2])

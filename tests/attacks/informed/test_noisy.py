@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from attacks.informed.closed_form import missing_record
 from attacks.informed.noisy import expected_record
-from victims.informed.glm import GLM, fit, mean, targets_of
+from victims.informed.glm import GLM, fit, hessian, mean, targets_of
 from victims.informed.spec import Family, GLMArchitecture
 
 PENALTY = 5.0
@@ -64,3 +65,32 @@ def test_between_the_extremes_it_is_better_than_both(errors: Errors) -> None:
 def test_its_limits_are_the_closed_form_and_the_mean_record(errors: Errors) -> None:
     assert errors[1e-9][1] < 1e-9
     assert errors[100.0][1] == pytest.approx(errors[100.0][2], rel=0.05)
+
+
+@pytest.mark.parametrize("family", ["linear", "logistic"])
+def test_it_is_the_mean_of_normal_posteriors_weighed_by_how_likely_each_residual_makes_what_is_seen(
+    family: Family,
+) -> None:
+    """The gradient is -r (1, x) and noise through the Hessian; r is a quantile of the known records' residuals."""
+    random, deviation = np.random.default_rng(1), 0.02
+    records = random.normal(size=(61, 3)) @ random.normal(size=(3, 3)) + 0.5
+    targets = targets_of(family, (random.random(61) < 0.5).astype(float), 1)
+    architecture = GLMArchitecture(family=family, intercept="penalised")
+    optimum = fit(architecture, PENALTY, records, targets)
+    noised = (part + deviation * random.normal(size=part.shape) for part in (optimum.coef, optimum.intercept))
+    model, records, targets = GLM(architecture, PENALTY, *noised), records[1:], targets[1:]
+    coef, intercept = model.gradient(records, targets)
+    seen, residuals = np.concatenate([intercept, coef[0]]), model.residuals(records, targets)[:, 0]
+    through = deviation * hessian(model, records)
+    noise, centre, prior = through @ through.T, records.mean(0), np.zeros((4, 4))
+    prior[1:, 1:] = np.cov(records.T)
+    assert np.sqrt(noise[0, 0]) > residuals.std() / 10
+    logs, posteriors = [], []
+    for r in np.quantile(residuals, (np.arange(64) + 0.5) / 64):
+        expected, spread = -r * np.concatenate([[1.0], centre]), noise + r**2 * prior
+        logs.append(multivariate_normal(expected, spread).logpdf(seen))
+        posteriors.append(centre - r * prior[1:] @ np.linalg.solve(spread, seen - expected))
+    weights = np.exp(np.array(logs) - max(logs))
+    assert weights.max() < 0.5 * weights.sum()  # several count
+    estimate = expected_record(model, records, targets, deviation)
+    assert estimate == pytest.approx(weights @ np.array(posteriors) / weights.sum(), rel=1e-4)

@@ -24,7 +24,7 @@ from attacks.informed.reconstructor import (
     fit,
     pixel_loss,
 )
-from attacks.informed.ridge import fit_ridge
+from attacks.informed.ridge import STRENGTHS, fit_ridge
 from attacks.informed.shadows import ShadowParams, Shadows
 from attacks.informed.standardisation import Standardisation, parameter_features
 from attacks.reconn import Reconn, ReconnParams
@@ -134,6 +134,11 @@ def test_a_shadow_that_diverged_is_dropped_and_counted(monkeypatch: pytest.Monke
     found, _ = attack(PLAIN, shadows=40, epochs=1)
     assert found.flags == ("39 shadows, 1 more diverged and were dropped",)
     assert found.candidates.isfinite().all()
+    reconn = Reconn(ReconnParams())
+    view = view_of(victim_of(PLAIN), reconn.knowledge, CPU)
+    images, labels = (part[:12] for part in view.shadow_pool)
+    kept = reconn.shadows(view, view.known_points, (images, labels), context())
+    assert torch.equal(kept.images, torch.cat([images[:7], images[8:]]))  # each is that of its own model
 
 
 @pytest.mark.parametrize(("validation", "apart"), [(0.01, 1), (0.3, 3), (0.95, 9)])
@@ -183,6 +188,25 @@ def test_ridge_solves_its_normal_equations(count: int) -> None:
     assert float((ridge.weight - expected).norm() / expected.norm()) < rounding < 0.01
 
 
+def test_ridge_is_as_strong_as_fits_what_is_kept_apart() -> None:
+    """Noise that is fitted foretells nothing; what is linear foretells itself."""
+    generator = torch.Generator().manual_seed(0)
+    features, others = (torch.randn(40, 50, generator=generator) for _ in range(2))
+    truth = torch.randn(50, 3, generator=generator)
+    features -= features.mean(0)
+    noise, apart = (0.5 + 0.1 * torch.randn(40, 3, generator=generator) for _ in range(2))
+    assert fit_ridge(features, noise, (others, apart)).strength == max(STRENGTHS)
+    linear, same = (0.5 + 0.01 * given @ truth for given in (features, features[:20]))
+    found = fit_ridge(features, linear, (features[:20], same))
+    assert found.strength == min(STRENGTHS)
+    assert found.error == pytest.approx(float((found(features[:20]) - same).square().mean()))
+
+
+def test_the_loss_of_pixels_is_the_absolute_and_the_squared_error() -> None:
+    images, truth = torch.tensor([[0.2, 0.9], [0.5, 0.5]]), torch.tensor([[0.0, 0.5], [0.5, 0.5]])
+    assert float(pixel_loss(images, truth)) == pytest.approx((0.2 + 0.4) / 4 + (0.04 + 0.16) / 4)
+
+
 def test_training_ends_early_and_keeps_the_best_epoch() -> None:
     generator = torch.Generator().manual_seed(0)
     features, images = torch.randn(40, 6, generator=generator), torch.rand(40, 1, 2, 2, generator=generator)
@@ -216,3 +240,18 @@ def test_colour_images_come_from_transposed_convolutions_and_a_discriminator_tha
     loss.backward()
     assert next(network.parameters()).grad is not None
     assert any(not torch.equal(a, b) for a, b in zip(before, discriminator.network.parameters(), strict=True))
+
+
+def test_a_discriminator_learns_which_images_are_true() -> None:
+    torch.manual_seed(0)
+    discriminator = PatchDiscriminator(1, CPU)
+    truth, images = torch.rand(4, 1, 24, 24), torch.zeros(4, 1, 24, 24)
+
+    def lead() -> float:
+        with torch.no_grad():
+            return float((discriminator.network(truth) - discriminator.network(images)).mean())
+
+    before = lead()
+    losses = [discriminator(images, truth) for _ in range(5)]
+    assert lead() > before
+    torch.testing.assert_close(losses[-1], (discriminator.network(images) - 1).square().mean())
