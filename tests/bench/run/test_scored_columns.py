@@ -177,7 +177,10 @@ def test_the_mean_image_as_a_control_does_not_depend_on_the_input_space() -> Non
         (torch.zeros(3, 24, 24), torch.ones(())),
         (torch.zeros(3, 24, 24), scale),
     ]
-    shown = [counts(mean_image_scores(ROW, Truth(truth, mean, torch.ones(12), scale))) for mean, scale in spaces]
+    scored = [mean_image_scores(ROW, Truth(truth, mean, torch.ones(12), scale)) for mean, scale in spaces]
+    for one in scored:
+        torch.testing.assert_close(one["n_good_assigned"].reconstruction, truth.mean(0).expand_as(truth))
+    shown = [counts(one) for one in scored]
     assert shown[0] == shown[1] == shown[2]
     assert shown[0]["n_good_assigned"] > 6
 
