@@ -84,6 +84,14 @@ def test_on_other_weights_a_count_holds_within_chance(
     assert [finding.outcome for finding in verify(kept, tmp_path / "again")] == [outcome] * 2
 
 
+@pytest.mark.parametrize(("null", "outcome"), [(11, Outcome.HOLDS), (12, Outcome.FAILS)])
+def test_on_other_weights_a_null_holds_within_chance(record: Make, tmp_path: Path, null: int, outcome: Outcome) -> None:
+    """Laplace's rule makes 6 of 102 of 5 of 100: 1.96 sqrt(2 * 100 * (6 / 102) (96 / 102)) = 6.5."""
+    write_tables(tmp_path, [record(victim_sha="b" * 64, n_good=20, null_n_good=null, n=100)])
+    stated = claim(values={"null_n_good": 5}).model_copy(update={"weights": frozenset({"a" * 64})})
+    assert [finding.outcome for finding in verify([stated], tmp_path)] == [outcome]
+
+
 def test_on_other_weights_only_counts_have_an_allowance(record: Make, tmp_path: Path) -> None:
     write_tables(tmp_path, [record(victim_sha="b" * 64, ssim_mean=0.5, n=100)])
     stated = claim(values={"ssim_mean": 0.51}).model_copy(update={"weights": frozenset({"a" * 64})})

@@ -18,3 +18,11 @@ def test_a_board_that_is_no_text_is_another_one(record: Make, tmp_path: Path) ->
     (finding,) = made_of_runs(Tables(tmp_path))
     assert finding.text == "leaderboard.md"
     assert "line 1 is not what runs.csv makes" in finding.why
+
+
+def test_a_board_that_lost_its_last_row_is_another_one(record: Make, tmp_path: Path) -> None:
+    write_tables(tmp_path, [record(), record(attack="last", n_good=0)])
+    board = tmp_path / "leaderboard.csv"
+    board.write_text("".join(board.read_text().splitlines(keepends=True)[:-1]))
+    (finding,) = made_of_runs(Tables(tmp_path))
+    assert (finding.text, "line 3 is not what runs.csv makes" in finding.why) == ("leaderboard.csv", True)
