@@ -78,6 +78,11 @@ def test_queries_are_counted_and_no_more_are_asked_than_allowed() -> None:
     assert counted == {200: 200, 1000: 1000, None: 4 * 178}
 
 
+def test_queries_draw_nearer_by_one_factor_a_round() -> None:
+    asks = attack(rounds=5, spread=(0.8, 0.1))
+    assert [asks._spread(round_) for round_ in range(1, 5)] == pytest.approx([0.8, 0.4, 0.2, 0.1])
+
+
 def test_n_may_be_assumed() -> None:
     owner = victim()
     more = attack(images=12)

@@ -220,6 +220,34 @@ def test_the_surest_image_is_the_one_around_which_answers_are_explained_best() -
     torch.testing.assert_close(found.confidence, -(means / answers.values.square().sum()).float())
 
 
+def test_of_one_output_the_sign_of_its_coefficient_is_an_images_class() -> None:
+    answers, points, _ = scene("gaussian", 7)
+    setting = Setting("svc", "gaussian", (1, 1, 5), 3, 40, 40, 40, (0.0, 1.0), GAMMA)
+    search = Search(setting, lambda queries: queries, torch.Generator(), torch.device("cpu"), {})
+    kernels = kernel_values("gaussian", GAMMA, squared_distances(answers.queries, points))
+    signs = torch.tensor([[1.0], [-2.0], [3.0]], dtype=torch.float64)
+    values = Answers("gaussian", answers.queries, kernels @ signs, constant=True)
+    search._fit = Fit(values, points, torch.tensor(GAMMA).double().log())
+    found = search.reconstruction()
+    assert found.labels is not None
+    assert found.labels.tolist() == [1, 0, 1]
+    torch.testing.assert_close(found.coefficients, signs[:, 0].float(), rtol=1e-3, atol=1e-3)
+
+
+def test_the_last_queries_are_the_ones_that_are_explained() -> None:
+    setting, asked = Setting("ridge", "gaussian", (1, 1, 5), 2, 15, 10, 100, (0.0, 1.0), GAMMA), list[Tensor]()
+
+    def answer(queries: Tensor) -> Tensor:
+        asked.append(queries.flatten(1).double())
+        return queries.flatten(1)[:, :1]
+
+    search = Search(setting, answer, torch.Generator().manual_seed(0), torch.device("cpu"), {})
+    for spread in (None, 0.1, 0.1):
+        search.ask(spread)
+    assert torch.equal(search._queries, torch.cat(asked)[-15:])
+    assert torch.equal(search._answers, torch.cat(asked)[-15:, :1])
+
+
 @pytest.mark.parametrize("width", [GAMMA, None])
 def test_answers_that_are_all_alike_tell_no_image_and_end_the_search(width: float | None) -> None:
     """So are probabilities that are rounded until all classes have the same."""

@@ -31,3 +31,13 @@ def test_many_minimisations_end_where_each_alone_does_and_an_error_stops_them_al
     assert not np.array_equal(early, starts)
     with pytest.raises(ZeroDivisionError):
         minimise_in_lockstep(lambda problems, points: 1 // 0, starts, 50)
+
+
+def test_a_search_that_is_ended_returns_the_best_that_it_has_seen() -> None:
+    values = iter([1.0, 5.0])
+
+    def evaluate(problems: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([next(values)]), np.ones((1, 2))
+
+    ended, count = minimise_in_lockstep(evaluate, np.array([[0.5, 0.5]]), 50, lambda spent: spent >= 2)
+    assert (ended.tolist(), count) == ([[0.5, 0.5]], 2)

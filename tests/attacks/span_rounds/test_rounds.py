@@ -151,6 +151,17 @@ def test_a_round_keeps_what_stays_where_it_is_and_begins_others_anew(problem: Pr
     assert len(again["lr"]) - len(stay) == round(max(0.6 * problem.space.rank, 2 * missing))
 
 
+def test_candidates_far_smaller_than_an_image_of_middle_size_do_not_settle(problem: Problem) -> None:
+    """Of as many of the largest as there are images; here most candidates are as small as a twentieth."""
+    coordinates, chosen = drawn(problem, 4 * N)
+    coordinates, chosen = F.normalize(coordinates, dim=1), F.normalize(chosen, dim=1)
+    chosen[N:] *= 0.05
+    found = Found(coordinates @ problem.space.basis.T, chosen.norm(dim=1))
+    params = KKTSpanParams(dtype="float64", coordinate_power=0.0)
+    settling = _next(problem, found, lambda _: chosen, params, torch.Generator(), settle=True)
+    torch.testing.assert_close(settling["coordinates"], coordinates[:N])
+
+
 def test_the_searches_are_as_many_and_as_long_as_the_steps_say() -> None:
     params = KKTSpanParams(**SHORT)
     searches = params.after_search.searches(params)
