@@ -7,6 +7,7 @@ with them. Generators of many seeds are computed side by side.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,9 @@ STATE, SHIFT = 624, 397
 BATCH = 128
 """Seeds that are computed side by side: their state fits into a cache."""
 DRAWS = 2048
-"""Weights of the first layer that are compared."""
+"""Weights of the first layer that are compared with every seed's draws."""
+CONFIRMED = 16 * DRAWS
+"""Weights behind these that are compared with the draws of the best seed alone."""
 FALSE_ALARM = 1e-3
 """Probability that a range of seeds without the right one shows a guess."""
 
@@ -129,6 +132,7 @@ class SeedGuess:
         correlation: of the draws with the released weights, in [-1, 1].
         threshold: the correlation that a range without the right seed exceeds with probability `FALSE_ALARM`.
         tried: pairs of a seed and an initialiser.
+        confirmed: whether weights that the seed was not chosen by resemble its draws too; true of a layer with too few.
     """
 
     seed: int
@@ -136,11 +140,12 @@ class SeedGuess:
     correlation: float
     threshold: float
     tried: int
+    confirmed: bool
 
     @property
     def found(self) -> bool:
-        """Whether the correlation is too large for chance."""
-        return self.correlation > self.threshold
+        """Whether the correlation is too large for chance, on the weights that chose the seed and on others."""
+        return self.correlation > self.threshold and self.confirmed
 
 
 def guess_seed(
@@ -153,7 +158,8 @@ def guess_seed(
     """Return the best guess; `found` says whether it is one.
 
     For a wrong seed the correlation of k numbers is nearly normal with variance 1 / k, and the threshold is the
-    quantile that the largest of all pairs exceeds with probability at most `FALSE_ALARM` (Bonferroni).
+    quantile that the largest of all pairs exceeds with probability at most `FALSE_ALARM` (Bonferroni). Of a thousand
+    networks one has a wrong seed above it, so the best seed is held against further weights too.
 
     Args:
         first_layer: W1 (h, d) of the released network.
@@ -181,7 +187,20 @@ def guess_seed(
         progress(start + len(batch))
     threshold = float(norm.isf(FALSE_ALARM / tried)) / count**0.5
     correlation, number, seed = best
-    return SeedGuess(seed, initialisers[number].name, correlation, threshold, tried)
+    confirmed = correlation <= threshold or _confirmed(first_layer, initialisers[number], seed, count)
+    return SeedGuess(seed, initialisers[number].name, correlation, threshold, tried, confirmed)
+
+
+def _confirmed(first_layer: NDArray[np.float32], rule: Initialiser, seed: int, skipped: int) -> bool:
+    """Return whether the weights behind the first `skipped` ones resemble a seed's draws; true if they are too few."""
+    weights = (first_layer.T if rule.transposed else first_layer).ravel()[: skipped + CONFIRMED]
+    rest = weights[skipped:]
+    if len(rest) < DRAWS:
+        return True
+    blocks = [rule.uniform(words)[:, 0] for words in words_of(np.array([seed]), len(weights) * rule.words)]
+    drawn = np.concatenate(blocks)[skipped : len(weights)]
+    correlation = float(_standardised(rest, len(rest)) @ _standardised(drawn, len(rest)))
+    return correlation > float(norm.isf(FALSE_ALARM)) / math.sqrt(len(rest))
 
 
 def _standardised(weights: NDArray[np.float32], count: int) -> NDArray[np.float32]:
