@@ -56,7 +56,10 @@ def load_own(path: Path) -> RawDataset:
     if not path.is_file():
         raise UserError(f"there are no images at {path}; expected an .npz file with train_images and train_labels")
     arrays = _read_npz(path)
-    if not {"test_images", "test_labels"} & arrays.keys() and {"train_images", "train_labels"} <= arrays.keys():
+    missing = [key for key in ("train_images", "train_labels") if key not in arrays]
+    if missing:
+        raise UserError(f"{path}: no array {', '.join(missing)}; expected the arrays train_images and train_labels")
+    if not {"test_images", "test_labels"} & arrays.keys():
         arrays |= {"test_images": arrays["train_images"][:0], "test_labels": arrays["train_labels"][:0]}
     return validate(path.stem, arrays, str(path))
 

@@ -183,7 +183,10 @@ def _one_each(name: str, what: str, numbers: Numbers, count: int, each: str) -> 
     values = tuple(map(float, numbers)) if isinstance(numbers, Sequence | np.ndarray) else (float(numbers),) * count
     if len(values) != count or not all(map(math.isfinite, values)) or (what == "std" and min(values) <= 0):
         positive = ", above 0" if what == "std" else ""
-        raise UserError(f"victim {name}: {what} = {numbers!r}; expected a number{positive}, or {count}, one a {each}")
+        wanted = f"one number{positive}, for one {each}"
+        if count > 1:
+            wanted = f"a number{positive}, or {count}, one a {each}"
+        raise UserError(f"victim {name}: {what} = {numbers!r}; expected {wanted}")
     return values
 
 

@@ -131,17 +131,17 @@ def model_with_images_in_colour(scene: Scene) -> Words:
     return images(scene, train_images=grey, test_images=grey[:4])
 
 
-@case("expected a number, or 1, one a channel")
+@case("expected one number, for one channel")
 def model_with_three_means(scene: Scene) -> Words:
     return model(scene, options="mean=(0.4, 0.5, 0.6)")
 
 
-@case("expected a number, or 1, one a channel")
+@case("expected one number, for one channel")
 def model_with_an_infinite_mean(scene: Scene) -> Words:
     return model(scene, options="mean=float('inf')")
 
 
-@case("expected a number, above 0, or 1, one a channel")
+@case("expected one number, above 0, for one channel")
 def model_with_a_deviation_of_zero(scene: Scene) -> Words:
     return model(scene, options="std=0.0")
 

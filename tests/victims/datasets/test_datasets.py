@@ -13,6 +13,7 @@ import pytest
 from own_arrays import arrays, one_line
 
 from victims.datasets import fingerprint, load, select
+from victims.datasets.sources import load_own
 from victims.errors import UserError
 
 SHARED = Path(os.environ.get("BENCH_DATA_DIR", Path(__file__).parents[4] / "shared" / "data"))
@@ -23,6 +24,12 @@ def needs(file: str) -> pytest.MarkDecorator:
 
 
 # --- npz files
+
+
+def test_own_images_lack_only_what_they_need(tmp_path: Path) -> None:
+    np.savez(tmp_path / "mine.npz", train_images=arrays()["train_images"])
+    with pytest.raises(UserError, match=r"no array train_labels; expected the arrays train_images and train_labels$"):
+        load_own(tmp_path / "mine.npz")
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
