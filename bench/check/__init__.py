@@ -37,7 +37,8 @@ def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> I
     yield Claim(path.name, "imports, and its names are free", "; ".join(reasons))
     own_attacks, own_victims = _own(attacks, origin), _own(victims, origin)
     if not broken and not own_attacks and not own_victims:
-        raise UserError(f"{path} defines no Attack and no VICTIMS; `bench new attack NAME` writes a file that does")
+        hint = "`python -m bench new attack NAME` writes a file that does"
+        raise UserError(f"{path} defines no Attack and no VICTIMS; {hint}")
 
     from bench.check.attack import attack_claims
     from bench.check.victim import victim_claims

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +10,7 @@ import typer
 from bench.cli.app import DataDir, Defence, Device, Jobs, PluginDir, ResultsDir, app, named_folder, say
 from bench.terminal.console import printer
 from bench.terminal.interrupts import work_begins
+from bench.terminal.text import command
 
 
 @app.command()
@@ -128,4 +128,4 @@ def new(
 
     known = registry.attacks() if kind == "attack" else registry.victims()
     path = write_new(kind, name, folder, known.origins)
-    say(f"{path}: change it, then `bench check {shlex.quote(str(path))}`")
+    say(f"{path}: change it, then `{command('check', str(path))}`")

@@ -102,6 +102,8 @@ def show(
         known = [*attacks.items, *victims.items, *tables.scoring_names()]
         near = " or ".join(difflib.get_close_matches(name, known))
         hint = f"did you mean {near}?" if near else "`python -m bench list` names attacks and victims"
+        if not near and plugin_dir is None:
+            hint += "; one of your own needs its --plugin-dir"
         raise UserError(
             f"{name!r} is no attack, victim, metric, protocol or column, and no run in {results_dir}; {hint}"
         )

@@ -228,5 +228,5 @@ def require_images(victims: Iterable[AnySpec]) -> None:
     """
     for spec in victims:
         if not spec.dataset:
-            hint = "give `images` in its file, or audit it without"
-            raise UserError(f"victim {spec.name} has no training images to score with; {hint}: `bench audit FILE`")
+            hint = "give `images` in its file, or audit it without: `python -m bench audit FILE`"
+            raise UserError(f"victim {spec.name} has no training images to score with; {hint}")

@@ -26,7 +26,7 @@ from attacks.base import Attack, ControlParams
 from attacks.studies.base import Study
 from bench.plan.declared import require_declared
 from bench.plan.rehearsal import not_importable
-from bench.terminal.text import describe
+from bench.terminal.text import describe, one_line
 from victims.defences.spec import JOINT, parse
 from victims.defences.stacking import defended
 from victims.errors import UserError
@@ -34,6 +34,7 @@ from victims.informed.spec import AnySpec
 from victims.spec import VictimSpec
 
 T = TypeVar("T")
+Collect = Callable[[ModuleType, str], None]
 ROOT = Path(__file__).parents[2]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -55,12 +56,14 @@ class Registry(Generic[T]):
         items: by name.
         origins: file or entry point, by name.
         broken: what did not import.
+        plugins: whether a folder of plug-ins was looked through, too.
     """
 
     kind: str
     items: dict[str, T] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
+    plugins: bool = False
 
     def add(self, name: str, item: T, origin: str) -> None:
         """Add an item.
@@ -91,7 +94,8 @@ class Registry(Generic[T]):
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name, self.items, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(self.items))}"
+        own = "" if self.plugins else "; one of your own needs its --plugin-dir"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(self.items))}{own}"
         named = [entry for entry in self.broken if Path(entry.origin).stem == name.replace("-", "_")]
         if named:
             hint = f"{named[0].origin} does not import: {named[0].reason}"
@@ -198,7 +202,7 @@ def released_model(victims: Victims, file: Path, name: str, defences: Iterable[s
     own = [victims.items[known] for known, origin in victims.origins.items() if origin == str(file)]
     models = {spec.name: spec for spec in own if isinstance(spec, VictimSpec) and spec.training.kind == "released"}
     if not models:
-        raise UserError(f"{file} describes no model of your own; `bench new model NAME` writes a file that does")
+        raise UserError(f"{file} describes no model of your own; `python -m bench new model NAME` writes one")
     plain = name.partition(JOINT)[0]
     if plain and plain not in models:
         raise UserError(f"{file} has no model {name!r}; there are: {', '.join(models)}")
@@ -241,9 +245,7 @@ def _listed(module: ModuleType, name: str, kinds: tuple[type, ...]) -> Iterator[
         yield item
 
 
-def _scan(
-    registry: Registry[Any], package: str, collect: Callable[[ModuleType, str], None], extra: Path | None
-) -> None:
+def _scan(registry: Registry[Any], package: str, collect: Collect, extra: Path | None) -> None:
     if extra is not None and not extra.is_dir() and not (extra.is_file() and extra.suffix == ".py"):
         raise UserError(f"the plug-in folder {extra} does not exist; give --plugin-dir a folder of .py files, or one")
     for path in sorted((ROOT / package.replace(".", "/")).glob("*.py")):
@@ -253,6 +255,7 @@ def _scan(
     loads: dict[str, Callable[[], ModuleType]] = {}
     for point in entry_points(group=f"bench.{'studies' if registry.kind == 'study' else registry.kind + 's'}"):
         loads[f"entry point {point.name} ({point.value})"] = point.load
+    registry.plugins = extra is not None
     plugins = [] if extra is None else [extra] if extra.is_file() else sorted(extra.glob("*.py"))
     loads |= {str(path): partial(_load, path) for path in plugins}
     refused = not_importable(loads)
@@ -263,18 +266,14 @@ def _scan(
             _try(registry, origin, load, collect)
 
 
-def _try(
-    registry: Registry[Any],
-    origin: str,
-    load: Callable[[], ModuleType],
-    collect: Callable[[ModuleType, str], None],
-) -> None:
+def _try(registry: Registry[Any], origin: str, load: Callable[[], ModuleType], collect: Collect) -> None:
     try:
         collect(load(), origin)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a plug-in may raise anything, and must cost only itself
-        registry.broken.append(Broken(origin, describe(error)))
+        reason = str(error) if isinstance(error, UserError) else describe(error)
+        registry.broken.append(Broken(origin, one_line(reason)))
 
 
 def _load(path: Path) -> ModuleType:

@@ -105,6 +105,19 @@ def test_a_file_that_does_not_import_is_named_where_a_name_is_not_known(tmp_path
         registry.victims(tmp_path).match(["faces-mlp-21"])
 
 
+def test_where_no_name_is_near_the_folder_of_own_files_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there are: .*; one of your own needs its --plugin-dir$"):
+        registry.attacks().match(["xyzzy"])
+    with pytest.raises(UserError, match=r"there are: [^;]*$"):
+        registry.attacks(tmp_path).match(["xyzzy"])
+
+
+def test_a_users_mistake_in_a_file_stands_without_the_name_of_its_exception(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("from victims.errors import UserError\nraise UserError('no weights\\nthere')\n")
+    (broken,) = registry.victims(tmp_path).broken
+    assert broken.reason == "no weights there"
+
+
 def test_a_name_is_taken_once() -> None:
     numbers = filled()
     numbers.add("one", 7, "here")  # the same file, loaded again
