@@ -13,14 +13,12 @@ from torch import Tensor
 
 from attacks.base import Threat
 from bench.experiments.audit.last_record import LastRecords
-from bench.experiments.audit.model import Attempt, Group, Outcome, Overlap, Record, ThreatFinding, Unit
+from bench.experiments.audit.model import SIGNIFICANCE, Attempt, Group, Outcome, Overlap, Record, ThreatFinding, Unit
 from bench.experiments.audit.scores import Hits, Scored
 from bench.experiments.audit.words import sentence
 from bench.plan.prospects import Outlook, Prospect
 from bench.store.records import RunRecord, Status
 
-SIGNIFICANCE = 0.01
-"""Largest probability that an audit finds something in a model that gives nothing away."""
 QUARTERS = ("smallest quarter", "second quarter", "third quarter", "largest quarter")
 TWO_RELEASES = "two releases"
 

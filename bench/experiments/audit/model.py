@@ -14,6 +14,8 @@ from victims.exposure.card import Exposure
 
 Count = Annotated[int, Field(ge=0)]
 Unit = Literal["images", "rows"]
+SIGNIFICANCE = 0.01
+"""Largest probability that an audit finds something in a model that gives nothing away."""
 
 
 class Outcome(StrEnum):

@@ -12,6 +12,7 @@ import torch
 from attacks.base import Threat
 from bench.experiments.audit import findings
 from bench.experiments.audit.cells import runs_of
+from bench.experiments.audit.model import SIGNIFICANCE
 from bench.experiments.audit.scores import Hits, Reached, Scored
 from bench.plan import registry
 from bench.plan.options import parse_budget
@@ -103,7 +104,7 @@ def test_an_attempt_is_what_its_row_says(record: Callable[..., RunRecord], score
 
     assert (kkt.found, kkt.null, kkt.budget_spent, kkt.run_id) == (N, 0, True, row.run_id), "as records.csv has it"
     assert kkt.chance == pytest.approx(2**-N)
-    assert findings.SIGNIFICANCE / 3 < 2**-N < findings.SIGNIFICANCE / 2
+    assert SIGNIFICANCE / 3 < 2**-N < SIGNIFICANCE / 2
     assert not kkt.beyond_chance
     assert (kkt.status, kkt.seconds) == (row.status, row.wall_s)
     strict = replace(scored, attacks={"kkt": hits(list(range(N)), null=0.9)})
