@@ -97,9 +97,9 @@ class RunRecord(BaseModel):
         n: images to be reconstructed: all training images given, or the targets of the informed adversary.
         n_fixed: size of the set that the informed adversary knows; 0 for deletions, empty for other victims.
         n_good: training images whose reconstruction passes the protocol's threshold.
-        n_good_haim_min: the same under haim2022-min, `n_good_haim_mean` under haim2022-mean.
-        n_good_unique: the same when a candidate may serve one image only; `n_good_assigned` when nothing is rescaled
-            either.
+        n_good_haim_min: training images that pass under haim2022-min, `n_good_haim_mean` under haim2022-mean.
+        n_good_unique: training images that pass when a candidate may serve one image only; `n_good_assigned` when
+            nothing is rescaled either.
         null_n_good: the most that any null control of this victim gets, `null_control` the column of that control;
             likewise for the other counts.
         null_random: n_good of each null control, see `NULLS`.
@@ -107,8 +107,8 @@ class RunRecord(BaseModel):
         false_positive_rate: share of the held-out images that the same scoring call says are reconstructed.
         ssim_at_1pct: the SSIM that 1% of the held-out images pass; `n_good_at_1pct` are the training images above it.
         good_images: which training images are good, a bit each, the first image's the highest: (n + 3) // 4 hex digits.
-        one_to_one_images: the same when a candidate may serve one image only; `null_images` are those of the null
-            control that gets the most then.
+        one_to_one_images: which of them are good when a candidate may serve one image only; `null_images` are those of
+            the null control that gets the most then.
         ssim_top10: mean of the ten best.
         identified: share of training images whose reconstruction is nearer to them than to any other image at hand.
         lpips_status: which network measured LPIPS, or why none did.

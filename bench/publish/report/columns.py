@@ -104,7 +104,10 @@ LEGEND = {
     "assigned": "unique, and nothing is rescaled",
     "at 1% FP": "training images above the SSIM that 1% of held-out images pass",
     "SSIM top 10": "mean of the ten best",
-    "MSE": "mean squared error of pixels in [0, 1]; in brackets that of the nearest image that no attack is needed for",
+    "MSE": (
+        "mean squared error of pixels in [0, 1]; in brackets that of the nearest image that was held out, or that the "
+        "attacker has"
+    ),
     "LPIPS, KL": "means over all training images",
     "conf. AP": "average precision of the attack's own confidence; in brackets what a random order would get",
     "time": "wall time of the attack, training excluded; at most that where other runs went on beside it",

@@ -50,8 +50,8 @@ function filter(form) {
     network.hidden = !met || (family.value && network.dataset.family !== family.value) || (pictured.checked && !seen);
   }
   const left = networks.filter((network) => !network.hidden).length;
-  form.querySelector("output").textContent =
-    left === networks.length ? `${left} networks` : `${left} of ${networks.length} networks`;
+  const all = `${networks.length} network${networks.length === 1 ? "" : "s"}`;
+  form.querySelector("output").textContent = left === networks.length ? all : `${left} of ${all}`;
 }
 
 const filters = document.querySelector("form.filters");

@@ -101,6 +101,8 @@ def test_show_a_column(bench: Bench) -> None:
     assert "with its 95% interval" in " ".join(shown.split())
     assert "column of leaderboard.csv" in bench("show", "rank").out
     assert "column of runs.csv" in bench("show", "n_good").out
+    alone = " ".join(bench("show", "n_good_unique").out.split())
+    assert "training images that pass when a candidate may serve one image only" in alone
 
 
 def test_show_a_run_by_the_start_of_its_id(bench: Bench, run: Bench, results: Path) -> None:

@@ -171,6 +171,13 @@ def test_headings_stay_in_sight(view: Callable[..., Page], results: Path, scored
     assert shown.locator("table.board thead th").first.bounding_box()["y"] == pytest.approx(0, abs=1)  # type: ignore[index]
 
 
+def test_one_network_is_counted_in_the_singular(
+    view: Callable[..., Page], results: Path, scored: Callable[..., RunRecord]
+) -> None:
+    write_tables(results, [scored("one")])
+    assert view(write_report(results)).locator(".filters output").inner_text() == "1 network"
+
+
 def test_filters_leave_the_networks_and_pictures_that_are_asked_for(view: Callable[..., Page], built: Path) -> None:
     shown = view(built / "report.html")
     networks, told = shown.locator("section.network:visible h2"), shown.locator(".filters output")
