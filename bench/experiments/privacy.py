@@ -16,7 +16,7 @@ from bench.plan.registry import Victims
 from bench.store.cells import to_csv
 from bench.store.folders import Store
 from bench.store.records import RunRecord
-from bench.terminal.text import one_line
+from bench.terminal.text import one_line, variant_name
 from victims.errors import UserError
 from victims.files import atomic, write_text
 from victims.informed.data import split_of
@@ -130,7 +130,7 @@ def write_privacy(table: pd.DataFrame, root: Path) -> list[Path]:
         axes.set_ylim(-0.02, 1.02)
         axes.set_xlabel(f"epsilon (delta {part['delta'].iloc[0]:g}, one record added or removed)")
         axes.set_ylabel(f"share of targets with MSE <= {part['threshold'].iloc[0]:g}")
-        axes.set_title(f"{attack}{':' + variant if variant else ''} on {dataset}{', ' + budget if budget else ''}")
+        axes.set_title(f"{variant_name(attack, variant)} on {dataset}{', ' + budget if budget else ''}")
         axes.legend(fontsize=7)
     for axes in panels:  # those that are left
         axes.set_axis_off()

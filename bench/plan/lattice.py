@@ -9,7 +9,7 @@ from typing import Any
 
 from attacks.base import Attack, Knowledge, Threat, threat_of
 from bench.plan.options import attack_params
-from bench.plan.prospects import named
+from bench.terminal.text import variant_name
 
 NOBODY = "controls: they attack nothing"
 """The heading of attacks whose threat is None."""
@@ -48,7 +48,7 @@ def nodes(attacks: Iterable[type[Attack[Any]]]) -> list[Node]:
             attack = kind(attack_params(kind, variant, {}))
             alike = variant and attack.knowledge == kind(attack_params(kind, "", {})).knowledge
             if attack.threat is not None and not alike:
-                needing[attack.threat, attack.knowledge].append(named(kind.name, variant))
+                needing[attack.threat, attack.knowledge].append(variant_name(kind.name, variant))
     found = [Node(threat, knowledge, tuple(sorted(names))) for (threat, knowledge), names in needing.items()]
     return sorted(found, key=lambda node: (order.index(node.threat), len(node.knowledge), node.attacks))
 

@@ -11,7 +11,7 @@ from attacks.base import Attack, AttackParams, Threat, threat_of
 from bench.plan.capability import untold
 from bench.plan.last_record import TOLD, NoLinearModelError, linear_model
 from bench.plan.options import attack_params
-from bench.terminal.text import describe
+from bench.terminal.text import describe, variant_name
 
 if TYPE_CHECKING:
     from victims.exposure.card import Exposure
@@ -49,12 +49,7 @@ class Prospect:
     @property
     def name(self) -> str:
         """The attack and its parameter set."""
-        return named(self.attack.name, self.variant)
-
-
-def named(attack: str, variant: str) -> str:
-    """Return an attack and its parameter set as one name."""
-    return f"{attack}:{variant}" if variant else attack
+        return variant_name(self.attack.name, self.variant)
 
 
 def prospects(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attacks.context import UNLIMITED, Budget
 from bench.plan.capability import untold
+from bench.terminal.text import variant_name
 from victims.files import sha256_json
 from victims.informed.spec import AnySpec, InformedSpec
 from victims.source import Sources
@@ -78,7 +79,7 @@ class Run:
     @property
     def title(self) -> str:
         """Short text for people."""
-        return f"{self.attack.name}{':' + self.variant if self.variant else ''} on {self.victim.name} seed {self.seed}"
+        return f"{variant_name(self.attack.name, self.variant)} on {self.victim.name} seed {self.seed}"
 
 
 def protocol_of(attack: type[Attack[Any]], victim: AnySpec) -> str:

@@ -26,6 +26,7 @@ from bench.publish.numbers import (
 )
 from bench.publish.published import beside
 from bench.publish.ranking import Board, Row
+from bench.terminal.text import variant_name
 
 LINE = 120
 """Letters of a line of text."""
@@ -179,7 +180,7 @@ def _papers(rows: Iterable[Row]) -> str:
 
 
 def _attack(row: Row) -> str:
-    name = f"`{row['attack']}{':' + row['variant'] if row['variant'] else ''}`"
+    name = f"`{variant_name(row['attack'], row['variant'])}`"
     budget = f"in {row['budget']}" if row["budget"] else ""
     return " ".join(filter(None, (name, budget, plain(str(row["params"])), "(control)" if row["control"] else "")))
 

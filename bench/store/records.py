@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from bench.terminal.text import variant_name
 from victims.errors import UserError
 
 SCHEMA_VERSION = 7
@@ -233,7 +234,7 @@ class RunRecord(BaseModel):
     @property
     def title(self) -> str:
         """Short text for people."""
-        return f"{self.attack}{':' + self.variant if self.variant else ''} on {self.training} seed {self.seed}"
+        return f"{variant_name(self.attack, self.variant)} on {self.training} seed {self.seed}"
 
     @property
     def pending(self) -> bool:

@@ -1,4 +1,4 @@
-"""Foreign text made safe for rows and terminals: one line, short, without control characters; and commands."""
+"""Foreign text made safe for rows and terminals: one line, short, without control characters; commands; names."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def lines(text: str) -> str:
 def command(*words: str) -> str:
     """Return a command of this program as it is typed, quoted for a shell."""
     return shlex.join(["python", "-m", "bench", *words])
+
+
+def variant_name(attack: str, variant: str) -> str:
+    """Return an attack and its variant as one name, `inversion:black-box`; without a variant, the attack's."""
+    return f"{attack}:{variant}" if variant else attack
 
 
 def short(value: object) -> str:

@@ -25,7 +25,7 @@ from bench.experiments.audit.rows import row_table, side_by_side
 from bench.experiments.audit.scores import Scored, scored
 from bench.experiments.sweep import Executed, execute_plan
 from bench.plan.exposed import exposure_lines
-from bench.plan.prospects import Outlook, Prospect, named, prospects
+from bench.plan.prospects import Outlook, Prospect, prospects
 from bench.plan.registry import Registry, random_control
 from bench.run.null_controls import NullControls
 from bench.run.provenance import git_commit, now_utc
@@ -35,7 +35,7 @@ from bench.store.cells import to_csv
 from bench.store.folders import Store
 from bench.store.records import Status
 from bench.terminal.progress import Reporter, TerminalReporter
-from bench.terminal.text import command, lines
+from bench.terminal.text import command, lines, variant_name
 from victims.base import Victim
 from victims.errors import UserError
 from victims.exposure.card import Exposure
@@ -103,11 +103,11 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
     _tell(console, card, found)
     plan = runs_of(found, spec, asked.budget)
     rows, failures, *_ = execute_plan(plan, setup) if plan else Executed([], 0, 0, behind=False, before=0)
-    by_name = {named(row.attack, row.variant): row for row in rows}
+    by_name = {variant_name(row.attack, row.variant): row for row in rows}
     with TerminalReporter(console) as reporter:
         session = Session(setup, reporter)
         controls = NullControls(session, random_control(attacks), twins=False)
-        planned = {named(run.attack.name, run.variant): run for run in plan}
+        planned = {variant_name(run.attack.name, run.variant): run for run in plan}
         ended = {
             name: (planned[name], row.run_id)
             for name, row in by_name.items()

@@ -16,6 +16,7 @@ from bench.publish.parameters import readable
 from bench.publish.ranking import Cell, Row, cell_of, gains, samples
 from bench.publish.statistics import Sample
 from bench.store.records import CELL, ONE_TO_ONE
+from bench.terminal.text import variant_name
 from victims.errors import UserError
 
 MATCHED = (
@@ -135,7 +136,7 @@ def settings(row: Row) -> str:
 
 
 def _name(row: Row, told: str) -> Name:
-    attack = f"{row['attack']}{':' + row['variant'] if row['variant'] else ''}"
+    attack = variant_name(row["attack"], row["variant"])
     return Name(attack, row["victim"], ", ".join(filter(None, (row["protocol"], row["budget"], told))))
 
 

@@ -21,6 +21,7 @@ from bench.publish.numbers import count, duration, number, took, whole
 from bench.publish.ranking import Row, cell_of, conflicts
 from bench.publish.report.collect import Entry, Report
 from bench.publish.report.figures.overview import Gained
+from bench.terminal.text import variant_name
 
 SOUGHT = (Threat.RELEASES, Threat.RECORDS)
 """The attackers who seek some records of a training and have others."""
@@ -200,7 +201,7 @@ def _led(threat: Threat, row: Row) -> Led:
     return Led(
         threat=threat,
         attacker=f"{threat}, and weights on the way" if on_the_way else str(threat),
-        attack=f"{row['attack']}:{row['variant']}" if row["variant"] else str(row["attack"]),
+        attack=variant_name(row["attack"], row["variant"]),
         gets=f"{count(good)} of {row['n']}",
         chance=count(good - number(row, "gain")),
         twin=has_twin(row),

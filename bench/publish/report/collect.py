@@ -20,6 +20,7 @@ from bench.publish.report.former import former, mark
 from bench.publish.report.reproduce import command
 from bench.publish.runs_table import MOST_ROWS, read_runs
 from bench.store.records import CELL, Status
+from bench.terminal.text import variant_name
 from victims.errors import UserError
 
 PAGE = "report.html"
@@ -171,7 +172,7 @@ def _failures(root: Path, runs: pd.DataFrame) -> list[Failure]:
 
 
 def _name(row: Row) -> str:
-    name = f"{row['attack']}:{row['variant']}" if row["variant"] else str(row["attack"])
+    name = variant_name(row["attack"], row["variant"])
     return f"{name} in {row['budget']}" if row["budget"] else name
 
 
