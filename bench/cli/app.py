@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 
 from bench.plan.options import ControlSet
-from bench.terminal.text import lines, one_line
+from bench.terminal.console import say
+from bench.terminal.text import one_line
 
 app = typer.Typer(
     help="Benchmark of training-data reconstruction attacks: how much of its training set does a network give away?",
@@ -100,10 +101,4 @@ Tables = Annotated[
 def complain(text: str) -> None:
     """Print a text on stderr as one line; a stderr that cannot be written is ignored."""
     with suppress(OSError):
-        line = one_line(text, LONGEST_COMPLAINT)
-        Console(stderr=True).print(line, style="red", highlight=False, markup=False, soft_wrap=True)
-
-
-def say(text: str) -> None:
-    """Print text on stdout; what steers a terminal appears as Python escapes."""
-    Console().print(lines(text), highlight=False, markup=False, soft_wrap=True)
+        say(one_line(text, LONGEST_COMPLAINT), Console(stderr=True), "red")

@@ -22,10 +22,9 @@ from bench.cli.app import (
     app,
     complain,
     named_folder,
-    say,
 )
 from bench.plan.options import LARGEST_SEED, ControlSet
-from bench.terminal.console import printer
+from bench.terminal.console import printer, say
 from bench.terminal.interrupts import work_begins
 from victims.errors import UserError
 

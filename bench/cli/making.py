@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from bench.cli.app import DataDir, Defence, Device, Jobs, PluginDir, ResultsDir, app, named_folder, say
-from bench.terminal.console import printer
+from bench.cli.app import DataDir, Defence, Device, Jobs, PluginDir, ResultsDir, app, named_folder
+from bench.terminal.console import printer, say
 from bench.terminal.interrupts import work_begins
 from bench.terminal.text import command
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bench.cli.app import DataDir, PluginDir, ReadResults, ResultsDir, Tables, app, complain, named_folder, say
-from bench.terminal.console import printer
+from bench.cli.app import DataDir, PluginDir, ReadResults, ResultsDir, Tables, app, complain, named_folder
+from bench.terminal.console import printer, say
 from bench.terminal.interrupts import work_begins
 from victims.cache import trained_card
 from victims.defences.spec import JOINT

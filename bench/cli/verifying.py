@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.cli.app import Controls, DataDir, Device, Jobs, ReadResults, app, complain, named_folder, say
+from bench.cli.app import Controls, DataDir, Device, Jobs, ReadResults, app, complain, named_folder
+from bench.terminal.console import say
 from bench.terminal.interrupts import work_begins
 from bench.terminal.progress import plural
 from victims.errors import UserError

@@ -28,8 +28,8 @@ from bench.scoring.ssim import WANG_WINDOW, ssim_wang, ssim_window3
 from bench.store.cells import DIGITS, from_cell, read_cells, to_csv
 from bench.store.folders import Store
 from bench.store.records import RunRecord, Status
+from bench.terminal.console import say
 from bench.terminal.progress import TerminalReporter
-from bench.terminal.text import lines
 from victims.base import Victim
 from victims.errors import UserError
 from victims.files import write_text
@@ -148,12 +148,12 @@ def run_study(
             described = ", ".join(f"{name} {label}" for name, label in cell.labels.items())
             figures = ", ".join(f"{name} {row[name]:.3g}" for name in MEASURED if row.get(name) is not None)
             text = f"{cell.attack} on {cell.victim}, {described}: {record.status} {figures}"
-            console.print(lines(text), highlight=False, markup=False, soft_wrap=True)
+            say(text, console)
     table = pd.DataFrame(rows)
     write_text(path, to_csv(table))
     for plot in study.plots:
         draw(root, study.name, plot, table)
-    console.print(f"  {path}", highlight=False, markup=False, soft_wrap=True)
+    say(f"  {path}", console)
     return int(failed)
 
 

@@ -26,8 +26,8 @@ from bench.run.todo import Todo, changed_sources, todo, why
 from bench.scoring.protocols import protocol_named
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
+from bench.terminal.console import say
 from bench.terminal.progress import TerminalReporter, plural
-from bench.terminal.text import lines
 from victims.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
     executed = execute_plan(plan, setup)
     rows, failures = executed.rows, executed.failures
     for sentence in verdict(rows, _picture(store, rows), Places.of(setup)):
-        console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
+        say(sentence, console)
     if setup.only_cached and len(rows) < len(plan):
-        console.print(f"{plural(len(plan) - len(rows), 'run')} of {len(plan)} not stored")
+        say(f"{plural(len(plan) - len(rows), 'run')} of {len(plan)} not stored", console)
     if failures:
-        console.print(f"{plural(failures, 'run')} of {len(plan)} failed", style="red")
+        say(f"{plural(failures, 'run')} of {len(plan)} failed", console, "red")
     return executed.status
 
 
@@ -110,7 +110,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
             failures += bool(outcome.trouble or record.trouble)
             if not outcome.cached:
                 tables.follow(record)
-            console.print(lines(_line(record, outcome.cached)), highlight=False, markup=False, soft_wrap=True)
+            say(_line(record, outcome.cached), console)
             if trouble := outcome.trouble or (record.trouble if record.status is Status.OK else ""):
                 reporter.notice(f"{record.title}: {trouble}")
             _paths(console, store, record)
@@ -204,9 +204,9 @@ def score_stored(
                 troubles += 1
                 reporter.notice(f"{outcome.record.title}: {trouble}")
             else:
-                console.print(lines(_line(outcome.record)), highlight=False, markup=False, soft_wrap=True)
+                say(_line(outcome.record), console)
     if troubles:
-        console.print(f"{plural(troubles, 'run')} of {len(records)} could not be scored", style="red")
+        say(f"{plural(troubles, 'run')} of {len(records)} could not be scored", console, "red")
     return 1 if troubles or tables.behind else 0
 
 
@@ -263,4 +263,4 @@ def _picture(store: Store, records: Sequence[RunRecord]) -> Path | None:
 def _paths(console: Console, store: Store, record: RunRecord) -> None:
     shown = store.folder(record.run_id) / ("grid.png" if record.status is Status.OK else "log.txt")
     if shown.exists():
-        console.print(f"  {shown}", highlight=False, markup=False, soft_wrap=True)
+        say(f"  {shown}", console)

@@ -11,7 +11,7 @@ from bench.publish.ranking import conflicts, current
 from bench.publish.runs_table import table_of
 from bench.store.folders import Store
 from bench.store.records import RunRecord
-from bench.terminal.text import lines
+from bench.terminal.console import say
 
 
 def told_conflicts(console: Console, store: Store, rows: Iterable[RunRecord], board: pd.DataFrame) -> int:
@@ -35,8 +35,7 @@ def told_conflicts(console: Console, store: Store, rows: Iterable[RunRecord], bo
             hint = "--force runs the others again, on the weights that are cached now"
         else:
             hint = "those of runs.csv were trained elsewhere; --results-dir keeps yours apart"
-        text = lines(f"{cell[0]}: {conflict}; {hint}")
-        console.print(text, style="red" if here else "yellow", highlight=False, markup=False, soft_wrap=True)
+        say(f"{cell[0]}: {conflict}; {hint}", console, "red" if here else "yellow")
         errors += here
     return errors
 

@@ -10,7 +10,8 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bench.terminal.text import lines, one_line
+from bench.terminal.console import say
+from bench.terminal.text import one_line
 
 LINE_SECONDS = 15.0
 FIGURES = TextColumn("{task.fields[figures]}", markup=False)
@@ -83,7 +84,7 @@ class TerminalReporter:
         now = time.monotonic()
         if now - shown.last_line >= LINE_SECONDS or step >= steps:
             shown.last_line = now
-            self.console.print(f"{task}: {step}/{steps}  {text}", highlight=False, markup=False, soft_wrap=True)
+            say(f"{task}: {step}/{steps}  {text}", self.console)
 
     def finished(self, job: str) -> None:
         """Show nothing of a job any more."""
@@ -93,7 +94,7 @@ class TerminalReporter:
 
     def notice(self, text: str) -> None:
         """Print one line."""
-        self.console.print(lines(text), style="yellow", highlight=False, markup=False, soft_wrap=True)
+        say(text, self.console, "yellow")
 
 
 def plural(count: int, noun: str) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 import torch
 
 from attacks.context import Budget
-from bench.cli.app import say
 from bench.experiments import sweep
 from bench.plan import registry
 from bench.plan.config import Section, planned
@@ -32,6 +31,7 @@ from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.store.records import RunRecord, ScoreState
+from bench.terminal.console import say
 from bench.terminal.progress import TerminalReporter
 
 SCORED = {"scores": ScoreState.SCORED, "null_n_good": 0, "wall_s": 0.1, "train_s": 0.1}

@@ -26,7 +26,7 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "bench" / "run" / "executors")]
 from world import make_world  # noqa: E402
 
-from bench.cli.app import say  # noqa: E402
+from bench.terminal.console import say  # noqa: E402
 
 BUSY = """
 class Busy(Plain):

@@ -34,8 +34,9 @@ from bench.run.setup import Setup
 from bench.store.cells import to_csv
 from bench.store.folders import Store
 from bench.store.records import Status
+from bench.terminal.console import say
 from bench.terminal.progress import Reporter, TerminalReporter
-from bench.terminal.text import command, lines, variant_name
+from bench.terminal.text import command, variant_name
 from victims.base import Victim
 from victims.errors import UserError
 from victims.exposure.card import Exposure
@@ -129,8 +130,8 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
     beside = row_table(records, reached, units) if units is not None and records else None
     _write(setup.results_dir, result, records, page, beside)
     for sentence in (result.headline, *result.verdict):
-        console.print(lines(sentence), highlight=False, markup=False, soft_wrap=True)
-    console.print(f"  {setup.results_dir / PAGE}", highlight=False, markup=False, soft_wrap=True)
+        say(sentence, console)
+    say(f"  {setup.results_dir / PAGE}", console)
     if asked.fail_above is None:
         return 0
     return int((result.hit or 0) > asked.fail_above or failures > 0)
@@ -156,13 +157,12 @@ def _require_own(path: Path, victim: Victim) -> None:
 def _tell(console: Console, card: Exposure, found: Sequence[Prospect]) -> None:
     """Print the exposure card, and what can work."""
     for name, value in exposure_lines(card):
-        console.print(lines(f"{name}: {value}"), highlight=False, markup=False, soft_wrap=True)
+        say(f"{name}: {value}", console)
     for outlook in (Outlook.OPEN, Outlook.DOUBTED):
         for prospect in found:
             if prospect.outlook is outlook:
                 why = f": {prospect.reason}" if prospect.reason else ""
-                text = lines(f"{prospect.name} {outlook}{why}")
-                console.print(text, highlight=False, markup=False, soft_wrap=True)
+                say(f"{prospect.name} {outlook}{why}", console)
 
 
 def _last_records(

@@ -25,8 +25,8 @@ from bench.scoring.evaluation import Reference, count_scores
 from bench.scoring.protocols import protocol_named
 from bench.store.folders import Store, write_record
 from bench.store.records import TUNED_BY_ORACLE
+from bench.terminal.console import say
 from bench.terminal.progress import TerminalReporter, plural
-from bench.terminal.text import lines
 from victims.errors import UserError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
                 picks.append(replace(tuner.tuned(best[0].params), tuned_by=_chooser(search)))
                 _claim(picks[-1], store, session)
     status = run_plan(picks, setup) if picks else 0
-    write_summary(store.root / TUNE, lambda text: console.print(lines(text), highlight=False, soft_wrap=True))
+    write_summary(store.root / TUNE, lambda text: say(text, console))
     return max(int(failed), status)
 
 
@@ -116,7 +116,7 @@ def _work(tuner: Tuner, trials: int, console: Console) -> None:
         row = table[table["trial"] == trial.number].iloc[0].dropna()
         figures = ", ".join(f"{name} {value:.4g}" for name, value in row.items() if isinstance(value, Real))
         text = f"{tuner.run.title}: trial {trial.number} {row['state']} {row.get('reason', figures)}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(text, console)
 
 
 def _pool(tuner: Tuner, trials: Sequence[FrozenTrial], setup: Setup, console: Console) -> None:
@@ -124,7 +124,7 @@ def _pool(tuner: Tuner, trials: Sequence[FrozenTrial], setup: Setup, console: Co
     if trials:
         control = registry.random_control(registry.attacks(setup.plugin_dir))
         text = f"{tuner.run.title}: {write_pool(tuner.study.folder, tuner, trials, control)}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(text, console)
 
 
 def _folder_name(run: Run, search: Search) -> str:

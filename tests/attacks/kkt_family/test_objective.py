@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from attacks.kkt_family.coefficients import free_coefficients
-from attacks.kkt_family.one_cycle import OneCycle
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.search import Start, _residual, search
+from attacks.optimisation.one_cycle import OneCycle
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
 
