@@ -193,7 +193,7 @@ class Processes:
 
     def _watch(self, job: Job) -> None:
         """Kill a job that takes too much memory."""
-        if (used := _resident(job.process)) > self.limits.memory and job.killed is None:
+        if (used := _memory_of(job.process)) > self.limits.memory and job.killed is None:
             sizes = f"{used / 2**30:.2g} GiB of memory, of the {self.limits.memory / 2**30:.2g} that it may"
             job.killed = Status.OOM, f"took {sizes}"
             job.kill()
@@ -256,8 +256,8 @@ def isolated_attacks(setup: Setup) -> Iterator[IsolatedAttacks]:
             attacks.kill()
 
 
-def _resident(process: BaseProcess) -> int:
-    """Return the bytes of memory that a process uses, 0 if it is gone."""
+def _memory_of(process: BaseProcess) -> int:
+    """Return the bytes of resident memory of a process, without those that it started, 0 if it is gone."""
     try:
         resident: int = psutil.Process(process.pid).memory_info().rss
     except psutil.Error:

@@ -189,7 +189,7 @@ class IsolatedAttacks:
             process.kill(
                 Status.TIMEOUT, f"did not return when its budget of {attempt.budget} was spent", signal.SIGABRT
             )
-        elif (used := _resident(process.pid)) > self.memory:
+        elif (used := _memory_of_family(process.pid)) > self.memory:
             sizes = f"{used / 2**30:.2g} GiB of memory, of the {self.memory / 2**30:.2g} that it may"
             process.kill(Status.OOM, f"took {sizes}")
 
@@ -237,7 +237,7 @@ def _outcome(process: AttackProcess, code: int) -> Attacked:
     raise AttackFailedError(Failure(*died_of(code)))
 
 
-def _resident(pid: int) -> int:
+def _memory_of_family(pid: int) -> int:
     """Return the bytes of resident memory of a process and all that it started, 0 if it is gone."""
     try:
         process = psutil.Process(pid)
