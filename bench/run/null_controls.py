@@ -117,7 +117,7 @@ class NullControls:
                     by_control[name] = mean_image_scores(protocol, reference.truth)
                 else:
                     null = self.candidates(name, run, protocol, found, victim)
-                    by_control[name] = count_scores(protocol, null, reference)
+                    by_control[name] = count_scores(protocol, reference.matcher(null))
             except NoControlError as error:
                 missing[f"{ABSENT}{name}"] = str(error)
             except (Exception, SystemExit) as error:  # a control that cannot be had must not cost the run

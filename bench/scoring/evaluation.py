@@ -117,9 +117,8 @@ def together(victim: InformedVictim | DeletionVictim) -> int:
     return victim.spec.training.records if isinstance(victim, DeletionVictim) else 1
 
 
-def count_scores(protocol: Protocol, candidates: Tensor, reference: Reference) -> dict[str, Scores]:
+def count_scores(protocol: Protocol, matcher: Matcher) -> dict[str, Scores]:
     """Return the scores under the row's protocol and, of images, those of `COUNT_PROTOCOLS`, by column."""
-    matcher = reference.matcher(candidates)
     return {column: score(named, matcher) for column, named in _protocols(protocol).items()}
 
 
@@ -251,7 +250,7 @@ def evaluate(
         learned: what measures LPIPS and KL.
     """
     matcher = reference.matcher(candidates)
-    by_column = count_scores(protocol, candidates, reference)
+    by_column = count_scores(protocol, matcher)
     if reference.tabular:
         learned = replace(learned, perceptual=None, perceptual_status=NO_IMAGES)
     evidence = Evidence(

@@ -38,7 +38,7 @@ def main(data_dir: Path) -> None:
     for attack in (KKTDelta(KKTDeltaParams()), Replay(ReplayParams())):
         ctx = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
         found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
-        counted = counts(count_scores(protocol_named("buzaglo2023"), found.candidates, Reference.of(victim)))
+        counted = counts(count_scores(protocol_named("buzaglo2023"), Reference.of(victim).matcher(found.candidates)))
         sys.stdout.write(f"{attack.name} {counted} {found.flags} {ctx.seconds:.0f} s\n")
 
 

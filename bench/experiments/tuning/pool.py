@@ -43,7 +43,7 @@ def write_pool(folder: Path, tuner: Tuner, trials: Sequence[FrozenTrial], contro
     found = [tuner.session.attack(tuner.tuned(trial.params), victim).reconstruction for trial in trials]
     pooled = Reconstruction(torch.cat([one.candidates.detach().float().cpu() for one in found]))
     reference, protocol = Reference.of(victim), protocol_named(tuner.run.protocol)
-    counted = counts(count_scores(protocol, pooled.candidates, reference))
+    counted = counts(count_scores(protocol, reference.matcher(pooled.candidates)))
     controls = NullControls(tuner.session, control, twins=False)
     nulls = controls.count(tuner.run, protocol, pooled, victim, reference).columns(counted["n_good"])
     numbers = " ".join(str(trial.number) for trial in trials)

@@ -189,7 +189,7 @@ def _counter(run: Run, session: Session) -> Callable[[Reconstruction], int]:
     """Return what counts good images under the attack's protocol: what an oracle looks at."""
     protocol = protocol_named(run.protocol)
     reference = Reference.of(session.victim(run.victim))
-    return lambda found: count_scores(protocol, found.candidates.float().cpu(), reference)["n_good"].n_good
+    return lambda found: count_scores(protocol, reference.matcher(found.candidates))["n_good"].n_good
 
 
 def _claim(pick: Run, store: Store, session: Session) -> None:

@@ -46,12 +46,12 @@ def attacked(victim: DeletionVictim, **params: Any) -> Any:
 def errors(victim: DeletionVictim, candidates: Tensor) -> Tensor:
     """MSE of each target, candidates of one deletion in the best order."""
     reference = Reference.of(victim)
-    images = count_scores(PROTOCOLS["balle2022"], candidates, reference)["n_good"].reconstruction
+    images = count_scores(PROTOCOLS["balle2022"], reference.matcher(candidates))["n_good"].reconstruction
     return (images.double() - reference.truth.images).square().flatten(1).mean(1)
 
 
 def n_good(victim: DeletionVictim, candidates: Tensor) -> int:
-    return count_scores(PROTOCOLS["balle2022"], candidates, Reference.of(victim))["n_good"].n_good
+    return count_scores(PROTOCOLS["balle2022"], Reference.of(victim).matcher(candidates))["n_good"].n_good
 
 
 def true_gradients(victim: DeletionVictim, theta: Tensor) -> Tensor:

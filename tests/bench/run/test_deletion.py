@@ -119,7 +119,7 @@ def test_the_oracle_is_the_nearest_public_record_alone() -> None:
     pool, targets = torch.from_numpy(victim.split.pool.images), torch.from_numpy(victim.split.targets.images)
     nearest = (targets[:, None] - pool).square().mean((2, 3, 4)).amin(1)
     assert torch.allclose(reference.truth.oracle, nearest, rtol=1e-5)
-    scores = count_scores(PROTOCOLS["balle2022"], targets, reference)["n_good"]
+    scores = count_scores(PROTOCOLS["balle2022"], reference.matcher(targets))["n_good"]
     assert scores.n_good == 6
 
 

@@ -104,7 +104,8 @@ def test_every_held_out_image_is_a_candidate(row: Callable[..., dict[str, Any]],
     victim = victim_of(registry.victims(tmp_path / "choosing").items["faces-mlp-20-tiny"])
     protocol, held_out = PROTOCOLS["buzaglo2023-unique"], torch.from_numpy(victim.split.test_inputs)
     every, some = (
-        count_scores(protocol, images, Reference.of(victim))["n_good"].n_good for images in (held_out, held_out[:20])
+        count_scores(protocol, Reference.of(victim).matcher(images))["n_good"].n_good
+        for images in (held_out, held_out[:20])
     )
     assert len(held_out) == 180
     assert found == every > some

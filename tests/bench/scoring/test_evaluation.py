@@ -18,6 +18,7 @@ from bench.scoring.evaluation import (
     evaluate,
     mean_image_scores,
 )
+from bench.scoring.matching import ncc_distance
 from bench.scoring.metrics import Evidence, oracle
 from bench.store.records import COLUMNS, COUNTS
 from victims.datasets import load, select
@@ -94,7 +95,22 @@ def test_held_out_images_are_what_the_null_is() -> None:
     assert columns["false_positive_rate"] > 0.9  # all are among the candidates; stretching spoils some
     assert columns["ssim_at_1pct"] > 0.99
     assert columns["n_good_at_1pct"] == 0
-    assert counts(count_scores(ROW, held_out, reference)) == {name: columns[name] for name in COUNTS}
+    assert counts(count_scores(ROW, reference.matcher(held_out))) == {name: columns[name] for name in COUNTS}
+
+
+def test_a_distance_is_computed_once_for_counts_and_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[float] = []
+
+    def watched(truth: Tensor, candidates: Tensor, downscale: float = 1.0) -> Tensor:
+        sizes.append(downscale)
+        return ncc_distance(truth, candidates, downscale)
+
+    truth = textures(10, 0)
+    reference = reference_of(truth, truth[:0])
+    monkeypatch.setattr("bench.scoring.scores.ncc_distance", watched)
+    evaluation = row(truth - reference.truth.mean, reference, torch.linspace(1, 0, 10))
+    assert evaluation.confidence is not None and evaluation.row.n_good == 10
+    assert sorted(sizes) == [0.5, 1.0]
 
 
 def test_nearer_than_the_nearest_public_image_no_public_image_is() -> None:
@@ -104,11 +120,11 @@ def test_nearer_than_the_nearest_public_image_no_public_image_is() -> None:
     near[20:] = held_out[:10]
     columns = evaluate(protocol, near - reference.truth.mean, None, reference, LearnedMetrics()).columns()
 
-    assert counts(count_scores(protocol, held_out - reference.truth.mean, reference))["n_good"] == 0
+    assert counts(count_scores(protocol, reference.matcher(held_out - reference.truth.mean)))["n_good"] == 0
     assert columns["n_good"] == columns["n_good_unique"] == 20
     alone = reference_of(truth, held_out[:0])  # without public images it is judged by SSIM
     assert alone.truth.oracle.isinf().all()
-    assert count_scores(protocol, near - alone.truth.mean, alone)["n_good"].n_good == 20
+    assert count_scores(protocol, alone.matcher(near - alone.truth.mean))["n_good"].n_good == 20
 
 
 def test_false_positives_are_counted_among_the_held_out_images() -> None:

@@ -44,7 +44,7 @@ def test_the_right_names_are_good_and_the_wrong_ones_are_not() -> None:
     assert truth.decoys is not None
     candidates = truth.images.clone()
     candidates[::3] = truth.decoys[::3, 2]
-    assert count_scores(NAMING, candidates, found)["n_good"].n_good == 64
+    assert count_scores(NAMING, found.matcher(candidates))["n_good"].n_good == 64
 
 
 def test_one_image_for_all_is_right_for_one_of_n() -> None:
@@ -52,7 +52,7 @@ def test_one_image_for_all_is_right_for_one_of_n() -> None:
     assert mean_image_scores(NAMING, found.truth)["n_good"].n_good == 96 // 8
     for seed in range(5):
         guess = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(seed)).expand(96, 1, 8, 8)
-        assert count_scores(NAMING, guess, found)["n_good"].n_good == 96 // 8
+        assert count_scores(NAMING, found.matcher(guess))["n_good"].n_good == 96 // 8
 
 
 def test_without_a_prior_nothing_can_be_named() -> None:
