@@ -124,20 +124,38 @@ class StoredCard(BaseModel):
 CardT = TypeVar("CardT", bound=StoredCard)
 
 
-class Training(TypedDict):
-    """The part of a card that says where and when weights were trained."""
+class Origin(TypedDict):
+    """The fields of `StoredCard`, which every card has."""
 
+    weights_sha256: str
+    training_sha: str
+    dataset_sha256: str
+    train_s: float
     device: str
     hardware: str
     torch: str
     created_utc: str
 
 
-def trained_on(device: torch.device) -> Training:
-    """Return the part of a card for a training on `device` that ends now."""
+def origin(
+    weights_sha256: str, dataset_sha256: str, device: torch.device, train_s: float, training_sha: str = ""
+) -> Origin:
+    """Return that part of a card for a training that ends now.
+
+    Args:
+        weights_sha256: as of `StoredCard`, and so are the others.
+        dataset_sha256: likewise.
+        device: where it was trained.
+        train_s: seconds that it took.
+        training_sha: empty where it was not recorded.
+    """
     import torch
 
-    return Training(
+    return Origin(
+        weights_sha256=weights_sha256,
+        training_sha=training_sha,
+        dataset_sha256=dataset_sha256,
+        train_s=train_s,
         device=device.type,
         hardware=gpu_name(device) or cpu_name(),
         torch=torch.__version__,

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from victims.cache import StoredCard, trained_on
+from victims.cache import Origin, StoredCard
 from victims.datasets import Split
 from victims.equations.architectures import MLP
 from victims.equations.losses import margins, sample_losses, signs
@@ -48,17 +48,7 @@ class VictimCard(StoredCard):
     directions: int | None = None
 
 
-def describe(
-    spec: VictimSpec,
-    model: nn.Module,
-    split: Split,
-    *,
-    weights_sha256: str,
-    dataset_sha256: str,
-    device: torch.device,
-    train_s: float,
-    training_sha: str = "",
-) -> VictimCard:
+def describe(spec: VictimSpec, model: nn.Module, split: Split, made: Origin) -> VictimCard:
     """Return the card of a trained victim, measured on its own data."""
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
     train_loss, train_accuracy, quantiles, residuals = math.nan, math.nan, list[float](), list[float]()
@@ -80,9 +70,6 @@ def describe(
         name=spec.name,
         spec=spec,
         version=spec.training.version,
-        training_sha=training_sha,
-        weights_sha256=weights_sha256,
-        dataset_sha256=dataset_sha256,
         train_loss=train_loss,
         train_accuracy=train_accuracy,
         test_loss=test_loss,
@@ -90,8 +77,7 @@ def describe(
         margins=quantiles,
         stationarity_residual=residuals,
         relative_gradient=gradient,
-        train_s=train_s,
-        **trained_on(device),
+        **made,
     )
 
 

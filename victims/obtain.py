@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from victims import datasets, released
 from victims.base import Victim
-from victims.cache import WEIGHTS, cache_dir, locked_folder, training_sha, victim_card, victim_folder
+from victims.cache import WEIGHTS, cache_dir, locked_folder, origin, training_sha, victim_card, victim_folder
 from victims.card import VictimCard, describe, require_finite
 from victims.datasets import Split
 from victims.defences import victim as defences
@@ -142,16 +142,8 @@ def _train(
     model = loop.train(spec, inputs, labels, device, checkpoint, report).float()
     seconds = time.monotonic() - start
     require_finite(spec, model)
-    card = describe(
-        spec,
-        model,
-        split,
-        weights_sha256=write_tensors(folder / WEIGHTS, model.state_dict()),
-        dataset_sha256=dataset_sha256,
-        device=device,
-        train_s=seconds,
-        training_sha=source,
-    )
+    stored = write_tensors(folder / WEIGHTS, model.state_dict())
+    card = describe(spec, model, split, origin(stored, dataset_sha256, device, seconds, source))
     card.store(folder)
     for left in folder.glob("checkpoint-*.safetensors"):
         left.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from victims.base import Victim
-from victims.cache import WEIGHTS, locked_folder, victim_card
+from victims.cache import WEIGHTS, locked_folder, origin, victim_card
 from victims.card import VictimCard, describe
 from victims.defences.release import degraded, noise_seed, require_released
 from victims.files import write_tensors
@@ -45,16 +45,9 @@ def released(spec: VictimSpec, trained: Victim, device: torch.device, notice: Ca
                 parameter.copy_(degraded(parameter, spec.defences, generator))
         require_released(spec.name, model.state_dict())
         weights = {name: value.clone() for name, value in model.state_dict().items()}
-        card = describe(
-            spec,
-            model,
-            trained.split,
-            weights_sha256=write_tensors(folder / WEIGHTS, weights),
-            dataset_sha256=dataset_sha256,
-            device=device,
-            train_s=trained.card.train_s,
-            training_sha=trained.card.training_sha,
-        )
+        stored, own = write_tensors(folder / WEIGHTS, weights), trained.card
+        made = origin(stored, dataset_sha256, device, own.train_s, own.training_sha)
+        card = describe(spec, model, trained.split, made)
         if trained.start is not None and spec.architecture.kind in ("mlp", "cnn"):
             moved = {
                 "start_sha256": trained.card.start_sha256,

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from victims.cache import WEIGHTS, locked_folder, trained_on, training_sha, victim_card
+from victims.cache import WEIGHTS, locked_folder, origin, training_sha, victim_card
 from victims.datasets import fingerprint
 from victims.defences.release import degraded, noise_seed, require_released
 from victims.defences.stacking import undefended
@@ -92,17 +92,14 @@ def _train(
     if not all(bool(value.isfinite().all()) for value in weights.values()):
         raise UserError(f"{spec.name}: the ascent diverged; lower its lr or its steps")
     before = named(spec.architecture, objective.inputs, theta)
+    stored, seconds = _stored(folder, before, weights), time.monotonic() - began
     card = DeletionCard(
         name=spec.name,
         spec=spec,
         version=spec.training.version,
-        training_sha=training_sha(spec.setting),
-        weights_sha256=_stored(folder, before, weights),
-        dataset_sha256=dataset_sha256,
         optimality=optimality,
-        train_s=time.monotonic() - began,
         **_measured(spec, before, weights, split),
-        **trained_on(torch.device("cpu")),
+        **origin(stored, dataset_sha256, torch.device("cpu"), seconds, training_sha(spec.setting)),
     )
     card.store(folder)
     return DeletionVictim(card, before, weights, split)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
-from victims.cache import WEIGHTS, locked_folder, trained_on, training_sha, victim_card
+from victims.cache import WEIGHTS, locked_folder, origin, training_sha, victim_card
 from victims.datasets import fingerprint
 from victims.defences.release import degraded, noise_seed, require_released
 from victims.defences.stacking import undefended
@@ -120,20 +120,16 @@ def _train(
         diverged = ~finite(weights)
         if bool(diverged.any()):
             raise UserError(f"{spec.name}: {int(diverged.sum())} of {spec.targets} models diverged; lower its lr")
-    seconds = time.monotonic() - began
+    seconds, stored = time.monotonic() - began, write_tensors(folder / WEIGHTS, weights)
     card = InformedCard(
         name=spec.name,
         spec=spec,
         version=spec.training.version,
-        training_sha=training_sha(spec.setting),
-        weights_sha256=write_tensors(folder / WEIGHTS, weights),
         trace_sha256="" if trace is None else write_tensors(folder / TRACE, trace),
-        dataset_sha256=dataset_sha256,
         **_measured(spec, weights, split),
         optimality=optimality,
         gaussian_privacy=gaussian_privacy(spec),
-        train_s=seconds,
-        **trained_on(device),
+        **origin(stored, dataset_sha256, device, seconds, training_sha(spec.setting)),
     )
     card.store(folder)
     return InformedVictim(card, start, weights, split, trace)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from victims import datasets
 from victims.base import Victim
-from victims.cache import WEIGHTS, locked_folder, training_sha, victim_card
+from victims.cache import WEIGHTS, locked_folder, origin, training_sha, victim_card
 from victims.card import VictimCard, describe
 from victims.datasets import Split
 from victims.files import write_tensors
@@ -45,16 +45,8 @@ def obtain(spec: VictimSpec, split: Split, data_dir: Path | None, notice: Callab
         begun = time.monotonic()
         model = fitted(spec.architecture, spec.training, own.inputs, own.labels)
         seconds = time.monotonic() - begun
-        card = describe(
-            spec,
-            model,
-            own,
-            weights_sha256=write_tensors(folder / WEIGHTS, model.state_dict()),
-            dataset_sha256=dataset_sha256,
-            device=torch.device("cpu"),
-            train_s=seconds,
-            training_sha=training_sha(spec.setting),
-        )
+        stored, source = write_tensors(folder / WEIGHTS, model.state_dict()), training_sha(spec.setting)
+        card = describe(spec, model, own, origin(stored, dataset_sha256, torch.device("cpu"), seconds, source))
         card.store(folder)
         return Victim(card, model, own)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from victims import datasets
 from victims.base import Victim
-from victims.cache import WEIGHTS, locked_folder, training_sha, victim_card
+from victims.cache import WEIGHTS, locked_folder, origin, training_sha, victim_card
 from victims.card import VictimCard, describe, require_finite
 from victims.datasets import RawDataset, Split
 from victims.equations.architectures import blank
@@ -169,16 +169,9 @@ def _train(
     packed = _packed(trained.snapshots)
     if packed:
         kept["snapshots_sha256"] = write_tensors(folder / SNAPSHOTS, packed)
-    card = describe(
-        spec,
-        model,
-        data.split,
-        weights_sha256=write_tensors(folder / WEIGHTS, model.state_dict()),
-        dataset_sha256=dataset_sha256,
-        device=device,
-        train_s=seconds,
-        training_sha=source,
-    ).model_copy(update=kept | moved)
+    stored = write_tensors(folder / WEIGHTS, model.state_dict())
+    card = describe(spec, model, data.split, origin(stored, dataset_sha256, device, seconds, source))
+    card = card.model_copy(update=kept | moved)
     card.store(folder)
     for left in folder.glob("checkpoint-*.safetensors"):
         left.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from victims.base import Victim
+from victims.cache import origin
 from victims.card import describe
 from victims.datasets import Split
 from victims.datasets.tables import Units
@@ -37,15 +38,8 @@ def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
     start = None
     if training.initial is not None:
         start = loaded(spec.name, training.network, training.initial, training.initial_sha256, shape).state_dict()
-    card = describe(
-        spec,
-        model,
-        split,
-        weights_sha256=training.weights_sha256,
-        dataset_sha256=dataset_sha256,
-        device=torch.device("cpu"),
-        train_s=0.0,
-    )
+    made = origin(training.weights_sha256, dataset_sha256, torch.device("cpu"), train_s=0.0)
+    card = describe(spec, model, split, made)
     if not (math.isfinite(card.train_loss) if spec.n else _finite_at_zero(model, shape)):
         raise UserError(f"victim {spec.name}: its outputs are not finite; do weights and normalisation fit?")
     return Victim(card, model, split, scale, start, units=units)

@@ -28,7 +28,7 @@ from bench.scoring.scores import rescaled
 from bench.store.records import Status
 from bench.terminal.progress import Reporter, Silent
 from victims.base import Victim
-from victims.cache import trained_on
+from victims.cache import origin
 from victims.errors import UserError
 from victims.informed.data import InformedSplit, Records
 from victims.informed.spec import GLMSpec, Intercept
@@ -119,24 +119,20 @@ class _Linear:
         Raises:
             UserError: the known records hold the same record once more.
         """
-        split, device = self.victim.split, torch.device("cpu")
+        split, card = self.victim.split, self.victim.card
         known = Records(np.delete(split.inputs, place, 0), np.delete(split.labels, place))
         target = Records(split.inputs[place : place + 1], split.labels[place : place + 1])
         none = Records(split.inputs[:0], split.labels[:0])
-        card = self.victim.card
         weights = {"coef": torch.from_numpy(self.coef)[None], "intercept": torch.from_numpy(self.intercept)[None]}
         return InformedVictim(
             InformedCard(
                 name=self.spec.name,
                 spec=self.spec,
-                weights_sha256=card.weights_sha256,
-                dataset_sha256=card.dataset_sha256,
                 train_loss=None,
                 train_accuracy=None,
                 test_loss=None,
                 test_accuracy=None,
-                train_s=0.0,
-                **trained_on(device),
+                **origin(card.weights_sha256, card.dataset_sha256, torch.device("cpu"), train_s=0.0),
             ),
             None,
             weights,

@@ -14,7 +14,7 @@ from bench.scoring.judges.judge import Judge, JudgeCard
 from bench.scoring.judges.networks import build, network_for
 from bench.scoring.judges.training import RECIPES, SEED, Report, evaluate, train
 from victims import datasets
-from victims.cache import WEIGHTS, cache_dir, locked, trained_on, whole_card
+from victims.cache import WEIGHTS, cache_dir, locked, origin, whole_card
 from victims.datasets import RawDataset
 from victims.files import sha256_json, write_tensors
 from victims.source import Sources
@@ -87,7 +87,7 @@ def _train(raw: RawDataset, folder: Path, dataset_sha256: str, device: torch.dev
     steps = train(model, known.images, known.labels, RECIPES[network], generator, report)
     accuracy, loss = evaluate(model, known.test_images, known.test_labels)
     seconds = time.monotonic() - start
-    weights = {name: value.cpu() for name, value in model.state_dict().items()}
+    stored = write_tensors(folder / WEIGHTS, {name: value.cpu() for name, value in model.state_dict().items()})
     card = JudgeCard(
         dataset=raw.name,
         network=network,
@@ -100,11 +100,7 @@ def _train(raw: RawDataset, folder: Path, dataset_sha256: str, device: torch.dev
         loss=loss,
         steps=steps,
         seed=SEED,
-        training_sha=training_sha(),
-        weights_sha256=write_tensors(folder / WEIGHTS, weights),
-        dataset_sha256=dataset_sha256,
-        train_s=seconds,
-        **trained_on(device),
+        **origin(stored, dataset_sha256, device, seconds, training_sha()),
     )
     card.store(folder)
     return Judge(card, model)

@@ -10,6 +10,7 @@ from attacking import BATCH_NORM, BIASES, CPU, ORDINARY, digits_network, victim_
 
 from attacks.base import Knowledge
 from bench.run.disclosure import view_of
+from victims.cache import origin
 from victims.card import describe
 from victims.defences.release import answered, degraded, require_released
 from victims.defences.spec import AnyDefence, parse
@@ -93,8 +94,7 @@ def test_a_released_victim_is_made_of_the_trained_one_and_measured_anew(monkeypa
     monkeypatch.setattr(loop, "train", lambda *arguments: pytest.fail("it is trained already"))
     spec = under(BIASES, "noise=0.5", "round=int8")
     made, kept = victim_of(spec), victim_of(spec)
-    own = {"weights_sha256": "", "dataset_sha256": "", "device": CPU, "train_s": 0.0}
-    measured = describe(spec, made.model, made.split, **own)  # type: ignore[arg-type]
+    measured = describe(spec, made.model, made.split, origin("", "", CPU, 0.0))
     assert made.card.test_loss == kept.card.test_loss == measured.test_loss != plain.card.test_loss
     assert made.card.test_accuracy == measured.test_accuracy
     assert (made.card.name, made.card.train_s) == (spec.name, plain.card.train_s)
