@@ -59,6 +59,20 @@ def test_where_decay_has_left_the_data_alone_the_gap_is_down_to_the_rounding(see
     assert float(cosines.min()) > 0.99
 
 
+@pytest.mark.parametrize(("height", "rank"), [(1.05, 0), (1.2, 1)])
+def test_what_stands_a_tenth_above_the_edge_of_the_noise_belongs_to_the_data(height: float, rank: int) -> None:
+    noise = torch.linalg.svdvals(torch.randn(300, 200, generator=torch.Generator().manual_seed(0)).double())
+    noise[0] = height * (math.sqrt(300) + math.sqrt(200))
+    assert data_rank(noise, 300, 200) == rank
+
+
+def test_a_direction_a_little_above_the_rounding_belongs_to_the_data() -> None:
+    generator = torch.Generator().manual_seed(0)
+    u, v = (torch.linalg.qr(torch.randn(size, 20, generator=generator).double()).Q for size in (80, 120))
+    weight = (u @ torch.diag(torch.logspace(0, -6.3, 20)).double() @ v.T).float()
+    assert row_space(weight).rank == 20
+
+
 def test_a_network_that_has_learnt_nothing_shows_no_direction() -> None:
     space = row_space(1e-4 * torch.randn(60, 100, generator=torch.Generator().manual_seed(0)))
     assert not space.gap
