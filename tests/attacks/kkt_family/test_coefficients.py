@@ -15,6 +15,7 @@ from attacks.kkt_family.coefficients import (
     margin_coefficients,
     margin_gradients,
     tied_coefficients,
+    tied_start,
 )
 from attacks.kkt_general import KKTGeneral
 from victims.equations.losses import rival_margins, sample_losses
@@ -103,3 +104,14 @@ def test_tied_coefficients_are_those_of_a_gradient_step(loss: str) -> None:
     (slope,) = torch.autograd.grad(sample_losses(loss, outputs[:, 0], labels).sum(), outputs)  # type: ignore[arg-type]
     found = tied_coefficients(loss, labels, factors).at(outputs)  # type: ignore[arg-type]
     torch.testing.assert_close(found.detach(), -0.3 * slope)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("loss", ["cross-entropy", "l2"])
+def test_tied_coefficients_start_as_small_as_free_ones_where_outputs_are_0(loss: str, outputs: int) -> None:
+    """A tenth of the unit ||W||^2 / m."""
+    weight, labels = torch.full((3, 4), 0.5, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 1])
+    start = tied_start(loss, labels, weight, outputs)  # type: ignore[arg-type]
+    nothing = torch.zeros(5, outputs, dtype=torch.float64, requires_grad=True)
+    sizes = tied_coefficients(loss, labels, start).at(nothing).norm(dim=1)  # type: ignore[arg-type]
+    assert sizes.tolist() == pytest.approx([0.1 * 3 / 5] * 5)

@@ -95,6 +95,13 @@ def test_a_consensus_has_the_nearest_of_each_restart_and_class() -> None:
     torch.testing.assert_close(consensus(candidates, None, 1), candidates)
 
 
+def test_a_consensus_is_of_one_class_however_unlike_its_candidates_are() -> None:
+    """In the other restart the only one of the class points the other way; one of another class is less unlike."""
+    candidates = torch.tensor([[2.0, 0.0], [-3.0, 0.0], [0.0, 1.0]])[[0, 2, 1, 2]]
+    found = consensus(candidates, torch.tensor([0, 1, 0, 1]), 2)
+    assert found.tolist() == [[0, 0], [0, 1], [0, 0], [0, 1]]
+
+
 def test_evidence_is_the_product_of_powers() -> None:
     images = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     sure, follows = torch.rand(2, 6, generator=torch.Generator().manual_seed(2)) + 0.1

@@ -113,6 +113,14 @@ def test_a_count_one_to_one_has_an_interval_and_its_fall_is_a_regression(record:
     assert found.regressions == [f"{NAME}: n_good_unique fell from 60 to 20"]
 
 
+def test_a_failure_has_as_many_one_to_one_as_its_null_has_one_to_one(record: Make, compared: Compare) -> None:
+    failed = {"status": Status.ERROR, "n": 100, "n_good": None, "null_n_good": 30, "null_n_good_unique": 10}
+    old, new = ([record(**ranked(found)), record(seed=1, **failed)] for found in (60, 20))
+    before, after, low, high = change(compared(old, new), "n_good_unique")
+    assert (before, after) == (35, 15)
+    assert low < -20 < high
+
+
 # --- other trainings
 
 
@@ -184,13 +192,23 @@ def test_an_interval_holds_the_change_beside_it(record: Make, compared: Compare)
 
 
 def test_a_new_attack_is_level_with_those_it_does_not_surely_differ_from(record: Make, compared: Compare) -> None:
-    old = [record(attack=name, **ranked(found, first=30)) for name, found in (("far", 60), ("near", 32), ("none", 1))]
+    rivals = {"far": 60, "near": 32, "none": 1, "same": 30}
+    old = [record(attack=name, **ranked(found, first=30)) for name, found in rivals.items()]
+    old.append(record(attack="scored otherwise", protocol="assigned", **ranked(40, first=30)))
     new = [record(attack="mine", **ranked(30, first=30))]
 
     (line,) = compared(old, new).only_new
-    assert line.endswith("gain +30, behind far +60; level with near +32; ahead of none +1")
+    assert line.endswith("gain +30, behind far +60; level with near +32, same +30; ahead of none +1")
     (line,) = compared(old, new, "leaderboard.csv", "runs.csv").only_new
-    assert line.endswith("gain +30, behind far +60, near +32; ahead of none +1")
+    assert line.endswith("gain +30, behind far +60, near +32; level with same +30; ahead of none +1")
+
+
+def test_a_gain_that_the_common_training_never_showed_is_not_lost(record: Make, compared: Compare) -> None:
+    """Over both trainings it is surely above 0, on the second alone it may be 0 before and after."""
+    old, new = trained(record, {0: 10, 1: 4}), trained(record, {1: 2})
+    found = compared(old, new)
+    assert change(found, "gain")[:2] == (4, 2)
+    assert found.regressions == []
 
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "text"])

@@ -15,7 +15,7 @@ from attacks.kkt_family.coefficients import (
     margin_coefficients,
     tied_coefficients,
 )
-from victims.equations.adjoint import StationarityResidual, Weighting
+from victims.equations.adjoint import StationarityResidual, Weighting, neuron_norms
 from victims.equations.gates import smooth_gate_relu
 from victims.equations.network import Network
 
@@ -163,3 +163,12 @@ def test_parts_add_up_to_the_whole(outputs: int, parts: int) -> None:
             value, gradient = StationarityResidual(net, weighting, count)(x, coefficients.at, 2.3)
             found.append([value, gradient, *(variable.grad for variable in coefficients.variables)])
         torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-12)
+
+
+def test_the_norms_of_neurons_are_relative_and_none_is_smaller_than_a_fiftieth() -> None:
+    """Weights and bias of 5, 5, 0.4 and 0.01 have the mean square 12.54."""
+    weight = torch.tensor([[3.0, 0.0], [0.0, 5.0], [0.4, 0.0], [0.0, 0.01]], dtype=torch.float64)
+    bias = torch.tensor([4.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    root = (50.1601 / 4) ** 0.5
+    assert neuron_norms(weight, bias).tolist() == pytest.approx([5 / root, 5 / root, 0.4 / root, 0.02])
+    assert neuron_norms(weight[:2], None).tolist() == pytest.approx([3 / 17**0.5, 5 / 17**0.5])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
+from torch import nn
 
-from victims.equations.architectures import blank, build
+from victims.equations.architectures import blank, build, seeded
 from victims.errors import UserError
-from victims.networks import ConvSpec
+from victims.networks import ConvSpec, MLPSpec
 
 SHAPE = (3, 6, 5)
 
@@ -29,3 +32,23 @@ def test_kernels_fit_as_long_as_a_pixel_is_left(channels: int | tuple[int, ...],
     assert build(spec, SHAPE, torch.Generator(), torch.float64)(images).shape == (4,)
     with pytest.raises(UserError, match=f"{told} does not fit into images of 6 x 5 pixels"):
         blank(spec.model_copy(update={"kernel": largest + 1}), SHAPE)
+
+
+def test_weights_are_drawn_as_widely_as_their_inputs_are_few() -> None:
+    """A kernel's inputs are channels times pixels; the first layer has a scale of its own."""
+    spec = ConvSpec(kernel=3, channels=(8, 20), hidden=(50,), outputs=3, first_layer_scale=0.01)
+    model = build(spec, (3, 9, 9), torch.Generator().manual_seed(0), torch.float64)
+    first, *others = (next(layer.parameters()) for layer in model.layers)
+    assert float(first.detach().std()) == pytest.approx(0.01, rel=0.1)
+    for weight, inputs in zip(others, (8 * 9, 20 * 25, 50), strict=True):
+        assert 0.95 < float(weight.detach().abs().max()) * math.sqrt(inputs) <= 1
+
+
+def test_a_seeded_first_layer_is_what_torch_draws_at_the_deviation_that_is_asked_for() -> None:
+    network = seeded(MLPSpec(hidden=(200,), first_layer_scale=0.01), (1, 10, 10), 5)
+    torch.manual_seed(5)
+    drawn = nn.Linear(100, 200)
+    weight, bias = list(network.parameters())[:2]
+    assert float(weight.detach().std()) == pytest.approx(0.01, rel=0.02)
+    for own, plain in ((weight, drawn.weight), (bias, drawn.bias)):
+        torch.testing.assert_close(own / own.abs().max(), plain / plain.abs().max())
