@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from attacks.kkt_family.ranking.confidence import agreement, confidence
@@ -47,3 +48,14 @@ def test_one_restart_is_ranked_by_its_terms_in_the_sum() -> None:
     candidates, multipliers = draw(4, 0), torch.tensor([0.1, 2.0, 0.0, 1.0])
     sure = confidence(candidates, multipliers, torch.ones(4), [4], SPACE, 0.5)
     torch.testing.assert_close(sure, multipliers * candidates.norm(dim=1))
+
+
+def test_fine_directions_weigh_as_much_as_coarse_ones() -> None:
+    """Coordinates are divided by their singular values to the power, in the length and in the cosines."""
+    space = RowSpace(torch.eye(2), torch.tensor([4.0, 1.0]), gap=True)
+    candidates, sizes = torch.tensor([[4.0, 0.0], [0.0, 3.0]]), torch.tensor([1.0, 2.0])
+    alone = confidence(candidates, sizes, None, [2], space, 0.5)
+    assert alone.tolist() == pytest.approx([2.0, 6.0])
+    mixed = torch.cat([candidates, torch.tensor([[2.0, 1.0]])])  # (1, 1) on the coordinates of the search
+    agreed = confidence(mixed, torch.ones(3), None, [2, 1], space, 0.5)
+    assert agreed.tolist() == pytest.approx([2 * 0.5**0.5, 3 * 0.5**0.5, 1])
