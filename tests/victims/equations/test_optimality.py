@@ -46,10 +46,10 @@ def test_multipliers_on_margins_are_the_nonnegative_least_squares_of_all_layers(
 
 
 def test_on_a_kink_the_gate_is_the_best_between_closed_and_open() -> None:
-    """Two neurons have one input each on their kinks; the best gate of one is closed, of the other ajar."""
+    """Two neurons have one input each on their kinks, or just above; the best gate of one is closed, of one ajar."""
     first, last, inputs, coefficients = drawn(0, 4, D), drawn(1, 1, 4), drawn(2, N, D), drawn(3, N, 1)
     bias = drawn(4, 4)
-    bias[0], bias[1] = -first[0] @ inputs[2], -first[1] @ inputs[3]
+    bias[0], bias[1] = -first[0] @ inputs[2], 1e-8 - first[1] @ inputs[3]
     before = inputs @ first.T + bias
     theta, extended = torch.cat([first, bias[:, None]], 1), torch.cat([inputs, torch.ones(N, 1)], 1)
     ungated = coefficients @ last
