@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from bench.publish.leaderboard import leaderboard
-from bench.publish.ranking import Board, boards, defined, gains, samples
+from bench.publish.ranking import Board, boards, defined, gains, samples, unsuccessful
 from bench.publish.statistics import count_interval
 from bench.store.good_images import encode
-from bench.store.records import RunRecord, Status
+from bench.store.records import RunRecord, ScoreState, Status
 
 Make = Callable[..., RunRecord]
 A, B, C = "architecture", "labels", "weights"
@@ -216,6 +216,25 @@ def test_a_seed_that_fails_widens_the_interval(record: Make) -> None:
 
     assert sample.total == pytest.approx((80 + 80 + 10) / 3)
     assert widths[1] > 3 * widths[0]
+
+
+def test_a_run_whose_later_scoring_failed_counts_as_it_was_scored(record: Make) -> None:
+    failed = {"scores": ScoreState.FAILED, "scores_reason": "the disk is full"}
+    scored, never = record(**failed, **good(80)), record(seed=1, n=100, null_n_good=10, **(failed | {"n_good": None}))
+    assert unsuccessful(table([scored, never])).tolist() == [False, True]
+    (sample,) = samples(table([scored, never])).values()
+    assert sample.total == pytest.approx((80 + 10) / 2)
+
+
+def test_a_count_one_to_one_gains_nothing_over_a_null_that_is_not(record: Make) -> None:
+    lacking = good(80) | {"null_n_good": 10, "null_n_good_unique": None, "null_images": ""}
+    assert gains(table([record(**lacking)])) == {}
+    older = lacking | {
+        "n_good_unique": None,
+        "one_to_one_images": "",
+    }  # where neither was counted, both are by the vote
+    (sample,) = gains(table([record(**older)])).values()
+    assert sample.total == 70
 
 
 def test_runs_on_different_numbers_of_images_make_no_cell(record: Make) -> None:
