@@ -61,3 +61,11 @@ def test_seconds_of_a_shared_machine_stay_where_the_other_run_has_none(record: M
     assert (row["wall_s"], row["overlapped"], row["failed"]) == (30, 1, 1)
     (row,) = write_tables(tmp_path, [record(seed=2, wall_s=20.0)]).to_dict("records")
     assert row["wall_s"] == 20, "seconds of a run that had the machine for itself are the cell's"
+
+
+def test_every_training_counts_alike_however_many_seeds_attacked_it(record: Make, tmp_path: Path) -> None:
+    often = [record(seed=seed, n=100, n_good=90, mse_mean=0.1) for seed in range(3)]
+    once = record(victim_seed=1, n=100, n_good=10, mse_mean=0.5)
+    (row,) = write_tables(tmp_path, [*often, once]).to_dict("records")
+    assert (row["n_good"], row["seeds"], row["trainings"]) == (50, 4, 2)
+    assert row["mse_mean"] == pytest.approx(0.3)

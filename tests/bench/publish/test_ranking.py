@@ -227,14 +227,11 @@ def test_a_run_whose_later_scoring_failed_counts_as_it_was_scored(record: Make) 
 
 
 def test_a_count_one_to_one_gains_nothing_over_a_null_that_is_not(record: Make) -> None:
+    """In older rows neither is one to one, and both are by the vote."""
     lacking = good(80) | {"null_n_good": 10, "null_n_good_unique": None, "null_images": ""}
-    assert gains(table([record(**lacking)])) == {}
-    older = lacking | {
-        "n_good_unique": None,
-        "one_to_one_images": "",
-    }  # where neither was counted, both are by the vote
-    (sample,) = gains(table([record(**older)])).values()
-    assert sample.total == 70
+    older = lacking | {"n_good_unique": None, "one_to_one_images": ""}
+    told = table([record(**lacking), record(attack="older", **older), record(attack="other", **good(50))])
+    assert {cell[0]: sample.total for cell, sample in gains(told).items()} == {"older": 70, "other": 50}
 
 
 def test_runs_on_different_numbers_of_images_make_no_cell(record: Make) -> None:
