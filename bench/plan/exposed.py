@@ -60,6 +60,8 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
     if card.seed is not None:
         found = f"{card.seed.seed} drew the first layer" if card.seed.found else f"none below {card.seed.tried}"
         odds = f"correlation {card.seed.correlation:.3f}, chance {card.seed.threshold:.3f}"
+        if not card.seed.found and card.seed.correlation > card.seed.threshold:
+            odds += f" with the first weights, but further weights do not resemble the draws of {card.seed.seed}"
         yield "seed", f"{found} ({odds})"
     if card.start is not None:
         start = card.start

@@ -44,7 +44,9 @@ class Start(FrozenModel):
 class Seed(FrozenModel):
     """The integer seed whose draws W1 resembles most."""
 
-    found: bool = Field(description="Whether the correlation is too large for chance.")
+    found: bool = Field(
+        description="Whether the correlation is too large for chance, and further weights resemble the draws too."
+    )
     seed: int = Field(description="The best guess.")
     correlation: float = Field(description="Of its draws with W1, in [-1, 1].")
     threshold: float = Field(description="What the largest correlation of wrong seeds exceeds once in a thousand.")

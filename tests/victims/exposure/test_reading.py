@@ -170,6 +170,16 @@ def test_a_seed_behind_whose_first_layer_other_biases_are_tells_no_start(
     assert not shown.candidates.any()
 
 
+def test_a_seed_that_further_weights_speak_against_is_told_with_the_reason(tmp_path: Path) -> None:
+    found = card(own(tmp_path, trained(DECAY, 0)[1]))
+    assert found.seed is not None
+    refuted = found.seed.model_copy(update={"found": False, "seed": 7, "correlation": 0.125, "threshold": 0.124})
+    told = dict(exposure_lines(found.model_copy(update={"seed": refuted, "start": None})))
+    assert told["seed"].endswith("but further weights do not resemble the draws of 7)")
+    below = refuted.model_copy(update={"correlation": 0.1})
+    assert "further" not in dict(exposure_lines(found.model_copy(update={"seed": below})))["seed"]
+
+
 def test_a_converged_network_has_forgotten_its_start(tmp_path: Path) -> None:
     """Exp(-decay rate steps) of the start is left, here exp(-20), less than rounding; the images span what remains."""
     _, end = trained(5e-2, 2000, rate=0.2)
