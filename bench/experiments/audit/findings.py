@@ -13,12 +13,14 @@ from torch import Tensor
 
 from attacks.base import Threat
 from bench.experiments.audit.last_record import LastRecords
-from bench.experiments.audit.model import SIGNIFICANCE, Attempt, Group, Outcome, Overlap, Record, ThreatFinding, Unit
+from bench.experiments.audit.model import Attempt, Group, Outcome, Overlap, Record, ThreatFinding, Unit
 from bench.experiments.audit.scores import Hits, Scored
 from bench.experiments.audit.words import sentence
 from bench.plan.prospects import Outlook, Prospect
 from bench.store.records import RunRecord, Status
 
+SIGNIFICANCE = 0.01
+"""Largest probability that an audit finds something in a model that gives nothing away."""
 QUARTERS = ("smallest quarter", "second quarter", "third quarter", "largest quarter")
 TWO_RELEASES = "two releases"
 
@@ -121,7 +123,8 @@ def threats(tried: Sequence[Attempt], n: int, start_given: bool, unit: Unit = "i
         start_given: whether the start of the training, or an earlier release, was given.
         unit: what the records are.
     """
-    findings = [_finding(threat, [one for one in tried if one.threat == threat], n, unit) for threat in Threat]
+    level = SIGNIFICANCE / max(1, sum(one.status is not None for one in tried))
+    findings = [_finding(threat, [one for one in tried if one.threat == threat], n, unit, level) for threat in Threat]
     why = (
         "Two releases: somebody who has the start has them, if what was given as `initial` is the earlier one."
         if start_given
@@ -130,13 +133,13 @@ def threats(tried: Sequence[Attempt], n: int, start_given: bool, unit: Unit = "i
     return [
         *findings,
         ThreatFinding(
-            threat=TWO_RELEASES, outcome=Outcome.NOT_TESTED, found=None, null=None, attack="", tried=[], ruled_out={},
-            seconds=0.0, sentence=why,
+            threat=TWO_RELEASES, outcome=Outcome.NOT_TESTED, found=None, null=None, attack="", blind=False, tried=[],
+            ruled_out={}, seconds=0.0, sentence=why,
         ),
     ]  # fmt: skip
 
 
-def _finding(threat: Threat, own: Sequence[Attempt], n: int, unit: Unit) -> ThreatFinding:
+def _finding(threat: Threat, own: Sequence[Attempt], n: int, unit: Unit, level: float) -> ThreatFinding:
     ended = [one for one in own if one.found is not None and one.null is not None]
     unverified = [one for one in own if one.candidates is not None]
     failed = [one for one in own if one.status is not None and one not in (*ended, *unverified)]
@@ -156,6 +159,7 @@ def _finding(threat: Threat, own: Sequence[Attempt], n: int, unit: Unit) -> Thre
         found=None if best is None else best.found,
         null=None if best is None else best.null,
         attack="" if best is None else best.attack,
+        blind=bool(ended) and all(0.5 ** (n - (one.null or 0)) >= level for one in ended),
         tried=[one.attack for one in (*ended, *unverified)],
         ruled_out=ruled_out,
         seconds=sum(one.seconds or 0 for one in own),

@@ -14,8 +14,6 @@ from victims.exposure.card import Exposure
 
 Count = Annotated[int, Field(ge=0)]
 Unit = Literal["images", "rows"]
-SIGNIFICANCE = 0.01
-"""Largest probability that an audit finds something in a model that gives nothing away."""
 
 
 class Outcome(StrEnum):
@@ -69,6 +67,9 @@ class ThreatFinding(Part):
     null: Count | None = Field(description="What the strictest null control of that attack gets.")
     attack: str = Field(
         description="The attack with the largest lead over its null control; empty if none was counted."
+    )
+    blind: bool = Field(
+        description="Whether chance gets so many records that each attack, had it got all, would not be beyond it."
     )
     tried: list[str] = Field(description="Attacks that were run to their end, or to that of their time.")
     ruled_out: dict[str, str] = Field(description="Attacks that cannot work, and why.")

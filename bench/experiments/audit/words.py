@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attacks.base import Threat
-from bench.experiments.audit.model import SIGNIFICANCE, Attempt, Outcome, ThreatFinding, Unit
+from bench.experiments.audit.model import Attempt, Outcome, ThreatFinding, Unit
 
 if TYPE_CHECKING:
     from victims.base import Victim
@@ -54,7 +54,7 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit 
     if finding.outcome is Outcome.NOTHING:
         others = [name for name in finding.tried if name != finding.attack]
         less = f"; {', '.join(others)} got no more" if others else ""
-        blind = f" Even all {n} could not be told from chance, so this shows nothing." if _blind(finding, n) else ""
+        blind = f" Even all {n} could not be told from chance, so this shows nothing." if finding.blind else ""
         return f"Somebody who {who} got nothing beyond chance: {got}{less}.{blind}{ruled_out}"
     if finding.outcome is Outcome.UNVERIFIED:
         candidates = f"{', '.join(finding.tried)} returned candidates, and there is nothing to compare them with"
@@ -73,11 +73,6 @@ def verdict(findings: Sequence[ThreatFinding]) -> list[str]:
     tested = [finding.sentence for outcome in order for finding in findings if finding.outcome is outcome]
     left = [finding.threat for finding in findings if finding.outcome is Outcome.NOT_TESTED]
     return [*tested, *([f"Not tested: {'; '.join(left)}."] if left else [])]
-
-
-def _blind(finding: ThreatFinding, n: int) -> bool:
-    """Return whether chance gets so many of n records that an attack that got all would not be beyond it."""
-    return finding.null is not None and 0.5 ** (n - finding.null) >= SIGNIFICANCE
 
 
 def _ruled_out(finding: ThreatFinding) -> str:
@@ -102,7 +97,7 @@ def headline(findings: Sequence[ThreatFinding], n: int, unit: Unit = "images") -
         who = f"somebody who {WHO[Threat(best.threat)]}"
         return f"{best.found} of {n} training {unit} can be reconstructed by {who}, where chance gets {best.null}."
     nothing = [finding for finding in findings if finding.outcome is Outcome.NOTHING]
-    if nothing and all(_blind(finding, n) for finding in nothing):
+    if nothing and all(finding.blind for finding in nothing):
         least = min(finding.null or 0 for finding in nothing)
         told = f"even all {n} could not be told from chance, which gets {least}"
         return f"Whether training {unit} can be reconstructed was not shown: {told}."

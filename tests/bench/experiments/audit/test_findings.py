@@ -12,7 +12,7 @@ import torch
 from attacks.base import Threat
 from bench.experiments.audit import findings
 from bench.experiments.audit.cells import runs_of
-from bench.experiments.audit.model import SIGNIFICANCE
+from bench.experiments.audit.findings import SIGNIFICANCE
 from bench.experiments.audit.scores import Hits, Reached, Scored
 from bench.plan import registry
 from bench.plan.options import parse_budget

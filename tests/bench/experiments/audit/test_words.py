@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from attacks.base import Threat
-from bench.experiments.audit import model, words
-from bench.experiments.audit.findings import threats
+from bench.experiments.audit import words
+from bench.experiments.audit.findings import SIGNIFICANCE, threats
 from bench.experiments.audit.model import Attempt, Outcome, ThreatFinding
 from bench.plan.prospects import Outlook
 from bench.store.records import Status
@@ -28,7 +28,7 @@ def ran(name: str, found: int, null: int, threat: Threat = Threat.WEIGHTS, **fie
     """An attack that was run alone to its end."""
     chance = 2.0 ** (null - found) if found > null else 1.0  # all that chance gets, the attack gets too
     told = {"outlook": Outlook.OPEN, "reason": "", "status": Status.OK, "run_id": name, "seconds": 2.0}
-    counts = {"found": found, "null": null, "chance": chance, "beyond_chance": chance < model.SIGNIFICANCE}
+    counts = {"found": found, "null": null, "chance": chance, "beyond_chance": chance < SIGNIFICANCE}
     return attempt(name, threat, **(told | counts | fields))
 
 
@@ -123,15 +123,17 @@ def test_the_headline_is_the_count_with_the_largest_lead_and_its_own_null() -> N
 
 
 def test_where_chance_leaves_no_room_nothing_was_shown() -> None:
-    """As of small digits, which all look alike: 6 more than chance are 2^-6 > 0.01, 7 are not."""
-    every = threats([ran("a", 36, N), ran("b", 23, 34, Threat.QUERIES)], N, True)
+    """As of small digits, which look alike: 7 more than chance have p = 2^-7 > 0.01 / 2, of two attacks; 8 have less."""
+    every = threats([ran("a", 36, N), ran("b", 23, 33, Threat.QUERIES)], N, True)
     assert words.headline(every, N) == (
         "Whether training images can be reconstructed was not shown: even all 40 could not be told from chance, which "
-        "gets 34."
+        "gets 33."
     )
     assert all(told.endswith("so this shows nothing.") for told in words.verdict(every)[:2])
-    room = threats([ran("a", 36, N), ran("b", 23, 33, Threat.QUERIES)], N, True)
+    room = threats([ran("a", 36, N), ran("b", 23, 32, Threat.QUERIES)], N, True)
     assert words.headline(room, N).startswith("None of 40 training images was reconstructed beyond chance")
+    another = threats([ran("a", 36, N), ran("c", 10, 12), ran("b", 23, N, Threat.QUERIES)], N, True)
+    assert words.headline(another, N).startswith("None of 40")  # c could have been told from chance
 
 
 def test_habits_that_concern_what_was_found_come_first() -> None:
