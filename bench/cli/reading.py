@@ -152,14 +152,14 @@ def merge(
         Path, typer.Option(parser=named_folder, metavar="PATH", help="The new results folder that holds all of them.")
     ],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Runs take the place of the same runs in the folders before theirs.")
+        bool, typer.Option("--replace", help="Take a later folder's runs in the place of the same earlier ones.")
     ] = False,
 ) -> None:
     """Join results folders into a new one; they stay as they are.
 
     What two of them hold differently is refused: a run, a row, a study, or a victim's weights under one definition. The
     summary of the searches is made again; what `privacy` writes is left out where it differs, for it is of some runs.
-    With --replace a later folder's runs are taken; those on other weights only if all attacks on them ran again.
+    With --replace a later folder's runs are taken; of a training with other weights, only all its runs.
     """
     from bench.experiments.tuning.table import write_summary
     from bench.experiments.tuning.verb import TUNE

@@ -30,7 +30,7 @@ SHOWN = 3
 """Conflicts that the message names; the others are counted."""
 TRAINING = ["victim", "victim_seed"]
 MEASURED = ["attack", "params_hash", "budget", "protocol", "seed"]
-"""What a run measures on a training, whatever its weights and versions."""
+"""Columns that tell the rows of a training apart, whatever its weights and the versions of all."""
 
 
 def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple[int, int]:
@@ -44,8 +44,8 @@ def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple
     Args:
         sources: results folders, which stay as they are.
         target: a folder that does not exist yet, or is empty.
-        replace: whether the runs of a folder take the place of the same runs in the folders before it. On a training
-            that got other weights they must be all runs that were there, for attacks on two weights have no ranks.
+        replace: whether a folder's runs take the place of the same runs in the folders before it. If a training got
+            other weights there, all its runs must have been made again: attacks on different weights have no ranks.
 
     Raises:
         UserError: a source is no results folder, the target holds something or lies in a source, or something does not
@@ -55,7 +55,8 @@ def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple
     _require_folders(sources, target)
     tables = {source: read_runs(source / "runs.csv") for source in sources if (source / "runs.csv").exists()}
     replaced, lacking = _replaced(tables) if replace else ({}, [])
-    runs = pd.concat([_without(tables[source], replaced.get(source)) for source in tables]) if tables else None
+    kept = [runs[~runs["run_id"].isin(replaced.get(source, set()))] for source, runs in tables.items()]
+    runs = pd.concat(kept, ignore_index=True) if tables else None
     files, problems = _joined_files(sources, replaced)
     problems += lacking
     if runs is not None:
@@ -94,7 +95,10 @@ def _require_folders(sources: Sequence[Path], target: Path) -> None:
 
 
 def _replaced(tables: dict[Path, pd.DataFrame]) -> tuple[dict[Path, set[str]], list[str]]:
-    """Return the run_ids of each table that a later one has anew, in all rows, and what it lacks on other weights."""
+    """Return which runs of each table a later table replaces, and the trainings of which it replaces only a part.
+
+    A run is replaced if the later table has all its rows. It is named by its run_id.
+    """
     replaced: dict[Path, set[str]] = {source: set() for source in tables}
     lacking = []
     for (earlier, old), (later, new) in combinations(tables.items(), 2):
@@ -108,12 +112,8 @@ def _replaced(tables: dict[Path, pd.DataFrame]) -> tuple[dict[Path, set[str]], l
 
 
 def _found(old: pd.DataFrame, new: pd.DataFrame, columns: list[str]) -> pd.Series[bool]:
-    """Return of each row of a table whether another table has one that is equal in some columns."""
+    """Return for each row of a table whether another table has a row that is equal in some columns."""
     return pd.Series(pd.MultiIndex.from_frame(old[columns]).isin(pd.MultiIndex.from_frame(new[columns])), old.index)
-
-
-def _without(runs: pd.DataFrame, replaced: set[str] | None) -> pd.DataFrame:
-    return runs[~runs["run_id"].isin(replaced or set())]
 
 
 def _joined_files(sources: Sequence[Path], replaced: Mapping[Path, set[str]]) -> tuple[dict[Path, Path], list[str]]:

@@ -48,7 +48,7 @@ class Setup:
         only_cached: show what is stored, execute nothing.
         cluster: the Ray cluster that executes the runs; None for this machine alone.
         copy_to: address in object storage to which stored runs and tables are copied; empty for none.
-        environment: names and values of the suite's variables, the cache's folder among them: those of this process.
+        environment: names and values of the suite's variables, such as the cache's folder; by default this process's.
     """
 
     results_dir: Path

@@ -1,4 +1,4 @@
-"""The executor that the user asked for, one of them this process itself."""
+"""The executor that the user asked for; `Inline` is this process itself."""
 
 from __future__ import annotations
 

@@ -117,6 +117,15 @@ def test_a_later_folder_replaces_the_same_runs_and_the_weights_of_a_training(rec
     assert {path.name for path in (tmp_path / "c" / "runs").iterdir()} == set(rows.index)
 
 
+def test_the_same_run_with_more_null_controls_replaces_it_alone(record: Make, tmp_path: Path) -> None:
+    known = {"victim": "v", "victim_key": "k", "victim_sha": "a"}
+    old = [record(run_id="kkt", **known), record(run_id="random", attack="random", **known)]
+    scored = folder(tmp_path / "b", old[0].model_copy(update={"null_disjoint": 1}))
+    merge([folder(tmp_path / "a", *old), scored], tmp_path / "c", replace=True)
+    rows = read_runs(tmp_path / "c" / "runs.csv").set_index("run_id")
+    assert rows["null_disjoint"].fillna(-1).to_dict() == {"kkt": 1, "random": -1}
+
+
 def test_a_row_under_another_protocol_is_refused_and_not_replaced(record: Make, tmp_path: Path) -> None:
     again = record(run_id="kkt", victim="v", victim_sha="a", n_good=2)
     left = folder(tmp_path / "a", again.model_copy(update={"n_good": 1, "protocol": "assigned"}))
