@@ -123,7 +123,7 @@ def test_the_headline_is_the_count_with_the_largest_lead_and_its_own_null() -> N
 
 
 def test_where_chance_leaves_no_room_nothing_was_shown() -> None:
-    """As of small digits, which look alike. Of two attacks, 7 more than chance have p = 2^-7 > 0.01 / 2, 8 have less."""
+    """As of small digits. Of two attacks, 7 more than chance have p = 2^-7 > 0.01 / 2, and 8 have less."""
     every = threats([ran("a", 36, N), ran("b", 23, 33, Threat.QUERIES)], N, True)
     assert words.headline(every, N) == (
         "Whether training images can be reconstructed was not shown: even all 40 could not be told from chance, which "
