@@ -190,7 +190,11 @@ def _range(seconds: list[float]) -> str:
 
 def _machines(led: list[Led]) -> str:
     """Return what the attacks ran on: its GPUs, or else its processors."""
-    return " and ".join(sorted({str(one.row["gpu"] or one.row["cpu"]) for one in led}))
+    cells = (str(one.row["gpu"] or one.row["cpu"]) for one in led)
+    *others, last = sorted(
+        {name for cell in cells for name in cell.split(";")}
+    )  # which is how a leaderboard joins them
+    return " and ".join(filter(None, (", ".join(others), last)))
 
 
 def _led(threat: Threat, row: Row) -> Led:

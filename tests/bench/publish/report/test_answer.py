@@ -22,6 +22,11 @@ def told(root: Path, records: list[RunRecord]) -> Any:
     return answer(collect(root))
 
 
+def test_processors_of_several_runs_of_a_cell_are_told_one_by_one(results: Path, scored: Scored) -> None:
+    runs = [scored("kkt", n_good=16, wall_s=30.0, seed=seed, cpu=cpu) for seed, cpu in enumerate("BACB")]
+    assert told(results, runs).sentences[2] == "The best attack of each attacker took 30 s on A, B and C."
+
+
 def test_each_kind_of_attacker_is_told_with_what_leads_for_him(results: Path, scored: Scored) -> None:
     more = {"victim": "mnist-mlp-100", "dataset": "mnist"}
     records = [
