@@ -70,7 +70,7 @@ class Run:
         return attack.supports(self.victim) or untold(attack.knowledge, self.victim)
 
     def possible(self) -> bool:
-        """Say whether the attack takes this victim. An attack that cannot say so does not: its row will tell."""
+        """Return whether the attack takes this victim, False if it raises instead of saying so; its row tells why."""
         try:
             return self.declined() is None
         except Exception:
