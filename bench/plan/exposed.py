@@ -71,9 +71,17 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
         yield "start", "cannot be told: what the seed drew behind the first layer depends on which layers have biases"
     else:
         yield "start", "not known"
-    told = "not shown by the weights" if card.images_shown is None else f"{card.images_shown}, as the weights show it"
-    yield f"number of training {card.unit}", told
+    yield f"directions of training {card.unit}", _directions(card)
     yield from _measured(card)
+
+
+def _directions(card: Exposure) -> str:
+    """Return the rank that the records left in a layer, and what it bounds: their number, from below alone."""
+    if card.images_shown is None:
+        return "not shown by the weights"
+    where = "the first layer" if card.start is None or card.start.images is None else "what the training changed"
+    most = f"one of the {card.unit} adds at most one, and one that is learnt easily may add none"
+    return f"{card.images_shown} in {where}: {most}, so it was trained on {card.images_shown} or more"
 
 
 def _over(card: Exposure) -> str:

@@ -29,8 +29,8 @@ class Start(FrozenModel):
     movement: float = Field(description="||theta - theta(0)|| / ||theta(0)|| over all weights.", ge=0)
     cosine: float = Field(description="Of W and W(0) outside of the images' span; near 0 where the start is wrong.")
     images: Count | None = Field(
-        description="n, the rank of W - c W(0); null where no gap ends it, and where another rank is shown: that of a "
-        "low-rank update, or a direction a class of the last layer."
+        description="The rank of W - c W(0), which bounds n from below; null where no gap ends it, and where another "
+        "rank is shown: that of a low-rank update, or a direction a class of the last layer."
     )
 
     stayed: Count = Field(description="Fully connected layers, from the first, that did not move; all if none did.")
@@ -121,7 +121,7 @@ class Exposure(FrozenModel):
 
     @property
     def images_shown(self) -> int | None:
-        """The number of training images as far as the weights show it, None where they do not."""
+        """The directions that training images left in a layer, at most one each; None where the weights show none."""
         if self.start is not None and self.start.images is not None:
             return self.start.images
         shown = self.spectrum is not None and self.spectrum.gap and self.start_remains is None
