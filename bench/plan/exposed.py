@@ -36,24 +36,25 @@ def exposed(
 def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
     """Yield what is measured and what was found, in words that an owner of a model understands."""
     yield "architecture", card.architecture
-    yield "equations over unknowns", f"{card.equations_per_unknown:.2g}: {_over(card)}"
+    yield "weights per number sought (equations over unknowns)", f"{card.equations_per_unknown:.2g}: {_over(card)}"
     if not card.layers:
         yield "layers", f"not known, so nothing can be read off them: {card.uncovered}"
         yield from _measured(card)
         return
-    biases = "no bias behind the first layer" if card.homogeneous else "biases behind the first layer"
-    yield "positively homogeneous", f"{'yes' if card.homogeneous else 'no'}: {biases}"
+    theory = "doubling all weights changes no decision (positively homogeneous), as the theory of these attacks assumes"
+    yield "biases behind the first layer", f"none: {theory}" if card.homogeneous else f"some; without them {theory}"
     if card.imbalance:
         sizes = ", ".join(f"{value:.2g}" for value in card.imbalance)
-        yield (
-            "imbalance of the neurons",
-            f"{sizes}: 0 at a stationary point, where what comes in is as long as what goes out",
-        )
+        balanced = "0 where the weights into a neuron are as long as those out of it"
+        yield "imbalance of the neurons", f"{sizes}: {balanced}, as at the end of a long training (stationary point)"
     if card.spectrum is not None:
         shown = card.spectrum
-        yield "directions above the start's edge", f"{shown.above} above {shown.edge:.3g}"
-        gap = f"after {shown.rank} directions; {shown.left:.2g} of the squares lie behind it" if shown.gap else "none"
-        yield "gap in the spectrum", gap
+        above = f"{shown.above} in the first layer, longer than any of a random start (singular values above"
+        yield "directions that stand out", f"{above} {shown.edge:.3g})"
+        gap = "cannot be told, for nothing divides it from what was learnt (no gap in the singular values)"
+        if shown.gap:
+            gap = f"{shown.left:.2g} of its squares, behind {shown.rank} directions (gap in the singular values)"
+        yield "share of the first layer that is not learnt", gap
     if card.activations is not None:
         shown_by = f"{card.activations}, as the second layer shows them"
         yield "directions of activations", f"{shown_by}; fewer than {card.unit} where its start hides them"
@@ -92,9 +93,10 @@ def _measured(card: Exposure) -> Iterator[tuple[str, str]]:
     """Yield what the images given show."""
     if card.residual:
         values = ", ".join("not measured" if value is None else f"{value:.2g}" for value in card.residual)
-        yield "stationarity residual", f"{values}: 0 at a stationary point, 1 where the {card.unit} explain nothing"
+        explained = f"0 where the {card.unit} given explain all weights of a layer, 1 where they explain none"
+        yield "weights left unexplained (stationarity residual)", f"{values}: {explained}"
     if card.margins:
         low, _, middle, _, high = card.margins
-        yield "margins", f"{low:.3g} to {high:.3g}, median {middle:.3g}"
+        yield "lead of the right class (margins)", f"{low:.3g} to {high:.3g}, median {middle:.3g}; below 0 it is wrong"
     accuracy = f"no {card.unit} were given" if card.train_accuracy is None else f"{card.train_accuracy:.3f}"
     yield f"accuracy on the {card.unit} given", accuracy

@@ -116,7 +116,7 @@ class Exposure(FrozenModel):
             return f"the start is not forgotten: {left} are still those of its initialisation"
         if not self.spectrum.gap and max(self.imbalance) > MOST_LEFT:
             off = f"incoming and outgoing weights of its neurons differ by {max(self.imbalance):.0%}"
-            return f"it is at no stationary point: {off}, and there they are of one length"
+            return f"its weights have not come to rest (it is at no stationary point): {off}, at rest they are alike"
         return None
 
     @property

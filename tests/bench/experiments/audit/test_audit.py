@@ -77,7 +77,7 @@ def test_every_record_has_the_attacks_that_got_it(found: Audit, done: Any) -> No
 
 
 def test_the_exposure_is_told_before_any_attack(done: Any) -> None:
-    assert done.out.index("directions above the start's edge") < done.out.index("leak on mine")
+    assert done.out.index("directions that stand out") < done.out.index("leak on mine")
     assert "sceptic cannot work: it has 2 hidden layers" in done.out
 
 

@@ -43,6 +43,18 @@ def test_the_verdict_comes_first_and_all_parts_are_there(page: str, done: Any) -
         assert line in page.replace("&#39;", "'")
 
 
+def test_a_term_of_the_field_stands_in_brackets_behind_plain_words(page: str) -> None:
+    for plain, term in {
+        "doubling all weights changes no decision": "(positively homogeneous)",
+        "as at the end of a long training": "(stationary point)",
+        "weights per number sought": "(equations over unknowns)",
+        "nearer to it than any of the others is": "(mean squared error)",
+        "lead of the right class": "(margin",
+    }.items():
+        assert f"{plain} {term}" in page
+    assert "whose own rule is a distance" not in page
+
+
 def test_what_a_model_is_called_is_no_markup(done: Any) -> None:
     audit = Audit.model_validate_json((done.folder / "audit.json").read_text())
     evil = audit.model_copy(update={"name": "<b>mine</b>", "limits": ["<script>alert(1)</script>"]})
