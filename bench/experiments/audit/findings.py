@@ -22,7 +22,6 @@ from bench.store.records import RunRecord, Status
 SIGNIFICANCE = 0.01
 """Largest probability that an audit finds something in a model that gives nothing away."""
 QUARTERS = ("smallest quarter", "second quarter", "third quarter", "largest quarter")
-TWO_RELEASES = "two releases"
 
 
 def attempts(
@@ -114,29 +113,16 @@ def p_value(good: Tensor, by_chance: Tensor) -> float:
     return float(binomtest(own, own + others, 0.5, alternative="greater").pvalue) if own + others else 1.0
 
 
-def threats(tried: Sequence[Attempt], n: int, start_given: bool, unit: Unit = "images") -> list[ThreatFinding]:
-    """Return what each attacker gets, in the order of `Threat`, and two releases last.
+def threats(tried: Sequence[Attempt], n: int, unit: Unit = "images") -> list[ThreatFinding]:
+    """Return what each attacker gets, in the order of `Threat`.
 
     Args:
         tried: all attacks.
         n: the number of training records given.
-        start_given: whether the start of the training, or an earlier release, was given.
         unit: what the records are.
     """
     level = SIGNIFICANCE / max(1, sum(one.status is not None for one in tried))
-    findings = [_finding(threat, [one for one in tried if one.threat == threat], n, unit, level) for threat in Threat]
-    why = (
-        "Two releases: somebody who has the start has them, if what was given as `initial` is the earlier one."
-        if start_given
-        else "Two releases: give the earlier one as `initial`."
-    )
-    return [
-        *findings,
-        ThreatFinding(
-            threat=TWO_RELEASES, outcome=Outcome.NOT_TESTED, found=None, null=None, attack="", blind=False, tried=[],
-            ruled_out={}, seconds=0.0, sentence=why,
-        ),
-    ]  # fmt: skip
+    return [_finding(threat, [one for one in tried if one.threat == threat], n, unit, level) for threat in Threat]
 
 
 def _finding(threat: Threat, own: Sequence[Attempt], n: int, unit: Unit, level: float) -> ThreatFinding:

@@ -61,7 +61,7 @@ class Attempt(Part):
 class ThreatFinding(Part):
     """What is known of one attacker."""
 
-    threat: Threat | Literal["two releases"] = Field(description="What the attacker has.")
+    threat: Threat = Field(description="What the attacker has.")
     outcome: Outcome = Field(description="What came of it.")
     found: Count | None = Field(description="Records that the best attack reconstructed; null if none was counted.")
     null: Count | None = Field(description="What the strictest null control of that attack gets.")

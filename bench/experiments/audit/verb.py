@@ -188,7 +188,7 @@ def _audit(
     beyond = [one.attack for one in tried if one.beyond_chance]
     records = findings.records(reached, beyond)
     n, spec = len(records), victim.spec
-    threats = findings.threats(tried, n, victim.start is not None, unit)
+    threats = findings.threats(tried, n, unit)
     hit, ran = sum(bool(record.attacks) for record in records), sum(one.status is not None for one in tried)
     device = torch.device(setup.device)
     assert asked.budget.seconds is not None

@@ -21,8 +21,8 @@ WHO = {
     Threat.RECORDS: "has the weights and all records but one",
 }
 WAY_OUT = {
-    Threat.START: "the start was not given; `initial` names its file",
-    Threat.RELEASES: "an audit is of one release; `run` attacks victims that delete records",
+    Threat.START: "the start was not given; `initial` names its file, or that of an earlier release",
+    Threat.RELEASES: "an audit deletes no records; `run` attacks victims that do",
 }
 """Why an attacker is not tested, and what the owner can do about it."""
 HABITS = (
@@ -45,8 +45,7 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit 
         reasons: why attacks failed, or were left out.
         unit: what the records are.
     """
-    threat = Threat(finding.threat)
-    who, ruled_out = WHO[threat], _ruled_out(finding)
+    who, ruled_out = WHO[finding.threat], _ruled_out(finding)
     got = f"{finding.attack} got {finding.found} of {n} training {unit} and chance {finding.null}"
     if finding.outcome is Outcome.FOUND:
         best = f"{finding.found} of {n} training {unit} by {finding.attack}; chance gets {finding.null}"
@@ -63,7 +62,7 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit 
         return f"Somebody who {who} has no attack here that can work, so none was run.{ruled_out}"
     if finding.outcome is Outcome.FAILED:
         return f"What somebody who {who} gets is not known, for the attacks failed: {reasons[0]}."
-    why = WAY_OUT.get(threat) or (reasons[0] if reasons else "there is no such attack here")
+    why = WAY_OUT.get(finding.threat) or (reasons[0] if reasons else "there is no such attack here")
     return f"Somebody who {who} was not tried: {why}."
 
 
@@ -94,7 +93,7 @@ def headline(findings: Sequence[ThreatFinding], n: int, unit: Unit = "images") -
     found = [one for one in findings if one.outcome is Outcome.FOUND]
     if found:
         best = max(found, key=lambda one: (one.found or 0) - (one.null or 0))
-        who = f"somebody who {WHO[Threat(best.threat)]}"
+        who = f"somebody who {WHO[best.threat]}"
         return f"{best.found} of {n} training {unit} can be reconstructed by {who}, where chance gets {best.null}."
     nothing = [finding for finding in findings if finding.outcome is Outcome.NOTHING]
     if nothing and all(finding.blind for finding in nothing):

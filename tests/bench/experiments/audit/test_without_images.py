@@ -221,7 +221,7 @@ def attempt(name: str, **fields: Any) -> Attempt:
 def test_the_sentence_names_who_returned_candidates_and_who_cannot_work() -> None:
     doubted = attempt("a", outlook=Outlook.DOUBTED, reason="no gap", status=None, candidates=None, seconds=None)
     failed = attempt("broken", reason="error: 1 / 0", status=Status.ERROR, candidates=None)
-    every = threats([attempt("first"), failed, attempt("second"), doubted], 0, start_given=False)
+    every = threats([attempt("first"), failed, attempt("second"), doubted], 0)
     finding = next(one for one in every if one.threat == "the weights alone")
 
     assert finding.sentence == (
@@ -230,7 +230,7 @@ def test_the_sentence_names_who_returned_candidates_and_who_cannot_work() -> Non
     )
     assert words.verdict(every)[0] == finding.sentence
     assert (finding.found, finding.null, finding.attack, finding.seconds) == (None, None, "", 3.0)
-    alone = threats([failed], 0, start_given=False)
+    alone = threats([failed], 0)
     assert words.headline(alone, 0) == (
         "No attack was run to its end, so nothing is known of what can be reconstructed."
     )
