@@ -78,6 +78,7 @@ def _counted(known: dict[str, Any], hits: Hits, runs: int) -> Attempt:
         "null_control": hits.strictest,
         "chance": chance,
         "beyond_chance": chance < SIGNIFICANCE / runs,
+        "protocol": hits.protocol,
     }
     return _blank(known, "").model_copy(update=counted)
 

@@ -160,6 +160,7 @@ def _hits(candidates: Tensor, victim: Victim) -> Hits:
     }
     reached = score(protocol, reference.matcher(candidates))
     return Hits(
+        protocol=protocol.name,
         own=Reached.of(reached),
         nulls={name: Reached.of(score(protocol, reference.matcher(made))) for name, made in controls.items()},
         reconstruction=reached.reconstruction,

@@ -42,6 +42,9 @@ class Attempt(Part):
     reason: str = Field(description="Why it was left out, or how it failed; empty otherwise.")
     status: Status | None = Field(description="How its run ended; null if it was not run.")
     run_id: str = Field(description="Its folder below runs/; empty if it has none.")
+    protocol: str = Field(
+        default="", description="The scoring protocol that says which records count; empty where none was counted."
+    )
     found: Count | None = Field(description="Training records that it reconstructed, one candidate for one record.")
     null: Count | None = Field(description="The most that a null control gets by the same count.")
     candidates: Count | None = Field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,14 +15,17 @@ from bench.run.null_controls import NoControlError, NullControls
 from bench.scoring import PROTOCOLS, Protocol, Scores, score
 from bench.scoring.evaluation import Reference, mean_image_score
 from bench.scoring.matching import nearest_neighbours
+from bench.scoring.metrics import Evidence, oracle
 from bench.store.folders import Store
 from victims.base import Victim
 from victims.equations.losses import margins
 
-IMAGES, ROWS = PROTOCOLS["buzaglo2023-unique"], PROTOCOLS["vero2023"]
+IMAGES, ALIKE, ROWS = PROTOCOLS["buzaglo2023-unique"], PROTOCOLS["nearest-public"], PROTOCOLS["vero2023"]
 """A candidate serves one record alone, so that no candidate counts twice."""
+MOST_BY_CHANCE = 0.5
+"""Share of the training images above which those for which held-out ones pass by SSIM are too many to judge by it."""
 
-CONTROLS = ("null_random", "null_held_out")
+RANDOM, HELD_OUT = "null_random", "null_held_out"
 """Null controls that have candidates of their own and attack nothing."""
 
 
@@ -49,11 +52,13 @@ class Hits:
     """What one attack reached, and chance by the same protocol.
 
     Attributes:
+        protocol: name of the protocol that says which records are good.
         own: what the attack reached.
         nulls: what each of its null controls reaches, by name.
         reconstruction: (n, C, H, W) in [0, 1].
     """
 
+    protocol: str
     own: Reached
     nulls: dict[str, Reached]
     reconstruction: Tensor
@@ -125,17 +130,20 @@ def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, co
     if not victim.spec.n:
         nothing = torch.zeros(0)
         return Scored(torch.zeros(0, *victim.input_shape), nothing.long(), nothing, None, {})
-    reference = Reference.of(victim)
-    truth = reference.truth
+    given = Reference.of(victim)
+    usual = ROWS if victim.spec.tabular else ALIKE if _alike(given, victim) else IMAGES
     found: dict[str, Hits] = {}
     for name, (run, run_id) in runs.items():
         reconstruction = read_reconstruction(store.folder(run_id))
-        protocol = _protocol(run, victim)
+        own = PROTOCOLS[run.protocol]
+        protocol, reference, spared = (own if own.good == "oracle" else usual), given, None
+        if protocol.good == "oracle":
+            reference, spared = _spared(given, victim, len(reconstruction.candidates))
         reached = score(protocol, reference.matcher(reconstruction.candidates))
-        by_chance = {"null_mean_image": Reached.of(mean_image_score(protocol, truth))}
-        by_chance |= _of_controls(protocol, run, reconstruction, victim, reference, controls)
-        found[name] = Hits(Reached.of(reached), by_chance, reached.reconstruction)
-    held_out = reference.held_out
+        by_chance = {"null_mean_image": Reached.of(mean_image_score(protocol, reference.truth))}
+        by_chance |= _of_controls(protocol, run, reconstruction, victim, reference, controls, spared)
+        found[name] = Hits(protocol.name, Reached.of(reached), by_chance, reached.reconstruction)
+    truth, held_out = given.truth, given.held_out
     with torch.no_grad():
         outputs = victim.model(torch.from_numpy(victim.split.inputs))
     labels = torch.from_numpy(victim.split.labels)
@@ -148,12 +156,35 @@ def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, co
     )
 
 
-def _protocol(run: Run, victim: Victim) -> Protocol:
-    """Return the one-to-one protocol of a run: its own if that asks for the nearest held-out image, else the unit's."""
-    own = PROTOCOLS[run.protocol]
-    if own.good == "oracle":
-        return own
-    return ROWS if victim.spec.tabular else IMAGES
+def _alike(given: Reference, victim: Victim) -> bool:
+    """Return whether held-out images pass by SSIM for so many training images that it can tell nothing, as of digits.
+
+    The images alone say so, and not what attacks made of them: else an audit could choose the rule by its outcome.
+    """
+    by_chance = score(IMAGES, given.matcher(torch.from_numpy(victim.split.test_inputs)))
+    return by_chance.n_good > MOST_BY_CHANCE * len(given.truth.images)
+
+
+def _spared(given: Reference, victim: Victim, most: int) -> tuple[Reference, Tensor]:
+    """Return the held-out images in two parts: those that a reconstruction has to beat, and candidates of a control.
+
+    No held-out image can be nearer than the nearest of all of them, so without the second part chance would seem to
+    get nothing where images are alike. It has as many as the attack has candidates, half of all at most. A fixed seed
+    draws them, for their order may go by class.
+
+    Args:
+        given: all of them.
+        victim: the model, whose inputs they are.
+        most: number of the attack's candidates.
+
+    Returns:
+        The first part as a reference, and the second (k, C, H, W) as inputs.
+    """
+    inputs = torch.from_numpy(victim.split.test_inputs)
+    order, k = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(0)), min(most, len(inputs) // 2)
+    bar, images = given.held_out[order[k:]], given.truth.images
+    truth = replace(given.truth, oracle=oracle(Evidence(images, images, bar)))
+    return replace(given, truth=truth, held_out=bar), inputs[order[:k]]
 
 
 def _of_controls(
@@ -163,13 +194,20 @@ def _of_controls(
     victim: Victim,
     reference: Reference,
     controls: NullControls,
+    spared: Tensor | None,
 ) -> dict[str, Reached]:
-    """Return what the null controls of a run reach, as far as this model has them."""
+    """Return what the null controls of a run reach, as far as this model has them.
+
+    `spared` are the candidates of the control of held-out images where others of them are the bar; else None.
+    """
     reached = {}
-    for name in CONTROLS:
+    for name in (RANDOM, HELD_OUT):
         try:
-            by_chance = score(protocol, reference.matcher(controls.candidates(name, run, protocol, found, victim)))
+            candidates = spared if name == HELD_OUT else None
+            if candidates is None:
+                candidates = controls.candidates(name, run, protocol, found, victim)
         except NoControlError:
             continue
-        reached[name] = Reached.of(by_chance)
+        if len(candidates):
+            reached[name] = Reached.of(score(protocol, reference.matcher(candidates)))
     return reached

@@ -30,7 +30,7 @@ def hits(good: list[int], ssim: float = 0.7, null: float = 0.1) -> Hits:
     chance = torch.full((N,), null), torch.zeros(N)
     names = ("null_random", "null_mean_image")
     nulls = {name: Reached(reached, reached > 0.4) for name, reached in zip(names, chance, strict=True)}
-    return Hits(Reached(torch.where(mask, ssim, 0.2), mask), nulls, torch.zeros(N, 1, 4, 4))
+    return Hits("buzaglo2023-unique", Reached(torch.where(mask, ssim, 0.2), mask), nulls, torch.zeros(N, 1, 4, 4))
 
 
 @pytest.fixture

@@ -48,11 +48,22 @@ def test_a_term_of_the_field_stands_in_brackets_behind_plain_words(page: str) ->
         "doubling all weights changes no decision": "(positively homogeneous)",
         "as at the end of a long training": "(stationary point)",
         "weights per number sought": "(equations over unknowns)",
-        "nearer to it than any of the others is": "(mean squared error)",
         "lead of the right class": "(margin",
     }.items():
         assert f"{plain} {term}" in page
     assert "whose own rule is a distance" not in page
+
+
+def test_each_rule_of_counting_is_told_with_the_attacks_that_it_is_of(page: str, done: Any) -> None:
+    audit = Audit.model_validate_json((done.folder / "audit.json").read_text())
+    assert {one.protocol for one in audit.attempts if one.found is not None} == {"buzaglo2023-unique"}
+    assert "nearest-public" not in page
+    assert "all records but one, the missing one counts" not in page
+    rules = {"leak": "nearest-public", "half": "balle2022"}
+    judged = [one.model_copy(update={"protocol": rules.get(one.attack, one.protocol)}) for one in audit.attempts]
+    shown = render(audit.model_copy(update={"attempts": judged}), [])
+    assert "Of leak an image counts instead if its reconstruction is nearer to it than any held-out image is" in shown
+    assert "Of half, which has all records but one, the missing one counts if its reconstruction is nearer" in shown
 
 
 def test_what_a_model_is_called_is_no_markup(done: Any) -> None:
