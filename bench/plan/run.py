@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 TABULAR = "vero2023"
 """The protocol of victims whose records are rows of a table."""
-
-
 NAMING = "hayes2023"
 """The protocol of victims that have a prior."""
+SOUGHT = {
+    "dataset": "all training records",
+    "informed": "the one record that the attacker does not know",
+    "deletion": "the records that a release has deleted",
+}
+"""What is sought of the victims of a setting."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ class Run:
     def declined(self) -> str | None:
         """Return why the attack cannot run on this victim, None if it can; the description alone tells, untrained."""
         if self.attack.setting != self.victim.setting:
-            return f"the attack is for {self.attack.setting} victims, this one is {self.victim.setting}"
+            sought = SOUGHT.get(self.attack.setting, self.attack.setting)  # a plug-in may name one that there is not
+            return f"the attack seeks {sought}; here it is {SOUGHT[self.victim.setting]}"
         attack = self.attack(self.params)
         return attack.supports(self.victim) or untold(attack.knowledge, self.victim)
 

@@ -99,7 +99,7 @@ def test_the_row_counts_records_in_any_order_within_a_deletion(bench: Bench, tmp
     assert rows.loc["unlearning", "status"] == "ok"
     assert "earlier weights" in rows.loc["unlearning", "knowledge"]
     assert rows.loc["unlearning", "family"] == "deleted between two releases, linear model"
-    assert rows.loc["glm", "reason"] == "the attack is for informed victims, this one is deletion"
+    assert rows.loc["glm", "reason"].endswith("; here it is the records that a release has deleted")
     samples = pd.read_csv(results / "runs" / swapped["run_id"] / "per_sample.csv")
     assert samples["cosine"].tolist() == pytest.approx([1.0] * 6)
     assert (samples["cosine_public_nearest"] > samples["cosine_public_mean"]).mean() > 0.5

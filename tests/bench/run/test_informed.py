@@ -122,7 +122,7 @@ def test_settings_do_not_mix_and_a_candidate_is_due_for_every_target(attacked: C
     rows = attacked("kkt", "short", "asks-too-much")
     assert rows.loc["kkt", ["status", "reason"]].tolist() == [
         "skipped",
-        "the attack is for dataset victims, this one is informed",
+        "the attack seeks all training records; here it is the one record that the attacker does not know",
     ]
     assert "2 candidates for 5 targets" in rows.loc["short", "reason"]
     assert rows.loc["asks-too-much", "status"] == "skipped"
@@ -140,7 +140,8 @@ def test_an_informed_attack_skips_other_victims(bench: Bench, plugin: Path, plug
     folders = ("--plugin-dir", plugin, "--results-dir", results)
     bench("run", "-a", "pool", "-v", "faces-mlp-4-tiny", "--device", "cpu", *folders)
     row = pd.read_csv(results / "runs.csv").iloc[0]
-    assert row["reason"] == "the attack is for informed victims, this one is dataset"
+    told = "the attack seeks the one record that the attacker does not know; here it is all training records"
+    assert row["reason"] == told
 
 
 def test_the_view_tells_what_the_informed_adversary_knows(victim: InformedVictim) -> None:

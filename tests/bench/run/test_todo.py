@@ -103,7 +103,7 @@ def test_a_dry_run_downloads_nothing_and_says_what_would_be(
 
     assert ended.status == 0
     assert ended.out.count("dataset mnist is absent; it is downloaded first") == 2
-    assert ended.out.count("skipped: the attack is for informed victims") == 1
+    assert ended.out.count("skipped: the attack seeks the one record that the attacker does not know") == 1
     assert not (tmp_path / "mnist.npz").exists()
 
 
