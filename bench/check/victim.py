@@ -31,7 +31,7 @@ from victims.spec import VictimSpec
 from victims.training.loop import train
 
 FEW_STEPS = 3
-THERE = "its images are there"
+THERE, TRAINS = "its images are there", "trains"
 
 
 def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir: Path | None) -> Iterator[Claim]:
@@ -69,8 +69,9 @@ def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
         finite = all(bool(value.isfinite().all()) for value in first.values())
         trouble = "" if finite else f"its weights are not finite after {FEW_STEPS} steps; lower the learning rate"
     except Exception as error:
-        same, trouble = True, describe(error)
-    yield Claim(spec.name, "trains", trouble)
+        yield Claim(spec.name, TRAINS, describe(error))
+        return  # nothing was trained twice
+    yield Claim(spec.name, TRAINS, trouble)
     yield Claim(spec.name, "trains the same twice", "" if same else "two trainings of one seed differ")
 
 
@@ -90,7 +91,7 @@ def _of_targets(spec: InformedSpec | GLMSpec | DeletionSpec, data_dir: Path | No
         trouble = ""
     except Exception as error:
         trouble = describe(error)
-    yield Claim(spec.name, "trains", trouble)
+    yield Claim(spec.name, TRAINS, trouble)
 
 
 def _weights(spec: VictimSpec, split: Split) -> dict[str, Tensor]:

@@ -185,6 +185,18 @@ def test_a_poor_victim_is_found(tmp_path: Path, text: str, claim: str, words: st
     assert words in claims[claim].trouble
 
 
+def test_a_training_that_raises_is_not_said_to_repeat_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*given: object) -> None:
+        raise ArithmeticError("no optimum")
+
+    monkeypatch.setattr("bench.check.victim.train", failing)
+    (tmp_path / "own.py").write_text(VICTIM.format("faces", 4, "NormalizedDescent()"))
+    claims = {found.text: found for found in check_file(tmp_path / "own.py", {}, tmp_path)}
+
+    assert claims["trains"].trouble == "ArithmeticError: no optimum"
+    assert "trains the same twice" not in claims
+
+
 def test_what_new_writes_passes(bench: Callable[..., Any], tmp_path: Path) -> None:
     folder = tmp_path / "plugins"
     names = ("my-attack.2", "3", "none", "reconstruction")
