@@ -84,7 +84,8 @@ def attack_card(attack: type[Attack[Any]], origin: str) -> Table:
     for variant, ranges in attack.search_spaces.items():
         spans = (f"{name} {span.low:g} to {span.high:g}{' (log)' * span.log}" for name, span in ranges.items())
         rows.append((f"tune{variant and f' --variant {variant}'}", ", ".join(spans)))
-    return filled_table(("item", "value"), [*rows, ("parameters", inspect.getdoc(attack.Params) or "")])
+    described = inspect.getdoc(attack.Params) if attack.Params.model_fields else ""
+    return filled_table(("item", "value"), [*rows, *([("parameters", described)] if described else [])])
 
 
 def victim_card(spec: AnySpec, origin: str, data_dir: Path | None) -> Table:

@@ -88,6 +88,14 @@ def test_show_an_attack(bench: Bench, plugins: Path) -> None:
     assert "zeros [as many] as asked for" in bench("show", "tiny", "--plugin-dir", plugins).out
 
 
+def test_parameters_that_there_are_none_of_or_that_are_not_described_have_no_row(bench: Bench, plugins: Path) -> None:
+    assert "\nparameters" in bench("show", "kkt").out
+    assert "\nparameters" not in bench("show", "class-mean").out
+    undescribed = bench("show", "tiny", "--plugin-dir", plugins).out
+    assert "--set count=" in undescribed
+    assert "\nparameters" not in undescribed
+
+
 def test_show_a_victim(bench: Bench, run: Bench, plugins: Path) -> None:
     assert "weights_sha256" not in bench("show", "faces-mlp-20").out
     run("-a", "tiny")
