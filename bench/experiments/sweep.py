@@ -23,7 +23,7 @@ from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.run.steps import Step, passing
 from bench.run.todo import Todo, changed_sources, todo, why
-from bench.scoring.protocols import protocol_named
+from bench.scoring.protocols import PROTOCOLS, protocol_named
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
 from bench.terminal.console import say
@@ -232,14 +232,20 @@ def _line(record: RunRecord, cached: bool = False) -> str:
         who = "each `run`" if passing(record) else "--retry-failed"
         stored = f" (stored; {who} runs it again)" if cached and record.status in FAILED else ""
         return f"{record.title}: {record.status} ({record.reason}){stored}"
-    parts = [f"good {_against(record.n_good, record.null_n_good)} under {record.protocol}"]
+    good = f"good {_against(record.n_good, record.null_n_good)} under {record.protocol}"
+    parts = [good]
     if record.n_good_unique is not None:
-        parts += [
-            f"unique {_against(record.n_good_unique, record.null_n_good_unique)}",
-            f"haim min {_against(record.n_good_haim_min, record.null_n_good_haim_min)}",
-            f"haim mean {_against(record.n_good_haim_mean, record.null_n_good_haim_mean)}",
+        # the count of the verdict and of the ranks comes first, and beside each other what they count
+        several = [name for name, protocol in PROTOCOLS.items() if protocol.matching == "nearest"]
+        shared = "where a candidate may serve several, " if record.protocol in several else ""
+        haim_min = f"{_against(record.n_good_haim_min, record.null_n_good_haim_min)} under haim2022-min"
+        haim_mean = f"{_against(record.n_good_haim_mean, record.null_n_good_haim_mean)} under haim2022-mean"
+        parts = [
+            f"{_against(record.n_good_unique, record.null_n_good_unique)}, each from a candidate of its own",
+            f"{shared}{good}, {haim_min}, {haim_mean}",
         ]
-        parts += [] if record.n_good_at_1pct is None else [f"at 1% false positives {record.n_good_at_1pct}"]
+        if record.n_good_at_1pct is not None:
+            parts.append(f"{record.n_good_at_1pct} above the SSIM that 1% of the held-out ones pass")
     elif record.n_fixed is not None and record.oracle_mse is not None:
         parts.append(f"mean MSE {record.mse_mean:.3g} (nearest known image: {record.oracle_mse:.3g})")
     if record.test_accuracy is not None and not math.isnan(record.test_accuracy):
@@ -250,7 +256,7 @@ def _line(record: RunRecord, cached: bool = False) -> str:
 
 
 def _against(count: int | None, null: int | None) -> str:
-    return f"{count}" if null is None else f"{count} (null {null})"
+    return f"{count}" if null is None else f"{count} (chance {null})"
 
 
 def _picture(store: Store, records: Sequence[RunRecord]) -> Path | None:

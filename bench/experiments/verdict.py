@@ -48,7 +48,9 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None, places: P
         return []
     found, null = counts(best)
     images = f"training {unit_of(best)}" if best.n_fixed is None else "unknown records"
-    sentences = [f"{found} of {best.n} {images} came out of {best.victim} by {best.attack}, which knew {_known(best)}."]
+    alone = "" if best.n_good_unique is None else ", each from a candidate of its own,"
+    who = f"by {best.attack}, which knew {_known(best)}"
+    sentences = [f"{found} of {best.n} {images} came out of {best.victim}{alone} {who}."]
     measured = [name for name in {**NULLS, **ALIGNED_NULLS} if getattr(best, name) is not None]
     if not measured or null is None:
         sentences.append("What chance gets is not known: no null control could be had.")

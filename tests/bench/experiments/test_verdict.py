@@ -27,7 +27,10 @@ def row(**fields: Any) -> RunRecord:
 def test_counts_are_one_to_one_beside_their_null(tmp_path: Path) -> None:
     best = row(n_good=74, n_good_unique=70, null_n_good=19, null_n_good_unique=7, null_random=3, null_held_out=19)
     first, second, third = verdict([best], tmp_path / "grid.png")
-    assert first == "70 of 100 training images came out of v by mine, which knew architecture, weights."
+    alone = "each from a candidate of its own"
+    assert first == f"70 of 100 training images came out of v, {alone}, by mine, which knew architecture, weights."
+    line = _line(best.model_copy(update={"wall_s": 1, "train_s": 1}))
+    assert f": of 100 images, 70 (chance 7), {alone}; where a candidate may serve several, good 74 (chance 19)" in line
     assert second.startswith("Chance gets 7: the strictest of 2 null controls")
     assert str(tmp_path / "grid.png") in third
 
@@ -73,8 +76,9 @@ def test_a_failure_says_what_runs_it_again(fields: dict[str, Any], hint: str) ->
 
 def test_what_was_not_counted_is_not_told() -> None:
     counted = {"n_good": 3, "n_good_unique": 3, "n_good_haim_min": 3, "n_good_haim_mean": 3, "wall_s": 1, "train_s": 1}
-    assert "false positives" not in _line(row(**counted))
-    assert "at 1% false positives 2" in _line(row(**counted, n_good_at_1pct=2))
+    assert "held-out" not in _line(row(**counted))
+    assert "2 above the SSIM that 1% of the held-out ones pass" in _line(row(**counted, n_good_at_1pct=2))
+    assert "may serve several" not in _line(row(**counted, protocol="nearest-public"))
 
 
 def test_a_row_without_null_says_so() -> None:

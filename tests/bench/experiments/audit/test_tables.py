@@ -89,7 +89,7 @@ def test_rows_are_counted_and_called_rows(found: Audit, tabular: Any) -> None:
     assert (found.records_given, found.held_out) == (N, patients.TEST)
     told = "\n".join([found.headline, *found.verdict, *found.limits, tabular.out])
     assert (
-        f"leak on mine seed 0: of {N} rows, good {KNOWN + NEAR} (null 0) under vero2023; test accuracy" in tabular.out
+        f"leak on mine seed 0: of {N} rows, good {KNOWN + NEAR} (chance 0) under vero2023; test accuracy" in tabular.out
     )
     assert not re.search(r"training images|held-out image|the images given", told)
 
