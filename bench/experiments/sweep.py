@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 
 from bench.experiments.tables import Tables
-from bench.experiments.verdict import Places, leading, unit_of, verdict
+from bench.experiments.verdict import Given, leading, unit_of, verdict
 from bench.experiments.weights import told_conflicts
 from bench.plan.run import Run
 from bench.run.executors.choice import executor_for
@@ -47,7 +47,7 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
     console, store = Console(), Store(setup.results_dir)
     executed = execute_plan(plan, setup)
     rows, failures = executed.rows, executed.failures
-    for sentence in verdict(rows, _picture(store, rows), Places.of(setup)):
+    for sentence in verdict(rows, _picture(store, rows), Given.of(setup)):
         say(sentence, console)
     if setup.only_cached and len(rows) < len(plan):
         say(f"{plural(len(plan) - len(rows), 'run')} of {len(plan)} not stored", console)

@@ -15,24 +15,29 @@ from victims.dataset_files import tabular
 
 
 @dataclass(frozen=True)
-class Places:
-    """The options that lead a next command to the same folders: words of a command line, none for a default."""
+class Given:
+    """The options of a sweep that a next command needs too, its folders and null controls: words, none for a default.
+
+    A next run with other null controls would attack twins that the user left out, and take three times as long.
+    """
 
     results: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
+    controls: tuple[str, ...] = ()
 
     @staticmethod
-    def of(setup: Setup) -> Places:
+    def of(setup: Setup) -> Given:
         """Return the options of a sweep. A folder that the environment names needs no option."""
         named = os.environ.get("BENCH_DATA_DIR")
         data = None if setup.data_dir is None or str(setup.data_dir) == named else setup.data_dir
         results = None if setup.results_dir == Path("results") else setup.results_dir
-        given = {"--results-dir": results, "--data-dir": data, "--plugin-dir": setup.plugin_dir}
-        return Places(*((option, str(folder)) if folder is not None else () for option, folder in given.items()))
+        controls = None if setup.twins else "quick"
+        given = {"--results-dir": results, "--data-dir": data, "--plugin-dir": setup.plugin_dir, "--controls": controls}
+        return Given(*((option, str(value)) if value is not None else () for option, value in given.items()))
 
 
-def verdict(records: Sequence[RunRecord], picture: Path | None = None, places: Places | None = None) -> list[str]:
+def verdict(records: Sequence[RunRecord], picture: Path | None = None, given: Given | None = None) -> list[str]:
     """Return the sentences on the run with the largest lead over its strictest null control, none if none is scored.
 
     Counts are one to one where the row has them: a candidate serves one image only.
@@ -40,9 +45,9 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None, places: P
     Args:
         records: the rows of a sweep.
         picture: of that run, if there is one.
-        places: the folders that the sweep was given; None for the defaults.
+        given: the options of the sweep that the next command needs too; None for the defaults.
     """
-    places = places or Places()
+    given = given or Given()
     best = leading(records)
     if best is None:
         return []
@@ -54,18 +59,18 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None, places: P
     measured = [name for name in {**NULLS, **ALIGNED_NULLS} if getattr(best, name) is not None]
     if not measured or null is None:
         sentences.append("What chance gets is not known: no null control could be had.")
-        return [*sentences, f"Try next: {_again(best, places)}."]
+        return [*sentences, f"Try next: {_again(best, given)}."]
     controls = f"the strictest of {len(measured)} null controls, candidates that cannot have seen those {unit_of(best)}"
     if found > null:
         sentences.append(f"Chance gets {null}: {controls}.")
         look = f"look at {picture}; " if picture is not None else ""
-        report = _command("report", places.results)
+        report = _command("report", given.results)
         sentences.append(
-            f"Try next: {look}{report} shows all runs, {_command('list', places.plugins)} what else there is."
+            f"Try next: {look}{report} shows all runs, {_command('list', given.plugins)} what else there is."
         )
     else:
         sentences.append(f"Chance gets {null} ({controls}), so this run shows nothing.")
-        sentences.append(f"Try next: {_again(best, places)}.")
+        sentences.append(f"Try next: {_again(best, given)}.")
     return sentences
 
 
@@ -98,9 +103,9 @@ def _known(record: RunRecord) -> str:
     return record.knowledge.replace("+", ", ") or "nothing"
 
 
-def _again(record: RunRecord, places: Places) -> str:
+def _again(record: RunRecord, given: Given) -> str:
     retraining = ["--victim-seeds", str(record.victim_seed)] if record.victim_seed else []
-    options = [*retraining, *places.data, *places.plugins, *places.results]
+    options = [*retraining, *given.controls, *given.data, *given.plugins, *given.results]
     return f"{_command('run', ['-a', '*', '-v', record.victim, *options])} tries every attack that takes this victim"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.experiments.sweep import _line, _picture
-from bench.experiments.verdict import Places, verdict
+from bench.experiments.verdict import Given, verdict
 from bench.run.setup import Setup
 from bench.store.folders import Store
 from bench.store.records import RunRecord, Status
@@ -100,19 +100,20 @@ def test_the_picture_is_of_the_run_that_the_sentences_speak_of(tmp_path: Path) -
 
 
 def setup(**given: Any) -> Setup:
-    return Setup(
-        **{"results_dir": Path("results"), "data_dir": None, "plugin_dir": None, **given}, device="cpu", twins=False
-    )
+    folders: dict[str, Any] = {"results_dir": Path("results"), "data_dir": None, "plugin_dir": None, "twins": True}
+    return Setup(**(folders | given), device="cpu")
 
 
 def test_the_next_command_leads_to_the_same_folders_and_the_same_retraining(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCH_DATA_DIR", "known")
     lost, won = row(n_good=3, n_good_unique=3, victim_seed=2), row(n_good=3, n_good_unique=3, null_n_good_unique=0)
     won.null_random = 0
-    places = Places.of(setup(results_dir=Path("my results"), data_dir=Path("d"), plugin_dir=Path("p")))
+    given = Given.of(setup(results_dir=Path("my results"), data_dir=Path("d"), plugin_dir=Path("p")))
     options = "--data-dir d --plugin-dir p --results-dir 'my results'`"
-    assert f"`python -m bench run -a '*' -v v --victim-seeds 2 {options} tries" in verdict([lost], None, places)[2]
-    sentence = verdict([won], None, places)[2]
+    assert f"`python -m bench run -a '*' -v v --victim-seeds 2 {options} tries" in verdict([lost], None, given)[2]
+    sentence = verdict([won], None, given)[2]
     assert "`python -m bench report --results-dir 'my results'`" in sentence
     assert "`python -m bench list --plugin-dir p`" in sentence
-    assert Places.of(setup(data_dir=Path("known"))) == Places()
+    assert Given.of(setup(data_dir=Path("known"))) == Given()
+    quick = verdict([lost], None, Given.of(setup(twins=False)))[2]
+    assert "`python -m bench run -a '*' -v v --victim-seeds 2 --controls quick` tries" in quick
