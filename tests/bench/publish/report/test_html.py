@@ -123,6 +123,14 @@ def named(scored: Scored, names: list[str]) -> list[RunRecord]:
     return found
 
 
+def test_of_an_attack_of_a_plug_in_it_says_what_describes_it(results: Path, scored: Scored) -> None:
+    write_tables(results, [scored("mine"), scored("kkt")])
+    text = " ".join(Parsed(write_report(results).read_text()).text.split())
+    told = "a report reads no plug-ins; python -m bench show NAME --plugin-dir FOLDER describes it"
+    assert text.count(told) == 1
+    assert f"mine · not one of the program’s own, and {told}" in text
+
+
 def test_every_name_is_text(tmp_path: Path, scored: Scored) -> None:
     # a flag with a space is a remark, one without is a chip
     names_of_words = [f"{'a ' * (' ' in name)}name{place}" for place, name in enumerate(NASTY)]
