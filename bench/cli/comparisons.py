@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
@@ -23,6 +24,8 @@ LISTS = {
     "only in the old table": "only_old",
 }
 """The lists below the table: title, and attribute of the comparison."""
+MOST_NAMES = 6
+"""Lines of mere names on a terminal. More of them, as of a few runs beside a published board, would hide the rest."""
 
 
 def table(comparison: Comparison) -> Table:
@@ -34,7 +37,11 @@ def text(comparison: Comparison) -> str:
     """Return what stands below the table: how many cells are the same, and the lists."""
     lines = [f"{plural(comparison.same, 'cell')} unchanged."]
     for title, name in LISTS.items():
-        lines += [f"{title}: {line}" for line in _listed(getattr(comparison, name))]
+        cells = getattr(comparison, name)
+        names = [cell for cell in cells if isinstance(cell, Name)]
+        listed = _listed(cells)
+        folded = len(listed) > MOST_NAMES and len(names) == len(cells)
+        lines += [f"{title}: {line}" for line in ([_folded(names)] if folded else listed)]
     return "\n".join(lines)
 
 
@@ -71,6 +78,14 @@ def _listed(cells: Sequence[str | Name]) -> list[str]:
         if isinstance(cell, Name):
             alike.setdefault((cell.attack, cell.scored), []).append(cell.victim)
     return lines + [str(Name(attack, ", ".join(victims), scored)) for (attack, scored), victims in alike.items()]
+
+
+def _folded(names: Sequence[Name]) -> str:
+    """Return many cells in a line: how many there are of each attack, and what names their victims."""
+    cells = Counter(name.attack for name in names)
+    told = ", ".join(f"{attack} ({number})" for attack, number in sorted(cells.items()))
+    victims = plural(len({name.victim for name in names}), "victim")
+    return f"{plural(len(names), 'cell')} on {victims}, of {told}; --format markdown names each"
 
 
 def _rows(comparison: Comparison) -> list[tuple[str, ...]]:

@@ -123,7 +123,8 @@ def compare(
     """Print what changed between two tables, cell by cell, averaged over seeds, how surely and why.
 
     Leaderboards, tables of runs and results folders of any schema are compared with each other. What only one holds is
-    listed, and how its gain stands beside the old table's attacks on the same victim.
+    listed; of the new table's cells, how the gain stands beside the old table's attacks on the same victim; of many
+    cells that only the old table holds, how many there are of each attack (all with --format markdown or csv).
 
     A cell got worse if the 95% interval of the change of n_good, of the gain or of n_good_unique lies below 0; if
     n_good fell and has no interval; if the gain was surely above 0 and is no longer; or if every run of it fails now. A

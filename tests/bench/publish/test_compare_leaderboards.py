@@ -170,6 +170,23 @@ def test_one_line_names_all_victims_of_an_attack(bench: Callable[..., Any], reco
     assert "only in the old table: kkt on v0, v1, v2 (buzaglo2023)" in ended.out
 
 
+def test_many_names_are_counted_by_attack_and_none_is_lost(
+    bench: Callable[..., Any], record: Make, tmp_path: Path
+) -> None:
+    """A few runs beside a published board: its cells fill no screen, and another format names each."""
+    many = [record(attack=f"a{place}", victim=f"v{place}") for place in range(8)]
+    write_tables(tmp_path / "old", [*many, record(attack="a0", victim="v1")])
+    write_tables(tmp_path / "new", [record(attack="mine", victim="v0")])
+    ended = bench("compare", tmp_path / "old", tmp_path / "new")
+
+    (line,) = (line for line in ended.out.splitlines() if line.startswith("only in the old table"))
+    counts = ", ".join(["a0 (2)", *(f"a{place} (1)" for place in range(1, 8))])
+    assert line == f"only in the old table: 9 cells on 8 victims, of {counts}; --format markdown names each"
+    assert "only in the new table: mine on v0" in ended.out
+    named = bench("compare", tmp_path / "old", tmp_path / "new", "--format", "markdown").out
+    assert all(f"a{place} on v{place}" in named or f"a{place} on v0, v1" in named for place in range(8))
+
+
 def test_a_missing_table_says_what_can_be_compared(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"absent.csv does not exist; name a leaderboard.csv, a runs.csv or a results"):
         compare(tmp_path / "absent.csv", tmp_path / "absent.csv")
