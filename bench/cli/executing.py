@@ -151,7 +151,7 @@ def run(
         copy_to=copy_to or "",
     )
     known = Known(attacks, victims, registry.studies(plugin_dir))
-    for line in announced(asked, known, setup, limit, smoke) if config is not None else ():
+    for line in announced(asked, known, setup, limit, smoke) if config or (len(plan) > 1 and not only_cached) else ():
         say(line)
     if dry_run:
         from bench.cli.tables import todo_table

@@ -30,12 +30,14 @@ class Forecast:
         stored: number of the plan's other runs.
         seconds: what the runs of known length take, one after the other.
         unknown: number of runs to be made without a stored run of the same attack and victim.
+        skipped: number of runs to be made that end at once, for their attack does not take the victim.
     """
 
     runs: int
     stored: int
     seconds: float
     unknown: int
+    skipped: int = 0
 
     @property
     def text(self) -> str:
@@ -43,12 +45,13 @@ class Forecast:
         line = f"{plural(self.runs, 'run')} to make, {self.stored} stored"
         if self.runs == 0:
             return line
-        known = f"; about {duration(self.seconds)} for {self.runs - self.unknown} of them, by what stored runs took"
-        return (
-            line
-            + (known if self.runs > self.unknown else "; no stored run tells how long")
-            + (f"; {self.unknown} of unknown length" if 0 < self.unknown < self.runs else "")
-        )
+        known = self.runs - self.unknown - self.skipped
+        if known:
+            line += f"; about {duration(self.seconds)} for {known} of them, by what stored runs took"
+            line += f"; {self.unknown} of unknown length" if self.unknown else ""
+        elif self.unknown:
+            line += "; no stored run tells how long"
+        return line + (f"; {self.skipped} skipped, for the attack does not take the victim" if self.skipped else "")
 
 
 def forecast(entries: Sequence[Todo], times: pd.DataFrame, setup: Setup) -> Forecast:
@@ -60,13 +63,14 @@ def forecast(entries: Sequence[Todo], times: pd.DataFrame, setup: Setup) -> Fore
         setup: whether null controls attack twins.
     """
     left = [entry.run for entry in entries if entry.step is Step.ATTACK]
-    seconds, unknown = 0.0, 0
+    seconds, unknown, skipped = 0.0, 0, 0
     attacked: set[tuple[str, str, str]] = set()
     trained: set[str] = set()
     for run in left:
         row = _alike(run, times)
         if row is None:
-            unknown += 1
+            possible = run.possible()
+            unknown, skipped = unknown + possible, skipped + (not possible)
             continue
         cell = (run.attack.name, run.params.model_dump_json(), run.victim.name)
         twins = setup.twins and attacks_twins(run)
@@ -75,7 +79,7 @@ def forecast(entries: Sequence[Todo], times: pd.DataFrame, setup: Setup) -> Fore
         seconds += row["train_s"] * trainings * (run.victim.name not in trained)
         attacked.add(cell)
         trained.add(run.victim.name)
-    return Forecast(len(left), len(entries) - len(left), seconds, unknown)
+    return Forecast(len(left), len(entries) - len(left), seconds, unknown, skipped)
 
 
 def times_of(results: Path) -> pd.DataFrame:

@@ -14,6 +14,8 @@ from bench.terminal.console import say
 from bench.terminal.text import one_line
 
 LINE_SECONDS = 15.0
+MINUTES_FROM = 100.0
+"""Seconds from which what is left of a task is told in minutes."""
 FIGURES = TextColumn("{task.fields[figures]}", markup=False)
 
 
@@ -39,11 +41,24 @@ class Silent:
 
 @dataclass
 class Shown:
-    """The display of one job: its bar on a terminal, or the time of its last line elsewhere."""
+    """The display of one job: its bar on a terminal; elsewhere the time of its last line, and what tells its pace.
+
+    That is the step that was seen first and when, which is none of the first ones where a task goes on, and the last.
+    """
 
     task: str
+    first: int
+    since: float
+    last: int
     bar: TaskID | None = None
     last_line: float = 0.0
+
+    def left(self, step: int, steps: int, now: float) -> str:
+        """Return how long a task still takes if a step takes what the former ones took; empty where none tells it."""
+        if not self.first < step < steps or now <= self.since:
+            return ""
+        seconds = (now - self.since) / (step - self.first) * (steps - step)
+        return f"about {seconds:.0f} s left" if seconds < MINUTES_FROM else f"about {seconds / 60:.0f} min left"
 
 
 class TerminalReporter:
@@ -72,19 +87,23 @@ class TerminalReporter:
     def progress(self, task: str, step: int, steps: int, figures: dict[str, float], job: str = "") -> None:
         """Show that `task` has done `step` of `steps`, with its figures, in the place of what `job` did before it."""
         task, text = one_line(task), one_line("  ".join(f"{name} {value:.4g}" for name, value in figures.items()))
+        now = time.monotonic()
         shown = self._jobs.get(job)
         if shown is None or shown.task != task:
             self.finished(job)
-            shown = self._jobs[job] = Shown(task)
+            shown = self._jobs[job] = Shown(task, step, now, step)
             if self._progress is not None:
                 shown.bar = self._progress.add_task(task, total=steps, figures=text)
         if self._progress is not None and shown.bar is not None:
             self._progress.update(shown.bar, completed=step, total=steps, figures=text)
             return
-        now = time.monotonic()
+        if step < shown.last:  # it begins again, as with another restart
+            shown.first, shown.since = step, now
+        shown.last = step
         if now - shown.last_line >= LINE_SECONDS or step >= steps:
             shown.last_line = now
-            say(f"{task}: {step}/{steps}  {text}", self.console)
+            told = filter(None, (f"{task}: {step}/{steps}", text, shown.left(step, steps, now)))
+            say("  ".join(told), self.console)
 
     def finished(self, job: str) -> None:
         """Show nothing of a job any more."""

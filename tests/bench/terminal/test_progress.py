@@ -39,8 +39,29 @@ def test_elsewhere_a_line_now_and_then_for_each_job(monkeypatch: pytest.MonkeyPa
             for job in ("one", "two"):
                 shown.progress(f"train {job}", step, 10, {}, job)
             now += 2
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    assert lines == [f"train {job}: {step}/10" for step in (1, 9, 10) for job in ("one", "two")]
+    lines = out.getvalue().splitlines()
+    told = ("1/10", "9/10  about 2 s left", "10/10")  # it took 2 s a step
+    assert lines == [f"train {job}: {step}" for step in told for job in ("one", "two")]
+
+
+def test_what_is_left_of_a_task_that_goes_on_is_told_by_the_steps_that_were_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(ui.time, "monotonic", lambda: now)
+    shown, out = reporter(terminal=False)
+    with shown:
+        shown.progress("attack", 5000, 6000, {})
+        now += 60
+        shown.progress("attack", 5100, 6000, {"loss": 0.5})
+        now += 900
+        shown.progress("attack", 1, 6000, {})
+        now += 60
+        shown.progress("attack", 3001, 6000, {})
+        shown.progress("other", 1, 6000, {})
+    again = "attack: 1/6000", "attack: 3001/6000  about 60 s left"
+    lines = out.getvalue().splitlines()
+    assert lines == ["attack: 5000/6000", "attack: 5100/6000  loss 0.5  about 9 min left", *again, "other: 1/6000"]
 
 
 @pytest.mark.parametrize("terminal", [True, False])
