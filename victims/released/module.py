@@ -19,6 +19,8 @@ from victims.released.onnx_model import SUFFIX, onnx_module
 from victims.spec import ModuleSpec, NetworkSpec
 
 Shape = tuple[int, int, int]
+SHOWN = 4
+"""Entries that a message names of a file that holds something else; the others are counted."""
 
 
 def loaded(name: str, network: Callable[[], nn.Module], weights: Path, sha256: str, shape: Shape) -> nn.Module:
@@ -120,7 +122,17 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path} is no torch file of tensors alone; save model.state_dict(), as safetensors") from None
     state = state.get("state_dict", state) if isinstance(state, dict) else state
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise UserError(f"{path} holds no state dict; save model.state_dict(), best as safetensors")
+        told = f"{path} holds no state dict, which is tensors by name, but {_described(state)}"
+        raise UserError(f"{told}; write it with safetensors.torch.save_file(model.state_dict(), ...)")
     if strange := [name for name, value in state.items() if value.is_complex()]:
         raise UserError(f"{path} holds complex numbers in {strange[0]}; expected real weights")
     return state
+
+
+def _described(found: object) -> str:
+    """Return what a file holds in the place of a state dict; of a checkpoint of a training its first entries."""
+    if not isinstance(found, dict):
+        return f"a {type(found).__name__}"
+    entries = [f"{' '.join(str(name).split())} ({type(value).__name__})" for name, value in found.items()]
+    more = f" and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
+    return f"a dict of {', '.join(entries[:SHOWN])}{more}"

@@ -97,9 +97,16 @@ def model_weights_that_are_code(scene: Scene) -> Words:
     return model(scene, weights="weights.pt")
 
 
-@case("holds no state dict")
+@case("holds no state dict, which is tensors by name, but a Tensor; write it with safetensors.torch.save_file")
 def model_weights_that_are_one_tensor(scene: Scene) -> Words:
     torch.save(torch.zeros(3), scene.root / "weights.pt")
+    return model(scene, weights="weights.pt")
+
+
+@case("but a dict of model (dict), epoch (int), loss (list), lr (float) and 1 more; write it with safetensors")
+def model_weights_that_are_a_checkpoint(scene: Scene) -> Words:
+    more = {"epoch": 3, "loss": [0.5], "lr": 0.1, "best": True}
+    torch.save({"model": {"weight": torch.zeros(3)}, **more}, scene.root / "weights.pt")
     return model(scene, weights="weights.pt")
 
 
