@@ -171,6 +171,18 @@ def test_headings_stay_in_sight(view: Callable[..., Page], results: Path, scored
     assert shown.locator("table.board thead th").first.bounding_box()["y"] == pytest.approx(0, abs=1)  # type: ignore[index]
 
 
+def test_a_link_lands_on_its_network_among_many(
+    view: Callable[..., Page], results: Path, scored: Callable[..., RunRecord]
+) -> None:
+    write_tables(results, [scored(victim=f"cifar-mlp-{number}", run_id=str(number)) for number in range(30)])
+    shown = view(write_report(results), viewport={"width": 1280, "height": 600})
+    last = shown.locator("section.network").last
+    shown.evaluate("place => { location.hash = place }", last.get_attribute("id"))
+
+    top = last.bounding_box()["y"]  # type: ignore[index]
+    assert 0 <= top < 50, "networks out of sight are laid out when they come into sight, and then have other heights"
+
+
 def test_one_network_is_counted_in_the_singular(
     view: Callable[..., Page], results: Path, scored: Callable[..., RunRecord]
 ) -> None:
