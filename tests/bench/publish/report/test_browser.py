@@ -143,6 +143,17 @@ def test_it_is_legible_by_day_and_by_night(view: Callable[..., Page], built: Pat
     assert all(abs(ink - background) > 0.4 for ink in inks)
 
 
+def test_the_first_screen_holds_the_answer_the_best_picture_and_the_chart(
+    view: Callable[..., Page], built: Path
+) -> None:
+    shown = view(built / "report.html", viewport={"width": 1440, "height": 900})
+    first = shown.locator(".first .lead, .first .examples, .first .chart svg")
+    places = first.evaluate_all("all => all.map(one => one.getBoundingClientRect().toJSON())")
+    assert len(places) == 3 + 1 + 1
+    assert all(place["bottom"] <= 900 for place in places)
+    assert places[-1]["left"] > places[-2]["right"], "the chart stands beside the picture"
+
+
 @pytest.mark.parametrize("width", [360, 800, 1440])
 def test_it_fits_any_screen(view: Callable[..., Page], built: Path, width: int) -> None:
     shown = view(built / "report.html", viewport={"width": width, "height": 800})
