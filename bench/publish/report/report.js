@@ -49,6 +49,8 @@ function filter(form) {
     const met = network.dataset.entries.split("\n").some(chosen);
     network.hidden = !met || (family.value && network.dataset.family !== family.value) || (pictured.checked && !seen);
   }
+  const seen = new Set(networks.filter((network) => !network.hidden).map((network) => network.dataset.family));
+  for (const heading of document.querySelectorAll("h2.family")) heading.hidden = !seen.has(heading.dataset.family);
   const left = networks.filter((network) => !network.hidden).length;
   const all = `${networks.length} network${networks.length === 1 ? "" : "s"}`;
   form.querySelector("output").textContent = left === networks.length ? all : `${left} of ${all}`;

@@ -214,11 +214,26 @@ def test_filters_leave_the_networks_and_pictures_that_are_asked_for(view: Callab
     assert told.inner_text() == "1 of 2 networks"
     shown.select_option("select[name=family]", shown.locator("section.network").last.get_attribute("data-family"))
     assert told.inner_text() == "0 of 2 networks", "first-layer was not run on digits"
+    shown.locator("nav summary").last.click()
     for _ in range(2):  # the second time the address names the network already
         shown.locator("nav a", has_text="digits-mlp-20").click()
         shown.wait_for_function("document.querySelectorAll('section.network:not([hidden])').length === 2")
         shown.select_option("select[name=attack]", "first-layer")
         assert told.inner_text() == "1 of 2 networks"
+
+
+def test_each_kind_of_network_has_a_heading_that_goes_with_its_networks(
+    view: Callable[..., Page], results: Path, scored: Callable[..., RunRecord]
+) -> None:
+    kinds = {"kkt": "two classes", "first-layer": "several classes"}
+    write_tables(results, [scored(name, victim=name, family=kind, run_id=name) for name, kind in kinds.items()])
+    shown = view(write_report(results))
+    headings = shown.locator("h2.family:visible")
+    assert sorted(headings.all_text_contents()) == ["several classes", "two classes"]
+    assert shown.locator("nav a[href^='#victim']:visible").count() == 0, "of many networks the list would fill a screen"
+
+    shown.select_option("select[name=attack]", "first-layer")
+    assert headings.all_text_contents() == ["several classes"]
 
 
 def test_definitions_of_one_name_have_a_section_each(
