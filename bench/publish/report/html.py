@@ -115,6 +115,7 @@ def render(report: Report) -> str:
         network_of=lambda row: networks[definition(row)],
         families=list(dict.fromkeys(section.network.family for section in sections)),
         profiles=[(one, shown(one.pictured, 1)) for one in found],
+        attack_at={one.name: f"attack-{place}" for place, one in enumerate(found, start=1)},
         attackers=[one for one in Threat if any(f"\t{one}" in section.entries for section in sections)],
         maps=_heat_maps(report, networks),
         failed=int(report.runs["status"].isin(FAILED).sum()),

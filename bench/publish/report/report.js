@@ -60,9 +60,11 @@ const filters = document.querySelector("form.filters");
 if (filters) {
   filters.hidden = false;
   filters.addEventListener("change", () => filter(filters));
-  // A link to a network that is filtered out shows it, and all others; also where the address names it already.
+  // A link to an attack unfolds it. One to a network that is filtered out shows it, and all others; also where the
+  // address names it already.
   const reveal = (hash) => {
     const target = document.getElementById(hash.slice(1));
+    if (target instanceof HTMLDetailsElement) target.open = true;
     if (!target?.hidden) return;
     filters.reset();
     filter(filters);
@@ -73,6 +75,7 @@ if (filters) {
     const link = event.target.closest('a[href^="#"]');
     if (link) reveal(link.getAttribute("href"));
   });
+  reveal(location.hash);
 }
 
 document.addEventListener("click", (event) => {

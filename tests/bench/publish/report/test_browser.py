@@ -222,6 +222,18 @@ def test_filters_leave_the_networks_and_pictures_that_are_asked_for(view: Callab
         assert told.inner_text() == "1 of 2 networks"
 
 
+def test_the_name_of_an_attack_on_a_board_leads_to_its_section(view: Callable[..., Page], built: Path) -> None:
+    shown = view(built / "report.html")
+    first_layer = shown.locator(".profile", has=shown.locator("h3", has_text="first-layer"))
+    assert not first_layer.locator("dl").is_visible()
+    shown.locator(".board a.attack", has_text="first-layer").first.click()
+    assert first_layer.locator("dl").is_visible()
+    assert first_layer.bounding_box()["y"] < 800  # type: ignore[index]
+
+    shown.reload()
+    assert shown.locator(".profile[open]").count() == 1, "the address unfolds it, too"
+
+
 def test_each_kind_of_network_has_a_heading_that_goes_with_its_networks(
     view: Callable[..., Page], results: Path, scored: Callable[..., RunRecord]
 ) -> None:
