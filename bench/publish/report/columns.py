@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from bench.publish.numbers import (
     COVERAGE,
+    MISSING,
     ONE_TRAINING,
     ROW_BY_ROW,
     count,
@@ -86,6 +87,13 @@ SHOWN: tuple[Column, ...] = (
     Column("wall_s", "time", "lower", duration),
 )
 """What boards show, of all that leaderboard.csv holds."""
+
+
+def filled(rows: Iterable[Mapping[Any, Any]]) -> tuple[Column, ...]:
+    """Return the columns of which one of the rows has a number."""
+    found = list(rows)
+    return tuple(column for column in SHOWN if any(column.full_text(row) != MISSING for row in found))
+
 
 LEGEND = {
     "rank": (

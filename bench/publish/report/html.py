@@ -21,7 +21,7 @@ from bench.publish.published import Published, beside
 from bench.publish.ranking import Board, Row, cell_of
 from bench.publish.report.answer import Answer, answer
 from bench.publish.report.collect import Entry, Report, gain_share
-from bench.publish.report.columns import LEGEND, SHOWN, glossary
+from bench.publish.report.columns import LEGEND, SHOWN, filled, glossary
 from bench.publish.report.figures.overview import gains
 from bench.publish.report.figures.svg import labelled, sharing_styles
 from bench.publish.report.files import GROUPS, Panel
@@ -123,6 +123,7 @@ def render(report: Report) -> str:
         since=min(started, default=""),
         until=max(started, default=""),
         columns=SHOWN,
+        filled=filled,
         arrows=ARROWS,
         legend=LEGEND,
         glossary=glossary(),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from bench.publish.report.columns import SHOWN, Column
+from bench.publish.report.columns import SHOWN, Column, filled
 from bench.scoring import METRICS
 
 SHOWS = {
@@ -41,3 +43,8 @@ def test_the_better_way_is_that_of_the_metric() -> None:
     assert {name: ways[name] for name in ("mse", "lpips", "kl")} == {
         name: METRICS[name].direction for name in ("mse", "lpips", "kl")
     }
+
+
+def test_a_board_shows_the_columns_of_which_a_row_has_a_number() -> None:
+    rows = [{"n_good": 9.0, "mse_mean": math.nan}, {"n_good": math.nan, "oracle_mse": 0.04, "base_rate": math.nan}]
+    assert [column.heading for column in filled(rows)] == ["good", "MSE"]
