@@ -86,6 +86,13 @@ def test_it_renders(view: Callable[..., Page], built: Path) -> None:
     assert all(natural == 8 and width % natural == 0 for natural, width in widths), "pixels are whole numbers of pixels"
 
 
+def test_the_number_below_a_picture_has_a_name_beside_it(view: Callable[..., Page], built: Path) -> None:
+    shown = view(built / "report.html").locator(".first .examples")
+    name, number = (shown.locator(one).first.bounding_box() for one in (".rows .score", "figcaption"))
+    assert name is not None and number is not None
+    assert abs(name["y"] + name["height"] / 2 - number["y"] - number["height"] / 2) < 10
+
+
 def test_tables_sort(view: Callable[..., Page], built: Path) -> None:
     shown = view(built / "report.html")
     board = next(i for i in range(3) if shown.locator("table.board").nth(i).locator("tbody tr").count() == 4)
