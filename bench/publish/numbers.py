@@ -63,6 +63,11 @@ def took(row: Mapping[Any, Any]) -> str:
     return f"{'' if alone else AT_MOST}{duration(seconds)}"
 
 
+def processor(name: str) -> str:
+    """Return a processor's name as people say it: runs store that of one core in the plural, by which they are told."""
+    return name.replace("(1 cores)", "(1 core)")
+
+
 def number(row: Mapping[Any, Any], name: str) -> float:
     """Return a cell as a number, NaN for what is empty or not there."""
     value = row.get(name)

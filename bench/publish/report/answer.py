@@ -17,7 +17,7 @@ from bench.publish.best import (
     has_twin,
     once,
 )
-from bench.publish.numbers import count, duration, number, took, whole
+from bench.publish.numbers import AT_MOST, count, number, processor, took, whole
 from bench.publish.ranking import Row, cell_of, conflicts
 from bench.publish.report.collect import Entry, Report
 from bench.publish.report.figures.overview import Gained
@@ -131,11 +131,10 @@ def _sentences(best: list[Best], led: list[Led]) -> tuple[str, ...]:
         return (first,)
     least = next((one for one in led if one.threat is Threat.WEIGHTS), led[0])
     start = [one for one in led if one.threat is Threat.START and one is not least]
-    seconds = [number(one.row, "wall_s") for one in led]
     return (
         first,
         " ".join(map(_told, [least, *start])),
-        f"The best attack of each attacker took {_range(seconds)} on {_machines(led)}.",
+        f"The best attack of each attacker took {_range(led)} on {_machines(led)}.",
     )
 
 
@@ -182,9 +181,10 @@ def _few(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:MOST_NAMES]), f"{more} more" if more > 0 else ""]))
 
 
-def _range(seconds: list[float]) -> str:
-    """Return the shortest and the longest of durations."""
-    shortest, longest = duration(min(seconds)), duration(max(seconds))
+def _range(led: list[Led]) -> str:
+    """Return the shortest and the longest time, of which one may be a bound."""
+    ordered = sorted(led, key=lambda one: number(one.row, "wall_s"))
+    shortest, longest = (one.time.replace(AT_MOST, "at most ") for one in (ordered[0], ordered[-1]))
     return shortest if shortest == longest else f"{shortest} to {longest}"
 
 
@@ -192,7 +192,7 @@ def _machines(led: list[Led]) -> str:
     """Return what the attacks ran on: its GPUs, or else its processors."""
     cells = (str(one.row["gpu"] or one.row["cpu"]) for one in led)
     *others, last = sorted(
-        {name for cell in cells for name in cell.split(";")}
+        {processor(name) for cell in cells for name in cell.split(";")}
     )  # which is how a leaderboard joins them
     return " and ".join(filter(None, (", ".join(others), last)))
 

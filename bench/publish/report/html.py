@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from attacks.base import Threat
-from bench.publish.numbers import ARROWS, MISSING, ONE_TRAINING, number
+from bench.publish.numbers import ARROWS, MISSING, ONE_TRAINING, number, processor
 from bench.publish.published import Published, beside
 from bench.publish.ranking import Board, Row, cell_of
 from bench.publish.report.answer import Answer, answer
@@ -138,6 +138,7 @@ def render(report: Report) -> str:
         mark=mark,
         gain_share=gain_share,
         number=number,
+        processor=processor,
         drawn=lambda panel: Markup(labelled(panel.svg, panel.caption)),
         isnan=math.isnan,
         Status=Status,

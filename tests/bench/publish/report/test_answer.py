@@ -11,7 +11,7 @@ from bench.publish.report import write_report
 from bench.publish.report.answer import answer
 from bench.publish.report.collect import collect
 from bench.publish.report.profiles import profiles
-from bench.store.records import RunRecord, Status
+from bench.store.records import OVERLAPPED, RunRecord, Status
 
 Scored = Callable[..., RunRecord]
 START = "architecture+initial weights+weights"
@@ -25,6 +25,16 @@ def told(root: Path, records: list[RunRecord]) -> Any:
 def test_processors_of_several_runs_of_a_cell_are_told_one_by_one(results: Path, scored: Scored) -> None:
     runs = [scored("kkt", n_good=16, wall_s=30.0, seed=seed, cpu=cpu) for seed, cpu in enumerate("BACB")]
     assert told(results, runs).sentences[2] == "The best attack of each attacker took 30 s on A, B and C."
+
+
+def test_one_core_is_no_cores_and_a_bound_on_the_time_is_called_one(results: Path, scored: Scored) -> None:
+    runs = [
+        scored("kkt", n_good=16, wall_s=30.0, cpu="EPYC (1 cores)", flags=OVERLAPPED),
+        scored("kkt-delta", n_good=18, knowledge=START, wall_s=9.0, cpu="EPYC (2 cores)"),
+    ]
+    assert told(results, runs).sentences[2] == (
+        "The best attack of each attacker took 9 s to at most 30 s on EPYC (1 core) and EPYC (2 cores)."
+    )
 
 
 def test_each_kind_of_attacker_is_told_with_what_leads_for_him(results: Path, scored: Scored) -> None:
