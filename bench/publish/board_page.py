@@ -127,9 +127,9 @@ def _best(found: Iterable[Best], names: Mapping[str, str]) -> str:
                 f"gain {UP}": f"{_gain(row)}{', one training' if row['trainings'] == 1 else ''}",
                 "of": str(row["n"]),
                 f"time {DOWN}": took(row),
-                "must know": _knowledge(row),
                 "runs": str(row["seeds"]),
                 "shown on": names[network(row)],
+                "must know": _knowledge(row),
             }
             shown.append(line)
             kind = {"network": "", "give something away": ""}

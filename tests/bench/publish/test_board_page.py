@@ -55,6 +55,8 @@ def test_the_best_attack_of_each_kind_of_network_comes_first(record: Make, tmp_p
     head, *rows = tables["The best attack on each kind of network"]
     best = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
 
+    assert head[2:6] == ["the attacker has", "best attack", "gain ↑", "of"]
+    assert head[-1] == "must know", "the longest, what the attacker has in short, parts nothing else"
     assert best["several classes"]["best attack"] == "none surely beats its null controls"
     assert best["two classes"]["best attack"] == "`strong`"
     gain = best["two classes"]["gain ↑"]
@@ -132,7 +134,7 @@ def test_a_network_whose_attacks_met_different_weights_is_not_one_that_gives_not
 
     tables = page(tmp_path / "both", *apart, record(attack="a", victim="v1", **family, **good(60)))
     (row,) = tables[heading][1:]
-    assert (row[:2], row[3], row[-1]) == (["two classes", "1 of 1"], "`a`", "`v1`")
+    assert (row[:2], row[3], row[-2]) == (["two classes", "1 of 1"], "`a`", "`v1`")
 
 
 def test_a_rank_of_another_protocol_is_shown_where_weights_differ(record: Make, tmp_path: Path) -> None:
