@@ -267,5 +267,14 @@ def test_definitions_of_one_name_have_a_section_each(
     assert shown.locator("section.network").first.locator(".board tbody tr").count() == 1
 
 
+def test_on_paper_the_sections_of_attacks_are_unfolded(view: Callable[..., Page], built: Path) -> None:
+    shown = view(built / "report.html")
+    folded = shown.locator(".profile dl, .recipe dl").all()
+    assert len(folded) > 4
+    assert not any(one.is_visible() for one in folded)
+    shown.emulate_media(media="print")
+    assert all(one.is_visible() for one in folded)
+
+
 def test_it_prints(view: Callable[..., Page], built: Path, tmp_path: Path) -> None:
     assert view(built / "report.html").pdf(path=tmp_path / "page.pdf").startswith(b"%PDF")
