@@ -189,6 +189,16 @@ def test_headings_stay_in_sight(view: Callable[..., Page], results: Path, scored
     assert shown.locator("table.board thead th").first.bounding_box()["y"] == pytest.approx(0, abs=1)  # type: ignore[index]
 
 
+def test_names_of_attacks_stay_in_sight_beside_many_networks(
+    view: Callable[..., Page], results: Path, scored: Callable[..., RunRecord]
+) -> None:
+    write_tables(results, [scored(victim=f"cifar-mlp-{number}", run_id=str(number)) for number in range(40)])
+    shown = view(write_report(results), viewport={"width": 1280, "height": 800})
+    shown.locator("#overview summary").click()
+    shown.locator(".heat tbody td").last.evaluate("cell => cell.scrollIntoView({behavior: 'instant'})")
+    assert shown.locator(".heat tbody th").first.bounding_box()["x"] >= 0  # type: ignore[index]
+
+
 def test_a_link_lands_on_its_network_among_many(
     view: Callable[..., Page], results: Path, scored: Callable[..., RunRecord]
 ) -> None:
