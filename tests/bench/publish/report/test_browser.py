@@ -67,6 +67,7 @@ def column(page: Page, heading: str, board: int = 0) -> list[str]:
 
 def values(page: Page, heading: str, board: int = 0) -> list[str]:
     table = page.locator("table.board").nth(board)
+    table.locator("thead").hover()  # what was never in sight is not laid out, and has no inner text
     names = [name.strip() for name in table.locator("thead th").all_inner_texts()]
     place = next(i for i, name in enumerate(names) if name.startswith(heading))
     return [
@@ -221,11 +222,11 @@ def test_one_network_is_counted_in_the_singular(
 def test_filters_leave_the_networks_and_pictures_that_are_asked_for(view: Callable[..., Page], built: Path) -> None:
     shown = view(built / "report.html")
     networks, told = shown.locator("section.network:visible h2"), shown.locator(".filters output")
-    assert (networks.all_inner_texts(), told.inner_text()) == (["faces-mlp-20", "digits-mlp-20"], "2 networks")
+    assert (networks.all_text_contents(), told.inner_text()) == (["faces-mlp-20", "digits-mlp-20"], "2 networks")
 
     shown.select_option("select[name=attack]", "first-layer")
-    assert (networks.all_inner_texts(), told.inner_text()) == (["faces-mlp-20"], "1 of 2 networks")
-    assert [text.split()[0] for text in shown.locator(".gallery:visible h3").all_inner_texts()] == ["first-layer"]
+    assert (networks.all_text_contents(), told.inner_text()) == (["faces-mlp-20"], "1 of 2 networks")
+    assert [text.split()[0] for text in shown.locator(".gallery:visible h3").all_text_contents()] == ["first-layer"]
 
     shown.select_option("select[name=attacker]", "the weights alone")
     assert told.inner_text() == "1 of 2 networks"
@@ -271,7 +272,7 @@ def test_definitions_of_one_name_have_a_section_each(
     rows = [scored(f"attack-{key}", run_id=key, victim_key=key * 16, victim_sha=key * 64) for key in "ab"]
     write_tables(results, rows)
     shown = view(write_report(results))
-    assert shown.locator("section.network h2").all_inner_texts() == [
+    assert shown.locator("section.network h2").all_text_contents() == [
         "faces-mlp-20, definition aaaaaa", "faces-mlp-20, definition bbbbbb",
     ]  # fmt: skip
     assert shown.locator("section.network").first.locator(".board tbody tr").count() == 1
@@ -280,7 +281,7 @@ def test_definitions_of_one_name_have_a_section_each(
 def test_on_paper_the_sections_of_attacks_are_unfolded(view: Callable[..., Page], built: Path) -> None:
     shown = view(built / "report.html")
     folded = shown.locator(".profile dl, .recipe dl").all()
-    assert len(folded) > 4
+    assert len(folded) >= 4
     assert not any(one.is_visible() for one in folded)
     shown.emulate_media(media="print")
     assert all(one.is_visible() for one in folded)
