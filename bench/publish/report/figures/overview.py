@@ -18,7 +18,7 @@ _WIDTH, _ROW, _FOOT = 3.5, 0.42, 0.45
 """In inches: of the figure, whose letters a phone can show, the height of a kind of network, and that of the axis."""
 _LETTERS = 60
 """Letters that a line holds."""
-_FIRST, _SECOND, _DOTS = 0.0, 0.35, 0.7
+_FIRST, _SECOND, _DOTS = 0.0, 0.32, 0.62
 """Where a kind's two lines and its dots stand, from its top to its bottom."""
 _REACH = 0.13
 """How far the lines of the scale reach above and below the dots, so that none runs through a word."""
