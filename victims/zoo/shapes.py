@@ -1,4 +1,4 @@
-"""Ten-class networks of other shapes than the papers': narrow, shallow, deep, of 1,000 images, or quickly trained.
+"""Ten-class networks of other shapes than the papers': narrow, shallow, deep, of 1,000 images; and trained otherwise.
 
 All are trained with a weight decay of 1e-4 from the standard initialisation, as `cifar-mlp-100-c10-wd1e-4` is
 (`victims/zoo/buzaglo2023.py`). Names tell the widths of the hidden layers after the number of images, as
@@ -18,6 +18,7 @@ STANDARD, SHALLOW = (1000, 1000), (1000,)
 RECIPES = {
     "": DecayedDescent(weight_decay=1e-4),
     "-rate45e-3": DecayedDescent(weight_decay=1e-4, rate=(4.5e-2, 1e-5)),
+    "-long": DecayedDescent(weight_decay=1e-4, steps=9000),
     "-quick": DecayedDescent(weight_decay=1e-4, steps=1500, rate=(0.12, 1e-5), products="bfloat16"),
 }
 """Trainings, by the ending of the victim's name."""
@@ -41,6 +42,7 @@ VICTIMS: tuple[VictimSpec, ...] = (
     *(shaped(n, SHALLOW) for n in (300, 500)),
     shaped(100, SHALLOW, "photos"),
     shaped(500, STANDARD, ending="-quick"),
+    shaped(500, STANDARD, ending="-long"),
     shaped(1000, STANDARD),
     shaped(1000, (2000, 2000)),
     shaped(1000, (2000, 2000), ending="-rate45e-3"),
