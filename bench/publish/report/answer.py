@@ -191,9 +191,8 @@ def _range(led: list[Led]) -> str:
 def _machines(led: list[Led]) -> str:
     """Return what the attacks ran on: its GPUs, or else its processors."""
     cells = (str(one.row["gpu"] or one.row["cpu"]) for one in led)
-    *others, last = sorted(
-        {processor(name) for cell in cells for name in cell.split(";")}
-    )  # which is how a leaderboard joins them
+    # a leaderboard joins what the runs of a cell ran on by semicolons
+    *others, last = sorted({processor(name) for cell in cells for name in cell.split(";")})
     return " and ".join(filter(None, (", ".join(others), last)))
 
 
