@@ -43,12 +43,14 @@ class KKTSpanParams(KKTGeneralParams):
             times the agreement of the other restarts, unless `ranking` asks for more than agreement.
         round_steps: optimiser steps of each of them.
         round_sparsity: `sparsity` there.
+        round_offset_price: `offset_price` there, and where candidates settle.
     """
 
     spans: Annotated[Literal["priced", "auto"], unsaid("priced")] = "priced"
     rounds: Annotated[NonNegativeInt, unsaid(0)] = 0
     round_steps: Annotated[PositiveInt, unsaid(500)] = 500
     round_sparsity: Annotated[NonNegativeFloat, unsaid(0.02)] = 0.02
+    round_offset_price: Annotated[NonNegativeFloat, unsaid(0.0)] = 0.0
     method: Literal["row-space"] = "row-space"
     coefficients: Literal["free"] = "free"
     restarts: PositiveInt = 1
@@ -73,7 +75,7 @@ class KKTSpanParams(KKTGeneralParams):
         """How a restart goes on after its search."""
         from attacks.span_rounds.rounds import Rounds
 
-        return Rounds(self.rounds, self.round_steps, self.round_sparsity)
+        return Rounds(self.rounds, self.round_steps, self.round_sparsity, self.round_offset_price)
 
     @property
     def steps_of_a_restart(self) -> int:
@@ -104,6 +106,8 @@ class KKTSpan(KKTGeneral):
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "auto": {"spans": "auto"},
         "rounds": {"rounds": 6},
+        # Longer rounds, in which gates may be what they are on the ReLU's kink.
+        "kinks": {"rounds": 6, "round_steps": 1000, "round_offset_price": 1e-6, "products": "bfloat16"},
         # Gates that sharpen, alike for neurons of all norms; they bear higher prices and take fewer steps.
         "graduated": {
             "steps": 1000,
@@ -121,7 +125,7 @@ class KKTSpan(KKTGeneral):
             "signal_span": Range(0.01, 10, log=True),
             "activation_span": Range(0.01, 10, log=True),
         }
-        for name in ("", "auto", "rounds", "graduated")
+        for name in ("", "auto", "rounds", "kinks", "graduated")
     }
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:

@@ -54,6 +54,7 @@ class SearchParams(InitialisedParams):
             alpha throughout.
         gate_power: fast solver only: the gates of neuron j of layer 1 have the sharpness alpha ||w_j||^-g, g this
             power and ||w_j|| relative to the root mean square; with 1 a gate depends on the direction of w_j alone.
+        offset_price: fast solver only: cost of a squared offset of a gate of layer 1; 0 for no offsets. See `search`.
         layer_weights: fast solver only: weight of each fully connected layer's residual, the last one repeated for
             deeper layers. None for the first layer alone: the others may keep their initial values, which no candidate
             explains.
@@ -84,6 +85,7 @@ class SearchParams(InitialisedParams):
                 "restarts_per_batch",
                 "first_alpha",
                 "gate_power",
+                "offset_price",
                 "layer_weights",
                 "residual_power",
                 "neuron_power",
@@ -108,6 +110,7 @@ class SearchParams(InitialisedParams):
     alpha: PositiveFloat = 100.0
     first_alpha: Annotated[PositiveFloat | None, unsaid(None)] = None
     gate_power: Annotated[NonNegativeFloat, unsaid(0.0)] = 0.0
+    offset_price: Annotated[NonNegativeFloat, unsaid(0.0)] = 0.0
     layer_weights: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] | None = None
     coordinate_power: NonNegativeFloat = 0.5
     residual_power: NonNegativeFloat = 0.3

@@ -18,6 +18,9 @@ from victims.equations.convolution import FeatureResidual
 from victims.equations.row_space import CosineSpace, RowSpace
 from victims.equations.spans import Span
 
+OFFSET_LR = 0.3
+"""Learning rate of the gates' offsets."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -70,6 +73,11 @@ def search(
     candidates part easily. So the gates may sharpen as the search goes on (`first_alpha`; graduated optimisation, Blake
     and Zisserman 1987). Neurons count alike whatever their norms, so their gates may be alike too (`gate_power`).
 
+    Training leaves many pre-activations on the ReLU's kink, where the gate of the stationary point is some number
+    between 0 and 1, which no function of x gives. With `offset_price` the gates of layer 1 are sigmoid(alpha Z + O), of
+    offsets O that the search moves from 0; it is the cost of an offset of 1. At random candidates they would explain
+    what images must.
+
     W1 is a sum of terms D_i' x_i, one for each candidate, and more candidates than images can make it up in many ways.
     `sparsity` is the cost of an atomic norm, the sum of the sizes of these terms, as in the deconvolution of spikes by
     particles (Chizat 2022, Sparse optimization on measures with over-parameterized gradient descent). It is for fully
@@ -109,12 +117,12 @@ def search(
     def gradient(alpha: float) -> Tensor:
         nonlocal residual
         try:
-            return residual(coordinates * scaling, coefficients, alpha)[1]
+            return residual(coordinates * scaling, coefficients, alpha, offsets)[1]
         except torch.OutOfMemoryError:
             residual = residual.in_parts()
         # outside of the handler, because the error's traceback keeps the failed pass's tensors alive
         cycle.zero_grad()
-        return residual(coordinates * scaling, coefficients, alpha)[1]
+        return residual(coordinates * scaling, coefficients, alpha, offsets)[1]
 
     coordinates = torch.stack([start.coordinates for start in starts]).to(scaling)
     rates = [start.lr[:, None] for start in starts if start.lr is not None]
@@ -123,7 +131,12 @@ def search(
         coordinates, scaling, amplitudes = coordinates / rate, scaling * rate, amplitudes * rate
     coordinates.requires_grad_()
     variables = [variable for one in every for variable in one.variables]
-    cycle = OneCycle([([coordinates], params.lr), (variables, params.lambda_lr)], params.steps)
+    groups, offsets = [([coordinates], params.lr), (variables, params.lambda_lr)], None
+    if params.offset_price:
+        neurons = len(problem.connected.weights[0])
+        offsets = coordinates.new_zeros(*coordinates.shape[:-1], neurons).requires_grad_()
+        groups.append(([offsets], OFFSET_LR))
+    cycle = OneCycle(groups, params.steps)
     done = 0
     if state:
         done = cycle.restore(state)
@@ -141,6 +154,8 @@ def search(
         cycle.zero_grad()
         with torch.no_grad():
             coordinates.grad = gradient(params.sharpness(step)) * scaling
+        if offsets is not None:
+            (params.offset_price * offsets.square().sum()).backward()
         if params.smoothness:
             (params.smoothness * (coordinates * amplitudes).square().mean(-1).sum()).backward()
         if price:

@@ -41,17 +41,20 @@ class Rounds:
             end.
         steps: optimiser steps of the search of a round.
         sparsity: cost of the atomic norm there.
+        offset_price: of the gates' offsets, there and where candidates settle.
     """
 
     count: int
     steps: int
     sparsity: float
+    offset_price: float
 
     def searches(self, first: SearchParams) -> list[SearchParams]:
         """Return the parameters of all searches, one after another: every second one settles."""
         if not self.count:
             return [first]
-        settling = first.model_copy(update={"first_alpha": None, "steps": SETTLE_STEPS, "sparsity": 0.0})
+        update = {"first_alpha": None, "steps": SETTLE_STEPS, "sparsity": 0.0, "offset_price": self.offset_price}
+        settling = first.model_copy(update=update)
         again = settling.model_copy(update={"steps": self.steps, "sparsity": self.sparsity})
         return [first, *[settling, again] * self.count, settling]
 

@@ -135,53 +135,63 @@ class StationarityResidual:
         return StationarityResidual(self.network, self.weighting, PARTS, self.spans, self.sharpness)
 
     @torch.no_grad()
-    def __call__(self, inputs: Tensor, coefficients: CoefficientMap, alpha: float) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, inputs: Tensor, coefficients: CoefficientMap, alpha: float, offsets: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the residual, a scalar tensor summed over searches, and its gradient (m, r) by the inputs.
 
-        The gradients with respect to the variables of `coefficients` are added to their `.grad`, as by `backward`. The
-        cost of leaving the spans is in the gradients alone.
+        The gradients with respect to the offsets and to the variables of `coefficients` are added to their `.grad`, as
+        by `backward`. The cost of leaving the spans is in the gradients alone.
 
         Args:
             inputs: (m, r) candidates, on the coordinates that the network takes.
             coefficients: maps the outputs (m, C) to the coefficients c (m, C), differentiably.
             alpha: sharpness of the gates.
+            offsets: O (m, h_1), a leaf tensor: the gates of layer 1 are sigmoid(alpha Z_1 + O). None for zeros.
         """
         if self.parts == 1:
-            whole = self._pass(inputs, coefficients, alpha)
+            whole = self._pass(inputs, coefficients, alpha, offsets)
             value, slopes = self._value(self._without(self._theta(), whole))
-            return value, self._gradient(whole, slopes, alpha)
+            gradient, by_offset = self._gradient(whole, slopes, alpha)
+            _add(offsets, [by_offset])
+            return value, gradient
         parts = inputs.split(-(-inputs.shape[-2] // self.parts), dim=-2)
         sizes = [part.shape[-2] for part in parts]
-        outputs = [self._forward(part, alpha)[2] for part in parts]
+        shifts = [None] * len(parts) if offsets is None else offsets.split(sizes, dim=-2)
+        outputs = [self._forward(part, alpha, shift)[2] for part, shift in zip(parts, shifts, strict=True)]
 
         def passed(index: int) -> _Pass:
             def of_part(own: Tensor) -> Tensor:
                 every = coefficients(torch.cat([*outputs[:index], own, *outputs[index + 1 :]], dim=-2))
                 return torch.split(every, sizes, dim=-2)[index]
 
-            return self._pass(parts[index], of_part, alpha)
+            return self._pass(parts[index], of_part, alpha, shifts[index])
 
         residuals = self._theta()
         for index in range(len(parts)):
             residuals = self._without(residuals, passed(index))
         value, slopes = self._value(residuals)
-        gradients = [self._gradient(passed(index), slopes, alpha) for index in range(len(parts))]
-        return value, torch.cat(gradients, dim=-2)
+        pairs = [self._gradient(passed(index), slopes, alpha) for index in range(len(parts))]
+        _add(offsets, [by_offset for _, by_offset in pairs])
+        return value, torch.cat([gradient for gradient, _ in pairs], dim=-2)
 
-    def _forward(self, inputs: Tensor, alpha: float) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    def _forward(
+        self, inputs: Tensor, alpha: float, offsets: Tensor | None = None
+    ) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """Return activations A_0 to A_{L-1}, gates G_1 to G_{L-1} and outputs Z_L for inputs (m, r)."""
         activations, gates = [inputs], list[Tensor]()
 
         def relu(pre_activation: Tensor) -> Tensor:
-            gates.append(torch.sigmoid(self._alpha(len(gates), alpha) * pre_activation))
+            steep = self._alpha(len(gates), alpha) * pre_activation
+            gates.append(torch.sigmoid(steep if offsets is None or gates else steep + offsets))
             activations.append(pre_activation.relu_())
             return activations[-1]
 
         return activations, gates, self.network.forward(inputs, relu)
 
-    def _pass(self, inputs: Tensor, coefficients: CoefficientMap, alpha: float) -> _Pass:
+    def _pass(self, inputs: Tensor, coefficients: CoefficientMap, alpha: float, offsets: Tensor | None = None) -> _Pass:
         """Return the pass of inputs (m, r) forward and back."""
-        activations, gates, outputs = self._forward(inputs, alpha)
+        activations, gates, outputs = self._forward(inputs, alpha, offsets)
         outputs.requires_grad_()
         with torch.enable_grad():
             chosen = coefficients(outputs)
@@ -217,8 +227,8 @@ class StationarityResidual:
             slopes.append((half, half_bias))
         return total, slopes
 
-    def _gradient(self, found: _Pass, slopes: list[_Entries], alpha: float) -> Tensor:
-        """Return the gradient (m, r) by the inputs of a pass, given the slopes that `_value` returns."""
+    def _gradient(self, found: _Pass, slopes: list[_Entries], alpha: float) -> tuple[Tensor, Tensor | None]:
+        """Return the gradients by the inputs (m, r) and the offsets (m, h_1) of a pass, given `_value`'s slopes."""
         weights, depth, gates = self.network.weights, self.network.depth, found.gates
         error_gradient: Tensor | None = None
         activation_gradients: list[Tensor | None] = []
@@ -243,15 +253,17 @@ class StationarityResidual:
         if found.outputs.grad is not None:
             through = found.outputs.grad @ weights[-1]
             carried = through if carried is None else carried.add_(through)
+        by_offset: Tensor | None = None
         for layer in range(depth - 2, -1, -1):
             gate = gates[layer]
-            slope = gate_gradients[layer].mul_(gate).mul_(1 - gate).mul_(self._alpha(layer, alpha))
+            by_offset = gate_gradients[layer].mul_(gate).mul_(1 - gate)
+            slope = by_offset * self._alpha(layer, alpha)
             pre_gradient = slope if carried is None else slope.addcmul_(carried, gate)
             down = pre_gradient @ weights[layer]
             here = activation_gradients[layer]
             carried = down if here is None else down.add_(here)
         assert carried is not None
-        return carried
+        return carried, by_offset
 
     def _by_layer(
         self, layer: int, found: _Pass, slope: Tensor | None, bias_slope: Tensor | None
@@ -272,3 +284,10 @@ class StationarityResidual:
             cost = self.spans.activations.gradient(found.activations[1])
             by_activation = cost if by_activation is None else by_activation.add_(cost)
         return by_error, by_activation
+
+
+def _add(offsets: Tensor | None, parts: list[Tensor | None]) -> None:
+    """Add gradients of parts of the candidates to the `.grad` of offsets (m, h_1), if there are any."""
+    if offsets is not None:
+        gradient = torch.cat([part for part in parts if part is not None], dim=-2)
+        offsets.grad = gradient if offsets.grad is None else offsets.grad + gradient

@@ -43,22 +43,26 @@ class FeatureResidual:
         """Return the same residual, for less memory after the convolutions."""
         return FeatureResidual(self.network, self.space, self.features, self.residual.in_parts())
 
-    def __call__(self, coordinates: Tensor, coefficients: CoefficientMap, alpha: float) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, coordinates: Tensor, coefficients: CoefficientMap, alpha: float, offsets: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the residual, a scalar tensor, and the gradient (m, d) of the residual plus the span's cost.
 
-        The gradients by the variables of `coefficients` are added to their `.grad`; see `StationarityResidual`.
+        The gradients by the offsets and the variables of `coefficients` are added to their `.grad`; see
+        `StationarityResidual`.
 
         Args:
             coordinates: (m, d) of the candidates in `space`; (R, m, d) for several searches.
             coefficients: maps the outputs (m, C) to the coefficients c (m, C).
             alpha: sharpness of the gates.
+            offsets: (m, h_1) of the gates of the first fully connected layer, None for zeros.
         """
         with torch.enable_grad():
             inputs = coordinates.detach().requires_grad_()
             features = self.network.features(self.space.inputs(inputs))
             projected = features @ self.features.basis
             cost = self.features.weight * share_outside(projected, features).sum()
-            value, gradient = self.residual(projected.detach(), coefficients, alpha)
+            value, gradient = self.residual(projected.detach(), coefficients, alpha, offsets)
             # the residual comes in as its inner product with the gradient that is written down
             whole = cost + (projected * gradient).sum()
             (total,) = torch.autograd.grad(whole, inputs)

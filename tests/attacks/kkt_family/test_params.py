@@ -29,6 +29,7 @@ CHANGED: dict[str, Any] = {
     "alpha": 20.0,
     "first_alpha": 5.0,
     "gate_power": 0.5,
+    "offset_price": 1e-4,
     "layer_weights": (1.0, 0.5),
     "coordinate_power": 0.1,
     "residual_power": 0.1,
@@ -114,7 +115,7 @@ def test_gates_sharpen_geometrically_from_the_first_step_to_the_last() -> None:
 def test_a_parameter_that_was_added_is_in_a_dump_once_it_is_set() -> None:
     params = SearchParams(gate_power=0.5)
     assert params.model_dump()["gate_power"] == 0.5
-    assert not {"first_alpha", "gate_power", "products", "ranking"} & SearchParams().model_dump().keys()
+    assert not {"first_alpha", "gate_power", "offset_price", "products", "ranking"} & SearchParams().model_dump().keys()
     assert SearchParams.model_validate(params.model_dump()) == params
 
 

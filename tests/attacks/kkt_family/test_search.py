@@ -141,6 +141,30 @@ def test_of_many_candidates_the_atomic_norm_leaves_those_that_are_needed() -> No
     assert float(cosines.amax(1).min()) > 1 - 1e-9
 
 
+def test_offsets_hold_points_that_lie_on_a_kink() -> None:
+    """A quarter of the neurons has x_1 on its kink, with a gate of g there, which no point has without an offset.
+
+    Their w_j is v_j (lambda_1 g x_1 + lambda_2 x_2), and w_j x_1 + b_j = 0 for the g below.
+    """
+    network, points, multipliers = two_point_problem()
+    assert network.biases[0] is not None
+    gate = -multipliers.prod() * (points[0] @ points[1] + 1)
+    assert 0.2 < gate < 0.8
+    added = (torch.arange(H) % 4 == 1) * gate * multipliers[0] * network.weights[1][0]
+    weight, bias = network.weights[0] + added[:, None] * points[0], network.biases[0] + added
+    torch.testing.assert_close((weight @ points[0] + bias)[1::4], torch.zeros(H // 4, dtype=torch.float64))
+    problem = everywhere(Network((weight, network.weights[1]), (bias, None)))
+
+    def moved(offset_price: float) -> float:
+        start = Start(points.clone(), margin_coefficients(torch.ones(2, dtype=torch.long), multipliers))
+        params = changed(layer_weights=(1.0, 0.0), offset_price=offset_price, steps=2000)
+        (found,) = search(problem, [start], params, silent)
+        return float((found.candidates - points).norm(dim=1).max())
+
+    assert moved(1e-9) < 1e-3
+    assert moved(0.0) > 5e-3
+
+
 @pytest.mark.parametrize("scale", [1.0, 3.0])
 def test_no_term_has_more_of_the_weights_than_its_price_says(scale: float) -> None:
     """||D_i x_i|| / ||W1|| <= sqrt(r) _term_bound |c_i| ||x_i||, equal for a neuron's term when every gate is open."""

@@ -169,8 +169,10 @@ def test_the_searches_are_as_many_and_as_long_as_the_steps_say() -> None:
     assert [one.sparsity for one in searches] == [params.sparsity, 0, 0.02, 0, 0.02, 0]
     graduated = params.model_copy(update={"first_alpha": 1.0})
     assert [one.first_alpha for one in params.after_search.searches(graduated)] == [1.0] + [None] * 5
+    free = params.model_copy(update={"round_offset_price": 1e-6})
+    assert [one.offset_price for one in free.after_search.searches(free)] == [0.0] + [1e-6] * 5
     assert params.steps_of_a_restart == 520
-    assert Rounds(0, 20, 0.02).searches(params) == [params]
+    assert Rounds(0, 20, 0.02, 0.0).searches(params) == [params]
     assert KKTSpanParams().steps_of_a_restart == KKTSpanParams().steps
 
 

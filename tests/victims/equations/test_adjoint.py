@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +41,21 @@ def network(name: str, generator: torch.Generator, outputs: int = 1) -> Network:
     return Network(weights, values)
 
 
+class ShiftedGateReLU(torch.autograd.Function):
+    """relu(z), with sigmoid(alpha z + o) in the place of its derivative, which can be differentiated by z and o."""
+
+    @staticmethod
+    def forward(ctx: Any, before: Tensor, offsets: Tensor, alpha: float) -> Tensor:
+        ctx.save_for_backward(before, offsets)
+        ctx.alpha = alpha
+        return before.relu()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        before, offsets = ctx.saved_tensors
+        return gradients[0] * torch.sigmoid(ctx.alpha * before + offsets), None, None
+
+
 def autograd_value(
     net: Network,
     weighting: Weighting,
@@ -47,6 +63,7 @@ def autograd_value(
     rows: Callable[[Tensor], Tensor],
     alpha: float,
     sharpness: Tensor | float = 1.0,
+    offsets: Tensor | None = None,
 ) -> Tensor:
     """The weighted residual by its definition: theta - sum_ij c_ij grad_theta Phi_j(x_i), entry by entry."""
     weights = [w.clone().requires_grad_() for w in net.weights]
@@ -56,7 +73,10 @@ def autograd_value(
         hidden = torch.nn.functional.linear(hidden, weight, bias)
         if layer < net.depth - 1:
             factor = sharpness if layer == 0 else 1.0
-            hidden = smooth_gate_relu(hidden * factor, alpha) / factor
+            if layer == 0 and offsets is not None:
+                hidden = ShiftedGateReLU.apply(hidden * factor, offsets, alpha) / factor
+            else:
+                hidden = smooth_gate_relu(hidden * factor, alpha) / factor
     c = rows(hidden)
     total = torch.zeros((), dtype=torch.float64)
     for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
@@ -146,6 +166,30 @@ def test_gates_of_layer_1_have_a_sharpness_each(name: str, parts: int) -> None:
     (expected_gradient,) = torch.autograd.grad(expected, x)
     torch.testing.assert_close((value, gradient), (expected.detach(), expected_gradient), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(again, (value, gradient), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("alike", [True, False])
+def test_gates_of_layer_1_have_offsets(name: str, parts: int, alike: bool) -> None:
+    """With gates sigmoid(alpha s z + o) the gradients are those of autograd; those by c and o add to what was there."""
+    generator = torch.Generator().manual_seed(6)
+    net = network(name, generator)
+    sharpness = None if alike else torch.rand(9, generator=generator, dtype=torch.float64) + 0.2
+    weighting = Weighting.uniform(net, tuple(0.5 + layer for layer in range(net.depth)))
+    coefficients = free_coefficients(torch.randn(M, 1, generator=generator, dtype=torch.float64))
+    x, offsets = (torch.randn(M, k, generator=generator, dtype=torch.float64) for k in (7, 9))
+    variables = [*coefficients.variables, offsets.requires_grad_()]
+    residual = StationarityResidual(net, weighting, parts, sharpness=sharpness)
+    value, gradient = residual(x, coefficients.at, 2.3, offsets)
+    twice = [2 * variable.grad for variable in variables if variable.grad is not None]
+    residual(x, coefficients.at, 2.3, offsets)
+    factor = 1.0 if sharpness is None else sharpness
+    expected = autograd_value(net, weighting, x.requires_grad_(), coefficients.at, 2.3, factor, offsets)
+    gradients = torch.autograd.grad(expected, [x, *variables])
+    torch.testing.assert_close((value, gradient), (expected.detach(), gradients[0]), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(twice, [2 * one for one in gradients[1:]], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close([variable.grad for variable in variables], twice, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("parts", [2, 3, 8])
