@@ -126,6 +126,10 @@ CASES: dict[str, Case] = {
     "kkt-general on a convolution": Case("kkt-general", CONVOLUTION, FEW | {"sparsity": 0.0}),
     "kkt-span": Case("kkt-span", spec_of(3), {"candidates": 6}),
     "kkt-span rounds": Case("kkt-span", CLASSES, {"candidates": 6, "rounds": 1, "round_steps": 4}),
+    "kkt-span kinks": Case(
+        "kkt-span", CLASSES, {"candidates": 6, "rounds": 1, "round_steps": 4, "round_offset_price": 1e-6}
+    ),
+    "kkt-conv with offsets": Case("kkt-conv", CONVOLUTION, FEW | {"offset_price": 1e-6}),
     "kkt-span auto": Case("kkt-span", spec_of(3), FEW | {"spans": "auto"}),
     "kkt-conv": Case("kkt-conv", CONVOLUTION, FEW),
     "kkt-conv on two convolutions": Case("kkt-conv", CONVOLUTIONS, FEW),

@@ -183,9 +183,13 @@ def test_restarts_of_unlike_numbers_of_candidates_are_ranked_by_agreement_alone(
     assert KKTSpanParams(rounds=1, ranking="evidence").rounds == 1
 
 
-def test_killed_anywhere_it_ends_as_it_would_have(victim: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("offset_price", [0.0, 1e-6])
+def test_killed_anywhere_it_ends_as_it_would_have(
+    victim: Victim, monkeypatch: pytest.MonkeyPatch, offset_price: float
+) -> None:
     monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
-    view, attack = view_of(victim, KKTSpan.needs, CPU), KKTSpan(KKTSpanParams(**SHORT))
+    params = KKTSpanParams(**SHORT, round_offset_price=offset_price)
+    view, attack = view_of(victim, KKTSpan.needs, CPU), KKTSpan(params)
     whole = attack.reconstruct(view, context())
     total = attack.params.steps_of_a_restart
     assert whole.grad_evals == total
