@@ -73,10 +73,10 @@ def search(
     candidates part easily. So the gates may sharpen as the search goes on (`first_alpha`; graduated optimisation, Blake
     and Zisserman 1987). Neurons count alike whatever their norms, so their gates may be alike too (`gate_power`).
 
-    Training leaves many pre-activations on the ReLU's kink, where the gate of the stationary point is some number
-    between 0 and 1, which no function of x gives. With `offset_price` the gates of layer 1 are sigmoid(alpha Z + O), of
-    offsets O that the search moves from 0; it is the cost of an offset of 1. At random candidates they would explain
-    what images must.
+    Training leaves pre-activations on the ReLU's kink. There the gate of the stationary point is any number in [0, 1]
+    (Lyu & Li 2020, Appendix A), and no function of x gives it. With `offset_price` p > 0 the gates of layer 1 are
+    sigmoid(alpha Z + O). The search moves the offsets O from 0, and an offset o costs p o^2. At random candidates
+    offsets would explain what images must, so they are for searches that go on from what another has found.
 
     W1 is a sum of terms D_i' x_i, one for each candidate, and more candidates than images can make it up in many ways.
     `sparsity` is the cost of an atomic norm, the sum of the sizes of these terms, as in the deconvolution of spikes by

@@ -1,13 +1,14 @@
 """The stationarity residual of a fully connected network and its gradient, written down: the form that runs.
 
 The form to read is `victims.equations.stationarity`; A, Z, G and D are those of `victims.equations.network`, with the
-smooth gates G_l = sigmoid(alpha Z_l) and coefficients c_ij on the outputs; offsets O, where given, make those of layer
-1 sigmoid(alpha Z_1 + O). The residual of eq. (3) of Haim et al. 2022 is R_l = W_l - D_l' A_{l-1}, and b_l less the
-column sums of D_l. Its own gradient needs one more pass up through the recursion of D and one down through the forward
-pass, with the smooth gate as the derivative of the ReLU throughout, as in the authors' code. That is five matrix
-products a layer, and no graph is kept. The coefficients may depend on the outputs Z_L and on variables of their own:
-that map is small, (m, C) numbers, and autograd differentiates it. Several searches are one computation: a leading
-dimension of the inputs counts them, and each has its own residual.
+smooth gates G_l = sigmoid(alpha Z_l) and coefficients c_ij on the outputs. Offsets O, where given, make those of layer
+1 sigmoid(alpha Z_1 + O), for pre-activations on the ReLU's kink, where a gate may be any number in [0, 1] (Lyu & Li
+2020, Appendix A). The residual of eq. (3) of Haim et al. 2022 is R_l = W_l - D_l' A_{l-1}, and b_l less the column sums
+of D_l. Its own gradient needs one more pass up through the recursion of D and one down through the forward pass, with
+the smooth gate as the derivative of the ReLU throughout, as in the authors' code. That is five matrix products a layer,
+and no graph is kept. The coefficients may depend on the outputs Z_L and on variables of their own: that map is small,
+(m, C) numbers, and autograd differentiates it. Several searches are one computation: a leading dimension of the inputs
+counts them, and each has its own residual.
 """
 
 from __future__ import annotations

@@ -88,6 +88,28 @@ def test_the_gradient_is_that_of_central_differences(convolutions: int, span_wei
     assert float((gradient * direction).sum()) == pytest.approx(difference, rel=1e-6)
 
 
+def test_offsets_are_those_of_the_layer_after_the_convolutions() -> None:
+    """With offsets the gradients by images and by offsets are those of central differences."""
+    network, images, coefficients = planted(1)
+    space, features = CosineSpace.of(SHAPE, network.weights[0]), row_span(network.weights[1])
+    after = network.after_convolutions().on_coordinates(features.basis)
+    inner = StationarityResidual(after, Weighting.uniform(after, (1.0, 0.0)))
+    residual = FeatureResidual(network, space, Span(features.basis, 0.0), inner)
+    rows, coordinates = free_coefficients(coefficients).at, space.coordinates((images + 0.3).flatten(1))
+    generator = torch.Generator().manual_seed(3)
+    offsets = torch.randn(len(images), len(after.weights[0]), generator=generator, dtype=torch.float64)
+    both = [torch.randn(one.shape, generator=generator, dtype=torch.float64) for one in (coordinates, offsets)]
+
+    leaf = offsets.clone().requires_grad_()
+    _, gradient = residual(coordinates, rows, ALPHA, leaf)
+    assert leaf.grad is not None
+    for moved, gradients in ((0, gradient), (1, leaf.grad)):
+        step = [1e-4 * one if index == moved else 0 * one for index, one in enumerate(both)]
+        ahead, _ = residual(coordinates + step[0], rows, ALPHA, offsets + step[1])
+        behind, _ = residual(coordinates - step[0], rows, ALPHA, offsets - step[1])
+        assert float((gradients * both[moved]).sum()) == pytest.approx(float(ahead - behind) / 2e-4, rel=1e-6)
+
+
 def test_each_weight_is_the_price_of_its_own_span() -> None:
     """Of the features' span for activations, and of the errors that are back-propagated to layer 2; over sqrt(r)."""
     network, _, _ = planted()
