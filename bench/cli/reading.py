@@ -160,7 +160,7 @@ def merge(
 
     What two of them hold differently is refused: a run, a row, a study, or a victim's weights under one definition. The
     summary of the searches is made again; what `privacy` writes is left out where it differs, for it is of some runs.
-    With --replace a later folder's runs are taken; of a training with other weights, only all its runs.
+    With --replace the runs of later folders are taken; of a training with other weights, only all its runs.
     """
     from bench.experiments.tuning.table import write_summary
     from bench.experiments.tuning.verb import TUNE

@@ -53,7 +53,7 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None, given: Gi
         return []
     found, null = counts(best)
     images = f"training {unit_of(best)}" if best.n_fixed is None else "unknown records"
-    alone = "" if best.n_good_unique is None else ", each from a candidate of its own,"
+    alone = ", each from a candidate of its own," if best.n_good_unique else ""
     who = f"by {best.attack}, which knew {_known(best)}"
     sentences = [f"{found} of {best.n} {images} came out of {best.victim}{alone} {who}."]
     measured = [name for name in {**NULLS, **ALIGNED_NULLS} if getattr(best, name) is not None]

@@ -6,7 +6,7 @@ import filecmp
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -45,7 +45,7 @@ def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple
         sources: results folders, which stay as they are.
         target: a folder that does not exist yet, or is empty.
         replace: whether a folder's runs take the place of the same runs in the folders before it. If a training got
-            other weights there, all its runs must have been made again: attacks on different weights have no ranks.
+            other weights there, the later folders must hold all its runs: attacks on different weights have no ranks.
 
     Raises:
         UserError: a source is no results folder, the target holds something or lies in a source, or something does not
@@ -95,18 +95,25 @@ def _require_folders(sources: Sequence[Path], target: Path) -> None:
 
 
 def _replaced(tables: dict[Path, pd.DataFrame]) -> tuple[dict[Path, set[str]], list[str]]:
-    """Return which runs of each table a later table replaces, and the trainings of which it replaces only a part.
+    """Return which runs of each table later tables replace, and the trainings of which they replace only a part.
 
-    A run is replaced if the later table has all its rows. It is named by its run_id.
+    A run is replaced if the later tables have all its rows. It is named by its run_id.
     """
     replaced: dict[Path, set[str]] = {source: set() for source in tables}
     lacking = []
-    for (earlier, old), (later, new) in combinations(tables.items(), 2):
-        again = _found(old, new, [*TRAINING, *MEASURED])
-        other = _found(old, new, TRAINING) & ~_found(old, new, [*TRAINING, "victim_sha"]) & (old["victim_sha"] != "")
-        for (victim, seed), left in old[other & ~again].groupby(TRAINING):
-            attacks = ", ".join(sorted(set(left["attack"])))
-            lacking.append(f"{victim}, victim seed {seed}, has other weights in {later}, without all runs of {attacks}")
+    for index, (earlier, old) in enumerate(tables.items()):
+        after = dict(islice(tables.items(), index + 1, None))
+        if not after:
+            break
+        again = _found(old, pd.concat(after.values()), [*TRAINING, *MEASURED])
+        for later, new in after.items():
+            same = _found(old, new, [*TRAINING, "victim_sha"])
+            other = _found(old, new, TRAINING) & ~same & (old["victim_sha"] != "")
+            for (victim, seed), left in old[other & ~again].groupby(TRAINING):
+                attacks = ", ".join(sorted(set(left["attack"])))
+                lacking.append(
+                    f"{victim}, victim seed {seed}, has other weights in {later}, without all runs of {attacks}"
+                )
         replaced[earlier] |= set(old.loc[again, "run_id"]) - set(old.loc[~again, "run_id"])
     return replaced, lacking
 

@@ -43,6 +43,11 @@ def test_a_run_that_is_not_ahead_of_chance_shows_nothing() -> None:
     assert "-a '*' -v v" in third
 
 
+def test_nothing_is_said_of_the_candidates_of_no_image() -> None:
+    first = verdict([row(n_good=0, n_good_unique=0, null_n_good_unique=3, null_random=3)])[0]
+    assert first == "0 of 100 training images came out of v by mine, which knew architecture, weights."
+
+
 def test_the_run_with_the_largest_lead_is_told() -> None:
     rows = [
         row(attack="loud", n_good=90, n_good_unique=90, null_n_good_unique=89, null_random=89),

@@ -117,6 +117,25 @@ def test_a_later_folder_replaces_the_same_runs_and_the_weights_of_a_training(rec
     assert {path.name for path in (tmp_path / "c" / "runs").iterdir()} == set(rows.index)
 
 
+def test_the_runs_of_a_training_with_other_weights_may_lie_in_several_later_folders(
+    record: Make, tmp_path: Path
+) -> None:
+    known = {"victim": "v", "victim_key": "k", "victim_sha": "a"}
+    old = [record(run_id="kkt", **known), record(run_id="random", attack="random", **known)]
+    left = folder(tmp_path / "a", *old)
+    new = [one.model_copy(update={"victim_sha": "b"}) for one in old]
+    one, two = folder(tmp_path / "b", new[0]), folder(tmp_path / "c", new[1])
+    merge([left, one, two], tmp_path / "d", replace=True)
+    rows = read_runs(tmp_path / "d" / "runs.csv").set_index("run_id")
+    assert rows["victim_sha"].to_dict() == {"kkt": "b", "random": "b"}
+
+    again = folder(tmp_path / "e", new[1].model_copy(update={"victim_sha": "c"}))
+    with pytest.raises(UserError, match=r"v, victim seed 0, has other weights in .*e, without all runs of kkt"):
+        merge([left, again], tmp_path / "f", replace=True)
+    with pytest.raises(UserError, match="v, victim seed 0, has different weights under one definition"):
+        merge([left, one, again], tmp_path / "f", replace=True)
+
+
 def test_the_same_run_with_more_null_controls_replaces_it_alone(record: Make, tmp_path: Path) -> None:
     known = {"victim": "v", "victim_key": "k", "victim_sha": "a"}
     old = [record(run_id="kkt", **known), record(run_id="random", attack="random", **known)]
