@@ -15,7 +15,7 @@ from bench.publish.leaderboard import RUN_KEY, latest, write_tables
 from bench.publish.ranking import defined
 from bench.publish.report import write_report
 from bench.publish.report.collect import PAGE
-from bench.publish.runs_table import MOST_ROWS, read_runs
+from bench.publish.runs_table import MOST_ROWS, read_runs, table_of
 from bench.store.cells import to_csv
 from bench.store.folders import Store
 from bench.store.overwriting import PAGES, TABLES
@@ -53,14 +53,12 @@ def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple
         OSError: the target cannot be written.
     """
     _require_folders(sources, target)
-    tables = {source: read_runs(source / "runs.csv") for source in sources if (source / "runs.csv").exists()}
+    tables = {source: _rows(source) for source in sources}
     replaced, lacking = _replaced(tables) if replace else ({}, [])
     kept = [runs[~runs["run_id"].isin(replaced.get(source, set()))] for source, runs in tables.items()]
-    runs = pd.concat(kept, ignore_index=True) if tables else None
+    runs = pd.concat([table for table in kept if len(table)] or kept, ignore_index=True)
     files, problems = _joined_files(sources, replaced)
-    problems += lacking
-    if runs is not None:
-        problems += [*_other_rows(runs), *_other_weights(runs)]
+    problems += [*lacking, *_other_rows(runs), *_other_weights(runs)]
     if problems:
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise UserError(f"the folders do not fit, and nothing was written: {'; '.join(problems[:SHOWN])}{more}")
@@ -72,8 +70,7 @@ def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple
         for place, source in files.items():
             (made / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, made / place)
-        if runs is not None:
-            (made / "runs.csv").write_text(to_csv(latest(runs)))
+        (made / "runs.csv").write_text(to_csv(latest(runs)))
         write_tables(made, Store(made).records())
         rows = len(read_runs(made / "runs.csv"))
         if 0 < rows <= MOST_ROWS and (pages := [source / PAGE for source in sources if (source / PAGE).exists()]):
@@ -92,6 +89,16 @@ def _require_folders(sources: Sequence[Path], target: Path) -> None:
         raise UserError(f"{target} lies in a folder to be merged; name a new folder with --output")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError(f"{target} exists and is not empty; name a new folder with --output")
+
+
+def _rows(source: Path) -> pd.DataFrame:
+    """Return the rows of a results folder: those of its table, and those of runs that the table does not have yet."""
+    fresh = table_of(record for record in Store(source).records() if record.n)
+    if not (source / "runs.csv").exists():
+        return fresh
+    rows = read_runs(source / "runs.csv")
+    missing = fresh[~fresh["run_id"].isin(rows["run_id"])]
+    return pd.concat([rows, missing], ignore_index=True) if len(missing) else rows
 
 
 def _replaced(tables: dict[Path, pd.DataFrame]) -> tuple[dict[Path, set[str]], list[str]]:

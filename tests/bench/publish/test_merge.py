@@ -129,6 +129,10 @@ def test_the_runs_of_a_training_with_other_weights_may_lie_in_several_later_fold
     rows = read_runs(tmp_path / "d" / "runs.csv").set_index("run_id")
     assert rows["victim_sha"].to_dict() == {"kkt": "b", "random": "b"}
 
+    (one / "runs.csv").unlink()  # as after a sweep that was cut off: its runs alone are there
+    merge([left, one, two], tmp_path / "g", replace=True)
+    assert everything(tmp_path / "g") == everything(tmp_path / "d")
+
     again = folder(tmp_path / "e", new[1].model_copy(update={"victim_sha": "c"}))
     with pytest.raises(UserError, match=r"v, victim seed 0, has other weights in .*e, without all runs of kkt"):
         merge([left, again], tmp_path / "f", replace=True)
