@@ -6,7 +6,6 @@ import filecmp
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -107,20 +106,17 @@ def _replaced(tables: dict[Path, pd.DataFrame]) -> tuple[dict[Path, set[str]], l
     A run is replaced if the later tables have all its rows. It is named by its run_id.
     """
     replaced: dict[Path, set[str]] = {source: set() for source in tables}
-    lacking = []
-    for index, (earlier, old) in enumerate(tables.items()):
-        after = dict(islice(tables.items(), index + 1, None))
-        if not after:
-            break
-        again = _found(old, pd.concat(after.values()), [*TRAINING, *MEASURED])
-        for later, new in after.items():
+    ordered, lacking = list(tables.items()), []
+    for index, (earlier, old) in enumerate(ordered[:-1], 1):
+        again = pd.Series(False, old.index)
+        for _, new in ordered[index:]:
+            again |= _found(old, new, [*TRAINING, *MEASURED])
+        for later, new in ordered[index:]:
             same = _found(old, new, [*TRAINING, "victim_sha"])
             other = _found(old, new, TRAINING) & ~same & (old["victim_sha"] != "")
             for (victim, seed), left in old[other & ~again].groupby(TRAINING):
-                attacks = ", ".join(sorted(set(left["attack"])))
-                lacking.append(
-                    f"{victim}, victim seed {seed}, has other weights in {later}, without all runs of {attacks}"
-                )
+                where = f"{victim}, victim seed {seed}, has other weights in {later}"
+                lacking.append(f"{where}, without all runs of {', '.join(sorted(set(left['attack'])))}")
         replaced[earlier] |= set(old.loc[again, "run_id"]) - set(old.loc[~again, "run_id"])
     return replaced, lacking
 
