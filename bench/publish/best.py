@@ -16,10 +16,13 @@ from bench.plan.family import family
 from bench.publish.numbers import number
 from bench.publish.parameters import known_attacks
 from bench.publish.ranking import Row
+from bench.store.records import ALIGNED_NULLS, NULLS
 
 OTHER = "other"
 """The family of a victim that is not known here, in a table that does not tell it."""
 KNOWN = frozenset(Knowledge)
+OF_TWINS = ("null_untrained", "null_disjoint")
+"""Null controls that attack a twin of the network."""
 DIGITS = 6
 """Of the key of a victim's definition, where two definitions of one name are told apart."""
 
@@ -35,6 +38,7 @@ class Best:
         beaten: number of victims of which an attack has a rank, whatever definitions they had.
         tried: number of victims that were attacked.
         twins: number of `beaten` where a ranked row has a null control that attacks a twin of the network.
+        twins_lead: number of `twins` where such a control gets more than each of the row's others.
     """
 
     family: str
@@ -42,6 +46,7 @@ class Best:
     beaten: int
     tried: int
     twins: int
+    twins_lead: int
 
     @property
     def lead(self) -> float:
@@ -92,7 +97,14 @@ def lead(row: Row) -> float:
 
 def has_twin(row: Mapping[Any, Any]) -> bool:
     """Return whether the null controls of a row attack a twin of the network: an untrained one, or of other images."""
-    return not all(math.isnan(number(row, name)) for name in ("null_untrained", "null_disjoint"))
+    return not all(math.isnan(number(row, name)) for name in OF_TWINS)
+
+
+def twin_leads(row: Mapping[Any, Any]) -> bool:
+    """Return whether a null control that attacks a twin of the network gets more than each of the row's others."""
+    got = {name: number(row, name) for name in NULLS | ALIGNED_NULLS}
+    most = {twin: [n for name, n in got.items() if (name in OF_TWINS) == twin and n >= 0] for twin in (True, False)}
+    return max(most[True], default=-1) > max(most[False], default=math.inf)
 
 
 def attacker(row: Mapping[Any, Any]) -> Threat | None:
@@ -152,6 +164,7 @@ def best_of_families(rows: Iterable[Row], families: Mapping[str, str]) -> list[B
             beaten=len({row["victim"] for row in members if row["rank"]}),
             tried=len({row["victim"] for row in members}),
             twins=len({row["victim"] for row in members if row["rank"] and has_twin(row)}),
+            twins_lead=len({row["victim"] for row in members if row["rank"] and twin_leads(row)}),
         )
         for kind, members in sorted(grouped.items())
     ]

@@ -42,7 +42,8 @@ LEGEND = {
     "rank": (
         "by the gain, among the attacks that must know no more; shared where they cannot be told apart at 95%. "
         f"Controls have none, nor has an attack whose gain may be 0. {ROW_BY_ROW} An attack of less gain that knows "
-        "less may come first."
+        "less may come first. Where an attack's settings were chosen by its counts on a network, its gain there is too "
+        "large; no column tells where."
     ),
     f"time {DOWN}": (
         f'of the attack alone, "{AT_MOST.strip()}" where other runs went on beside it. **runs**: seeds of the attack '
@@ -104,11 +105,11 @@ def _legend() -> str:
 def _answer(best: Iterable[Best]) -> str:
     """Return the sentences that stand first."""
     found = list(best)
-    twins = sum(one.twins for one in found)
+    twins, lead = sum(one.twins for one in found), sum(one.twins_lead for one in found)
     text = (
         f"{given_away(found)} The null controls are those that were run; on {twins} the same attack on a twin of the "
-        "network is among them. For each kind of network, and for each attacker by what they have at hand, the table "
-        "shows the attack that surely gets the largest share."
+        f"network is among them, and on {lead} of these it gets more than the others. For each kind of network, and "
+        "for each attacker by what they have at hand, the table shows the attack that surely gets the largest share."
     )
     return textwrap.fill(text, LINE)
 

@@ -99,7 +99,15 @@ def test_a_network_counts_once_and_is_told_with_its_twin(record: Make, tmp_path:
     assert row[1] == "2 of 2"
     words = " ".join((tmp_path / "leaderboard.md").read_text().split())
     assert "All 2 models attacked give training records away" in words
-    assert "on 1 the same attack on a twin of the network is among them" in words
+    assert "on 1 the same attack on a twin of the network is among them, and on 0 of these it gets more" in words
+
+
+@pytest.mark.parametrize(("others", "led"), [(4, 1), (5, 0), (None, 1)])
+def test_a_twin_that_gets_the_most_is_told(others: int | None, led: int, record: Make, tmp_path: Path) -> None:
+    nulls = {"null_disjoint": 5, "null_untrained": 2, "null_random": others, "null_held_out": 3}
+    page(tmp_path, record(attack="a", victim="v", **good(90), **nulls))
+    words = " ".join((tmp_path / "leaderboard.md").read_text().split())
+    assert f"among them, and on {led} of these it gets more than the others" in words
 
 
 def test_rows_of_another_protocol_are_not_shown_twice(record: Make, tmp_path: Path) -> None:
@@ -267,7 +275,7 @@ def test_without_runs_the_page_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_no_gain_is_not_called_safety(beaten: int, tried: int, words: str) -> None:
-    told = given_away([Best("a kind", {}, beaten, tried, 0)])
+    told = given_away([Best("a kind", {}, beaten, tried, 0, 0)])
     assert told == words.replace("AWAY", "training records away to an attack that surely beats its null controls")
 
 
