@@ -18,6 +18,7 @@ from bench.publish.runs_table import MOST_ROWS, read_runs, table_of
 from bench.store.cells import to_csv
 from bench.store.folders import Store
 from bench.store.overwriting import PAGES, TABLES
+from bench.store.records import Status
 from victims.errors import UserError
 from victims.files import umask
 
@@ -30,6 +31,7 @@ SHOWN = 3
 TRAINING = ["victim", "victim_seed"]
 MEASURED = ["attack", "params_hash", "budget", "protocol", "seed"]
 """Columns that tell the rows of a training apart, whatever its weights and the versions of all."""
+RUN = [*TRAINING, *MEASURED]
 
 
 def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple[int, int]:
@@ -88,6 +90,8 @@ def _require_folders(sources: Sequence[Path], target: Path) -> None:
         raise UserError(f"{target} lies in a folder to be merged; name a new folder with --output")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError(f"{target} exists and is not empty; name a new folder with --output")
+    if target.is_mount() or target.resolve() == Path.cwd():
+        raise UserError(f"{target} cannot be replaced by the joined folder; name a new folder in it with --output")
 
 
 def _rows(source: Path) -> pd.DataFrame:
@@ -101,17 +105,21 @@ def _rows(source: Path) -> pd.DataFrame:
 
 
 def _replaced(tables: dict[Path, pd.DataFrame]) -> tuple[dict[Path, set[str]], list[str]]:
-    """Return which runs of each table later tables replace, and the trainings of which they replace only a part.
+    """Return which runs of each table later tables replace, and what keeps them from replacing others.
 
-    A run is replaced if the later tables have all its rows. It is named by its run_id.
+    A run is replaced if the later tables have all its rows, and one that ended well only by one that did. It is named
+    by its run_id.
     """
     replaced: dict[Path, set[str]] = {source: set() for source in tables}
     ordered, lacking = list(tables.items()), []
     for index, (earlier, old) in enumerate(ordered[:-1], 1):
-        again = pd.Series(False, old.index)
+        again, well = pd.Series(False, old.index), old["status"] == Status.OK
         for _, new in ordered[index:]:
-            again |= _found(old, new, [*TRAINING, *MEASURED])
+            measured, ended = _found(old, new, RUN), _found(old, new[new["status"] == Status.OK], RUN)
+            again |= ended | measured & ~well
         for later, new in ordered[index:]:
+            for run_id in old.loc[_found(old, new, RUN) & ~again, "run_id"]:
+                lacking.append(f"the run {run_id} ended well in {earlier} and badly in {later}: leave it out there")
             same = _found(old, new, [*TRAINING, "victim_sha"])
             other = _found(old, new, TRAINING) & ~same & (old["victim_sha"] != "")
             for (victim, seed), left in old[other & ~again].groupby(TRAINING):

@@ -194,7 +194,9 @@ def _counter(run: Run, session: Session) -> Callable[[Reconstruction], int]:
 
 def _claim(pick: Run, store: Store, session: Session) -> None:
     """Mark a stored run that an oracle picked as the attacker's, if the attacker has now picked the same."""
-    stored = store.find(session.run_id(pick))
-    if stored is not None and (stored.tuned_by, pick.tuned_by) == (TUNED_BY_ORACLE, TUNE):
-        with store.writing(stored.run_id, copied=True) as folder:
-            write_record(folder, stored.model_copy(update={"tuned_by": TUNE}))
+    run_id = session.run_id(pick)
+    with store.claimed(run_id, session.reporter.notice):
+        stored = store.find(run_id)
+        if stored is not None and (stored.tuned_by, pick.tuned_by) == (TUNED_BY_ORACLE, TUNE):
+            with store.writing(run_id, copied=True) as folder:
+                write_record(folder, stored.model_copy(update={"tuned_by": TUNE}))

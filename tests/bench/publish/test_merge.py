@@ -149,6 +149,25 @@ def test_the_same_run_with_more_null_controls_replaces_it_alone(record: Make, tm
     assert rows["null_disjoint"].fillna(-1).to_dict() == {"kkt": 1, "random": -1}
 
 
+def test_what_a_run_found_is_not_replaced_by_its_failure(record: Make, tmp_path: Path) -> None:
+    found, failed = record(run_id="kkt"), record(run_id="kkt", status="timeout", reason="too slow", n_good=None)
+    left, right = folder(tmp_path / "a", found), folder(tmp_path / "b", failed)
+    with pytest.raises(UserError, match=r"the run kkt ended well in .*a and badly in .*b: leave it out there"):
+        merge([left, right], tmp_path / "c", replace=True)
+    merge([right, left], tmp_path / "c", replace=True)
+    assert read_runs(tmp_path / "c" / "runs.csv")["status"].tolist() == ["ok"]
+
+
+def test_a_folder_that_is_not_to_be_replaced_is_refused(
+    record: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = [folder(tmp_path / name, record(run_id=name)) for name in "ab"]
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(UserError, match="name a new folder in it"):
+        merge(sources, Path())
+
+
 def test_a_row_under_another_protocol_is_refused_and_not_replaced(record: Make, tmp_path: Path) -> None:
     again = record(run_id="kkt", victim="v", victim_sha="a", n_good=2)
     left = folder(tmp_path / "a", again.model_copy(update={"n_good": 1, "protocol": "assigned"}))

@@ -10,6 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from bench.experiments.tuning import verb
+from bench.run.artifacts import RECONSTRUCTION
+from bench.store.folders import Store, write_record
+from bench.store.records import RunRecord
+
 ATTACKS = '''
 """Attacks whose loss is known."""
 
@@ -161,11 +166,21 @@ def test_an_oracle_picks_by_good_images_and_is_on_no_board(tune: Bench, results:
     assert rows.loc["tune", "n_good"] == picked
 
 
-def test_what_an_oracle_picked_is_the_attackers_who_picks_the_same(tune: Bench, results: Path) -> None:
+def test_what_an_oracle_picked_is_the_attackers_who_picks_the_same(
+    tune: Bench, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tune("--trials", 1, "--oracle")
     assert pd.read_csv(results / "runs.csv")["tuned_by"].tolist() == ["oracle"]
+
+    def written(folder: Path, record: RunRecord) -> None:
+        Store(results).sweep()  # another `bench run` begins
+        write_record(folder, record)
+
+    monkeypatch.setattr(verb, "write_record", written)
     tune("--trials", 1)
-    assert pd.read_csv(results / "runs.csv")["tuned_by"].tolist() == ["tune"]
+    (row,) = pd.read_csv(results / "runs.csv").to_dict("records")
+    assert row["tuned_by"] == "tune"
+    assert (Store(results).folder(row["run_id"]) / RECONSTRUCTION).exists()
 
 
 def test_the_best_trials_are_pooled(tune: Bench, results: Path) -> None:
