@@ -113,6 +113,8 @@ def _shapes(found: Reconstruction, victim: AnyVictim) -> Iterator[str]:
         yield f"candidates are {candidates.dtype}, requires_grad={candidates.requires_grad}; detach them, as float32"
     if not candidates.isfinite().flatten(1).all(1).any():
         yield "no candidate is finite; raise DivergedError if that is how it ended"
+    if found.grad_evals < 0:
+        yield f"grad_evals is {found.grad_evals}; expected 0 or more"
     for name in ("labels", "coefficients", "confidence"):
         value = getattr(found, name)
         if value is not None and _shape(value) != given[:1]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,6 +27,9 @@ from bench.plan.options import LARGEST_SEED, ControlSet
 from bench.terminal.console import printer, say
 from bench.terminal.interrupts import work_begins
 from victims.errors import UserError
+
+if TYPE_CHECKING:
+    from bench.plan.config import PlanFile
 
 
 @app.command()
@@ -94,7 +97,7 @@ def run(
     when it lacked memory or data, and with --retry-failed.
     """
     from bench.plan import registry
-    from bench.plan.config import PlanFile, Section, planned, read_plan, require_settings
+    from bench.plan.config import PlanFile, Section, planned, require_settings
     from bench.plan.options import choose_data_dir, choose_device, default, parse_budget, parse_memory, parse_settings
     from bench.run.executors import server
     from bench.store.folders import Store
@@ -109,10 +112,9 @@ def run(
     audit = any(spec.training.kind == "released" for spec in attacked)
     asked = PlanFile(plan=(Section(attack=("*" if audit else usual.attack,), victim=(usual.victim,)),))
     if config is not None:
-        asked = read_plan(config, smoke)
+        asked = _plan_of(config, smoke, only or [], executor)
     elif smoke or only:
         raise UserError(f"{'--smoke' if smoke else '--only'} is of the plan of a file; name one with --config")
-    asked = asked.only(only) if only else asked
     given: dict[str, Any] = {"attack": attack, "victim": victim, "defence": defence, "variant": variant, "seeds": seeds}
     given |= {"victim_seeds": victim_seeds}
     sections = tuple(section.changed(given) for section in asked.plan)
@@ -164,6 +166,24 @@ def run(
     raise typer.Exit(rest or failed)
 
 
+def _plan_of(config: Path, smoke: bool, only: list[str], executor: str) -> PlanFile:
+    """Return the plan of a file, or sections of it.
+
+    Raises:
+        UserError: it is no plan, or a cluster is to make what it does not make.
+    """
+    from bench.plan.config import read_plan
+
+    asked = read_plan(config, smoke)
+    asked = asked.only(only) if only else asked
+    if executor == "ray" and (asked.study or asked.tune):
+        raise UserError(
+            f"{config} holds studies or searches, and --executor ray makes runs alone; "
+            "take the sections of runs with --only, and make the others without it"
+        )
+    return asked
+
+
 @app.command()
 def score(
     attack: Attacks = None,
@@ -199,7 +219,9 @@ def score(
     records = [
         record
         for record in store.attacked()
-        if matches(record.attack, attack) and (matches(record.victim, victim) or matches(record.training, victim))
+        if record.n  # 0 where no training image was given: nothing is scored
+        and matches(record.attack, attack)
+        and (matches(record.victim, victim) or matches(record.training, victim))
     ]
     if not records:
         raise UserError(f"no stored run in {store.runs} is meant; `run` makes some, -a and -v choose among them")

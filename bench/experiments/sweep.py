@@ -146,11 +146,12 @@ def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter)
             before = store.find(run_id)
             if before is not None and before.status is Status.OK:
                 return Outcome(before, trouble=outcome.record.reason)
+            record = outcome.record.model_copy(update={"sequence": store.next_sequence()})
             with store.writing(run_id) as folder:
-                write_record(folder, outcome.record)
+                write_record(folder, record)
     except OSError as error:
         return replace(outcome, trouble=f"this row cannot be stored ({error.strerror})")
-    return outcome
+    return replace(outcome, record=record)
 
 
 def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, str, str]]:

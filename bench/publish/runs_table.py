@@ -77,7 +77,7 @@ def _require_possible(path: Path, runs: pd.DataFrame) -> None:
         UserError: a number is infinite, a count is too small or no whole number, or the good images are not those of n.
     """
     for name in NUMBERS:
-        if name in REQUIRED and runs[name].isna().any():
+        if name in (*REQUIRED, "victim_seed") and runs[name].isna().any():
             raise UserError(f"{path} holds an empty cell in the column {name}; expected a number")
         if name in WHOLE:
             require_numbers(path, runs[name], SMALLEST.get(name, 0), LARGEST.get(name, LARGEST_WHOLE), whole=True)

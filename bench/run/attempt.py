@@ -161,6 +161,8 @@ def _require_fitting(reconstruction: Reconstruction, attempt: Attempt) -> None:
         raise ValueError(f"{shape[0]} candidates for {attempt.targets} targets; expected one each, in their order")
     if reconstruction.confidence is not None and reconstruction.confidence.shape != shape[:1]:
         raise ValueError(f"confidence has shape {tuple(reconstruction.confidence.shape)}, expected ({shape[0]},)")
+    if reconstruction.grad_evals < 0:
+        raise ValueError(f"grad_evals is {reconstruction.grad_evals}, expected 0 or more")
     if not bool(reconstruction.candidates.isfinite().flatten(1).all(1).any()):
         raise DivergedError("no candidate is finite")
 

@@ -116,10 +116,15 @@ class Runner:
                     return Outcome(stored, trouble=f"under {protocol}: {describe(error)}")
                 return Outcome(self.scorer.record_failure(stored, scores_reason(error), run, victim))
 
-    def lost(self, run: Run, run_id: str, failure: Failure) -> Outcome:
-        """Record a run whose process died: its scoring failed if a reconstruction is stored, else the run failed."""
+    def lost(self, run: Run, run_id: str, failure: Failure, protocol: str = "") -> Outcome:
+        """Record a run whose process died: its scoring failed if a reconstruction is stored, else the run failed.
+
+        Scoring under another protocol than the run's own leaves no trace in the run's own row; `protocol` names it.
+        """
         with self.store.claimed(run_id, self.session.reporter.notice):
             stored = self.store.find(run_id)
+            if stored is not None and protocol not in ("", stored.protocol):
+                return Outcome(stored, trouble=f"under {protocol}: {failure.reason}")
             victim = self._trained(run) if failure.nulls else None
             if stored is not None and stored.status is Status.OK:
                 if self.scorer.complete(stored):

@@ -114,6 +114,13 @@ class BadLabels(Tiny):
         return Reconstruction(candidates=images, labels=["cat"])
 
 
+class BadCount(Tiny):
+    name = "bad-count"
+
+    def answer(self, images, view):
+        return Reconstruction(candidates=images, grad_evals=-1)
+
+
 class BadLoss(Tiny):
     name = "bad-loss"
 

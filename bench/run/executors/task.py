@@ -116,5 +116,5 @@ def work(
     runner = Runner(store, session, scorer, setup.again, output, debugger)
     run = task.run(attacks, victims)
     if task.failure is not None:
-        return runner.lost(run, task.run_id, task.failure)
+        return runner.lost(run, task.run_id, task.failure, task.scored_under or "")
     return runner.run(run) if task.scored_under is None else runner.score(run, task.run_id, task.scored_under)

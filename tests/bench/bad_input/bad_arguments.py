@@ -261,6 +261,12 @@ def rerun_into_no_folder(scene: Scene) -> Words:
     return ["verify", "--rerun", "quick", "--rerun-dir", ""]
 
 
+@case("--executor ray makes runs alone; take the sections of runs with --only")
+def study_on_a_cluster(scene: Scene) -> Words:
+    plan = "[[plan]]\nattack = ['tiny']\nvictim = ['faces-mlp-4-tiny']\n[[study]]\nstudy = ['width']\n"
+    return scene.run("--executor", "ray", "--config", scene.file("plan.toml", plan))
+
+
 @case("nested too deeply")
 def config_nested(scene: Scene) -> Words:
     plan = f"[[plan]]\nattack = ['tiny']\nvictim = ['faces-mlp-4-tiny']\nset.count = {'[' * 100_000}\n"

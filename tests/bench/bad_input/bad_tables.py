@@ -239,6 +239,11 @@ def compare_a_run_without_a_seed(scene: Scene) -> Words:
     return scene.compare(scene.runs_csv("new", scene.record(seed=77), replace=(",77,", ",,")))
 
 
+@case("holds an empty cell in the column victim_seed")
+def compare_a_run_without_a_victim_seed(scene: Scene) -> Words:
+    return scene.compare(scene.runs_csv("new", scene.record(victim_seed=77), replace=(",77,", ",,")))
+
+
 @case("has the column 'n_good' twice")
 def compare_a_column_twice(scene: Scene) -> Words:
     return scene.compare(scene.runs_csv("new", replace=(",n_good,", ",n_good,n_good,")))

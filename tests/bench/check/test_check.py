@@ -40,9 +40,9 @@ class Own(Attack[Params]):
     def reconstruct(self, view, ctx):
         shape, weights = view.architecture.input_shape, view.weights
         images = torch.randn(self.params.candidates, *shape, generator=ctx.generator)
-        labels = None
+        labels, evals = None, 0
         BODY
-        return Reconstruction(candidates=images, labels=labels)
+        return Reconstruction(candidates=images, labels=labels, grad_evals=evals)
 """
 IMAGES, DECLARED = "returns images of the victim's shape", "its declarations are sound"
 FLAWS: dict[str, tuple[str, str, str, str]] = {
@@ -68,6 +68,7 @@ FLAWS: dict[str, tuple[str, str, str, str]] = {
     "bytes": ("", "images = images.byte()", IMAGES, "torch.uint8"),
     "with gradients": ("", "images = images.requires_grad_() * 1", IMAGES, "requires_grad=True; detach"),
     "not finite": ("", "images = images * float('nan')", IMAGES, "no candidate is finite"),
+    "counts below 0": ("", "evals = -1", IMAGES, "grad_evals is -1; expected 0 or more"),
     "labels of another length": ("", "labels = torch.zeros(4)", IMAGES, "labels are (4,); expected (5,)"),
     "global randomness": ("", "images = torch.randn_like(images)", "gives the same for the same seed", "ctx.generator"),
     "numpy's randomness": (

@@ -125,6 +125,7 @@ def test_what_determines_a_result_names_the_run(run: Bench, results: Path) -> No
         ("no-candidates", "error", "m > 0"),
         ("returns-nothing", "error", "NoneType"),
         ("bad-labels", "error", "list"),
+        ("bad-count", "error", "grad_evals is -1, expected 0 or more"),
         ("peeks", "error", "'labels'"),
         ("confused", "error", "what is a victim?"),
     ],

@@ -209,8 +209,11 @@ def test_a_dead_process_does_not_replace_what_another_one_found(
     ((runner, asked),) = seen
     if not complete:
         runner.scorer.controls.twins = True
-    run_id = folder_of(results).name
-    outcome = runner.lost(asked, run_id, Failure(Status.OOM, "took 2 GiB of memory, of the 1 that it may"))
+    run_id, failure = folder_of(results).name, Failure(Status.OOM, "took 2 GiB of memory, of the 1 that it may")
+    before = record_of(results)
+    elsewhere = runner.lost(asked, run_id, failure, "assigned")
+    assert (elsewhere.trouble, record_of(results)) == (f"under assigned: {failure.reason}", before)
+    outcome = runner.lost(asked, run_id, failure)
     assert reconstruction(results) == kept
     assert outcome.record.status is Status.OK
     stored = Store(results).find(outcome.record.run_id)

@@ -138,6 +138,7 @@ def test_missing_data_cost_their_own_victim(run: Bench, results: Path, plugins: 
     assert rows["status"].to_dict() == {"own-mlp-4": "error", "faces-mlp-4-tiny": "ok"}
     assert "own.npz" in rows.loc["own-mlp-4", "reason"]
     assert rows.loc["own-mlp-4", "flags"] == "environment"
+    assert rows["sequence"].min() > 0, "a later end of the same run replaces an earlier one"
 
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (8, 12, 12), dtype=np.uint8), np.arange(8) % 2

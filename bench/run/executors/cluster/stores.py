@@ -153,9 +153,11 @@ class Depot:
                     return outcome
                 if before is not None and before.status is Status.OK and outcome.record.status is not Status.OK:
                     return Outcome(before, trouble=outcome.record.reason)
-                told = {"sequence": self.store.next_sequence(), "git_commit": self._commit}
-                record = outcome.record.model_copy(update=told)
-                with self.store.writing(run_id) as folder:
+                record, again = outcome.record, before is None or before.started_utc != outcome.record.started_utc
+                if again:  # it was attacked, and not only scored again
+                    told = {"sequence": self.store.next_sequence(), "git_commit": self._commit}
+                    record = record.model_copy(update=told)
+                with self.store.writing(run_id, copied=not again) as folder:
                     inside = {Path(name).name: content for name, content in self._counted(returned.results).items()}
                     unpack(inside, folder)
                     write_record(folder, record)

@@ -179,6 +179,14 @@ def test_what_scores_is_refused_and_show_and_check_are_not(
     assert "does not apply: only images would tell it the class balance" in shown.out
 
 
+def test_a_run_without_images_is_not_scored(bench: Audited, blind: Any) -> None:
+    words = "--plugin-dir", blind.results.parent / "mine.py", "--results-dir", blind.folder
+    before = [record.model_dump() for record in Store(blind.folder).records()]
+    ended = bench("score", *words)
+    assert (ended.status, "is meant" in ended.err) == (2, True), ended.err
+    assert [record.model_dump() for record in Store(blind.folder).records()] == before
+
+
 MISTAKES = {
     "no shape": (f"n_trained={N},", "give shape=(C, H, W) of an input, C = 1 or 3, or `images`"),
     "no shape that is one": (f"shape=(16, 16), n_trained={N},", "give shape=(C, H, W) of an input"),
