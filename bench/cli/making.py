@@ -52,7 +52,7 @@ def audit(
     root = results_dir / "audits" / spec.name
     setup = Setup(root, None, file, str(chosen), twins=False, jobs=jobs)
     work_begins()
-    raise typer.Exit(run_audit(spec, attacks, setup, Asked(file, limit, fail_above)))
+    raise typer.Exit(run_audit(spec, attacks, setup, Asked(file, limit, fail_above, device, results_dir)))
 
 
 @app.command()

@@ -59,16 +59,24 @@ class Asked:
         file: the file that describes the model.
         budget: what all attacks together may spend.
         fail_above: the exit status is 1 if more records fall; None for never.
+        device: what attacks run on, "auto" for what is there.
+        results_dir: the results folder that holds the audits.
     """
 
     file: Path
     budget: Budget
     fail_above: int | None = None
+    device: str = "auto"
+    results_dir: Path = Path("results")
 
     def command(self, spec: VictimSpec) -> str:
         """Return the command that makes the same audit again, quoted for a shell."""
-        fail = [] if self.fail_above is None else ["--fail-above", str(self.fail_above)]
-        return command("audit", str(self.file), "-v", spec.name, "--budget", str(self.budget), *fail)
+        words = ["audit", str(self.file), "-v", spec.name, "--budget", str(self.budget)]
+        if self.fail_above is not None:
+            words += ["--fail-above", str(self.fail_above)]
+        words += [] if self.device == "auto" else ["--device", self.device]
+        words += [] if self.results_dir == Path("results") else ["--results-dir", str(self.results_dir)]
+        return command(*words)
 
 
 def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, asked: Asked) -> int:

@@ -172,6 +172,8 @@ def test_a_defended_release_is_audited_under_its_name(audited: Audited, results:
     assert (rounded.name, found.name) == ("mine+round=int8", "mine")
     assert rounded.weights_sha256 != found.weights_sha256
     assert "-v mine+round=int8" in rounded.command  # which names the defence to whoever repeats it
+    assert f"--results-dir {results}" in rounded.command
+    assert "--device cpu" in rounded.command
     assert audited("-v", "mine+noise").err == (
         "bench: the defence 'noise': its strength is missing; write for instance noise=1e-3\n"
     )
