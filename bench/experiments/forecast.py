@@ -59,7 +59,7 @@ def forecast(entries: Sequence[Todo], times: pd.DataFrame, setup: Setup) -> Fore
 
     Args:
         entries: the runs with their next steps.
-        times: rows of runs.csv files, the nearest last; see `times_of`.
+        times: rows of runs.csv files; see `times_of`.
         setup: whether null controls attack twins.
     """
     left = [entry.run for entry in entries if entry.step is Step.ATTACK]
