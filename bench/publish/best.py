@@ -35,6 +35,8 @@ class Best:
         family: the kind, in words.
         rows: for each attacker, the one with least at hand first, the ranked row with the largest `lead`; empty if no
             attack has a rank.
+        by: for each attacker who tried, likewise, on how many victims their attacks have a rank, and how many they
+            attacked.
         beaten: number of victims of which an attack has a rank, whatever definitions they had.
         tried: number of victims that were attacked.
         twins: number of `beaten` where a ranked row has a null control that attacks a twin of the network.
@@ -43,6 +45,7 @@ class Best:
 
     family: str
     rows: dict[Threat | None, Row]
+    by: dict[Threat | None, tuple[int, int]]
     beaten: int
     tried: int
     twins: int
@@ -147,6 +150,21 @@ def best_of_attackers(rows: Iterable[Row]) -> dict[Threat | None, Row]:
     return {threat: found[threat] for threat in (*Threat, None) if threat in found}
 
 
+def _by_attackers(rows: Iterable[Row]) -> dict[Threat | None, tuple[int, int]]:
+    """Return for each attacker, null controls aside, on how many victims they have a rank, and how many they attacked.
+
+    The one with least at hand comes first.
+    """
+    tried: dict[Threat | None, set[str]] = {}
+    beaten: dict[Threat | None, set[str]] = {}
+    for row in rows:
+        if not row["control"]:
+            threat, victim = attacker(row), str(row["victim"])
+            tried.setdefault(threat, set()).add(victim)
+            beaten.setdefault(threat, set()).update({victim} if row["rank"] else ())
+    return {threat: (len(beaten[threat]), len(tried[threat])) for threat in (*Threat, None) if threat in tried}
+
+
 def best_of_families(rows: Iterable[Row], families: Mapping[str, str]) -> list[Best]:
     """Return the best attacks on each family, the family with the largest lead first.
 
@@ -161,6 +179,7 @@ def best_of_families(rows: Iterable[Row], families: Mapping[str, str]) -> list[B
         Best(
             family=kind,
             rows=best_of_attackers(members),
+            by=_by_attackers(members),
             beaten=len({row["victim"] for row in members if row["rank"]}),
             tried=len({row["victim"] for row in members}),
             twins=len({row["victim"] for row in members if row["rank"] and has_twin(row)}),

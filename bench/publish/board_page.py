@@ -109,7 +109,8 @@ def _answer(best: Iterable[Best]) -> str:
     text = (
         f"{given_away(found)} The null controls are those that were run; on {twins} the same attack on a twin of the "
         f"network is among them, and on {lead} of these it gets more than the others. For each kind of network, and "
-        "for each attacker by what they have at hand, the table shows the attack that surely gets the largest share."
+        "for each attacker by what they have at hand, the table shows of how many networks tried they surely get "
+        "something, and by which attack the largest share."
     )
     return textwrap.fill(text, LINE)
 
@@ -117,13 +118,17 @@ def _answer(best: Iterable[Best]) -> str:
 def _best(found: Iterable[Best], names: Mapping[str, str]) -> str:
     shown = []
     for best in found:
-        kind = {"network": best.family, "give something away": f"{best.beaten} of {best.tried}"}
-        if not best.rows:
-            shown.append({**kind, "best attack": "none surely beats its null controls"})
-        for threat, row in best.rows.items():
+        for place, (threat, (beaten, tried)) in enumerate((best.by or {None: (0, best.tried)}).items()):
             line = {
-                **kind,
+                "network": "" if place else best.family,
+                "give something away": f"{beaten} of {tried}",
                 "the attacker has": threat or MISSING,
+                "best attack": "none surely beats its null controls",
+            }
+            shown.append(line)
+            if (row := best.rows.get(threat)) is None:
+                continue
+            line |= {
                 "best attack": _attack(row),
                 f"gain {UP}": f"{_gain(row)}{', one training' if row['trainings'] == 1 else ''}",
                 "of": str(row["n"]),
@@ -132,8 +137,6 @@ def _best(found: Iterable[Best], names: Mapping[str, str]) -> str:
                 "shown on": names[network(row)],
                 "must know": _knowledge(row),
             }
-            shown.append(line)
-            kind = {"network": "", "give something away": ""}
     return pd.DataFrame(shown).fillna("").to_markdown(index=False, disable_numparse=True)
 
 

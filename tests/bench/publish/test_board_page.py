@@ -160,18 +160,23 @@ def test_a_rank_of_another_protocol_is_shown_where_weights_differ(record: Make, 
     }
 
 
-def test_each_attacker_has_a_line_of_their_own(record: Make, tmp_path: Path) -> None:
-    family = {"family": "ordinary training", "victim": "v1"}
-    start = "architecture+initial weights+weights"
+def test_each_attacker_has_a_line_of_their_own_and_the_networks_that_they_attacked(
+    record: Make, tmp_path: Path
+) -> None:
+    family, start = {"family": "ordinary training"}, {"knowledge": "architecture+initial weights+weights"}
     tables = page(
         tmp_path,
-        record(attack="blind", **family, **good(30)),
-        record(attack="told", knowledge=start, **family, **good(80)),
-        record(attack="worse", knowledge=start, **family, **good(70)),
+        record(attack="blind", victim="v1", **family, **good(30)),
+        record(attack="blind", victim="v2", **family, **good(0)),
+        record(attack="noise", victim="v3", **family, control=True, **good(0)),
+        record(attack="told", victim="v1", **family, **start, **good(80)),
+        record(attack="worse", victim="v1", **family, **start, **good(70)),
+        record(attack="queries", victim="v1", **family, knowledge="logits of chosen inputs", **good(0)),
     )
     assert [row[:4] for row in tables["The best attack on each kind of network"][1:]] == [
-        ["ordinary training", "1 of 1", "the weights alone", "`blind`"],
-        ["", "", "the weights and the start of the training", "`told`"],
+        ["ordinary training", "0 of 1", "query access", "none surely beats its null controls"],
+        ["", "1 of 2", "the weights alone", "`blind`"],
+        ["", "1 of 1", "the weights and the start of the training", "`told`"],
     ]
 
 
@@ -275,7 +280,7 @@ def test_without_runs_the_page_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_no_gain_is_not_called_safety(beaten: int, tried: int, words: str) -> None:
-    told = given_away([Best("a kind", {}, beaten, tried, 0, 0)])
+    told = given_away([Best("a kind", {}, {}, beaten, tried, 0, 0)])
     assert told == words.replace("AWAY", "training records away to an attack that surely beats its null controls")
 
 
