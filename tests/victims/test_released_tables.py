@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from attacks.base import Knowledge
+from attacks.optimisation.initialisation import balanced_labels
 from bench.plan import registry
 from bench.plan.prospects import Outlook, prospects
 from bench.run.disclosure import view_of
@@ -138,6 +139,13 @@ def test_without_rows_the_columns_are_named(own: Callable[..., Victim]) -> None:
     with pytest.raises(LookupError, match="class balance"):
         view_of(silent, frozenset({Knowledge.CLASS_BALANCE}), CPU)
     assert victim_key(told.spec, "") != victim_key(silent.spec, "")
+
+
+def test_shares_that_were_rounded_give_every_candidate_a_label(own: Callable[..., Victim]) -> None:
+    told = own(records=None, label=None, columns=COLUMNS, n_trained=9, class_balance=(0.333, 0.666))
+    balance = view_of(told, frozenset({Knowledge.CLASS_BALANCE}), CPU).class_balance
+    assert sum(balance) == pytest.approx(1, abs=1e-12)
+    assert len(balanced_labels(1000, balance)) == 1000
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {

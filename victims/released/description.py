@@ -71,7 +71,8 @@ def released(
             attacks that need `initial weights`; None if it is not known.
         shape: (C, H, W) of an input, C = 1 or 3, if no images are given; of a table `columns` are named instead.
         class_balance: the share of each class among what it was trained on, if neither images nor rows are given, which
-            else tell it; empty if it is not known, and then no attack that needs it is run.
+            else tell it; empty if it is not known, and then no attack that needs it is run. Shares that were rounded
+            are scaled to sum to 1.
 
     Raises:
         UserError: a file is missing or malformed, the module does not take the inputs, or what the data would tell is
@@ -136,7 +137,7 @@ def released(
             label_column=label if records is not None else "",
             held_out=apart,
             held_out_sha256="" if apart is None else sha256_file(apart),
-            class_balance=class_balance,
+            class_balance=tuple(share / math.fsum(class_balance) for share in class_balance),
         ),
     )
 
