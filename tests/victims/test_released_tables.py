@@ -151,6 +151,9 @@ def test_shares_that_were_rounded_give_every_candidate_a_label(own: Callable[...
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "columns that the model does not take": ({"columns": ("age", "bmi"), "mean": 0, "std": 1}, "inputs of 2 columns"),
     "too few numbers": ({"mean": (50, 25)}, "expected a number, or 3, one a column"),
+    "a word for a mean": ({"mean": "imagenet"}, "expected a number, or 3, one a column, or 'training'"),
+    "a number in quotes": ({"mean": "0.5"}, "mean = '0.5'; expected a number"),
+    "a word for a deviation": ({"std": "training"}, "std = 'training'; expected a number, above 0"),
     "no deviation": ({"std": (15, 0, 20)}, "expected a number, above 0, or 3, one a column"),
     "images too": ({"images": "images.npz"}, "give `images` or `records`, not both"),
     "no CSV": ({"records": "rows.xlsx"}, "expected a CSV file"),
