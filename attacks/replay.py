@@ -130,7 +130,7 @@ class Replay(KKTDelta):
         labels: Tensor = search.targets.argmax(1)
         candidates = ended.candidates.reshape(pooled.candidates.shape).float()
         follows = None if self.params.ranking == "span" else search.consistency()
-        found_again = Restart(ended.candidates, ended.sizes, ended.residual, follows)
+        found_again = Restart(ended.candidates, ended.weights, ended.residual, follows)
         return replace(
             pooled,
             candidates=candidates,
