@@ -16,7 +16,7 @@ from victims.equations.network import Network
 from victims.equations.row_space import EDGE_SLACK, data_rank
 from victims.exposure.card import Exposure, Seed, Spectrum, Start
 from victims.ordinary.difference import difference, first_moved, movement
-from victims.ordinary.seeds import TORCH, drawn_start, guess_seed
+from victims.ordinary.seeds import drawn_start, guess_seed
 from victims.ordinary.update import images_in
 from victims.spec import NetworkSpec
 
@@ -78,7 +78,7 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int) -> _R
     if spec.kind != "mlp":
         return _Read(imbalance, shown, activations, None, None)
     first = network.weights[0]
-    guess = guess_seed(first.numpy(), range(seeds), [TORCH])
+    guess = guess_seed(first.numpy(), range(seeds))
     seed = Seed(
         found=guess.found,
         seed=guess.seed,
