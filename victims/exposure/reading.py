@@ -51,7 +51,7 @@ def exposure(victim: Victim, seeds: int | None = None) -> Exposure:
         unit="rows" if victim.spec.tabular else "images",
         layers=read is not None,
         uncovered=spec.uncovered,
-        homogeneous=spec.kind != "module" and spec.biases == "first",
+        homogeneous=spec.homogeneous,
         hidden=0 if read is None else len(read.imbalance),
         parameters=sum(value.numel() for value in model.parameters()),
         inputs=math.prod(victim.input_shape),
