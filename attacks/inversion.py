@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from victims.spec import VictimSpec
 
-Range = tuple[PositiveFloat, PositiveFloat]
+Interval = tuple[PositiveFloat, PositiveFloat]
 PIXELS = (-1.0, 1.0)
 """Pixels of [0, 1] less their mean lie in it."""
 MOMENTUM = 0.9
@@ -55,8 +55,8 @@ class InversionParams(InitialisedParams):
     objective: Literal["logit", "probability"] = "logit"
     steps: PositiveInt = 100
     lr: PositiveFloat = 1.0
-    scale_range: Range = (1e-6, 1.0)
-    lr_range: Range = (1e-5, 1.0)
+    scale_range: Interval = (1e-6, 1.0)
+    lr_range: Interval = (1e-5, 1.0)
     total_variation: NonNegativeFloat = 0.0
     threshold: PositiveFloat = 1.0
     access: Literal["weights", "logits"] = "weights"

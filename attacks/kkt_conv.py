@@ -28,8 +28,8 @@ class KKTConvParams(SearchParams):
     """Parameters of `kkt-conv`.
 
     Attributes:
-        activation_span: cost of features outside the span that W2, the weight after one convolution, shows; see
-            `search`.
+        activation_span: cost, over sqrt(r), of a candidate whose features are orthogonal to the r directions that W2,
+            the weight after one convolution, shows.
         lambda_lr: learning rate of the coefficients, in their units; see `random_coefficients`.
     """
 

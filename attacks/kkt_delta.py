@@ -162,7 +162,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
             if view.initial_weights is None:
                 raise ValueError("the victim has no one start")
             return view.initial_weights, ()
-        from victims.ordinary.seeds import TORCH, drawn_start, guess_seed
+        from victims.ordinary.seeds import drawn_start, guess_seed
 
         architecture, seeds = view.architecture, self.params.seeds
         assert architecture.spec.kind == "mlp"
@@ -170,7 +170,6 @@ class KKTDelta(Attack[KKTDeltaParams]):
         guess = guess_seed(
             first,
             range(seeds),
-            [TORCH],
             progress=lambda done: ctx.progress(done, seeds),
             expired=lambda: ctx.expired(0),
         )

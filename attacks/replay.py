@@ -25,10 +25,12 @@ class ReplayParams(KKTDeltaParams):
     """Parameters of `replay`: those of `kkt-delta`, whose candidates it starts from, and of its own search.
 
     Attributes:
-        replay_steps: optimiser steps of its search; each costs about four such trainings.
-        most: the most steps of the training that are run again; after them it decays alone.
-        replay_lr: learning rate of the candidates, Adam's, relative to the size of the coordinates at the start.
-        weight_lr: learning rate of the logits of their weights in a batch.
+        replay_steps: optimiser steps of the search through the training; each costs about as much as four runs of the
+            `most` training steps.
+        most: largest number of training steps that are run again; of the later ones only the weight decay is applied.
+        replay_lr: Adam's learning rate of the coordinates of the candidates, relative to their root mean square at the
+            start.
+        weight_lr: Adam's learning rate of the logits of the candidates' weights in a batch.
         replay_alpha: sharpness of the gates of the training.
     """
 
@@ -128,7 +130,7 @@ class Replay(KKTDelta):
         labels: Tensor = search.targets.argmax(1)
         candidates = ended.candidates.reshape(pooled.candidates.shape).float()
         follows = None if self.params.ranking == "span" else search.consistency()
-        found_again = Restart(ended.candidates, ended.sizes, ended.residual, follows)
+        found_again = Restart(ended.candidates, ended.weights, ended.residual, follows)
         return replace(
             pooled,
             candidates=candidates,

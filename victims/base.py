@@ -80,6 +80,6 @@ class Victim:
         flags = []
         if self.card.train_accuracy < 1:
             flags.append("not_interpolating")
-        if self.spec.architecture.biases != "first":
+        if not self.spec.architecture.homogeneous:
             flags.append("not_homogeneous")
         return flags

@@ -25,8 +25,9 @@ class VictimCard(StoredCard):
     Margins are y Phi(x), or Phi_y - max Phi_j, on the training set: smallest, quartiles and largest.
     `stationarity_residual` has a relative residual for each layer (`victims.equations.optimality`). Both are empty
     without training images.
-    Where the start was kept, `movement` is ||theta - theta(0)|| / ||theta(0)||, and `start_decay` and `directions` are
-    c and the rank of W - c W(0) for the first fully connected layer that moved, see `victims.ordinary.difference`.
+    Where the start was kept, `movement` is ||theta - theta(0)|| / ||theta(0)||, ||theta|| for a start of zeros, and
+    `start_decay` and `directions` are c and the rank of W - c W(0) for the first fully connected layer that moved, see
+    `victims.ordinary.difference`.
     `relative_gradient` is ||gradient|| / (weight_decay ||theta||), for victims trained to a minimum alone.
     `version` is that of the recipe; `training_sha` is empty for released weights.
     """

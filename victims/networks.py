@@ -33,6 +33,11 @@ class MLPSpec(FrozenModel):
     first_layer_scale: PositiveFloat | None = 1e-4
 
     @property
+    def homogeneous(self) -> bool:
+        """Whether scaling all weights and biases by c > 0 scales the outputs by a positive factor."""
+        return self.biases == "first"
+
+    @property
     def label(self) -> str:
         """Short text for tables, e.g. `mlp 1000-1000-1`."""
         if not self.hidden:
@@ -70,6 +75,11 @@ class ConvSpec(FrozenModel):
         return self.channels if isinstance(self.channels, tuple) else (self.channels,)
 
     @property
+    def homogeneous(self) -> bool:
+        """Whether scaling all weights and biases by c > 0 scales the outputs by a positive factor."""
+        return self.biases == "first"
+
+    @property
     def label(self) -> str:
         """Short text for tables, e.g. `conv(3, 32)-1000-1`."""
         convolutions = (f"conv({self.kernel}, {channels})" for channels in self.each_channels)
@@ -85,9 +95,11 @@ class CNNSpec(FrozenModel):
         outputs: C; one output is a binary classifier.
         biases: "every" layer has one.
         uncovered: what it has that a sequence of linear layers and ReLUs has not.
+        homogeneous: not, with biases behind the first layer.
     """
 
     uncovered: ClassVar[str] = "convolutions with padding and strides, and batch normalisation"
+    homogeneous: ClassVar[bool] = False
 
     kind: Literal["cnn"] = "cnn"
     channels: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (32,)
@@ -107,9 +119,12 @@ class ModuleSpec(FrozenModel):
     Attributes:
         name: its class.
         outputs: C; one output is a binary classifier or a regression.
-        biases: "all": it is not taken for homogeneous.
+        biases: "all": any layer may have one.
         uncovered: what it has that a sequence of linear layers and ReLUs has not.
+        homogeneous: not taken for it.
     """
+
+    homogeneous: ClassVar[bool] = False
 
     kind: Literal["module"] = "module"
     name: str
@@ -141,6 +156,11 @@ class RandomFeaturesSpec(FrozenModel):
     activation: Literal["relu", "relu+tanh"] = "relu"
     outputs: PositiveInt = 1
     biases: Literal["none"] = "none"
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether scaling all weights and biases by c > 0 scales the outputs by a positive factor."""
+        return self.activation == "relu"
 
     @property
     def label(self) -> str:

@@ -24,12 +24,12 @@ class TrainingProblem:
     Attributes:
         network: gives the shapes of the parameters; its values do not matter.
         weight_decay: wd >= 0, of all parameters, biases too.
-        sharpness: b of the softplus; None for the true ReLU.
+        sharpness: b > 0 of the softplus.
     """
 
     network: Network
     weight_decay: float
-    sharpness: float | None
+    sharpness: float
 
     def flat(self, network: Network) -> Tensor:
         """Return a network's parameters as one vector (p,): W_1, b_1, W_2, ..."""
@@ -48,8 +48,7 @@ class TrainingProblem:
 
     def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
         """Return Phi (n,) of inputs (n, d)."""
-        activation = torch.relu if self.sharpness is None else partial(F.softplus, beta=self.sharpness)
-        return self.unflat(theta).forward(inputs, activation)[:, 0]
+        return self.unflat(theta).forward(inputs, partial(F.softplus, beta=self.sharpness))[:, 0]
 
     def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return E, a scalar, for inputs (n, d) and targets (n,) in [0, 1]."""

@@ -12,11 +12,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from victims.informed.networks import Parameters
+from victims.informed.networks import LabelledImages, Parameters
 from victims.informed.private_descent import PrivateDescent, clipped_gradients
 from victims.informed.spec import DenseSpec, SmallCNNSpec
 
-Points = tuple[Tensor, Tensor]
 Progress = Callable[[int, Tensor], bool]
 """Is told the steps done and the evidence (T, N) so far; returns whether to end there."""
 
@@ -26,7 +25,7 @@ def trace_evidence(
     problem: PrivateDescent,
     start: Parameters,
     trace: Parameters,
-    prior: Points,
+    prior: LabelledImages,
     likelihood: bool,
     told: Progress = lambda step, evidence: False,
 ) -> Tensor:
@@ -73,7 +72,7 @@ def trace_evidence(
 
 
 def end_evidence(
-    problem: PrivateDescent, start: Parameters, released: Parameters, prior: Points, told: Progress
+    problem: PrivateDescent, start: Parameters, released: Parameters, prior: LabelledImages, told: Progress
 ) -> Tensor:
     """Return the evidence (T, N) for each record of a prior from the released weights: -||A(D_- and z) - theta||^2.
 

@@ -6,7 +6,8 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
 from victims.errors import UserError
@@ -33,8 +34,8 @@ class ShadowParams(AttackParams):
             5,000.
         released: the part of a released model that the attack sees: "parameters", or (black box) its "logits" on
             `queries` images of the fixed set.
-        layers: the layers whose parameters it sees, from 1; empty for all.
-        queries: number of images for `released="logits"`.
+        layers: for "parameters" alone: the layers whose parameters it sees, from 1; empty for all.
+        queries: for "logits" alone: the number of images.
         validation: share of the shadows that is kept apart for validation.
     """
 
@@ -43,6 +44,16 @@ class ShadowParams(AttackParams):
     layers: tuple[PositiveInt, ...] = ()
     queries: PositiveInt = 200
     validation: Annotated[float, Field(gt=0, lt=1)] = 0.1
+
+    @field_validator("layers", "queries")
+    @classmethod
+    def _used(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse a value, other than the default, that says nothing of what is released."""
+        name, released = str(info.field_name), info.data.get("released", "")
+        unused = {"parameters": "queries", "logits": "layers"}.get(released)
+        if name == unused and value != cls.model_fields[name].default:
+            raise PydanticCustomError("unused", "released={released} does not use it", {"released": released})
+        return value
 
 
 ParamsT = TypeVar("ParamsT", bound=ShadowParams)

@@ -99,7 +99,7 @@ class Search:
         return answers
 
     def _sums(self, answers: Tensor) -> Tensor:
-        """Return the values (q, C) of answers (q, C), linear in the kernels.
+        """Return the values (q, C) of answers (q, C); see `kernel_sums`.
 
         Answers are taken for probabilities if all answers so far could be probabilities and these are not all labels.
         """
@@ -206,8 +206,10 @@ class Search:
             flags.append(f"{equations:,} equations for {unknowns:,} unknowns")
         if not values.any():
             flags.append("all answers are alike: they tell no image")
-        elif are_labels(values):
+        elif are_labels(self._answers):
             flags.append("answers are labels: no sums of kernels")
+        elif setting.model == "density" and self._maybe_probabilities:
+            flags.append("answers are probabilities of densities: no sums of kernels")
         return Reconstruction(
             candidates=fit.points.float().reshape(-1, *setting.shape),
             labels=labels,

@@ -25,10 +25,11 @@ def are_labels(answers: Tensor) -> bool:
 
 
 def kernel_sums(model: Model, answers: Tensor, probabilities: bool) -> Tensor:
-    """Return answers (q, C) as values (q, C) that are linear in the kernels, float64.
+    """Return answers (q, C) as values (q, C) float64: sums of kernels, up to what the answers have lost.
 
     A density is the exponential of its logarithm, up to a factor that is the same for all queries and outputs. Of
-    probabilities the logarithms are taken, less their mean over the classes, which the softmax has lost.
+    probabilities the logarithms are taken, less their mean over the classes, which the softmax has lost. Labels, and
+    probabilities of densities, whose logarithms are no sums, give none.
 
     Args:
         model: what the machine is.

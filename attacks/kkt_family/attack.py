@@ -50,8 +50,11 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
         if not convolution and self.params.smoothness:
             return "smoothness prices cosines, and images are sought in the row space of W1: set smoothness=0"
         network = victim.architecture
-        if network.kind in ("mlp", "conv") and not any(self.params.by_layer(len(network.hidden) + 1)):
-            return f"layer_weights has no weight above 0 for its {len(network.hidden) + 1} fully connected layers"
+        if network.kind in ("mlp", "conv"):
+            if self.params.offset_price and not network.hidden:
+                return "offset_price prices gates, and it has no hidden layer: set offset_price=0"
+            if not any(self.params.by_layer(len(network.hidden) + 1)):
+                return f"layer_weights has no weight above 0 for its {len(network.hidden) + 1} fully connected layers"
         return declined_unless_layered(victim)
 
     def doubt(self, exposure: Exposure) -> str | None:

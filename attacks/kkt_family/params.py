@@ -44,7 +44,8 @@ class SearchParams(InitialisedParams):
             None for as many as fill the device, or one under a budget.
         steps: optimiser steps of a restart.
         lr: learning rate of the candidates (Adam's for the fast solver, SGD's for the published one).
-        lambda_lr: learning rate of the coefficients.
+        lambda_lr: learning rate of the coefficients. Of a multiplier on a margin the fast solver moves the logarithm,
+            the published one the multiplier itself.
         init: the start of the candidates; see `attacks.optimisation.initialisation`. The fast solver draws normal noise
             in the data subspace.
         init_scale: standard deviation sigma_x of the normal start, or half the width of the uniform one.
@@ -54,17 +55,22 @@ class SearchParams(InitialisedParams):
             alpha throughout.
         gate_power: fast solver only: the gates of neuron j of layer 1 have the sharpness alpha ||w_j||^-g, g this
             power and ||w_j|| relative to the root mean square; with 1 a gate depends on the direction of w_j alone.
-        offset_price: fast solver only: cost of a squared offset of a gate of layer 1; 0 for no offsets. See `search`.
+        offset_price: fast solver only: cost of o^2 for each gate sigmoid(alpha z + o) of layer 1; 0 keeps o = 0.
         layer_weights: fast solver only: weight of each fully connected layer's residual, the last one repeated for
             deeper layers. None for the first layer alone: the others may keep their initial values, which no candidate
             explains.
-        coordinate_power: p of `search`, and of the coordinates by which the confidence compares candidates.
-        residual_power: fast solver only: q of `search`.
-        neuron_power: fast solver only: s of `search`.
-        sparsity: fast solver only: cost of the sum of the candidates' shares of W1; see `search`.
-        smoothness: fast solver only: cost of images behind convolutions that are not smooth; see `search`.
-        signal_span: fast solver only: cost of back-propagated errors outside the columns of W1; see `search`.
-        activation_span: fast solver only: cost of activations outside the rows of W2, where these show a span.
+        coordinate_power: p: the fast solver moves u in x_i = sum_k (S_k / rms S)^p u_ik v_k, where S_k and v_k are the
+            singular values and right singular vectors of W1 (before convolutions: amplitudes of natural images, and
+            cosines). The confidence compares candidates by the same u.
+        residual_power: fast solver only: q: the residual along v_k is weighted by S_k^-q. Here and below W1 and layer 1
+            are, behind convolutions, those of the first fully connected layer.
+        neuron_power: fast solver only: s: the residual of neuron j of layer 1 is weighted by ||w_j||^-s.
+        sparsity: fast solver only: cost of the sum over candidates of a bound on ||D_i' x_i|| / ||W1||, a candidate's
+            share of W1 (an atomic norm), over sqrt(r) for r directions v_k.
+        smoothness: fast solver only: cost of an image before convolutions whose u, for p = 1, have a mean square of 1.
+        signal_span: fast solver only: cost, over sqrt(r), of a candidate whose back-propagated errors are orthogonal to
+            the columns of W1.
+        activation_span: fast solver only: the same of activations and the rows of W2, where these show a span.
         products: fast solver only: precision to which the factors of matrix products may be rounded; "bfloat16" is
             several times as fast where the processor has units for it, and changes nothing elsewhere.
         dtype: precision of the search.

@@ -23,15 +23,13 @@ class Found:
 
     Attributes:
         candidates: (m, d).
-        sizes: (m,) norms of their terms in the sum, relative to the difference's.
-        inside: (m,) in [0, 1], the share of a candidate's energy (of its errors, or of its features) in the span that
-            the difference shows.
+        weights: (m,) what ranks a candidate: the share of its energy (of its errors, or of its features) in the span
+            that the difference shows, or its weight in the batches.
         residual: ||W1 - c W1(0) - sum_i D_i x_i'|| / ||W1 - c W1(0)||.
     """
 
     candidates: Tensor
-    sizes: Tensor
-    inside: Tensor
+    weights: Tensor
     residual: float
 
 
@@ -139,7 +137,7 @@ def run_all(restarts: Restarts, begin: Callable[[], Descent], ranking: Ranking) 
     """Run every restart that is left, one after the other.
 
     Args:
-        restarts: gets each at its end; a candidate's size is its share in the span.
+        restarts: gets each at its end.
         begin: draws the start of a search.
         ranking: all but "span" ask how far each candidate follows from the difference.
     """
@@ -152,4 +150,4 @@ def run_all(restarts: Restarts, begin: Callable[[], Descent], ranking: Ranking) 
             restarts.unfinished,
         )
         follows = None if ranking == "span" else search.consistency()
-        restarts.end([Restart(found.candidates, found.inside, found.residual, follows)])
+        restarts.end([Restart(found.candidates, found.weights, found.residual, follows)])

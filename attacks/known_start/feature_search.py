@@ -82,14 +82,12 @@ class FeatureSearch(Descent):
 
     @torch.no_grad()
     def found(self) -> Found:
-        """Return where the search is; `inside` is the share of a candidate's features in their span."""
+        """Return where the search is; a candidate's weight is the share of its features in their span."""
         equation, images = self.equation, self.images()
         features = self.front(images)
         inputs, errors, _ = self._terms(features, self.params.alpha[1])
-        whole = equation.weight.norm()
-        residual = float((equation.weight - errors.T @ inputs).norm() / whole)
-        sizes = errors.norm(dim=1) * inputs.norm(dim=1) / whole
-        return Found(images.flatten(1), sizes, 1 - share_outside(inputs, features), residual)
+        residual = float((equation.weight - errors.T @ inputs).norm() / equation.weight.norm())
+        return Found(images.flatten(1), 1 - share_outside(inputs, features), residual)
 
     @torch.no_grad()
     def consistency(self) -> Tensor:

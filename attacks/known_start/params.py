@@ -31,8 +31,9 @@ class KKTDeltaParams(AttackParams):
         candidates: how many candidates a restart has; None for 2 n.
         restarts: independent searches whose candidates are pooled.
         steps: optimiser steps a restart; None for six an image, and at least 600.
-        lr: learning rate of the candidates, Adam's, in coordinates that move alike.
-        coefficient_lr: learning rate of the coefficients, in the units in which they start at a tenth.
+        lr: Adam's learning rate of the coordinates u_ik of `coordinate_power`.
+        coefficient_lr: Adam's learning rate of the coefficients. Their unit is the size at which m orthogonal terms
+            make up the difference; they start with standard deviation 0.1 in it.
         path: "segment" takes gradients at `points` of the straight way from start to end; "snapshots" where the network
             was, at the weights that were released in the course of the training.
         points: shares of the way from the start to the released weights at which gradients are taken; the coefficients
@@ -114,8 +115,10 @@ class FeatureParams(AttackParams):
             that hold all but 1e-5 of its squares.
         restarts: independent searches whose candidates are pooled.
         steps: optimiser steps a restart.
-        lr: learning rate of the candidates, Adam's, on cosines.
-        coefficient_lr: learning rate of the coefficients, in the units in which they start at a tenth.
+        lr: Adam's learning rate of the candidates' coordinates on cosines, in units of the amplitudes of
+            `amplitude_power`.
+        coefficient_lr: Adam's learning rate of the coefficients. Their unit is the size at which m orthogonal terms
+            make up the difference; they start with standard deviation 0.1 in it.
         point: share of the way from the start to the released weights at which features and gradients are taken.
         alpha: sharpness of the gates at the first step, and the one that the step after the last would have; between
             them it grows geometrically.

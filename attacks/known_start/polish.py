@@ -63,12 +63,12 @@ class Polish(Descent):
 
     @torch.no_grad()
     def found(self) -> Found:
-        """Return where the search is; sizes are the candidates' weights, relative to their mean."""
+        """Return where the search is; the candidates' weights in the batches are relative to their mean."""
         weight, _, _ = self._missed()
         inputs = self.coordinates * self.scaling
-        sizes = self.weights_of.softmax(0) * len(inputs)
+        weights = self.weights_of.softmax(0) * len(inputs)
         residual = float(weight.norm() / self.equation.weight.norm())
-        return Found(inputs @ self.equation.basis.T, sizes, torch.ones_like(sizes), residual)
+        return Found(inputs @ self.equation.basis.T, weights, residual)
 
     def consistency(self) -> Tensor:
         """Return 1 for each candidate, (m,): a training has no equation from which one could follow."""

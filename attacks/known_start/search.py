@@ -68,10 +68,8 @@ class Search(Descent):
         """Return where the search is."""
         equation = self.equation
         inputs, errors, _ = self._terms(self.params.alpha[1])
-        whole = equation.weight.norm()
-        residual = float((equation.weight - errors.T @ inputs).norm() / whole)
-        sizes = errors.norm(dim=1) * inputs.norm(dim=1) / whole
-        return Found(inputs @ equation.basis.T, sizes, 1 - self._outside(errors), residual)
+        residual = float((equation.weight - errors.T @ inputs).norm() / equation.weight.norm())
+        return Found(inputs @ equation.basis.T, 1 - self._outside(errors), residual)
 
     @torch.no_grad()
     def consistency(self) -> Tensor:

@@ -101,10 +101,18 @@ def test_too_few_equations_are_told() -> None:
         attack(pixels=(1, 0))
 
 
-def test_labels_alone_are_no_sums_of_kernels() -> None:
-    owner = victim("ridge", "laplace", "answers=labels")
+@pytest.mark.parametrize(
+    ("model", "answers", "flag"),
+    [
+        ("ridge", "labels", "answers are labels: no sums of kernels"),
+        ("density", "labels", "answers are labels: no sums of kernels"),
+        ("density", "probabilities", "answers are probabilities of densities: no sums of kernels"),
+    ],
+)
+def test_what_is_no_sum_of_kernels_is_told(model: Model, answers: str, flag: str) -> None:
+    owner = victim(model, "laplace", f"answers={answers}")
     found = attacked(attack(rounds=2, steps=3), owner)
-    assert "labels" in found.flags[-1]
+    assert found.flags[-1] == flag
     assert errors(found.candidates, owner)[0].min() > 0.1
 
 

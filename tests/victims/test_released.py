@@ -102,7 +102,7 @@ def own(tmp_path: Path) -> Own:
 @pytest.mark.parametrize("network", [two_layers, padded])
 def test_its_inputs_are_those_that_it_was_trained_on(tmp_path: Path, network: Callable[[], nn.Module]) -> None:
     own = saved(tmp_path, network)
-    victim = own.victim(network, mean=0.5, std=(0.25,))
+    victim = own.victim(network, mean=np.array(0.5), std=(0.25,))
     split, images = victim.split, torch.from_numpy(FACES[MEMBERS])[:, None]
     with torch.no_grad():
         outputs = own.module((images - 0.5) / 0.25)

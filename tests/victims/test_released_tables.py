@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from attacks.base import Knowledge
+from attacks.optimisation.initialisation import balanced_labels
 from bench.plan import registry
 from bench.plan.prospects import Outlook, prospects
 from bench.run.disclosure import view_of
@@ -140,9 +141,19 @@ def test_without_rows_the_columns_are_named(own: Callable[..., Victim]) -> None:
     assert victim_key(told.spec, "") != victim_key(silent.spec, "")
 
 
+def test_shares_that_were_rounded_give_every_candidate_a_label(own: Callable[..., Victim]) -> None:
+    told = own(records=None, label=None, columns=COLUMNS, n_trained=9, class_balance=(0.333, 0.666))
+    balance = view_of(told, frozenset({Knowledge.CLASS_BALANCE}), CPU).class_balance
+    assert sum(balance) == pytest.approx(1, abs=1e-12)
+    assert len(balanced_labels(1000, balance)) == 1000
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "columns that the model does not take": ({"columns": ("age", "bmi"), "mean": 0, "std": 1}, "inputs of 2 columns"),
     "too few numbers": ({"mean": (50, 25)}, "expected a number, or 3, one a column"),
+    "a word for a mean": ({"mean": "imagenet"}, "expected a number, or 3, one a column, or 'training'"),
+    "a number in quotes": ({"mean": "0.5"}, "mean = '0.5'; expected a number"),
+    "a word for a deviation": ({"std": "training"}, "std = 'training'; expected a number, above 0"),
     "no deviation": ({"std": (15, 0, 20)}, "expected a number, above 0, or 3, one a column"),
     "images too": ({"images": "images.npz"}, "give `images` or `records`, not both"),
     "no CSV": ({"records": "rows.xlsx"}, "expected a CSV file"),

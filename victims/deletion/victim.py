@@ -20,7 +20,8 @@ class DeletionCard(StoredCard):
 
     Attributes:
         version: of the recipe.
-        optimality: the largest `Objective.optimality` of the model before the deletion and of the refitted models.
+        optimality: the largest `Objective.optimality` of the model before the deletion and of the refitted models, as
+            they were fitted, before a defence changes what is released.
         moved: median distance of the models after a deletion from the one before, relative to its norm.
         accuracy_after: test accuracy after a deletion, the mean over the models; None for a regression.
     """

@@ -26,7 +26,9 @@ class Start(FrozenModel):
 
     known_by: Literal["given", "seed"] = Field(description="The start was given, or drawn again from the seed found.")
     decay: float = Field(description="c, what is left of the initial W; 1 without weight decay.")
-    movement: float = Field(description="||theta - theta(0)|| / ||theta(0)|| over all weights.", ge=0)
+    movement: float = Field(
+        description="||theta - theta(0)|| / ||theta(0)|| over all weights; ||theta|| where theta(0) is 0.", ge=0
+    )
     cosine: float = Field(description="Of W and W(0) outside of the images' span; near 0 where the start is wrong.")
     images: Count | None = Field(
         description="The rank of W - c W(0), which bounds n from below; null where no gap ends it, and where another "

@@ -16,7 +16,7 @@ from victims.equations.network import Network
 from victims.equations.row_space import EDGE_SLACK, data_rank
 from victims.exposure.card import Exposure, Seed, Spectrum, Start
 from victims.ordinary.difference import difference, first_moved, movement
-from victims.ordinary.seeds import TORCH, drawn_start, guess_seed
+from victims.ordinary.seeds import drawn_start, guess_seed
 from victims.ordinary.update import images_in
 from victims.spec import NetworkSpec
 
@@ -51,7 +51,7 @@ def exposure(victim: Victim, seeds: int | None = None) -> Exposure:
         unit="rows" if victim.spec.tabular else "images",
         layers=read is not None,
         uncovered=spec.uncovered,
-        homogeneous=spec.kind != "module" and spec.biases == "first",
+        homogeneous=spec.homogeneous,
         hidden=0 if read is None else len(read.imbalance),
         parameters=sum(value.numel() for value in model.parameters()),
         inputs=math.prod(victim.input_shape),
@@ -78,7 +78,7 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int) -> _R
     if spec.kind != "mlp":
         return _Read(imbalance, shown, activations, None, None)
     first = network.weights[0]
-    guess = guess_seed(first.numpy(), range(seeds), [TORCH])
+    guess = guess_seed(first.numpy(), range(seeds))
     seed = Seed(
         found=guess.found,
         seed=guess.seed,

@@ -16,6 +16,8 @@ from victims.informed.spec import Activation, DenseSpec, SmallCNNSpec
 
 Parameters = dict[str, Tensor]
 """`layers.{l}.weight` and `layers.{l}.bias` of one network, or with a leading dimension of k networks."""
+LabelledImages = tuple[Tensor, Tensor]
+"""Images (k, C, H, W) in [0, 1] and their classes (k,)."""
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "elu": F.elu,

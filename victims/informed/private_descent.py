@@ -13,11 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from victims.informed.networks import ACTIVATIONS, CHUNK, Parameters, forward, initial
+from victims.informed.networks import ACTIVATIONS, CHUNK, LabelledImages, Parameters, forward, initial
 from victims.informed.privacy import noise_multiplier
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
 
-Points = tuple[Tensor, Tensor]
 EXAMPLES = 100
 """Records whose gradients by a convolutional network are held at once."""
 
@@ -99,8 +98,8 @@ class PrivateDescent:
 def train_privately(
     architecture: DenseSpec | SmallCNNSpec,
     training: Descent,
-    fixed: Points,
-    extra: Points,
+    fixed: LabelledImages,
+    extra: LabelledImages,
     start: Parameters | None,
     seeds: Sequence[int],
     device: torch.device,
@@ -136,7 +135,11 @@ def train_privately(
 
 
 def _descend(
-    problem: PrivateDescent, parameters: Parameters, secrets: Points, own: Sequence[torch.Generator], traced: bool
+    problem: PrivateDescent,
+    parameters: Parameters,
+    secrets: LabelledImages,
+    own: Sequence[torch.Generator],
+    traced: bool,
 ) -> Trained:
     """Train k networks from `parameters` (k, ...), each with a secret record (1, C, H, W) and randomness of its own."""
     velocity = {name: torch.zeros_like(value) for name, value in parameters.items()}

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from victims.cache import cache_dir
 from victims.errors import UserError
 from victims.files import atomic, sha256_json
-from victims.informed.networks import Parameters
+from victims.informed.networks import LabelledImages, Parameters
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
-from victims.informed.training import Points, train_many
+from victims.informed.training import train_many
 
 PART = 250
 """Shadows in a file."""
@@ -24,8 +24,8 @@ PART = 250
 def train_shadows(
     architecture: DenseSpec | SmallCNNSpec,
     training: Descent,
-    fixed: Points,
-    extra: Points,
+    fixed: LabelledImages,
+    extra: LabelledImages,
     start: Parameters | None,
     device: torch.device,
     report: Callable[[int, int], None],

@@ -14,12 +14,9 @@ from torch import Tensor
 
 from victims.errors import UserError
 from victims.informed.descent import Problem
-from victims.informed.networks import CONVOLUTIONS, Parameters, initial, shapes
+from victims.informed.networks import CONVOLUTIONS, LabelledImages, Parameters, initial, shapes
 from victims.informed.private_descent import train_privately
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
-
-Points = tuple[Tensor, Tensor]
-"""Images (k, C, H, W) in [0, 1] and their classes (k,)."""
 
 CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**32}
 """By type of device, bytes that the networks trained at once may take; larger chunks fall out of a CPU's caches."""
@@ -28,8 +25,8 @@ CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**32}
 def train_many(
     architecture: DenseSpec | SmallCNNSpec,
     training: Descent,
-    fixed: Points,
-    extra: Points,
+    fixed: LabelledImages,
+    extra: LabelledImages,
     start: Parameters | None,
     seeds: Sequence[int],
     device: torch.device,

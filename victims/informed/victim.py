@@ -23,7 +23,8 @@ class InformedCard(StoredCard):
 
     Attributes:
         version: of the recipe.
-        optimality: the largest `GLM.optimality` of generalised linear models; None for networks.
+        optimality: the largest `GLM.optimality` of generalised linear models, as they were fitted, before a defence
+            changes what is released; None for networks.
         gaussian_privacy: mu of the Gaussian differential privacy of the training; None without, or if it is sampled.
         trace_sha256: hex SHA-256 of the file of the trace, empty where none is released.
     """

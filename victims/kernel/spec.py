@@ -22,11 +22,13 @@ class KernelSpec(FrozenModel):
         kernel: k.
         outputs: C; one output tells two classes apart, or is the density of all images. A logistic regression has one
             output for two classes.
-        biases: "all": it is not homogeneous.
+        biases: "all": each output has one.
         uncovered: why attacks on layers do not apply.
+        homogeneous: not: its images and its width are no weights to scale.
     """
 
     uncovered: ClassVar[str] = "a kernel machine has no layers, it stores its training images"
+    homogeneous: ClassVar[bool] = False
 
     kind: Literal["kernel"] = "kernel"
     model: Model = "ridge"

@@ -35,12 +35,13 @@ class Difference:
     """W1 - c W1(0), and what it shows.
 
     Attributes:
-        decay: c, what is left of the start; 1 without weight decay.
+        decay: c, what is left of the start; 1 without weight decay, and where the start is zero.
         singular: (min(h, d),) its singular values, falling.
         directions: (min(h, d), d) its right singular vectors, one a row.
         rank: directions before the gap, min(h, d) where there is none.
         gap: the singular value before the gap over the one after it; 1 where there is none.
-        cosine: of W1 and W1(0) outside of the span, in [-1, 1]; near 0 where W1(0) is not the start of W1.
+        cosine: of W1 and W1(0) outside of the span, in [-1, 1]; near 0 where W1(0) is not the start of W1, 1 where it
+            is zero.
         neurons: h.
     """
 
@@ -76,15 +77,23 @@ class Difference:
 def difference(end: Tensor, start: Tensor) -> Difference:
     """Return what a training has added to the first layer of its start.
 
-    Span and c are found in turns: the span is the row span of W1 - c W1(0), and c the least-squares fit of W1 on W1(0)
-    outside of this span.
-
     Args:
         end: W1 (h, d), as released.
         start: W1(0) (h, d).
     """
     last, first = end.double(), start.double()
     rounding = rounding_of(end)
+    decay, cosine = _left_of(first, last, rounding) if first.any() else (1.0, 1.0)
+    _, singular, directions = torch.linalg.svd(last - decay * first, full_matrices=False)
+    return Difference(decay, singular, directions, *last_gap(singular, rounding), cosine, len(last))
+
+
+def _left_of(first: Tensor, last: Tensor, rounding: float) -> tuple[float, float]:
+    """Return c, what is left of a start (h, d), and the cosine of start and end outside of the images' span.
+
+    Span and c are found in turns: the span is the row span of W1 - c W1(0), and c the least-squares fit of W1 on W1(0)
+    outside of this span.
+    """
     decay = 1.0
     for _ in range(ROUNDS):
         span = _row_span(last - decay * first, rounding)
@@ -93,9 +102,7 @@ def difference(end: Tensor, start: Tensor) -> Difference:
         settled, decay = abs(fitted - decay) < SETTLED, fitted
         if settled:
             break
-    cosine = float((outside * rest).sum() / (outside.norm() * rest.norm()).clamp_min(TINY))
-    _, singular, directions = torch.linalg.svd(last - decay * first, full_matrices=False)
-    return Difference(decay, singular, directions, *last_gap(singular, rounding), cosine, len(last))
+    return decay, float((outside * rest).sum() / (outside.norm() * rest.norm()).clamp_min(TINY))
 
 
 def rounding_of(weights: Tensor) -> float:
@@ -108,10 +115,13 @@ def rounding_of(weights: Tensor) -> float:
 
 
 def movement(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> float:
-    """Return ||theta - theta(0)|| / ||theta(0)|| over all weights and biases of two states of a network."""
+    """Return ||theta - theta(0)|| / ||theta(0)|| over all weights and biases of two states of a network.
+
+    Of a start of zeros, which has no length to compare with, it is ||theta||.
+    """
     learnt = [name for name in end if not name.endswith(STATISTICS)]
     begun, ended = (torch.cat([weights[name].flatten() for name in learnt]) for weights in (start, end))
-    return float((ended - begun).norm() / begun.norm())
+    return float((ended - begun).norm() / (begun.norm() if begun.any() else 1))
 
 
 def first_moved(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> int | None:

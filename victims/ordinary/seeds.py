@@ -1,6 +1,6 @@
 """Guessing the start of a training: which seed drew the initial weights that the released ones still resemble.
 
-A framework seeds MT19937 (Matsumoto & Nishimura 1998) with a small integer and draws the first layer's weights from
+torch seeds MT19937 (Matsumoto & Nishimura 1998) with a small integer and draws the first layer's weights from
 it. Released weights are c times those draws plus what training added, so the right seed stands out by its correlation
 with them. Generators of many seeds are computed side by side.
 """
@@ -88,55 +88,19 @@ def torch_uniform(words: Words) -> Uniform:
     return uniform
 
 
-def numpy_uniform(words: Words) -> Uniform:
-    """Return the draws in [0, 1) (k / 2, s) of numpy's RandomState: 53 bits of two words, here to float32."""
-    high = (words[0::2] >> np.uint32(5)).astype(np.float32)
-    uniform: Uniform = high * np.float32(2**-27)
-    return uniform
-
-
-@dataclass(frozen=True)
-class Initialiser:
-    """How a framework turns a seed into the first layer's weights.
-
-    Attributes:
-        name: of the framework and its rule.
-        uniform: returns draws in [0, 1) of words; weights are proportional to 2 u - 1, row by row.
-        words: the number of the generator's words for each draw.
-        transposed: the layer is drawn as (inputs, outputs).
-    """
-
-    name: str
-    uniform: Callable[[Words], Uniform]
-    words: int = 1
-    transposed: bool = False
-
-
-TORCH = Initialiser("torch", torch_uniform)
-"""torch.manual_seed(s), then default layers, the first one first."""
-INITIALISERS: tuple[Initialiser, ...] = (
-    TORCH,
-    Initialiser("numpy", numpy_uniform, words=2),
-    Initialiser("numpy, inputs first", numpy_uniform, words=2, transposed=True),
-)
-"""The first layer is drawn first; numpy.random.seed(s) and a uniform rule, as in Keras-like code."""
-
-
 @dataclass(frozen=True)
 class SeedGuess:
     """The seed whose draws resemble the released weights most.
 
     Attributes:
         seed: the integer.
-        initialiser: its name.
         correlation: of the draws with the released weights, in [-1, 1].
         threshold: the correlation that a range without the right seed exceeds with probability `FALSE_ALARM`.
-        tried: pairs of a seed and an initialiser.
+        tried: the number of seeds that were tried.
         confirmed: whether weights that the seed was not chosen by resemble its draws too; true of a layer with too few.
     """
 
     seed: int
-    initialiser: str
     correlation: float
     threshold: float
     tried: int
@@ -151,20 +115,20 @@ class SeedGuess:
 def guess_seed(
     first_layer: NDArray[np.float32],
     seeds: Sequence[int],
-    initialisers: Sequence[Initialiser] = INITIALISERS,
     progress: Callable[[int], None] = lambda done: None,
     expired: Callable[[], bool] = lambda: False,
 ) -> SeedGuess:
     """Return the best guess; `found` says whether it is one.
 
+    torch.manual_seed(s) and default layers draw the first layer first, row by row, in proportion to 2 u - 1.
+
     For a wrong seed the correlation of k numbers is nearly normal with variance 1 / k, and the threshold is the
-    quantile that the largest of all pairs exceeds with probability at most `FALSE_ALARM` (Bonferroni). Of a thousand
+    quantile that the largest of all seeds' exceeds with probability at most `FALSE_ALARM` (Bonferroni). Of a thousand
     networks one has a wrong seed above it, so the best seed is held against further weights too.
 
     Args:
         first_layer: W1 (h, d) of the released network.
         seeds: which to try, at least one.
-        initialisers: likewise.
         progress: told how many seeds are done.
         expired: asked after every `BATCH` seeds whether to try no more.
 
@@ -174,30 +138,30 @@ def guess_seed(
     if not len(seeds):
         raise ValueError("no seeds to try")
     count = min(DRAWS, first_layer.size)
-    targets = [_standardised(first_layer.T if rule.transposed else first_layer, count) for rule in initialisers]
-    best, tried = (-np.inf, 0, 0), 0
+    target = _standardised(first_layer, count)
+    best, tried = (-np.inf, 0), 0
     for start in range(0, len(seeds), BATCH):
         if start and expired():
             break
         batch = np.asarray(seeds[start : start + BATCH], np.int64)
-        for number, values in enumerate(_correlations(batch, initialisers, targets, count)):
-            top = int(values.argmax())
-            best = max(best, (float(values[top]), number, int(batch[top])))
-        tried += len(batch) * len(initialisers)
-        progress(start + len(batch))
+        values = _correlations(batch, target)
+        top = int(values.argmax())
+        best = max(best, (float(values[top]), int(batch[top])))
+        tried += len(batch)
+        progress(tried)
     threshold = float(norm.isf(FALSE_ALARM / tried)) / count**0.5
-    correlation, number, seed = best
-    confirmed = correlation <= threshold or _confirmed(first_layer, initialisers[number], seed, count)
-    return SeedGuess(seed, initialisers[number].name, correlation, threshold, tried, confirmed)
+    correlation, seed = best
+    confirmed = correlation <= threshold or _confirmed(first_layer, seed, count)
+    return SeedGuess(seed, correlation, threshold, tried, confirmed)
 
 
-def _confirmed(first_layer: NDArray[np.float32], rule: Initialiser, seed: int, skipped: int) -> bool:
+def _confirmed(first_layer: NDArray[np.float32], seed: int, skipped: int) -> bool:
     """Return whether the weights behind the first `skipped` ones resemble a seed's draws; true if they are too few."""
-    weights = (first_layer.T if rule.transposed else first_layer).ravel()[: skipped + CONFIRMED]
+    weights = first_layer.ravel()[: skipped + CONFIRMED]
     rest = weights[skipped:]
     if len(rest) < DRAWS:
         return True
-    blocks = [rule.uniform(words)[:, 0] for words in words_of(np.array([seed]), len(weights) * rule.words)]
+    blocks = [torch_uniform(words)[:, 0] for words in words_of(np.array([seed]), len(weights))]
     drawn = np.concatenate(blocks)[skipped : len(weights)]
     correlation = float(_standardised(rest, len(rest)) @ _standardised(drawn, len(rest)))
     return correlation > float(norm.isf(FALSE_ALARM)) / math.sqrt(len(rest))
@@ -212,25 +176,17 @@ def _standardised(weights: NDArray[np.float32], count: int) -> NDArray[np.float3
     return standardised
 
 
-def _correlations(
-    seeds: NDArray[np.int64],
-    initialisers: Sequence[Initialiser],
-    targets: Sequence[NDArray[np.float32]],
-    count: int,
-) -> list[NDArray[np.float32]]:
-    """Return for each initialiser the correlation (s,) of each seed's draws with the weights."""
-    sums = [np.zeros((3, len(seeds)), np.float32) for _ in initialisers]
-    done = [0] * len(initialisers)
-    for words in words_of(seeds, count * max(rule.words for rule in initialisers)):
-        for number, (rule, target) in enumerate(zip(initialisers, targets, strict=True)):
-            left = count - done[number]
-            if left <= 0:
-                continue
-            drawn = 2 * rule.uniform(words[: left * rule.words]) - 1
-            own = target[done[number] : done[number] + len(drawn)]
-            sums[number] += np.stack([own @ drawn, drawn.sum(0), np.einsum("ks,ks->s", drawn, drawn)])
-            done[number] += len(drawn)
-    return [(product / np.sqrt(squares - total**2 / count)).astype(np.float32) for product, total, squares in sums]
+def _correlations(seeds: NDArray[np.int64], target: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the correlation (s,) of each seed's draws with the standardised weights (k,)."""
+    sums, done = np.zeros((3, len(seeds)), np.float32), 0
+    for words in words_of(seeds, len(target)):
+        drawn = 2 * torch_uniform(words[: len(target) - done]) - 1
+        own = target[done : done + len(drawn)]
+        sums += np.stack([own @ drawn, drawn.sum(0), np.einsum("ks,ks->s", drawn, drawn)])
+        done += len(drawn)
+    product, total, squares = sums
+    correlations: NDArray[np.float32] = (product / np.sqrt(squares - total**2 / len(target))).astype(np.float32)
+    return correlations
 
 
 def drawn_start(

@@ -71,7 +71,8 @@ def released(
             attacks that need `initial weights`; None if it is not known.
         shape: (C, H, W) of an input, C = 1 or 3, if no images are given; of a table `columns` are named instead.
         class_balance: the share of each class among what it was trained on, if neither images nor rows are given, which
-            else tell it; empty if it is not known, and then no attack that needs it is run.
+            else tell it; empty if it is not known, and then no attack that needs it is run. Shares that were rounded
+            are scaled to sum to 1.
 
     Raises:
         UserError: a file is missing or malformed, the module does not take the inputs, or what the data would tell is
@@ -126,7 +127,7 @@ def released(
             initial_sha256=sha256_file(start) if start is not None else "",
             network=build,
             network_sha256=tree_sha256(Path(code).read_text(encoding="utf-8")) if code else "",
-            mean="training" if isinstance(mean, str) else _one_each(name, "mean", mean, numbers, each),
+            mean="training" if _of_training(mean) else _one_each(name, "mean", mean, numbers, each),
             std=_one_each(name, "std", std, numbers, each),
             weight_decay=weight_decay,
             n_trained=n_trained or n,
@@ -136,7 +137,7 @@ def released(
             label_column=label if records is not None else "",
             held_out=apart,
             held_out_sha256="" if apart is None else sha256_file(apart),
-            class_balance=class_balance,
+            class_balance=tuple(share / math.fsum(class_balance) for share in class_balance),
         ),
     )
 
@@ -173,20 +174,30 @@ def _require_told(
     if n_trained is None or n_trained < 1:
         hint = f"give n_trained, how many it was trained on, or {instead}"
         raise UserError(f"victim {name}: no {what} are given; {hint}")
-    if isinstance(mean, str):
+    if _of_training(mean):
         raise UserError(f"victim {name}: mean='training' is that of the {what}, and none are given; give numbers")
     if class_balance and not (min(class_balance) >= 0 and math.isclose(sum(class_balance), 1, abs_tol=1e-3)):
         raise UserError(f"victim {name}: class_balance = {tuple(class_balance)}; expected shares that sum to 1")
 
 
-def _one_each(name: str, what: str, numbers: Numbers, count: int, each: str) -> tuple[float, ...]:
-    values = tuple(map(float, numbers)) if isinstance(numbers, Sequence | np.ndarray) else (float(numbers),) * count
+def _of_training(mean: object) -> bool:
+    return isinstance(mean, str) and mean == "training"  # an array compares each of its numbers
+
+
+def _one_each(name: str, what: Literal["mean", "std"], numbers: object, count: int, each: str) -> tuple[float, ...]:
+    """Return `count` numbers, of one number copies; raises UserError for anything else."""
+    positive, word = (", above 0", "") if what == "std" else ("", ", or 'training'")
+    wanted = f"one number{positive}, for one {each}"
+    if count > 1:
+        wanted = f"a number{positive}, or {count}, one a {each}"
+    mistake = UserError(f"victim {name}: {what} = {numbers!r}; expected {wanted}{word}")
+    try:
+        given = np.asarray(numbers).astype(float, casting="same_kind")  # which does not read words, as float does
+    except (TypeError, ValueError):
+        raise mistake from None
+    values = tuple(given.ravel().tolist()) * (1 if given.ndim else count)
     if len(values) != count or not all(map(math.isfinite, values)) or (what == "std" and min(values) <= 0):
-        positive = ", above 0" if what == "std" else ""
-        wanted = f"one number{positive}, for one {each}"
-        if count > 1:
-            wanted = f"a number{positive}, or {count}, one a {each}"
-        raise UserError(f"victim {name}: {what} = {numbers!r}; expected {wanted}")
+        raise mistake
     return values
 
 

@@ -12,7 +12,7 @@ from attacking import CPU, attacked, victim_of
 from attacks.informed.naming import end_evidence, trace_evidence
 from attacks.prior_aware import PriorAware, PriorAwareParams, _lead
 from bench.experiments import rero
-from victims.informed.networks import Parameters, initial
+from victims.informed.networks import LabelledImages, Parameters, initial
 from victims.informed.privacy import noise_multiplier
 from victims.informed.private_descent import PrivateDescent, Trained, clipped_gradients, train_privately
 from victims.informed.spec import DenseSpec, Descent, GLMSpec, InformedSpec
@@ -22,22 +22,23 @@ from victims.recipes import Privacy
 DENSE = DenseSpec(hidden=(5,), activation="tanh", outputs=3)
 AFFINE = DenseSpec(hidden=(), outputs=2)
 SHAPE = (1, 3, 3)
-Points = tuple[torch.Tensor, torch.Tensor]
 
 
-def points(count: int, seed: int = 0) -> Points:
+def points(count: int, seed: int = 0) -> LabelledImages:
     own = torch.Generator().manual_seed(seed)
     return torch.rand(count, *SHAPE, generator=own), torch.randint(3, (count,), generator=own)
 
 
-def released(training: Descent, prior: Points, fixed: Points, seeds: list[int]) -> tuple[Trained, Parameters]:
+def released(
+    training: Descent, prior: LabelledImages, fixed: LabelledImages, seeds: list[int]
+) -> tuple[Trained, Parameters]:
     """Each model's own record is the first of its prior."""
     start = initial(DENSE, SHAPE, torch.Generator().manual_seed(5))
     own = prior[0][:, 0], prior[1][:, 0]
     return train_privately(DENSE, training, fixed, own, start, seeds, CPU, lambda done, total: None, traced=True), start
 
 
-def a_prior(models: int, size: int) -> Points:
+def a_prior(models: int, size: int) -> LabelledImages:
     images, labels = points(models * size, seed=3)
     return images.unflatten(0, (models, size)), labels.unflatten(0, (models, size))
 

@@ -29,6 +29,7 @@ from attacks.informed.shadows import ShadowParams, Shadows
 from attacks.informed.standardisation import Standardisation, parameter_features
 from attacks.reconn import Reconn, ReconnParams
 from attacks.reconn_linear import ReconnLinear
+from bench.plan.options import attack_params
 from bench.run.disclosure import view_of
 from victims.errors import UserError
 from victims.informed.spec import InformedSpec
@@ -118,6 +119,19 @@ def test_logits_are_asked_for_and_weights_are_not_told() -> None:
 def test_what_cannot_be_is_one_clear_line(params: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         attack(PLAIN, **{"shadows": 20, **params})
+
+
+@pytest.mark.parametrize(
+    ("variant", "setting", "message"),
+    [
+        ("black-box", {"layers": [2]}, "--set layers=[2]: released=logits does not use it"),
+        ("", {"queries": 40}, "--set queries=40: released=parameters does not use it"),
+    ],
+)
+def test_what_the_released_part_has_not_is_refused(variant: str, setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as refused:
+        attack_params(Reconn, variant, setting)
+    assert str(refused.value) == message
 
 
 def test_a_shadow_that_diverged_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,12 @@ def test_weights_under_which_no_layer_counts_are_one_clear_line() -> None:
     assert str(second.supports(AFFINE)).startswith("layer_weights has no weight above 0")
 
 
+def test_a_price_of_gates_is_declined_where_there_are_none() -> None:
+    for attack in (KKT(KKT.Params(offset_price=1e-6)), KKTSpan(KKTSpan.Params(round_offset_price=1e-6))):
+        assert "offset_price prices gates, and it has no hidden layer" in str(attack.supports(AFFINE))
+        assert attack.supports(MARGIN) is None
+
+
 def test_kkt_span_pays_for_leaving_both_spans_unless_told_otherwise() -> None:
     plain = outcome(KKTSpan)
     assert outcome(KKTSpan, activation_span=0.0) != plain

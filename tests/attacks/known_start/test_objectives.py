@@ -118,7 +118,7 @@ def test_what_a_search_minimises() -> None:
     sharp = Search(found, params.model_copy(update={"alpha": (1, SHARP)}), torch.Generator().manual_seed(0))
     sharp.unit = search.unit
     assert sharp.found().residual == pytest.approx(float(relative.detach()))
-    torch.testing.assert_close(sharp.found().inside, 1 - outside(errors, found.weight).detach())
+    torch.testing.assert_close(sharp.found().weights, 1 - outside(errors, found.weight).detach())
 
 
 def test_a_search_begins_at_one_length_with_terms_a_tenth_of_those_that_would_make_up_the_difference() -> None:
@@ -198,6 +198,6 @@ def test_what_a_search_through_the_training_minimises(moved: bool) -> None:
     later = (ended[1] - END.weights[1]).square().sum() / found.second.square().sum()
     torch.testing.assert_close(polish.objective(1.0), distance + 0.6 * later * moved)
     assert polish.found().residual == pytest.approx(float(missed.norm() / found.weight.norm()))
-    torch.testing.assert_close(polish.found().sizes, torch.ones(M).double())
+    torch.testing.assert_close(polish.found().weights, torch.ones(M).double())
     (rate,) = {group["lr"] / 0.04 for group in polish.cycle._adam.param_groups[:1]}  # a cycle begins at a 25th
     assert rate == pytest.approx(0.3 * 0.8 * math.sqrt(D / RANK))

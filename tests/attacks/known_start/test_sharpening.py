@@ -33,7 +33,7 @@ class Recorded(Descent):
         return self.unknown.square()
 
     def found(self) -> Found:
-        return Found(torch.zeros(1, D), torch.ones(1), torch.ones(1), 0.0)
+        return Found(torch.zeros(1, D), torch.ones(1), 0.0)
 
     def consistency(self) -> Tensor:
         return torch.ones(1)

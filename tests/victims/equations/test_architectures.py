@@ -10,7 +10,7 @@ from torch import nn
 
 from victims.equations.architectures import blank, build, seeded
 from victims.errors import UserError
-from victims.networks import ConvSpec, MLPSpec
+from victims.networks import BuiltSpec, CNNSpec, ConvSpec, MLPSpec, RandomFeaturesSpec
 
 SHAPE = (3, 6, 5)
 
@@ -32,6 +32,32 @@ def test_kernels_fit_as_long_as_a_pixel_is_left(channels: int | tuple[int, ...],
     assert build(spec, SHAPE, torch.Generator(), torch.float64)(images).shape == (4,)
     with pytest.raises(UserError, match=f"{told} does not fit into images of 6 x 5 pixels"):
         blank(spec.model_copy(update={"kernel": largest + 1}), SHAPE)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        MLPSpec(hidden=(7, 5), first_layer_scale=None),
+        MLPSpec(hidden=(7, 5), biases="all", first_layer_scale=None),
+        MLPSpec(hidden=(7, 5), biases="every", first_layer_scale=None),
+        ConvSpec(channels=2, hidden=(7,), first_layer_scale=None),
+        CNNSpec(channels=(2,), hidden=(7,)),
+        RandomFeaturesSpec(width=9),
+        RandomFeaturesSpec(width=9, activation="relu+tanh"),
+    ],
+    ids=lambda spec: spec.label,
+)
+def test_a_homogeneous_network_is_that_of_its_scaled_weights_up_to_a_factor(spec: BuiltSpec) -> None:
+    generator = torch.Generator().manual_seed(0)
+    model, images = seeded(spec, SHAPE, 0), torch.randn(6, *SHAPE, generator=generator)
+    with torch.no_grad():
+        for parameter in model.parameters():  # of random features they begin at zero
+            parameter.add_(torch.randn(parameter.shape, generator=generator) / 4)
+        scaled = {name: 3 * value if value.is_floating_point() else value for name, value in model.state_dict().items()}
+        before = model(images)
+        model.load_state_dict(scaled)
+        factors = model(images) / before
+    assert bool((factors > 0).all() and factors.std() < 1e-3 * factors.mean()) == spec.homogeneous
 
 
 def test_weights_are_drawn_as_widely_as_their_inputs_are_few() -> None:

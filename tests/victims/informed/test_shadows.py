@@ -9,9 +9,9 @@ import torch
 
 from victims.errors import UserError
 from victims.informed import shadows
-from victims.informed.networks import initial
+from victims.informed.networks import LabelledImages, initial
 from victims.informed.spec import DenseSpec, Descent
-from victims.informed.training import Points, train_many
+from victims.informed.training import train_many
 
 CPU = torch.device("cpu")
 SPEC, TRAINING = DenseSpec(hidden=(3,), outputs=2), Descent(epochs=2)
@@ -36,7 +36,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def trained(k: int, fixed: Points = FIXED, training: Descent = TRAINING, seen: list[int] | None = None):
+def trained(k: int, fixed: LabelledImages = FIXED, training: Descent = TRAINING, seen: list[int] | None = None):
     seen = [] if seen is None else seen
     extra = (IMAGES[8 : 8 + k], LABELS[8 : 8 + k])
     return shadows.train_shadows(SPEC, training, fixed, extra, START, CPU, lambda done, total: seen.append(done))

@@ -95,6 +95,7 @@ def test_it_comes_back_from_the_cache_with_its_start() -> None:
     assert all(torch.equal(value, again.start[name]) for name, value in victim.start.items())
     assert victim.card.train_loss < 1e-10
     assert 0 < victim.card.movement < 1
+    assert victim.flags == again.flags == []  # the features are ReLUs, without biases
     inputs = torch.from_numpy(victim.split.inputs)
     assert np.allclose(again.model(inputs).detach().numpy(), 2 * victim.split.labels - 1, atol=1e-4)
 

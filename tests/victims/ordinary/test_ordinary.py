@@ -12,7 +12,7 @@ from victims.datasets import fingerprint, load
 from victims.equations.network import Network
 from victims.ordinary.descent import Examples
 from victims.ordinary.difference import difference
-from victims.ordinary.obtain import START, obtain
+from victims.ordinary.obtain import START, obtain, training_displacement
 from victims.ordinary.training import train_ordinary
 from victims.ordinary.update import low_rank
 from victims.recipes import Ordinary, Pretraining
@@ -85,6 +85,20 @@ def test_a_wrong_start_shows_no_gap_and_no_cosine() -> None:
     found = difference(last, wrong)
     assert not found.shows_images
     assert abs(found.cosine) < 0.2
+
+
+def test_a_layer_that_began_at_zero_shows_its_images() -> None:
+    """A new head often begins at zero; nothing is left of it, and all that it holds was added."""
+    first, last, _ = ends(spec(dtype="float64"))
+    added = last - first
+    found = difference(added, torch.zeros_like(added))
+    assert (found.decay, found.cosine, found.rank) == (1, 1, MEMBERS)
+
+
+def test_a_model_whose_weights_all_began_at_zero_moved_by_its_length() -> None:
+    end = {"layers.0.weight": torch.full((1, 4), 3.0), "layers.0.bias": torch.zeros(1)}
+    start = {name: torch.zeros_like(value) for name, value in end.items()}
+    assert training_displacement(start, end) == {"movement": 6.0, "start_decay": 1.0, "directions": 1}
 
 
 def test_adam_breaks_the_sum() -> None:

@@ -1,4 +1,4 @@
-"""Guessed seeds: the generators are torch's and numpy's to the bit, and the threshold is not passed by chance."""
+"""Guessed seeds: the generator is torch's to the bit, and the threshold is not passed by chance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from victims.ordinary.seeds import DRAWS, FALSE_ALARM, guess_seed, numpy_uniform, torch_uniform, words_of
+from victims.ordinary.seeds import DRAWS, FALSE_ALARM, guess_seed, torch_uniform, words_of
 
 SEEDS = np.array([0, 1, 42, 123_456, 2**31, 2**32 - 1])
 
@@ -27,25 +27,11 @@ def test_draws_are_torchs_to_the_bit() -> None:
         assert np.array_equal(torch.rand(1500, generator=generator).numpy(), drawn[:1500, column])
 
 
-def test_draws_are_numpys_to_float32() -> None:
-    drawn = numpy_uniform(np.concatenate(list(words_of(SEEDS, 2000))))
-    for column, seed in enumerate(SEEDS.tolist()):
-        expected = np.random.RandomState(seed).random_sample(900)
-        assert np.allclose(drawn[:900, column], expected, rtol=0, atol=2**-24)
-
-
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.28])
 def test_the_seed_of_default_layers_is_found_under_what_training_added(share: float) -> None:
     guess = guess_seed(released(1234, share), range(3000))
-    assert (guess.seed, guess.initialiser, guess.found) == (1234, "torch", True)
+    assert (guess.seed, guess.found) == (1234, True)
     assert guess.correlation == pytest.approx(share, abs=0.1)
-
-
-def test_keras_like_layers_of_numpy_are_found() -> None:
-    drawn = np.random.RandomState(77).uniform(-1, 1, (60, 40)).astype(np.float32)
-    guess = guess_seed(drawn.T, range(200))
-    assert (guess.seed, guess.initialiser) == (77, "numpy, inputs first")
-    assert guess.found
 
 
 def test_a_range_without_the_seed_is_a_clear_no() -> None:
