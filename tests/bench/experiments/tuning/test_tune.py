@@ -13,7 +13,6 @@ import pytest
 from bench.experiments.tuning import verb
 from bench.run.artifacts import RECONSTRUCTION
 from bench.store.folders import Store, write_record
-from bench.store.records import RunRecord
 
 ATTACKS = '''
 """Attacks whose loss is known."""
@@ -171,12 +170,8 @@ def test_what_an_oracle_picked_is_the_attackers_who_picks_the_same(
 ) -> None:
     tune("--trials", 1, "--oracle")
     assert pd.read_csv(results / "runs.csv")["tuned_by"].tolist() == ["oracle"]
-
-    def written(folder: Path, record: RunRecord) -> None:
-        Store(results).sweep()  # another `bench run` begins
-        write_record(folder, record)
-
-    monkeypatch.setattr(verb, "write_record", written)
+    # another `bench run` begins while the row is written
+    monkeypatch.setattr(verb, "write_record", lambda *row: (Store(results).sweep(), write_record(*row)))
     tune("--trials", 1)
     (row,) = pd.read_csv(results / "runs.csv").to_dict("records")
     assert row["tuned_by"] == "tune"
