@@ -108,9 +108,9 @@ def _answer(best: Iterable[Best]) -> str:
     twins, lead = sum(one.twins for one in found), sum(one.twins_lead for one in found)
     text = (
         f"{given_away(found)} The null controls are those that were run; on {twins} the same attack on a twin of the "
-        f"network is among them, and on {lead} of these it gets more than the others. For each kind of network, and "
-        "for each attacker by what they have at hand, the table shows of how many networks tried they surely get "
-        "something, and by which attack the largest share."
+        f"network is among them, and on {lead} of these it gets more than the others. The table has a row for each "
+        "kind of network and each attacker, told by what they have at hand. It shows on how many networks they surely "
+        "get something, of how many that they attacked, and which attack gets the largest share."
     )
     return textwrap.fill(text, LINE)
 

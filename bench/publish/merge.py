@@ -32,6 +32,7 @@ TRAINING = ["victim", "victim_seed"]
 MEASURED = ["attack", "params_hash", "budget", "protocol", "seed"]
 """Columns that tell the rows of a training apart, whatever its weights and the versions of all."""
 RUN = [*TRAINING, *MEASURED]
+"""Columns that tell all rows apart, likewise."""
 
 
 def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple[int, int]:
@@ -49,8 +50,8 @@ def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple
             other weights there, the later folders must hold all its runs: attacks on different weights have no ranks.
 
     Raises:
-        UserError: a source is no results folder, the target holds something or lies in a source, or something does not
-            fit.
+        UserError: a source is no results folder, the target holds something, lies in a source, or is a mount or the
+            working folder, or something does not fit.
         OSError: the target cannot be written.
     """
     _require_folders(sources, target)

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import pytest
 
 import bench.scoring.evaluation
 from bench.plan.run import Run
+from bench.run.executors.task import Task, work
 from bench.run.failures import Failure
 from bench.run.null_controls import NullControls
 from bench.run.runner import Outcome, Runner
+from bench.run.setup import Setup
 from bench.store.folders import Store
 from bench.store.records import ScoreState, Status
 
@@ -192,7 +195,7 @@ def test_a_row_does_not_lose_the_controls_that_it_has(
 
 @pytest.mark.parametrize("complete", [True, False])
 def test_a_dead_process_does_not_replace_what_another_one_found(
-    complete: bool, run: Bench, results: Path, monkeypatch: pytest.MonkeyPatch
+    complete: bool, run: Bench, results: Path, plugins: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its child dies while it waits for the other process, whose clock may say anything."""
     monkeypatch.setattr("bench.run.provenance.now_utc", lambda: "1999-01-01T00:00:00.000+00:00")
@@ -211,7 +214,10 @@ def test_a_dead_process_does_not_replace_what_another_one_found(
         runner.scorer.controls.twins = True
     run_id, failure = folder_of(results).name, Failure(Status.OOM, "took 2 GiB of memory, of the 1 that it may")
     before = record_of(results)
-    elsewhere = runner.lost(asked, run_id, failure, "assigned")
+    session = runner.session
+    setup = Setup(results, session.data_dir, plugins, "cpu", twins=False)
+    task = replace(Task.of(asked, run_id, setup), failure=failure, scored_under="assigned")
+    elsewhere = work(task, session.reporter)
     assert (elsewhere.trouble, record_of(results)) == (f"under assigned: {failure.reason}", before)
     outcome = runner.lost(asked, run_id, failure)
     assert reconstruction(results) == kept

@@ -59,7 +59,7 @@ def labelled(svg: str, caption: str) -> str:
 def sharing_styles(page: str) -> str:
     """Return a page whose figures name their styles in place of repeating them, less groups and blanks that do nothing.
 
-    Both together are a quarter of the text.
+    The first is a sixth of the text, the second a tenth.
 
     Args:
         page: HTML with a style element in its head. Names from tables are escaped in it, so each tag is our own.
