@@ -42,6 +42,7 @@ VICTIMS: tuple[VictimSpec, ...] = (
     *(shaped(n, SHALLOW) for n in (300, 500)),
     shaped(100, SHALLOW, "photos"),
     shaped(500, STANDARD, ending="-quick"),
+    shaped(500, STANDARD, "mnist", ending="-quick"),
     shaped(500, STANDARD, ending="-long"),
     shaped(1000, STANDARD),
     shaped(1000, (2000, 2000)),
