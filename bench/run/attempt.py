@@ -115,7 +115,7 @@ def perform(
     from victims.training.hardware import prepare
 
     def perceptual() -> Callable[[Tensor, Tensor], Tensor]:
-        return load_perceptual(None, cache_dir()).distance
+        return load_perceptual(cache_dir()).distance
 
     device = torch.device(attempt.device)
     prepare(device)  # a process of its own has not been told how the suite computes

@@ -25,7 +25,7 @@ def obtain_learned_metrics(
 
 def _perceptual() -> tuple[Perceptual | None, str]:
     try:
-        perceptual = load_perceptual(None, cache_dir())
+        perceptual = load_perceptual(cache_dir())
     except PerceptualUnavailableError as error:
         return None, f"unavailable: {error}"
     return perceptual, perceptual.name

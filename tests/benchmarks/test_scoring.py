@@ -49,7 +49,7 @@ def test_protocol(benchmark: Any, reference: Reference, candidates: torch.Tensor
 
 def test_lpips(benchmark: Any, reference: Reference, tmp_path: Path) -> None:
     try:
-        perceptual = load_perceptual(None, tmp_path)
+        perceptual = load_perceptual(tmp_path)
     except PerceptualUnavailableError as error:
         pytest.skip(str(error))
     truth = reference.truth.images

