@@ -172,8 +172,8 @@ def test_the_block_of_compare_is_what_compare_prints_of_an_attack_that_gets_noth
         r"bench compare (\S+) mine/leaderboard.csv\n```\n\n.*\n\n```\n(.*?)```", text, re.DOTALL
     )
     rows = pd.read_csv(ROOT / "results" / "runs.csv", dtype=str, keep_default_na=False)
-    row = rows[(rows.attack == "random") & (rows.victim == "faces-mlp-20")]
-    none = {"n_good": "0", "n_good_unique": "0", "good_images": "00000", "one_to_one_images": "00000"}
+    row = rows[rows.run_id.str.fullmatch("kkt-span-photos-mlp-100-c10-wd1e-4-s0-.*") & (rows.variant == "")]
+    none = {"n_good": "0", "n_good_unique": "0", "good_images": "0" * 25, "one_to_one_images": "0" * 25}
     row.assign(attack="mine", control="False", **none).to_csv(tmp_path / "runs.csv", index=False)
     ended = bench("compare", ROOT / old, tmp_path / "runs.csv")
     assert ended.out.splitlines()[: len(shown.splitlines())] == shown.splitlines()

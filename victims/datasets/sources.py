@@ -97,6 +97,8 @@ def _tabular(name: str, features: np.ndarray, labels: np.ndarray) -> RawDataset:
 
 TABULAR = {"cancer": _cancer, "diabetes": _diabetes}
 
+_BATCH, _OF_A_BATCH, _DIGITS = 10_000, 1_017, 17_435
+
 
 def _without_test(name: str, images: np.ndarray, labels: np.ndarray) -> RawDataset:
     return RawDataset(name, images, labels, images[:0], labels[:0])
@@ -117,7 +119,8 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 def _download(name: str, path: Path) -> None:
     """Download a dataset through torchvision, which checks its MD5, into an npz file that appears only when complete.
 
-    The npz is not compressed, so that the same data has the same fingerprint everywhere.
+    Of cifar and mnist the file holds the images that the published tables were made with (`_published`). It is not
+    compressed, so that the same data has the same fingerprint everywhere.
     """
     import torchvision.datasets
 
@@ -127,16 +130,29 @@ def _download(name: str, path: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=f".{path.stem}-", dir=path.parent) as scratch:
             train, test = (source(scratch, train=is_train, download=True) for is_train in (True, False))
             complete = Path(scratch) / path.name
-            np.savez(
-                complete,
-                train_images=np.asarray(train.data, dtype=np.uint8),
-                train_labels=np.asarray(train.targets, dtype=np.uint8),
-                test_images=np.asarray(test.data, dtype=np.uint8),
-                test_labels=np.asarray(test.targets, dtype=np.uint8),
-            )
+            arrays: dict[str, np.ndarray] = {}
+            for part, whole in (("train", train), ("test", test)):
+                kept = _published(name, part, len(whole.targets))
+                arrays[f"{part}_images"] = np.asarray(whole.data, dtype=np.uint8)[kept]
+                arrays[f"{part}_labels"] = np.asarray(whole.targets, dtype=np.uint8)[kept]
+            np.savez(complete, **arrays)
             complete.replace(path)
     except (OSError, RuntimeError, HTTPException) as error:
         raise not_available(name, path, f"could not be downloaded ({_line(error)})") from error
+
+
+def _published(name: str, part: str, count: int) -> np.ndarray:
+    """Return which of a source's images the published tables were made with, (count,) bool.
+
+    They are the first 1,017 of each of CIFAR-10's six batches and the first 17,435 training digits of MNIST. Which
+    images a retrained victim learns, and which are held out, depends on the whole set that they are drawn from.
+    """
+    place = np.arange(count)
+    if name == "cifar":
+        return place % _BATCH < _OF_A_BATCH
+    if name == "mnist" and part == "train":
+        return place < _DIGITS
+    return np.ones(count, dtype=bool)
 
 
 def _line(error: Exception) -> str:

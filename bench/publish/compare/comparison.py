@@ -14,6 +14,7 @@ from bench.publish.compare.pair import Pair, same_images
 from bench.publish.numbers import signed
 from bench.publish.ranking import Row, cell_of
 from bench.publish.statistics import difference_interval
+from bench.terminal.text import variant_name
 
 COLUMNS = ["cell", "score", "old", "new", "low", "high", "cause"]
 
@@ -108,4 +109,4 @@ def _lead(entry: Entry, other: Entry) -> int:
 
 def _gain(row: Row) -> str:
     told = settings(row)
-    return f"{row['attack']}{' ' + told if told else ''} {signed(row['gain'])}"
+    return f"{variant_name(row['attack'], row['variant'])}{' ' + told if told else ''} {signed(row['gain'])}"

@@ -194,13 +194,14 @@ def test_an_interval_holds_the_change_beside_it(record: Make, compared: Compare)
 def test_a_new_attack_is_level_with_those_it_does_not_surely_differ_from(record: Make, compared: Compare) -> None:
     rivals = {"far": 60, "near": 32, "none": 1, "same": 30}
     old = [record(attack=name, **ranked(found, first=30)) for name, found in rivals.items()]
+    old[0] = old[0].model_copy(update={"variant": "wide"})
     old.append(record(attack="scored otherwise", protocol="assigned", **ranked(40, first=30)))
     new = [record(attack="mine", **ranked(30, first=30))]
 
     (line,) = compared(old, new).only_new
-    assert line.endswith("gain +30, behind far +60; level with near +32, same +30; ahead of none +1")
+    assert line.endswith("gain +30, behind far:wide +60; level with near +32, same +30; ahead of none +1")
     (line,) = compared(old, new, "leaderboard.csv", "runs.csv").only_new
-    assert line.endswith("gain +30, behind far +60, near +32; level with same +30; ahead of none +1")
+    assert line.endswith("gain +30, behind far:wide +60, near +32; level with same +30; ahead of none +1")
 
 
 def test_a_gain_that_the_common_training_never_showed_is_not_lost(record: Make, compared: Compare) -> None:

@@ -45,6 +45,46 @@ def test_a_download_becomes_an_npz_and_happens_once(tmp_path: Path, monkeypatch:
     assert fingerprint("cifar", tmp_path) == before  # the same data, the same file
 
 
+def counted(train: int, test: int) -> Callable[..., SimpleNamespace]:
+    """A torchvision class of so many images of one pixel, each of which says, in two bytes, where it stands."""
+
+    def source(root: str, train: bool, download: bool) -> SimpleNamespace:
+        places = np.arange(sizes[train], dtype=">u2")
+        return SimpleNamespace(data=places.view(np.uint8).reshape(-1, 1, 2), targets=places % 10)
+
+    sizes = {True: train, False: test}
+    return source
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "sizes", "train", "test"),
+    [
+        ("cifar", "CIFAR10", (50_000, 10_000), [*range(1017), *range(10_000, 11_017)], [*range(1017)]),
+        ("mnist", "MNIST", (60_000, 10_000), [*range(17_435)], [*range(10_000)]),
+        ("fashion", "FashionMNIST", (60_000, 10_000), [*range(60_000)], [*range(10_000)]),
+    ],
+)
+def test_a_download_has_the_images_of_the_published_tables(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    source: str,
+    sizes: tuple[int, int],
+    train: list[int],
+    test: list[int],
+) -> None:
+    monkeypatch.setattr(f"torchvision.datasets.{source}", counted(*sizes))
+    raw = load(name, tmp_path)
+    read = {
+        part: (255 * images[:, 0, 0]).round() @ [256, 1]
+        for part, images in (("train", raw.train_images), ("test", raw.test_images))
+    }
+    assert read["train"][: len(train)].tolist() == train
+    assert len(read["train"]) == (5 * 1017 if name == "cifar" else len(train))
+    assert read["test"].tolist() == test
+    np.testing.assert_array_equal(raw.train_labels, read["train"] % 10)
+
+
 @pytest.mark.parametrize("part", ["train", "test"])
 @pytest.mark.parametrize("error", [URLError("no network"), RuntimeError("Error downloading x:\nTried y, got:\nz\n")])
 def test_a_failed_download_is_the_users_to_mend_and_leaves_nothing(
