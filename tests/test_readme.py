@@ -20,7 +20,6 @@ from bench.plan import registry
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("attacks", "victims", "bench", "results", "tests")
 DOCUMENTS = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in FOLDERS), ROOT / ".github/CONTRIBUTING.md"]
-TEMPLATES = ROOT / "bench" / "check" / "templates"
 ELSEWHERE = {"--check", "--accept", "--shown-by", "--write"}
 """Flags of other programs: of `ruff format` and of `.ci/versions.py`."""
 ELSEWHERE |= {"--array", "--nodes", "--ntasks-per-node", "--cpus-per-task", "--gpus-per-node"}
@@ -162,8 +161,11 @@ def test_every_attack_needs_what_the_table_says() -> None:
 @pytest.mark.parametrize(
     ("document", "kind"), [("attacks", "attack"), ("victims", "victim"), ("victims", "model")], ids=str
 )
-def test_the_examples_are_what_new_writes(document: str, kind: str) -> None:
-    assert (TEMPLATES / f"{kind}.py").read_text() in (ROOT / document / "README.md").read_text()
+def test_the_examples_are_what_new_writes(bench: Any, tmp_path: Path, document: str, kind: str) -> None:
+    text = (ROOT / document / "README.md").read_text()
+    (name,) = set(re.findall(rf"bench new {kind} (\w+)`", text))
+    assert bench("new", kind, name, "--folder", tmp_path).status == 0
+    assert (tmp_path / f"{name}.py").read_text() in text
 
 
 def test_the_block_of_compare_is_what_compare_prints_of_an_attack_that_gets_nothing(bench: Any, tmp_path: Path) -> None:
