@@ -38,6 +38,7 @@ __all__ = [
     "VictimView",
     "declined_unless_binary",
     "declined_unless_layered",
+    "no_reconstruction",
     "threat_of",
 ]
 
@@ -73,6 +74,13 @@ class Reconstruction:
     loss: float = float("nan")
     grad_evals: int = 0
     flags: tuple[str, ...] = ()
+
+
+def no_reconstruction(shape: tuple[int, int, int], *flags: str) -> Reconstruction:
+    """Return one candidate of zeros (1, C, H, W), with the reasons as flags."""
+    import torch
+
+    return Reconstruction(candidates=torch.zeros(1, *shape), confidence=torch.zeros(1), loss=1.0, flags=flags)
 
 
 class Resources(NamedTuple):

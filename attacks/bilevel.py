@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
 MOST_HIDDEN = 1
+"""The most hidden layers of a victim: every step trains it again."""
 DAMPING = 1e-2
+"""Damping of the lower level where its minimum is not unique and none is set."""
 
 
 class BilevelParams(ImplicitParams, InitialisedParams):

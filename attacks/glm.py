@@ -70,7 +70,7 @@ class GeneralisedLinear(Attack[GLMParams]):
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Return the record of each released model; NaN if its parameters do not depend on it.
+        """Return the record of each released model; NaN if its parameters do not depend on it, or the budget is spent.
 
         Raises:
             UserError: the model needs the labels, and the attack does not know them.
@@ -92,6 +92,8 @@ class GeneralisedLinear(Attack[GLMParams]):
         weigh = self._estimator(view, records, answers)
         found: list[MissingRecord | None] = []
         for place, (model, label) in enumerate(zip(models, told, strict=True)):
+            if found and ctx.expired(place):
+                break
             try:
                 exact = missing_record(model, records, answers, None if label is None else float(label))
                 found.append(replace(exact, record=weigh(model)) if weigh else exact)
@@ -99,6 +101,9 @@ class GeneralisedLinear(Attack[GLMParams]):
                 found.append(None)
             if (place + 1) % max(1, len(models) // REPORTS) == 0:
                 ctx.progress(place + 1, len(models))
+        left_out = len(models) - len(found)
+        flags = _flags([one for one in found if one is not None], len(found), left_out)
+        found += [None] * left_out
         nothing = np.full(records.shape[1], np.nan)
         candidates = np.stack([nothing if one is None else one.record for one in found]).astype(np.float32)
         conditions = np.array([np.inf if one is None else one.condition for one in found])
@@ -106,7 +111,7 @@ class GeneralisedLinear(Attack[GLMParams]):
             candidates=torch.from_numpy(candidates).reshape(-1, *view.architecture.input_shape),
             labels=torch.tensor([-1 if one is None else round(min(max(one.target, 0), LARGEST)) for one in found]),
             confidence=torch.from_numpy(-np.log10(conditions)),
-            flags=_flags([one for one in found if one is not None], len(found)),
+            flags=flags,
         )
 
     def _estimator(
@@ -148,8 +153,8 @@ def described(view: VictimView) -> tuple[GLMArchitecture, Newton]:
     return architecture, training
 
 
-def _flags(found: list[MissingRecord], targets: int) -> tuple[str, ...]:
-    """Return flags: the condition of the problems, the number without a solution, and the inconsistency of y."""
+def _flags(found: list[MissingRecord], targets: int, left_out: int) -> tuple[str, ...]:
+    """Return flags: the condition, how many have no solution or were left out, and the inconsistency of y."""
     import numpy as np
 
     flags = []
@@ -158,6 +163,8 @@ def _flags(found: list[MissingRecord], targets: int) -> tuple[str, ...]:
         flags.append(f"condition: median {np.median(conditions):.1e}, largest {max(conditions):.1e}")
     if len(found) < targets:
         flags.append(f"{targets - len(found)} of {targets} records are fitted perfectly: unidentifiable")
+    if left_out:
+        flags.append(f"{left_out} of {targets + left_out} records left out for the budget")
     off = [one.inconsistency for one in found if not np.isnan(one.inconsistency)]
     if off:
         flags.append(f"y is off by at most {max(off):.1e}")

@@ -59,8 +59,8 @@ class KernelQuery(Attack[KernelQueryParams]):
     """Looks for images and coefficients whose kernel machine answers as the victim does.
 
     It asks all over the box of pixels, explains the answers, asks around the images found, and so on: near an image
-    its own kernel is steep and those of the others are not. When it has foretold the answers to a round it drops the
-    candidates in excess, those of the smallest coefficients, and ends.
+    its own kernel is steep and those of the others are not. When its images explain the answers to a new round, too, it
+    drops the candidates in excess, those of the smallest coefficients, and ends.
     """
 
     name = "kernel-query"

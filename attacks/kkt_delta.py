@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView
-from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, UNLIKE, nothing
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView, no_reconstruction
+from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, UNLIKE
 from attacks.known_start.params import KKTDeltaParams
 from attacks.search_space import Range
 
@@ -109,15 +109,17 @@ class KKTDelta(Attack[KKTDeltaParams]):
         shape = view.architecture.input_shape
         initial, guessed = self._start(view, ctx)
         if initial is None:
-            return nothing(shape, *guessed)
+            return no_reconstruction(shape, *guessed)
         initial = {name: value.to(ctx.device) for name, value in initial.items()}
         stayed = first_moved(initial, view.weights)
         if stayed is None and self.params.start == "guess":
-            return nothing(shape, *guessed, STILL)
+            return no_reconstruction(shape, *guessed, STILL)
         if stayed:
-            return nothing(shape, *guessed, FIRST_STAYED if f"layers.{stayed + 1}.weight" in initial else LAST_ALONE)
+            return no_reconstruction(
+                shape, *guessed, FIRST_STAYED if f"layers.{stayed + 1}.weight" in initial else LAST_ALONE
+            )
         if self.params.path == "snapshots" and not view.earlier_weights:
-            return nothing(shape, *guessed, "its training ended before its first snapshot: set path=segment")
+            return no_reconstruction(shape, *guessed, "its training ended before its first snapshot: set path=segment")
         start, end = (
             Network.of(weights, shape, ctx.device, getattr(torch, self.params.dtype))
             for weights in (initial, view.weights)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
-from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE, nothing
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView, no_reconstruction
+from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE
 from attacks.known_start.params import FeatureParams
 from attacks.search_space import Range
 
@@ -84,9 +84,9 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         start, end = initial, view.weights
         stayed = first_moved(start, end) or 0
         if architecture.spec.kind == "mlp" and stayed == 0:
-            return nothing(shape, FIRST_MOVED)
+            return no_reconstruction(shape, FIRST_MOVED)
         if stayed and f"layers.{stayed + 1}.weight" not in end:
-            return nothing(shape, LAST_ALONE)
+            return no_reconstruction(shape, LAST_ALONE)
         dtype = getattr(torch, params.dtype)
         first, last = (
             head({name: value.to(ctx.device, dtype) for name, value in state.items()}, stayed) for state in (start, end)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
-from attacks.known_start.no_image import nothing
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView, no_reconstruction
 from attacks.search_space import Range
 from attacks.sparse_dictionary.params import DifferencesParams
 
@@ -57,13 +56,13 @@ class NeuronDifferences(Attack[DifferencesParams]):
         shape = view.architecture.input_shape
         network = Network.of(view.weights, shape, ctx.device, torch.float32)
         if network.biases[0] is None or not network.biases[0].any():
-            return nothing(shape, "its first layer has no biases, which tell the sign of an atom")
+            return no_reconstruction(shape, "its first layer has no biases, which tell the sign of an atom")
         neurons = Neurons.of(network)
         stages = Stages(neurons, self.params, ctx)
         stages.run()
         told = (f"W1 shows {neurons.rank} directions",)
         if not len(stages.atoms):
-            return nothing(shape, *told, "its neurons lie on few points")
+            return no_reconstruction(shape, *told, "its neurons lie on few points")
         images, factor = stages.atoms[:, :-1], stages.atoms[:, -1:]
         lengths = images.norm(dim=1, keepdim=True)
         tiny = torch.finfo(images.dtype).tiny

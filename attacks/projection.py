@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
-from attacks.known_start.no_image import nothing
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView, no_reconstruction
 from attacks.known_start.params import ProjectionParams
 
 if TYPE_CHECKING:
@@ -78,9 +77,9 @@ class Projection(Attack[ProjectionParams]):
         moved = [name for name in end if not torch.equal(start[name], end[name])]
         last = max(int(name.split(".")[1]) for name in end if name.startswith("layers."))
         if others := [name for name in moved if not name.startswith(f"layers.{last}.")]:
-            return nothing(shape, f"{MORE} ({len(others)} other tensors differ)")
+            return no_reconstruction(shape, f"{MORE} ({len(others)} other tensors differ)")
         if not moved:
-            return nothing(shape, STOOD)
+            return no_reconstruction(shape, STOOD)
         loss = Loss.of(network.to(getattr(torch, params.dtype)).requires_grad_(False), start, shape)
         pursuit = Pursuit(loss, (m, shape[0] * shape[1] * shape[2]), params, ctx)
         pursuit.run()

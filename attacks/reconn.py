@@ -33,7 +33,8 @@ class ReconnParams(ShadowParams):
         perceptual: weight of LPIPS in the loss.
         adversarial: weight of the patch discriminator's loss.
         rehearsal: number of shadows of another fixed set, from the end of the pool, on which the decoder is trained
-            before it is fine-tuned to the fixed set (their Fig. 12); 0 for none.
+            before it is fine-tuned to the fixed set (their Fig. 12); 0 for none. Their records are the images of the
+            pool behind the first `shadows`.
     """
 
     decoder: Literal["dense", "convolutional"] = "dense"
@@ -127,12 +128,19 @@ class Reconn(ShadowAttack[ReconnParams]):
         )
 
     def _rehearsed(self, view: VictimView, ctx: AttackContext) -> Shadows:
-        """Return shadows of another fixed set, which has as many images as the true one, from the end of the pool."""
+        """Return shadows of another fixed set, which has as many images as the true one, from the end of the pool.
+
+        Their records follow those of the true shadows in the pool: a decoder that had learnt the images that are kept
+        for validation would have its epoch chosen by what it knows.
+        """
         images, labels = view.shadow_pool
-        n, count = len(view.known_points[0]), self.params.rehearsal
-        if n + count > len(images):
-            raise UserError(f"a rehearsal of {count} shadows and {n} other fixed images; the pool has {len(images)}")
-        return self.shadows(view, (images[-n:], labels[-n:]), (images[:count], labels[:count]), ctx)
+        n, count, before = len(view.known_points[0]), self.params.rehearsal, self.wanted(view)
+        if before + count + n > len(images):
+            raise UserError(
+                f"{before} shadows, a rehearsal of {count} and {n} other fixed images; the pool has {len(images)}"
+            )
+        extra = slice(before, before + count)
+        return self.shadows(view, (images[-n:], labels[-n:]), (images[extra], labels[extra]), ctx)
 
     def _fit(
         self, network: nn.Module, loss: Loss, pairs: Sequence[Pairs], ctx: AttackContext, before: int

@@ -94,7 +94,7 @@ class Unlearning(Attack[UnlearningParams]):
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Return the records of each deletion; NaN for a deletion that changed no weight.
+        """Return the records of each deletion; NaN for a deletion that changed no weight, or if the budget is spent.
 
         Raises:
             UserError: no deletion changed a weight, the releases do not fit together, or public records are too few.
@@ -113,19 +113,25 @@ class Unlearning(Attack[UnlearningParams]):
         stayed, told = self._stayed(view, spec, training, len(after))
         gradients = []
         for place, theta in enumerate(after):
+            if gradients and ctx.expired(place):
+                break
             gradients.append(deleted_gradient(training, stayed[place], before, theta, self.params.curvature))
             ctx.progress(place + 1, len(after))
         deleted = torch.stack(gradients)
         images, labels, spent = self._records(view, ctx, before, deleted)
-        left = mismatch(spec, before, images, labels, deleted)
-        images[same], left[same] = torch.nan, torch.inf
+        done = len(images)
+        left = mismatch(spec, before, images, labels, deleted[:done])
+        images[same[:done]], left[same[:done]] = torch.nan, torch.inf
         if bool(same.any()):
             told += (f"{int(same.sum())} of {len(same)} deletions changed no weight",)
+        if done < len(after):
+            told += (f"{len(after) - done} of {len(after)} deletions left out for the budget",)
+        rest = (len(after) - done) * training.records
         return Reconstruction(
-            candidates=images.flatten(0, 1).float(),
-            labels=labels.flatten().round().long(),
-            confidence=-left.repeat_interleave(training.records),
-            loss=float(left[~same].mean()),
+            candidates=_followed(images.flatten(0, 1).float(), torch.nan, rest),
+            labels=_followed(labels.flatten().round().long(), -1, rest),
+            confidence=_followed(-left.repeat_interleave(training.records), -torch.inf, rest),
+            loss=float(left[~same[:done]].mean()),
             grad_evals=spent,
             flags=told,
         )
@@ -163,6 +169,8 @@ class Unlearning(Attack[UnlearningParams]):
     ) -> tuple[Tensor, Tensor, int]:
         """Return records (B, k, C, H, W) for B deleted gradients (B, p), their y (B, k), and evaluations of a search.
 
+        Of several records deleted at once they are those of the first deletions alone if the budget is spent.
+
         Args:
             view: the victim.
             ctx: context of the attack.
@@ -192,7 +200,7 @@ class Unlearning(Attack[UnlearningParams]):
         else:
             starts = seen.view(batches)
         evaluations = self.params.evaluations
-        images, spent = matched_records(spec, theta, deleted, labels, starts, evaluations, ctx.expired)
+        images, spent = matched_records(spec, theta, deleted[: len(starts)], labels, starts, evaluations, ctx.expired)
         return images, labels, spent
 
     def _alone(
@@ -225,6 +233,8 @@ class Unlearning(Attack[UnlearningParams]):
         tried, labels = public[0][guesses], public[1][guesses]
         found, classes = [], []
         for place, part in enumerate(parts):
+            if found and ctx.expired(place):
+                break
             seen = spanned(spec, model, part, training.records, labels, tried)
             if spec.front != "fourier":
                 seen = seen.clamp(0, 1)
@@ -233,3 +243,10 @@ class Unlearning(Attack[UnlearningParams]):
             classes.append(labels[best])
             ctx.progress(place + 1, len(parts))
         return torch.stack(found), torch.stack(classes)
+
+
+def _followed(tensor: Tensor, value: float, count: int) -> Tensor:
+    """Return a tensor (m, ...) with `count` entries of one value behind its own, (m + count, ...)."""
+    import torch
+
+    return torch.cat([tensor, tensor.new_full((count, *tensor.shape[1:]), value)])

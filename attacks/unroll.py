@@ -92,7 +92,7 @@ class Unroll(Attack[UnrollParams]):
         from attacks.informed.unrolling import Unrolled, search
         from victims.informed.descent import Problem
         from victims.informed.networks import initial
-        from victims.informed.training import reproducible, train_many
+        from victims.informed.training import train_many
 
         params, spec, training = self.params, view.architecture.spec, view.training
         assert isinstance(spec, DenseSpec | SmallCNNSpec)
@@ -131,8 +131,7 @@ class Unroll(Attack[UnrollParams]):
                 spent += ended.evaluations
                 return Guess(labels, ended.images, ended.distances.to(moved))
 
-            with reproducible(ctx.device):
-                ended = self._settled(guess, ranking[part], probes.means, REACHED * moved[part], ctx)
+            ended = self._settled(guess, ranking[part], probes.means, REACHED * moved[part], ctx)
             found.append(ended)
             ctx.report(min(part.stop, len(ranking)), len(ranking), distance=float(ended.distances.mean()))
         distances = torch.cat([part.distances for part in found])

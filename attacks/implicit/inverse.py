@@ -21,9 +21,13 @@ from attacks.base import DivergedError
 
 Product = Callable[[Tensor], Tensor]
 POWER_STEPS = 30
+"""Steps of the power iteration for the largest eigenvalue."""
 SPECTRUM_SLACK = 1.1
+"""The largest eigenvalue is taken to be this many times its estimate, which is a lower bound."""
 MEMORY = 30
+"""Pairs of moves and images that the quasi-Newton method keeps."""
 LARGEST_DAMPING = 1e6
+"""A Hessian that is not positive definite with this damping is given up."""
 
 
 class NotPositiveError(DivergedError):

@@ -15,8 +15,11 @@ from victims.training.lbfgs import lbfgs
 
 Method = Literal["lbfgs", "gd"]
 NEWTON_STEPS = 4
+"""The most Newton steps where the first method stopped short."""
 NEWTON_TOLERANCE = 1e-3
+"""Relative residual at which conjugate gradients end in a Newton step."""
 NEWTON_PRODUCTS = 500
+"""The most Hessian products of a Newton step."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from attacks.informed.closed_form import MissingRecord, missing_record
 from victims.errors import UserError
-from victims.informed.glm import GLM, fit, targets_of
+from victims.informed.glm import GLM, targets_of
 from victims.informed.spec import Family, GLMArchitecture, Intercept
 
 SUPPORTED = "LinearRegression, Ridge, LogisticRegression and PoissonRegressor"
@@ -26,7 +26,7 @@ def reconstruct_record(
 ) -> MissingRecord:
     """Return the one record that an estimator was fitted to beside the known ones.
 
-    The relative error of the record is the estimator's distance from the optimum (`optimality`) times the condition
+    The relative error of the record is the estimator's distance from the optimum (`GLM.optimality`) times the condition
     that is returned: a small `tol` of the fit makes it small.
 
     Args:
@@ -46,29 +46,6 @@ def reconstruct_record(
     model = glm_of(estimator, len(records) + 1)
     index = None if label is None else float(_indices(estimator, np.array([label]))[0])
     return missing_record(model, records, _targets(estimator, model, records, targets), index)
-
-
-def optimality(estimator: Any, records: np.ndarray, targets: np.ndarray) -> float:
-    """Return the distance of an estimator from the optimum of its own objective: its relative gradient.
-
-    Args:
-        estimator: as for `reconstruct_record`.
-        records: (n, d), all records that it was fitted to.
-        targets: (n,) their y.
-
-    Returns:
-        The gradient's norm relative to the sum of its parts' norms: about 1e-16 at the optimum in float64, 1 at most.
-    """
-    data = np.asarray(records, dtype=np.float64)
-    model = glm_of(estimator, len(data))
-    return model.optimality(data, _targets(estimator, model, data, targets))
-
-
-def polished(estimator: Any, records: np.ndarray, targets: np.ndarray) -> GLM:
-    """Return an estimator's model after Newton steps to the optimum; arguments as for `optimality`."""
-    data = np.asarray(records, dtype=np.float64)
-    model = glm_of(estimator, len(data))
-    return fit(model.architecture, model.penalty, data, _targets(estimator, model, data, targets), model)
 
 
 def glm_of(estimator: Any, count: int) -> GLM:

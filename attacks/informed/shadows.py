@@ -127,7 +127,7 @@ class ShadowAttack(Attack[ParamsT]):
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Train the shadows and decode."""
         images, labels = view.shadow_pool
-        wanted = self.params.shadows or min(len(images), MOST_SHADOWS)
+        wanted = self.wanted(view)
         if wanted > len(images):
             raise UserError(f"{wanted} shadows, but the shadow pool has {len(images)} images")
         if wanted < SMALLEST:
@@ -135,6 +135,10 @@ class ShadowAttack(Attack[ParamsT]):
         released = self._released(view)
         shadows = self.shadows(view, view.known_points, (images[:wanted], labels[:wanted]), ctx)
         return self.decode(view, shadows, released, ctx)
+
+    def wanted(self, view: VictimView) -> int:
+        """Return the number of shadows of the true fixed set; they are trained on the first images of the pool."""
+        return self.params.shadows or min(len(view.shadow_pool[0]), MOST_SHADOWS)
 
     def shadows(
         self, view: VictimView, fixed: tuple[Tensor, Tensor], extra: tuple[Tensor, Tensor], ctx: AttackContext

@@ -19,7 +19,8 @@ from victims.kernel.spec import Kernel, Model
 DAMPING = 0.1
 """The damping of the first step, relative to the curvature."""
 FORETOLD = 1e-8
-"""The images are found if they leave less than this share of the answers to new queries unexplained."""
+"""The images are found if they leave less than this share of the kept answers, the newest among them,
+unexplained, by coefficients that are solved for with all of them."""
 BATCH = 4096
 """Queries that are sent at once."""
 
@@ -194,7 +195,7 @@ class Search:
         self._generator.set_state(state["generator"])
 
     def reconstruction(self) -> Reconstruction:
-        """Return the images, surest first by how well the answers around them are explained."""
+        """Return the images; the confidence is how well the answers around an image are explained."""
         fit, setting = self.fit, self.setting
         coefficients = fit.coefficients
         labels = coefficients.argmax(1) if coefficients.shape[1] > 1 else (coefficients[:, 0] > 0).long()

@@ -13,7 +13,9 @@ Ranking = Annotated[Literal["span", "evidence", "distinct"], unsaid("span")]
 Shares = Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)]
 
 CANDIDATES_PER_IMAGE = 2.0
+"""Candidates of a restart for each image."""
 STEPS_PER_IMAGE, LEAST_STEPS = 6, 600
+"""Optimiser steps of a restart for each image, and the fewest."""
 FAR = 0.12
 """||W1 - c W1(0)|| / ||W1(0)|| above which gates have opened and closed on the way. Chosen between the 0.08 of networks
 that were fine-tuned and the 0.17 of networks from scratch."""

@@ -14,14 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from victims.equations.gates import smooth_gate_relu
 from victims.equations.network import Network
-from victims.recipes import Ordinary, Schedule
+from victims.ordinary.descent import relative_rate
+from victims.recipes import Ordinary
 
 State = tuple[list[Tensor], list[Tensor]]
 """The parameters theta, weights before biases, and the velocities v."""
@@ -59,7 +60,8 @@ class UnrolledTraining:
             alpha: sharpness of the gates.
         """
         steps = training.epochs * math.ceil(images / training.batch_size)
-        rates = [training.lr * relative_rate(training.schedule, step / steps) for step in range(steps)]
+        # a share of 1: with `step` of `steps` the last bit of a cosine is another
+        rates = [training.lr * relative_rate(training.schedule, step / steps, 1) for step in range(steps)]
         shrinking = training.weight_decay / (1 - training.momentum)
         left = math.prod(1 - rate * shrinking for rate in rates[most:])
         return cls(start, rates[:most], training.momentum, training.weight_decay, left, alpha)
@@ -196,19 +198,3 @@ class _Run(torch.autograd.Function):
                 ]
                 velocities = [replay.momentum * velocity for velocity in velocities]
         return None, by_inputs, None, by_weights
-
-
-def relative_rate(schedule: Schedule, share: float) -> float:
-    """Return the learning rate after a share of the steps, relative to the first.
-
-    It is what `victims.ordinary.descent.relative_rate` returns, but for the last bit of a cosine.
-    """
-    match schedule:
-        case "constant":
-            return 1.0
-        case "cosine":
-            return (1 + math.cos(math.pi * share)) / 2
-        case "step":
-            return 0.1 ** (int(share >= 0.5) + int(share >= 0.75))
-        case _:
-            assert_never(schedule)

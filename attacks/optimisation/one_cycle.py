@@ -7,8 +7,12 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-BETAS = (0.9, 0.99)
+LOWEST_MOMENTUM, HIGHEST_MOMENTUM = 0.85, 0.95
+"""Adam's beta_1 falls from the highest to the lowest while the learning rate rises, and rises again while it falls."""
+SQUARES = 0.99
+"""Adam's beta_2, which stays."""
 WARM_UP = 0.2
+"""The share of the steps in which the learning rate rises."""
 SHORTEST_CYCLE = 10
 """The shortest cycle: a run of fewer steps takes only its beginning, because a shorter cycle has no warm-up."""
 REPORT_STEPS = 20
@@ -18,6 +22,8 @@ REPORT_STEPS = 20
 class OneCycle:
     """Moves variables along their gradients by Adam, with the learning rates of one cycle (Smith and Topin 2018).
 
+    beta_1 cycles against the learning rate, from .95 to .85 and back.
+
     Args:
         groups: pairs of leaf tensors and their highest learning rate.
         steps: the number of steps of the cycle.
@@ -25,9 +31,16 @@ class OneCycle:
 
     def __init__(self, groups: Sequence[tuple[list[Tensor], float]], steps: int) -> None:
         self._variables = [variable for variables, _ in groups for variable in variables]
-        self._adam = torch.optim.Adam([{"params": variables, "lr": lr} for variables, lr in groups], betas=BETAS)
+        self._adam = torch.optim.Adam(
+            [{"params": variables, "lr": lr} for variables, lr in groups], betas=(HIGHEST_MOMENTUM, SQUARES)
+        )
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self._adam, [lr for _, lr in groups], total_steps=max(steps, SHORTEST_CYCLE), pct_start=WARM_UP
+            self._adam,
+            [lr for _, lr in groups],
+            total_steps=max(steps, SHORTEST_CYCLE),
+            pct_start=WARM_UP,
+            base_momentum=LOWEST_MOMENTUM,
+            max_momentum=HIGHEST_MOMENTUM,
         )
 
     def zero_grad(self) -> None:

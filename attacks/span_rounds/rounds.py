@@ -22,6 +22,7 @@ from attacks.span_rounds.selection import outside, staying
 from victims.equations.stationarity import CoefficientMap
 
 SETTLE_STEPS = 150
+"""Optimiser steps in which candidates settle."""
 SETTLE_LR, KEPT_LR = 0.3, 0.1
 """Factors of the learning rates of candidates that settle, and of those that stay."""
 PER_MISSING, FEWEST_NEW = 2.0, 0.6

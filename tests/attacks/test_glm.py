@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from attacks.base import Architecture, AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.context import Budget
 from attacks.glm import GeneralisedLinear, GLMParams
 from attacks.informed.noisy import expected_record
 from bench.run.disclosure import view_of
@@ -84,6 +85,18 @@ def test_a_model_that_fits_perfectly_has_no_candidate() -> None:
     found = attacked(view)
     assert found.candidates[0].isnan().all() and found.candidates[1].isfinite().all()
     assert any("1 of 2 records are fitted perfectly: unidentifiable" in flag for flag in found.flags)
+
+
+def test_a_spent_budget_leaves_out_the_records_that_follow() -> None:
+    view = view_of(victim_of("cancer"), GeneralisedLinear.needs, CPU)
+    ctx = AttackContext(CPU, torch.Generator(), lambda step, steps, **figures: None, Budget(steps=1))
+    whole, cut = attacked(view), GeneralisedLinear(GLMParams()).reconstruct(view, ctx)
+    assert ctx.stopped
+    assert torch.equal(cut.candidates[0], whole.candidates[0])
+    assert cut.candidates[1:].isnan().all() and len(cut.candidates) == 6
+    assert cut.labels is not None and cut.labels[1:].tolist() == [-1] * 5
+    assert "5 of 6 records left out for the budget" in cut.flags
+    assert not any("unidentifiable" in flag for flag in cut.flags)
 
 
 def test_noise_that_was_added_is_weighed_against_what_is_known_of_records() -> None:

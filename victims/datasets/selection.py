@@ -56,11 +56,6 @@ class Split:
         images: np.ndarray = self.inputs + self.mean
         return images.clip(0, 1)
 
-    @property
-    def n_classes(self) -> int:
-        """The number of classes."""
-        return int(self.labels.max()) + 1
-
 
 def select(
     raw: RawDataset, n: int, groups: Groups | None = None, test_n: int = 1000, *, skip_first: bool = False

@@ -17,8 +17,11 @@ Precondition = Callable[[Tensor], Tensor]
 TOLERANCE, WORST = 1e-11, 1e-9
 """Relative gradients: steps end at TOLERANCE, or, where rounding stops their progress, at WORST or below."""
 STEPS = 30
+"""The most Newton steps."""
 HALVINGS = 20
+"""How often a step is halved at most."""
 ITERATIONS = 2000
+"""The most steps of conjugate gradients for one Newton step."""
 EXACT, ROUGH = 1e-12, 1e-3
 """Residuals, relative to the right side, at which conjugate gradients end: EXACT for one step that is released, ROUGH
 for steps that are followed by others."""

@@ -20,7 +20,7 @@ from victims.spec import ConvSpec, MLPSpec
 
 INERT = (nn.Flatten, nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
 """Modules that compute nothing in evaluation mode, or change the shape alone."""
-RESHAPING = {"flatten", "view", "reshape", "squeeze", "contiguous", "float", "size", "dim"}
+RESHAPING = {"flatten", "view", "reshape", "squeeze", "contiguous", "float"}
 """Methods of a tensor, and functions of torch, that change the shape alone."""
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 

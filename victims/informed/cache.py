@@ -162,7 +162,7 @@ def _measured(spec: InformedSpec | GLMSpec, weights: Parameters, split: Informed
 
 
 def _fit_many(spec: GLMSpec, split: InformedSplit, report: Report) -> tuple[Parameters, float]:
-    """Fit T models, each from the optimum of the fixed set alone; return their parameters and the worst optimality."""
+    """Fit T models, the later ones from the optimum of the first; return their parameters and the worst optimality."""
     architecture, penalty = spec.architecture, spec.training.penalty(spec.n + 1)
 
     def design(records: Records) -> tuple[np.ndarray, np.ndarray]:

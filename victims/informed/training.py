@@ -1,13 +1,13 @@
 """The training algorithm A of Balle et al. 2022 on many data sets that differ in one record.
 
-It trains the victims and the shadow models.
+It trains the victims and the shadow models. One record's influence is far below TF32's rounding:
+`victims.training.hardware.prepare` sets full precision.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -19,7 +19,8 @@ from victims.informed.private_descent import train_privately
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
 
 CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**32}
-"""By type of device, bytes that the networks trained at once may take; larger chunks fall out of a CPU's caches."""
+"""By type of device, bytes that the networks trained at once may take; larger chunks fall out of a CPU's caches.
+It changes results by no more than rounding."""
 
 
 def train_many(
@@ -31,7 +32,6 @@ def train_many(
     seeds: Sequence[int],
     device: torch.device,
     report: Callable[[int, int], None] = lambda done, total: None,
-    chunk_bytes: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Parameters:
     """Train k networks, network j on the fixed set and extra record j, which comes last.
@@ -45,8 +45,6 @@ def train_many(
         seeds: (k,) for each network the seed of what is its own: initialisation, order of mini-batches, noise.
         device: the device to compute on.
         report: called with the number of networks that are trained, and the number of all.
-        chunk_bytes: bound on the memory of the networks trained at once; None for `CHUNK_BYTES`. It changes results by
-            no more than rounding.
         dtype: of the computation.
 
     Returns:
@@ -64,8 +62,7 @@ def train_many(
     if training.privacy is not None:
         return train_privately(architecture, training, fixed, extra, start, seeds, device, report).parameters
     problem = Problem(architecture, training, fixed[0].to(device, dtype), fixed[1])
-    bound = chunk_bytes or CHUNK_BYTES[device.type]
-    size = max(1, bound // network_bytes(architecture, training, fixed[0], dtype))
+    size = max(1, CHUNK_BYTES[device.type] // network_bytes(architecture, training, fixed[0], dtype))
     trained: list[Parameters] = []
     for first in range(0, k, size):
         part = slice(first, first + size)
@@ -76,9 +73,8 @@ def train_many(
         else:
             begin = {name: value.expand(len(generators), *value.shape) for name, value in start.items()}
         images, targets = extra[0][part].to(device, dtype), problem.one_hot(extra[1][part])
-        with reproducible(device):
-            begin = {name: value.to(device, dtype) for name, value in begin.items()}
-            trained.append(problem.run(begin, problem.orders(generators), images, targets))
+        begin = {name: value.to(device, dtype) for name, value in begin.items()}
+        trained.append(problem.run(begin, problem.orders(generators), images, targets))
         report(min(first + size, k), k)
     return {name: torch.cat([chunk[name].detach() for chunk in trained]) for name in trained[0]}
 
@@ -111,15 +107,3 @@ def network_bytes(architecture: DenseSpec | SmallCNNSpec, training: Descent, ima
     records = min(training.batch_size or len(images) + 1, len(images) + 1)
     weights = sum(math.prod(size) for size in sizes.values())
     return 5 * dtype.itemsize * (weights + records * activations)
-
-
-@contextmanager
-def reproducible(device: torch.device) -> Iterator[None]:
-    """Compute in full precision and the same every time: one record's influence is far below TF32's rounding."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)

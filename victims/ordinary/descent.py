@@ -146,7 +146,7 @@ def _optimiser(trained: list[nn.Parameter], training: Ordinary) -> torch.optim.O
     return kind(trained, lr, weight_decay=decay)
 
 
-def relative_rate(schedule: Schedule, step: int, steps: int) -> float:
+def relative_rate(schedule: Schedule, step: float, steps: int) -> float:
     """Return the learning rate after `step` of `steps` steps, relative to the first."""
     match schedule:
         case "constant":

@@ -22,10 +22,13 @@ GAP = 5.0
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """Suffixes of the names of batch normalisation's running statistics, which are released but are no weights."""
 ROUNDS = 20
+"""The most turns in which span and c are found."""
 WIDEST = 0.95
 """Share of the singular values among which the gap is looked for: the last ones of a full matrix spread."""
 SETTLED = 1e-9
+"""A turn that moves c by less than this is the last."""
 TINY = 1e-300
+"""In the place of a norm that is zero."""
 GRAM = 1e-7
 """Singular values, relative to the largest, that a Gram matrix in float64 still shows."""
 

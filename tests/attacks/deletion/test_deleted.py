@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from attacking import CPU, context
 from torch import Tensor
 
+from attacks.context import Budget
 from attacks.deletion.gradient import deleted_gradient
 from attacks.deletion.record import seen_by_first_layer
 from attacks.deletion.search import mismatch, summed_gradients
@@ -134,6 +136,24 @@ def test_the_oracle_gets_every_record_to_rounding(architecture: ShallowSpec, tra
     assert found.loss < (1e-10 if alone else 1e-7)
     if victim.spec.training.records == 1:
         assert found.labels.tolist() == victim.split.targets.labels.tolist()
+
+
+@pytest.mark.parametrize("records", [1, 2])
+def test_a_spent_budget_leaves_out_the_deletions_that_follow(records: int) -> None:
+    victim = victim_of(SOFTMAX, penalty=0.1, records=records)
+    attack = Unlearning(UnlearningParams(evaluations=1))
+    view = view_of(victim, attack.knowledge, CPU)
+    whole, ctx = attack.reconstruct(view, context()), replace(context(), budget=Budget(steps=1))
+    cut = attack.reconstruct(view, ctx)
+    assert ctx.stopped
+    assert cut.candidates.shape == whole.candidates.shape
+    gap = (cut.candidates[:records] - whole.candidates[:records]).abs().max()
+    assert float(gap) <= (0 if records == 1 else 0.1)  # several are searched, and the budget ends that, too
+    assert cut.candidates[records:].isnan().all()
+    assert cut.labels is not None and cut.labels[records:].tolist() == [-1] * (6 - records)
+    assert cut.confidence is not None and bool((cut.confidence[records:] == -torch.inf).all())
+    deletions = 6 // records
+    assert f"{deletions - 1} of {deletions} deletions left out for the budget" in cut.flags
 
 
 def test_fourier_features_are_inverted_by_search() -> None:

@@ -71,6 +71,23 @@ def test_a_rehearsal_on_another_fixed_set_helps_where_shadows_are_few() -> None:
     assert rehearsed < alone
 
 
+def test_no_image_of_a_rehearsal_is_one_of_a_shadow_or_of_its_fixed_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the images that choose the epoch would be images that the decoder was taught."""
+    train, seen = Reconn.shadows, []
+
+    def noted(self: Reconn, view: Any, fixed: Any, extra: Any, ctx: Any) -> Shadows:
+        seen.append((fixed[0], extra[0]))
+        return train(self, view, fixed, extra, ctx)
+
+    monkeypatch.setattr(Reconn, "shadows", noted)
+    attack(PLAIN, shadows=30, rehearsal=40, epochs=1)
+    (_, shadows), (fixed, rehearsed) = seen
+    pool = torch.from_numpy(victim_of(PLAIN).split.pool.images)
+    assert torch.equal(shadows, pool[:30])
+    assert torch.equal(rehearsed, pool[30:70])
+    assert torch.equal(fixed, pool[-60:])
+
+
 def test_a_budget_counts_the_steps_of_the_rehearsal() -> None:
     """Nine shadows in ten are learnt from, a batch an epoch: five epochs of rehearsal leave two of seven steps."""
     reconn = Reconn(ReconnParams(**SMALL | {"shadows": 20, "rehearsal": 20, "epochs": 5}))
@@ -112,7 +129,7 @@ def test_logits_are_asked_for_and_weights_are_not_told() -> None:
         ({"shadows": 5}, "expected at least 10"),
         ({"layers": (3,)}, "layers 1 to 2; it has no layer 3"),
         ({"released": "logits", "queries": 61}, "61 queries, but the fixed set has 60"),
-        ({"rehearsal": 1700}, "the pool has 1707"),
+        ({"rehearsal": 1628}, "20 shadows, a rehearsal of 1628 and 60 other fixed images; the pool has 1707"),
         ({"adversarial": 0.1}, "at least 24 pixels"),
     ],
 )

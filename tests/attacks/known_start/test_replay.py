@@ -19,12 +19,11 @@ from attacks.kkt_delta import KKTDelta
 from attacks.kkt_family.ranking.evidence import evidence
 from attacks.known_start.equation import known
 from attacks.known_start.params import KKTDeltaParams
-from attacks.known_start.replay import UnrolledTraining, relative_rate
+from attacks.known_start.replay import UnrolledTraining
 from attacks.replay import Replay as Attack
 from attacks.replay import ReplayParams
 from bench.run.disclosure import view_of
 from victims.equations.network import Network
-from victims.ordinary import descent
 from victims.recipes import Ordinary, Schedule
 from victims.spec import MLPSpec, VictimSpec
 
@@ -69,14 +68,6 @@ def test_a_replay_is_what_torch_optim_does(schedule: Any) -> None:
         optimiser.step()
     for ended, expected in zip(replay.end(inputs, targets, weights), theta, strict=True):
         assert torch.allclose(ended, expected)
-
-
-@pytest.mark.parametrize("schedule", get_args(Schedule))
-def test_its_learning_rates_are_the_trainings(schedule: Schedule) -> None:
-    for steps in (1, 2, 3, 7, 60, 401):
-        for step in range(steps):
-            own, trained = relative_rate(schedule, step / steps), descent.relative_rate(schedule, step, steps)
-            assert own == pytest.approx(trained, abs=1e-12, rel=0)
 
 
 def test_after_the_last_step_it_decays_alone() -> None:

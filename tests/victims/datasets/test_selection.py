@@ -27,7 +27,6 @@ def test_select_takes_the_first_of_each_class_in_the_order_of_the_distribution()
     assert split.indices.tolist() == [0, 1, 3, 5]
     assert split.labels.tolist() == [1, 1, 0, 0]  # two labels: the smaller one is class 0
     np.testing.assert_allclose(split.images[:, 0, 0, 0], [0, 0.01, 0.03, 0.05], atol=1e-7)
-    assert split.n_classes == 2
     assert split.inputs.dtype == split.mean.dtype == np.float32
     assert split.labels.dtype == np.int64
 
@@ -71,7 +70,6 @@ def test_select_leaves_out_labels_of_no_group_and_knows_many_classes() -> None:
 
     assert split.indices.tolist() == [0, 2, 3, 4, 6, 7]
     assert split.labels.tolist() == [2, 1, 0, 2, 0, 1]
-    assert split.n_classes == 3
 
 
 def test_select_takes_even_against_odd_labels_of_an_unknown_dataset() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from victims.errors import UserError
 from victims.informed.networks import CONVOLUTIONS, Parameters, initial, shapes
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
-from victims.informed.training import finite, network_bytes, train_many
+from victims.informed.training import CHUNK_BYTES, finite, network_bytes, train_many
 
 CPU = torch.device("cpu")
 K = 5
@@ -121,14 +121,15 @@ def test_equals_a_plain_loop_over_torch_modules(
     assert (trained["layers.0.weight"][0] - trained["layers.0.weight"][1]).abs().max() > 1e-5
 
 
-def test_chunks_change_nothing_but_rounding_and_the_same_call_gives_the_same_bits() -> None:
+def test_chunks_change_nothing_but_rounding_and_the_same_call_gives_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fixed, extra = records(4)
     spec, training = DenseSpec(outputs=3), Descent(epochs=5, batch_size=4, order_seed=None)
-    told = []
-    calls = [
-        train_many(spec, training, fixed, extra, None, SEEDS, CPU, lambda *at: told.append(at), chunk_bytes=size)
-        for size in (2**30, 1, 1)
-    ]
+    told, calls = [], []
+    for size in (2**30, 1, 1):
+        monkeypatch.setitem(CHUNK_BYTES, "cpu", size)
+        calls.append(train_many(spec, training, fixed, extra, None, SEEDS, CPU, lambda *at: told.append(at)))
     for whole, single, again in zip(*(call.values() for call in calls), strict=True):
         torch.testing.assert_close(whole, single, rtol=1e-4, atol=1e-6)
         assert torch.equal(single, again)
