@@ -138,7 +138,8 @@ class Ray:
                 self._prepare(what)
                 continue
             run = what.run(self._attacks, self._victims)
-            wanted = needs.preparations(run, self.setup.twins)
+            known = self._depot.session.definition(run.victim)  # without its data a run goes out at once, to tell it
+            wanted = needs.preparations(run, self.setup.twins) if known else []
             if (missing := self._missing(what, run, wanted)) is not None:
                 self._waiting[missing].append(what)
                 continue
