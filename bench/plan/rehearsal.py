@@ -19,7 +19,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from bench.terminal.text import describe
+from bench.terminal.text import describe, ending
 
 LIMIT_SECONDS = 60.0
 """What the import of one file may take; that of torch takes a second or two."""
@@ -74,9 +74,7 @@ def _rehearse(loads: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, str], s
         child.join()
     if silent:
         return reasons, f"its import takes more than {LIMIT_SECONDS:g} s"
-    code = child.exitcode or 0
-    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
-    return reasons, f"its import ends the process {how}"
+    return reasons, f"its import ends the process {ending(child.exitcode or 0)}"
 
 
 def _perform(loads: Mapping[str, Callable[[], Any]], sender: Connection) -> None:

@@ -74,8 +74,9 @@ class RunRecord(BaseModel):
         sequence: the number of the run among those stored in its results folder: of two of one cell the higher counts,
             whatever the clock said; 0 of rows older than this column.
         reason: why a run failed or was skipped, one line.
-        scores: scored; pending, while it is being scored or was interrupted in that; failed, and then `run` scores it
-            again, and until then the row counts as its null control; empty where there is nothing to score.
+        scores: scored; pending, while it is being scored or was interrupted in that; failed, and then the
+            next `run` scores it; until then the row keeps the counts that it had, or counts as its null control if it
+            had none; empty where there is nothing to score.
         scores_reason: why they failed, one line, which begins with whose fault it was: metric, disk or memory.
         log: file of the results folder with what the run printed and where it failed; empty if there is none.
         params_hash: hash of all parameters, by name, defaults included.

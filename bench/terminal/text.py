@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import unicodedata
 
 LONGEST = 500
@@ -38,6 +39,16 @@ def variant_name(attack: str, variant: str) -> str:
 def short(value: object) -> str:
     """Return a value as a message quotes it."""
     return one_line(repr(value), LONGEST_QUOTE)
+
+
+def ending(code: int) -> str:
+    """Return how a process ended, from its exit code as Python has it: `by SIGSEGV`, or `with exit status 3`."""
+    if code >= 0:
+        return f"with exit status {code}"
+    try:
+        return f"by {signal.Signals(-code).name}"
+    except ValueError:  # most of the real-time signals have no name
+        return f"by signal {-code}"
 
 
 def describe(error: BaseException) -> str:

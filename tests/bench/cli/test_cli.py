@@ -17,6 +17,12 @@ from bench.store.records import RunRecord
 Bench = Callable[..., Any]
 
 
+def test_scoring_in_a_folder_that_does_not_exist_makes_none(bench: Bench, tmp_path: Path) -> None:
+    ended = bench("score", "--results-dir", tmp_path / "typo")
+    assert (ended.status, "no stored run in" in ended.err) == (2, True)
+    assert not (tmp_path / "typo").exists()
+
+
 # --- finding attacks and victims
 
 
