@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from bench.scoring.evaluation import LearnedMetrics
-from bench.scoring.judges import Judge, JudgeUnavailableError, obtain_judge
+from bench.scoring.judges import Judge, obtain_judge
 from bench.scoring.lpips.perceptual import Perceptual, PerceptualUnavailableError, load_perceptual
 from bench.terminal.progress import Reporter
 from victims.cache import cache_dir
@@ -37,6 +37,6 @@ def _judge(dataset: str, data_dir: Path | None, device: torch.device, reporter: 
 
     try:
         judge = obtain_judge(dataset, data_dir, device, report, reporter.notice)
-    except (JudgeUnavailableError, UserError) as error:
+    except UserError as error:
         return None, f"unavailable: {error}"
     return judge, judge.label
