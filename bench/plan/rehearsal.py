@@ -24,7 +24,7 @@ from bench.terminal.text import describe, ending
 LIMIT_SECONDS = 60.0
 """What the import of one file may take; that of torch takes a second or two."""
 VERDICTS = "BENCH_NOT_IMPORTABLE"
-"""The variable that holds what does not survive, for processes that this one starts: JSON, reasons by origin."""
+"""The variable that tells processes started by this one which files do not import: JSON, reasons by file."""
 
 _tried: set[str] = set()
 

@@ -105,7 +105,7 @@ def require_columns(path: Path, table: pd.DataFrame, needed: Iterable[str], othe
 def require_numbers(
     path: Path, column: pd.Series[float], least: float = -np.inf, most: float = np.inf, whole: bool = False
 ) -> None:
-    """Check that all numbers of a column are finite, from `least` to `most`, and whole if that is asked for.
+    """Check that all numbers of a column are finite, from `least` to `most`, and whole if `whole`.
 
     Raises:
         UserError: one is not.

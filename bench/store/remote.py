@@ -144,7 +144,7 @@ def _rows(table: bytes) -> list[dict[str, str]]:
 
 
 def _measured(row: dict[str, str]) -> tuple[str | None, ...]:
-    """Return cell and seeds of a row of a runs.csv, but not its victim's key, which is empty where data were absent."""
+    """Return cell and seeds of a row of a runs.csv, without its victim's key, which is empty if data were absent."""
     return tuple(row.get(name) for name in (*CELL, "victim_seed", "seed") if name != "victim_key")
 
 

@@ -97,7 +97,8 @@ def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
             _work(tuner, search.trials, console)
             best = study.best(max(search.pool, 1))
             if study.running:
-                reporter.notice(f"{run.title}: {plural(study.running, 'trial')} at work elsewhere, whose end picks")
+                still = f"another process, with {plural(study.running, 'trial')} still to end"
+                reporter.notice(f"{run.title}: {still}, will pick the best")
             elif not best:
                 failed = True
                 reporter.notice(f"{run.title}: no trial came to an end; {study.folder / TRIALS} says why")
