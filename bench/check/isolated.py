@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.check.claims import Claim
-from bench.run.isolation.offspring import killed_with_parent
 from bench.terminal.interrupts import withheld
+from bench.terminal.offspring import killed_with_parent
 from bench.terminal.text import describe, ending
 from victims.errors import UserError
 

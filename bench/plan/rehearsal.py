@@ -19,6 +19,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from bench.terminal.offspring import end_with_parent
 from bench.terminal.text import describe, ending
 
 LIMIT_SECONDS = 60.0
@@ -85,19 +86,12 @@ def _perform(loads: Mapping[str, Callable[[], Any]], sender: Connection) -> None
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    end_with_parent()
     try:
         for load in loads.values():
             sender.send(_trouble(load))
     finally:
         os._exit(0)
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os.killpg(0, signal.SIGKILL)
 
 
 def _trouble(load: Callable[[], Any]) -> str:

@@ -21,12 +21,10 @@ from bench.publish.numbers import AT_MOST, count, number, processor, took, whole
 from bench.publish.ranking import Row, cell_of, conflicts
 from bench.publish.report.collect import Entry, Report
 from bench.publish.report.figures.overview import Gained
-from bench.terminal.text import variant_name
+from bench.terminal.text import few, variant_name
 
 SOUGHT = (Threat.RELEASES, Threat.RECORDS)
 """The attackers who seek some records of a training and have others."""
-MOST_NAMES = 3
-"""Models that a note names."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,7 @@ def _uncounted(report: Report, board: pd.DataFrame, rows: list[Row], differing: 
     apart = sorted(differing - counted)
     untouched = sorted({str(name) for name in report.runs["victim"]} - counted - {*apart})
     told = [
-        f"Not counted: {_few(names)}, {why}."
+        f"Not counted: {few(names)}, {why}."
         for names, why in ((apart, "where attacks met different weights"), (untouched, "where no attack was made"))
         if names
     ]
@@ -173,12 +171,6 @@ def _uncounted(report: Report, board: pd.DataFrame, rows: list[Row], differing: 
     if sections > board["victim"].nunique():
         told.append(f"A name counts once; some have several definitions, so {sections} models stand below.")
     return " ".join(told)
-
-
-def _few(names: list[str]) -> str:
-    """Return names; if there are many, the first of them and how many more there are."""
-    more = len(names) - MOST_NAMES
-    return " and ".join(filter(None, [", ".join(names[:MOST_NAMES]), f"{more} more" if more > 0 else ""]))
 
 
 def _range(led: list[Led]) -> str:
