@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.check.claims import Claim
-from bench.run.isolation.offspring import killed_with_parent
 from bench.terminal.interrupts import withheld
-from bench.terminal.text import describe
+from bench.terminal.offspring import killed_with_parent
+from bench.terminal.text import describe, ending
 from victims.errors import UserError
 
 SILENT_SECONDS = 300.0
@@ -65,7 +65,7 @@ def _end_of(process: BaseProcess) -> str:
     code = process.exitcode
     if code is None:
         return "it has closed what it cannot do without"
-    return f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it left with exit status {code}"
+    return f"it {'was killed' if code < 0 else 'left'} {ending(code)}"
 
 
 def _tried(parent: Connection, path: Path, settings: dict[str, Any], data_dir: Path | None) -> None:

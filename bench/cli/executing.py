@@ -215,7 +215,6 @@ def score(
     if protocol is not None:
         protocol_named(protocol)
     store = Store(results_dir)
-    store.require_writable()
     records = [
         record
         for record in store.attacked()
@@ -225,6 +224,7 @@ def score(
     ]
     if not records:
         raise UserError(f"no stored run in {store.runs} is meant; `run` makes some, -a and -v choose among them")
+    store.require_writable()
     data, chosen = choose_data_dir(data_dir), choose_device(device)
     twins = controls == "all"
     work_begins()

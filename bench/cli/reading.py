@@ -61,7 +61,7 @@ def draw(attacks: Iterable[type[Attack[Any]]], picture: Path) -> None:
     require_no_result(picture, picture.parent / "knowledge.png", option="--picture")
     try:
         picture.parent.mkdir(parents=True, exist_ok=True)
-        draw_lattice(attacks, picture)
+        draw_lattice(attacks, picture, say)
     except FileExistsError:
         raise UserError(f"--picture {picture}: {picture.parent} is no folder; name another file") from None
     except OSError as error:

@@ -125,18 +125,15 @@ def run_card(folder: Path) -> Table:
 def scoring_card(name: str) -> Table | None:
     """Return what defines a metric, a scoring protocol or a column, or None if there is none of that name."""
     from bench.publish.leaderboard import BOARD_COLUMNS
-    from bench.publish.report.columns import LEGEND, glossary
+    from bench.publish.report.columns import glossary
     from bench.scoring import METRIC_SUITE, METRICS, PROTOCOLS
 
     found = METRICS.get(name) or PROTOCOLS.get(name)
     if found is None and name not in COLUMNS and name not in BOARD_COLUMNS:
         return None
     if found is None:
-        told = LEGEND | glossary()
-        meanings = [told[name]] if name in told else [text for text in told.values() if name in text.split()]
-        rows = [(f"column of {'runs' if name in COLUMNS else 'leaderboard'}.csv", name)]
-        rows.append(("what it holds", " ".join(meanings) or "what its name says"))
-        return filled_table(("item", "value"), rows)
+        table = f"{'runs' if name in COLUMNS else 'leaderboard'}.csv"
+        return filled_table(("item", "value"), [(f"column of {table}", name), ("what it holds", glossary()[name])])
     fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
     told = {name: (inspect.getdoc(value) or "") if callable(value) else value for name, value in fields.items()}
     return filled_table(("item", "value"), [*told.items(), ("metric suite", METRIC_SUITE)])

@@ -83,7 +83,7 @@ def forecast(entries: Sequence[Todo], times: pd.DataFrame, setup: Setup) -> Fore
 
 
 def times_of(results: Path) -> pd.DataFrame:
-    """Return the rows that tell how long runs took: the published ones of this program, and a results folder's.
+    """Return the rows with the time of a run: of this program's published table, and of a results folder.
 
     A table that cannot be read tells nothing.
     """

@@ -27,7 +27,7 @@ NAME = "privacy"
 CURVE = ["dataset", "attack", "variant", "params_hash", "budget"]
 """What the points of one curve share."""
 MEASURED_ONCE = ["attack", "variant", "params_hash", "budget", "victim", "victim_seed", "seed"]
-"""What runs share of which the newest counts."""
+"""Of runs that are equal in these columns the newest counts."""
 ACROSS = 2
 """Panels side by side."""
 

@@ -160,7 +160,8 @@ def run_study(
 def former_rows(path: Path, cells: Sequence[Cell]) -> dict[tuple[str, ...], dict[str, Any]]:
     """Return the row of each cell in a table that a study wrote, in the order of the cells; none if there is no table.
 
-    A row is a cell's by attack, victim and labels: its run's id changes with versions, and where data are absent.
+    A row belongs to the cell with its attack, victim and labels; run ids will not do, for they change with versions and
+    with absent data.
 
     Raises:
         UserError: the file is there and is no such table.

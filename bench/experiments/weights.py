@@ -1,4 +1,4 @@
-"""Different weights under one definition of a victim: an error where the runs are stored, and else told."""
+"""Different weights under one definition of a victim: an error if the runs are stored here, otherwise a line."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 TERMS = {"tuple": "array", "dictionary": "table"}
-"""TOML's words for those of a message of pydantic."""
+"""Words of pydantic's messages: what TOML calls the same thing."""
 
 
 class Section(BaseModel):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from attacks.base import Attack, Knowledge, Threat, threat_of
 from bench.plan.options import attack_params
-from bench.terminal.text import variant_name
+from bench.terminal.text import describe, variant_name
 
 NOBODY = "controls: they attack nothing"
 """The heading of attacks whose threat is None."""
@@ -36,19 +36,29 @@ class Node:
         return self.knowledge | {Knowledge.LOGITS} if computes else self.knowledge
 
 
-def nodes(attacks: Iterable[type[Attack[Any]]]) -> list[Node]:
+def nodes(attacks: Iterable[type[Attack[Any]]], left_out: Callable[[str], object] = lambda line: None) -> list[Node]:
     """Return the sets of knowledge that attacks need, the attacker with least at hand first, smaller sets first.
 
     Controls, and variants that ask an oracle, are left out.
+
+    Args:
+        attacks: what there is.
+        left_out: told, in a line, which attack cannot say what it needs, and why.
     """
     needing: dict[tuple[Threat, frozenset[Knowledge]], list[str]] = defaultdict(list)
     order = list(Threat)
     for kind in attacks:
         for variant in ("", *kind.variants):
-            attack = kind(attack_params(kind, variant, {}))
-            alike = variant and attack.knowledge == kind(attack_params(kind, "", {})).knowledge
-            if attack.threat is not None and not alike:
-                needing[attack.threat, attack.knowledge].append(variant_name(kind.name, variant))
+            name = variant_name(kind.name, variant)
+            try:
+                attack = kind(attack_params(kind, variant, {}))
+                threat, knowledge = attack.threat, attack.knowledge
+                alike = variant and knowledge == kind(attack_params(kind, "", {})).knowledge
+            except Exception as error:  # a plug-in's own methods, which must cost only itself
+                left_out(f"{name} cannot say what it needs to know: {describe(error)}")
+                continue
+            if threat is not None and not alike:
+                needing[threat, knowledge].append(name)
     found = [Node(threat, knowledge, tuple(sorted(names))) for (threat, knowledge), names in needing.items()]
     return sorted(found, key=lambda node: (order.index(node.threat), len(node.knowledge), node.attacks))
 

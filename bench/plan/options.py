@@ -171,7 +171,8 @@ def attack_params(
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else "params"
-        raise UserError(f"{given} {key}={short(first['input'])}: {first['msg']}") from None
+        where = given if key in settings or not variant else f"variant {variant} of {attack.name}:"
+        raise UserError(f"{where} {key}={short(first['input'])}: {first['msg']}") from None
 
 
 def choose_device(name: str, elsewhere: bool = False) -> torch.device:

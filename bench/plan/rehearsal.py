@@ -19,12 +19,13 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from bench.terminal.text import describe
+from bench.terminal.offspring import end_with_parent
+from bench.terminal.text import describe, ending
 
 LIMIT_SECONDS = 60.0
 """What the import of one file may take; that of torch takes a second or two."""
 VERDICTS = "BENCH_NOT_IMPORTABLE"
-"""The variable that holds what does not survive, for processes that this one starts: JSON, reasons by origin."""
+"""The variable that tells processes started by this one which files do not import: JSON, reasons by file."""
 
 _tried: set[str] = set()
 
@@ -74,9 +75,7 @@ def _rehearse(loads: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, str], s
         child.join()
     if silent:
         return reasons, f"its import takes more than {LIMIT_SECONDS:g} s"
-    code = child.exitcode or 0
-    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
-    return reasons, f"its import ends the process {how}"
+    return reasons, f"its import ends the process {ending(child.exitcode or 0)}"
 
 
 def _perform(loads: Mapping[str, Callable[[], Any]], sender: Connection) -> None:
@@ -87,19 +86,12 @@ def _perform(loads: Mapping[str, Callable[[], Any]], sender: Connection) -> None
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    end_with_parent()
     try:
         for load in loads.values():
             sender.send(_trouble(load))
     finally:
         os._exit(0)
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os.killpg(0, signal.SIGKILL)
 
 
 def _trouble(load: Callable[[], Any]) -> str:

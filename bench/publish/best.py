@@ -24,7 +24,7 @@ KNOWN = frozenset(Knowledge)
 OF_TWINS = ("null_untrained", "null_disjoint")
 """Null controls that attack a twin of the network."""
 DIGITS = 6
-"""Of the key of a victim's definition, where two definitions of one name are told apart."""
+"""Digits shown of the key of a victim's definition, where one name has several."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def network(row: Mapping[Any, Any]) -> str:
 
 
 def definitions_of(rows: Iterable[Mapping[Any, Any]]) -> dict[tuple[str, str], str]:
-    """Return what to write behind a victim's name: nothing, or its definition where the rows have several of the name.
+    """Return the suffix that tells definitions of one victim name apart, "" if there is one.
 
     Returns:
         By victim and victim_key.
@@ -122,7 +122,7 @@ def attacker(row: Mapping[Any, Any]) -> Threat | None:
 
 
 def given_away(found: Iterable[Best]) -> str:
-    """Return of how many models records come out; that none comes out of the others is said to show nothing."""
+    """Return how many models give records away, and that this does not show the others to be safe."""
     kinds = list(found)
     tried, beaten = sum(one.tried for one in kinds), sum(one.beaten for one in kinds)
     rest = tried - beaten

@@ -56,7 +56,7 @@ def read_table(path: Path) -> tuple[pd.DataFrame, pd.DataFrame | None]:
 
 
 def _counted(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return runs without the lists of images that hold more or fewer than their row counts: the counts stand."""
+    """Return runs, each list of images that disagrees with its row's count emptied: the count is believed."""
     found, null = (one_to_one(runs, prefix) for prefix in ("", "null_"))
     counts = {"good_images": runs["n_good"], "one_to_one_images": found, "null_images": null}
     held = {name: runs[name].map(lambda mask: int(mask or "0", 16).bit_count()) for name in counts}

@@ -26,7 +26,7 @@ from bench.publish.numbers import (
 )
 from bench.publish.published import beside
 from bench.publish.ranking import Board, Row
-from bench.terminal.text import variant_name
+from bench.terminal.text import few, variant_name
 
 LINE = 120
 """Letters of a line of text."""
@@ -208,7 +208,7 @@ def _knowledge(row: Row) -> str:
 
 def _weights(row: Row) -> str:
     hashes = [pair.partition("=")[2][:6] for pair in str(row["weights"]).split(";")]
-    return hashes[0] if len(hashes) == 1 else f"{hashes[0]} and {len(hashes) - 1} more"
+    return few(hashes, 1)
 
 
 def plain(text: str) -> str:

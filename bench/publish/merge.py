@@ -144,8 +144,9 @@ def _joined_files(sources: Sequence[Path], replaced: Mapping[Path, set[str]]) ->
         for place in _places(source):
             if place.parts[0] == "runs" and place.parts[1] in replaced.get(source, ()):
                 continue
-            before = found.setdefault(place, source / place)
-            if filecmp.cmp(before, source / place, shallow=False):
+            here = source / place
+            before = found.setdefault(place, here)
+            if before == here or filecmp.cmp(before, here, shallow=False):
                 continue
             if place.as_posix() in DERIVED:
                 left.add(place)

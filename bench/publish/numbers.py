@@ -64,7 +64,7 @@ def took(row: Mapping[Any, Any]) -> str:
 
 
 def processor(name: str) -> str:
-    """Return a processor's name as people say it: runs store that of one core in the plural, by which they are told."""
+    """Return a processor's name as people say it: runs store "(1 cores)", which identifies them and so stays."""
     return name.replace("(1 cores)", "(1 core)")
 
 

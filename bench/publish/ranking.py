@@ -23,7 +23,7 @@ Cell = tuple[str, ...]
 BOARD = ("victim", "victim_key", "n", "protocol", "metric_suite")
 """What the rows of one board have in common, knowledge aside."""
 VERSIONS = {"attack": "attack_version", "victim": "victim_version", "protocol": "protocol_version"}
-"""The column that names a thing: the column of its version."""
+"""By the column that names a thing, the column of its version."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from bench.store.records import (
     Status,
     require_known_schema,
 )
-from bench.terminal.text import one_line
+from bench.terminal.text import few, one_line
 from victims.errors import UserError
 
 TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status, ScoreState)]
@@ -98,14 +98,13 @@ def require_columns(path: Path, table: pd.DataFrame, needed: Iterable[str], othe
         UserError: it lacks some; `otherwise` says what the file is then.
     """
     if missing := [name for name in needed if name not in table.columns]:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise UserError(f"{path} is {otherwise}: it lacks the column {', '.join(missing[:3])}{more}")
+        raise UserError(f"{path} is {otherwise}: it lacks the column {few(missing)}")
 
 
 def require_numbers(
     path: Path, column: pd.Series[float], least: float = -np.inf, most: float = np.inf, whole: bool = False
 ) -> None:
-    """Check that all numbers of a column are finite, from `least` to `most`, and whole if that is asked for.
+    """Check that all numbers of a column are finite, from `least` to `most`, and whole if `whole`.
 
     Raises:
         UserError: one is not.

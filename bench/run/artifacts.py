@@ -18,6 +18,7 @@ from bench.scoring.matching import nearest_neighbours
 from bench.store.cells import to_csv
 from bench.store.picture import grid
 from bench.store.tensors import DamagedError, read_tensors, write_tensors
+from bench.terminal.text import one_line
 from victims.base import Victim
 from victims.cache import DAMAGED
 from victims.deletion.victim import DeletionVictim
@@ -71,15 +72,11 @@ def read_reconstruction(folder: Path) -> Reconstruction:
         resolved = json.loads(metadata.get("resolved", "{}"))
         return Reconstruction(**{**tensors, "resolved": resolved})
     except OSError as error:
-        raise UnreadableError(f"{path} cannot be read ({_line(error)}); `run --force` makes it again") from None
+        raise UnreadableError(f"{path} cannot be read ({one_line(str(error))}); `run --force` makes it again") from None
     except (DamagedError, ValueError, TypeError) as error:
         aside = set_aside(folder, folder.parents[1] / DAMAGED)
         hint = f"the run is set aside as {aside}, and `run` makes it again"
-        raise UnreadableError(f"{path} is damaged ({_line(error)}); {hint}") from None
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        raise UnreadableError(f"{path} is damaged ({one_line(str(error))}); {hint}") from None
 
 
 def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:

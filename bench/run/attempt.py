@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,15 @@ if TYPE_CHECKING:
 
 Progress = Callable[..., None]
 """`progress(step, steps, **figures)`."""
-LONG, ALONE = 5.0, 0.9
-"""An attack that takes more than these seconds on less than this share of a core is flagged: an attack computes all the
-time, so its seconds are then not its own."""
+LONG = 5.0
+"""An attack that takes fewer seconds is not flagged, whoever shared the machine."""
+MOST_WAITING = 0.1
+"""The share of an attack's seconds above which waiting for cores, all threads together, is flagged."""
+ALONE = 0.9
+"""Where the system does not tell who waited: the share of one core below which an attack is flagged. An attack computes
+all the time, so its seconds are then not its own; of an attack on several threads this sees little."""
+THREADS = Path("/proc/self/task")
+"""Where Linux shows the threads of this process."""
 
 
 @dataclass(frozen=True)
@@ -135,19 +142,46 @@ def perform(
     generator = torch.Generator().manual_seed(attempt.seed)
     ctx = AttackContext(device, generator, progress, attempt.budget, checkpoints, perceptual)
     params = kind.Params.model_validate(json.loads(attempt.params_json))
-    computed, began = time.process_time(), time.perf_counter()
+    queued, computed, began = _waiting(), time.process_time(), time.perf_counter()
     reconstruction = kind(params).reconstruct(view, ctx)
     seconds, own = ctx.seconds, time.perf_counter() - began - waited
-    share = (time.process_time() - computed) / own
+    share, queued_since = (time.process_time() - computed) / own, _waiting()
     _require_fitting(reconstruction, attempt)
     _require_intact(view, attempt.facts.get(Knowledge.WEIGHTS) or {})
     spent = ctx.stopped or seconds > (attempt.budget.seconds or math.inf)
     flags = ["budget"] if spent else []
     if checkpoints is not None and checkpoints.trouble:
         flags.append(f"no_checkpoint: {checkpoints.trouble}")
-    if device.type == "cpu" and own > LONG and share < ALONE:
-        flags.append(f"{OVERLAPPED}: the machine was shared, the attack had {share:.0%} of a core")
+    if device.type == "cpu" and own > LONG and (how := _overlapped(own, share, queued, queued_since)):
+        flags.append(f"{OVERLAPPED}: the machine was shared, {how}")
     return Attacked(reconstruction, ctx.trace, seconds, peak_memory(device), tuple(flags))
+
+
+def _overlapped(seconds: float, share: float, before: dict[str, int], after: dict[str, int]) -> str:
+    """Return how little of the machine an attack had, "" if it had the machine for itself.
+
+    Args:
+        seconds: that it took.
+        share: of one core.
+        before: what `_waiting` told when it began.
+        after: what it tells now.
+    """
+    if not after:
+        return f"the attack had {share:.0%} of a core" if share < ALONE else ""
+    waited = sum(spent - before.get(thread, 0) for thread, spent in after.items()) / 1e9
+    return f"the attack waited {waited:.1f} s for cores" if waited > MOST_WAITING * seconds else ""
+
+
+def _waiting() -> dict[str, int]:
+    """Return for each living thread the ns that it was ready while others had the cores; empty where nothing tells.
+
+    What threads waited that have ended is lost, so a sum over time is at least this.
+    """
+    waiting = {}
+    for file in THREADS.glob("*/schedstat"):
+        with suppress(OSError, ValueError, IndexError):  # the thread has ended
+            waiting[file.parent.name] = int(file.read_text().split()[1])
+    return waiting
 
 
 def _require_fitting(reconstruction: Reconstruction, attempt: Attempt) -> None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from attacks.base import DivergedError
 from bench.store.records import Status
-from bench.terminal.text import describe
+from bench.terminal.text import describe, ending
 
 NO_MEMORY = "can't allocate memory"
 """What torch says when the CPU's memory is at its end, in a plain RuntimeError."""
@@ -73,7 +73,7 @@ def died_of(code: int | None) -> tuple[Status, str]:
     if code == -signal.SIGKILL:
         return Status.OOM, "the process was killed by SIGKILL, as the system does when memory runs out"
     if code is not None and code < 0:
-        return Status.ERROR, f"the process was killed by {signal.Signals(-code).name}"
+        return Status.ERROR, f"the process was killed {ending(code)}"
     return Status.ERROR, f"the process ended in the middle of the run, with exit status {code}"
 
 

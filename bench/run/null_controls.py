@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 TWINS: dict[str, Literal["untrained", "disjoint"]] = {"null_untrained": "untrained", "null_disjoint": "disjoint"}
 TWIN_SEED = 0
+SOURCE = "attack_sha"
+"""The key, among a file's metadata, of the hash of the source that attacked the twin."""
 
 
 class NoControlError(LookupError):
@@ -76,10 +79,11 @@ class NullControls:
         session: trains twins and attacks them.
         control: the attack that draws random candidates, None if there is none.
         twins: attack twins too; without, only what takes seconds.
+        anew: attack a twin again if the attack's source has changed since; without, that is told.
     """
 
-    def __init__(self, session: Session, control: type[Attack[Any]] | None, twins: bool) -> None:
-        self.session, self.control, self.twins = session, control, twins
+    def __init__(self, session: Session, control: type[Attack[Any]] | None, twins: bool, anew: bool = False) -> None:
+        self.session, self.control, self.twins, self.anew = session, control, twins, anew
 
     def wanted(self, protocol: Protocol) -> tuple[str, ...]:
         """Return the columns of null controls that a complete row under a protocol has."""
@@ -198,27 +202,48 @@ class NullControls:
             raise NoControlError("a kernel machine that is not fitted stores nothing")
         params = type(run.params).model_validate(run.params.model_dump() | resolved)
         attacked = replace(run, params=params, victim=spec.as_twin(kind), seed=TWIN_SEED)
-        name = f"{self.session.run_id(attacked)}-{attack_sha(run.attack)}"
-        path = cache_dir() / "controls" / f"{name}.safetensors"
+        path = cache_dir() / "controls" / f"{self.session.run_id(attacked)}.safetensors"
         waiting = f"{run.attack.name} on {attacked.victim.name}: another process is at it; waiting"
         with exclusive(path.with_suffix(".lock"), lambda: self.session.reporter.notice(waiting)):
-            if (kept := self._kept(path)) is not None:
+            if (kept := self._kept(path, attacked)) is not None:
                 return kept
             victim = self.session.victim(attacked.victim)
             checkpoint = path.with_suffix(".checkpoint")
             found = self.session.attack(attacked, victim, checkpoint).reconstruction
             candidates = found.candidates.float().cpu().contiguous()
-            write_tensors(path, {"candidates": candidates})
+            write_tensors(path, {"candidates": candidates}, {SOURCE: attack_sha(run.attack)})
             checkpoint.unlink(missing_ok=True)
             return candidates
 
-    def _kept(self, path: Path) -> Tensor | None:
+    def _kept(self, path: Path, attacked: Run) -> Tensor | None:
         """Return the candidates in a file of the cache, None if there are none; a damaged file is set aside."""
+        today = attack_sha(attacked.attack)
+        kept = _newest(path, today)
         try:
-            return read_tensors(path)[0]["candidates"]
+            tensors, metadata = read_tensors(kept)
+            candidates = tensors["candidates"]
         except FileNotFoundError:
             return None
         except (DamagedError, KeyError) as error:
-            aside = set_aside(path, cache_dir() / DAMAGED)
-            self.session.reporter.notice(f"{path} is damaged ({error}), set aside as {aside}; attacking the twin again")
+            aside = set_aside(kept, cache_dir() / DAMAGED)
+            self.session.reporter.notice(f"{kept} is damaged ({error}), set aside as {aside}; attacking the twin again")
             return None
+        source = metadata.get(SOURCE, kept.stem.removeprefix(path.stem).removeprefix("-"))
+        if today and source not in ("", today):
+            if self.anew:
+                return None
+            name, version = attacked.attack.name, attacked.attack.version
+            changed = f"its source changed since version {version} attacked {attacked.victim.name}"
+            hint = "--force attacks it again, a raised version makes new rows"
+            self.session.reporter.notice(f"{name}: {changed}; {hint}")
+        return candidates
+
+
+def _newest(path: Path, source: str) -> Path:
+    """Return the file that holds candidates on a twin.
+
+    Older versions of this suite ended its name in the hash of the attack's source; of several such files the one of
+    today's source is taken, or else the last.
+    """
+    older = [] if path.exists() else path.parent.glob(f"{escape(path.stem)}-*{path.suffix}")
+    return max(older, key=lambda file: (file.stem.endswith(f"-{source}"), file.stat().st_mtime_ns), default=path)

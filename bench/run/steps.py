@@ -11,9 +11,9 @@ from bench.store.records import ENVIRONMENT, FAILED, RunRecord, Status
 class Again(StrEnum):
     """Which stored runs are run again.
 
-    A failure is stored like any run and would fail again: its cause has changed when the attack's version, its
-    parameters, the victim or the budget has, and then it is another run. Memory and missing data are not in its
-    identity, so what failed for want of them is tried again at every `run`.
+    A failure is stored like any run, since it would fail again. With another version of its attack, other parameters,
+    another victim or another budget it is another run. Memory and missing data are not part of a run's identity, so
+    what failed for want of them is tried again at every `run`.
     """
 
     NEVER = "never"

@@ -15,16 +15,13 @@ from bench.run.setup import Setup
 from bench.run.steps import Again, Step, next_step
 from bench.store.folders import Store
 from bench.store.records import FAILED, RunRecord
-from bench.terminal.text import describe
+from bench.terminal.text import describe, few
 from victims.cache import trained_card, training_sha
 from victims.errors import UserError
 from victims.informed.spec import AnySpec
 
 if TYPE_CHECKING:
     from attacks.base import Attack
-
-SHOWN = 3
-"""Names of victims in a line; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +115,8 @@ def _changed_trainings(entries: Sequence[Todo], session: Session) -> Iterator[st
         if _trained_by(spec, session) not in ("", today[spec.setting]):
             changed[spec.training.version].append(name)
     for version, names in changed.items():
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         trained = f"the source of the training changed since version {version} was made"
-        yield f"{', '.join(names[:SHOWN])}{more}: {trained}; a raised version trains again"
+        yield f"{few(names)}: {trained}; a raised version trains again"
 
 
 def _trained_by(spec: AnySpec, session: Session) -> str:

@@ -50,7 +50,3 @@ class CheckpointFile:
             self.trouble = ""
         except OSError as error:
             self.trouble = error.strerror or type(error).__name__
-
-    def discard(self) -> None:
-        """Remove it: the run is stored."""
-        self.path.unlink(missing_ok=True)

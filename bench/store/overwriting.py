@@ -1,4 +1,4 @@
-"""What a user names as output must not take the place of results."""
+"""Keeps a file that the user names as output from replacing results."""
 
 from __future__ import annotations
 

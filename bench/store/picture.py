@@ -10,6 +10,8 @@ from torch import Tensor
 
 from victims.files import atomic
 
+BEST, COLUMNS = 40, 10
+"""The most pairs, and the most in a row."""
 _DPI = 100
 _SIDE, _SEAM, _GAP, _CAPTION, _HEAD = 80, 2, 6, 16, 40
 """In pixels: least width of an enlarged image, space inside a pair and between pairs, height of caption and heading."""
@@ -24,16 +26,7 @@ def _pixels(image: Tensor, scale: int) -> np.ndarray:
     return colour.repeat(scale, axis=0).repeat(scale, axis=1)
 
 
-def grid(
-    path: Path,
-    truth: Tensor,
-    reconstruction: Tensor,
-    ssim: Tensor,
-    *,
-    best: int = 40,
-    columns: int = 10,
-    title: str = "",
-) -> None:
+def grid(path: Path, truth: Tensor, reconstruction: Tensor, ssim: Tensor, title: str = "") -> None:
     """Write a PNG of the best pairs by SSIM, best first; the file appears whole or not at all.
 
     Args:
@@ -41,8 +34,6 @@ def grid(
         truth: (n, C, H, W) training images in [0, 1], C being 1 or 3.
         reconstruction: (n, C, H, W) in [0, 1]; each is drawn directly above its training image.
         ssim: (n,) the score of each pair, by which they are ordered and which stands under them; NaN comes last.
-        best: how many pairs at most.
-        columns: pairs in a row at most.
         title: heading of the picture.
 
     Raises:
@@ -58,13 +49,13 @@ def grid(
             f"cannot draw {tuple(truth.shape)} against {tuple(reconstruction.shape)} with {len(ssim)} scores"
         )
     values = ssim.detach().cpu().float()
-    chosen = values.nan_to_num(nan=-2.0).argsort(descending=True, stable=True)[:best].tolist()
-    if not chosen or columns < 1:
-        raise ValueError("a picture needs at least one pair and one column")
+    chosen = values.nan_to_num(nan=-2.0).argsort(descending=True, stable=True)[:BEST].tolist()
+    if not chosen:
+        raise ValueError("a picture needs at least one pair")
 
     scale = max(1, -(-_SIDE // truth.shape[3]))
     height, width = truth.shape[2] * scale, truth.shape[3] * scale
-    columns = min(columns, len(chosen))
+    columns = min(COLUMNS, len(chosen))
     rows = -(-len(chosen) // columns)
     pair_height = 2 * height + _SEAM
     cell_height, cell_width = pair_height + _CAPTION + _GAP, width + _GAP

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
+from bench.store.what_ran import FAILED, SCHEMA_VERSION, ScoreState, Status, WhatRan
 from bench.terminal.text import variant_name
 from victims.errors import UserError
-
-SCHEMA_VERSION = 7
-"""Version of the columns; tables and records of an older one are read: what they lack is empty, and a version 1."""
 
 TUNED_BY_ORACLE = "oracle"
 """`tuned_by` of a run whose parameters were chosen by looking at the training set: it is on no leaderboard."""
@@ -38,193 +35,140 @@ ABSENT, RAISED, LOST = "absent_", "failed_", "lost_"
 no such control; it raised an exception, and would again; it was killed, or lacked memory or a disk, and is made up."""
 
 
-class Status(StrEnum):
-    """How a run ended."""
-
-    OK = "ok"
-    SKIPPED = "skipped"
-    TIMEOUT = "timeout"
-    OOM = "oom"
-    DIVERGED = "diverged"
-    ERROR = "error"
-
-
-FAILED: tuple[Status, ...] = (Status.TIMEOUT, Status.OOM, Status.DIVERGED, Status.ERROR)
-"""What counts as the null control's score: out of time, out of memory, no finite candidate, anything else."""
 ENVIRONMENT = "environment"
 """The flag of a failure that is not the attack's: data that are missing, a cache that cannot be written."""
 
 
-class ScoreState(StrEnum):
-    """How far the scoring of a run is."""
-
-    NONE = ""
-    PENDING = "pending"
-    SCORED = "scored"
-    FAILED = "failed"
-
-
-class RunRecord(BaseModel):
+class RunRecord(WhatRan):
     """One run: what was run, how it scored, what it cost. Fields are the columns of runs.csv, in their order.
 
     Scores are under `protocol` unless their name says otherwise; SSIM and Pearson's r lie in [-1, 1], MSE is on pixels
     in [0, 1], PSNR in dB, KL in nats. Empty means not measured.
-
-    Attributes:
-        sequence: the number of the run among those stored in its results folder: of two of one cell the higher counts,
-            whatever the clock said; 0 of rows older than this column.
-        reason: why a run failed or was skipped, one line.
-        scores: scored; pending, while it is being scored or was interrupted in that; failed, and then `run` scores it
-            again, and until then the row counts as its null control; empty where there is nothing to score.
-        scores_reason: why they failed, one line, which begins with whose fault it was: metric, disk or memory.
-        log: file of the results folder with what the run printed and where it failed; empty if there is none.
-        params_hash: hash of all parameters, by name, defaults included.
-        attack_version: the attack's version, likewise `victim_version` of its recipe and `protocol_version`; rows of a
-            lower version than another of the table are on no board.
-        attack_sha: hash of the syntax trees of the attack and of all that it imports; it decides nothing.
-        knowledge: the attack's declared needs, sorted, joined by "+".
-        control: the attack is a null control itself.
-        tuned_by: who chose the hyperparameters: default, the variant's name (`paper`: the paper), user (--set), study,
-            tune (the attacker's own objective, by the verb of that name) or oracle (the same with the training set in
-            hand).
-        budget: what the attack was given, such as 600s or 500steps; empty for no limit. The flag "budget" marks a run
-            that spent it and returned its best so far.
-        victim_key: hash of the victim's definition: its description, its recipe's version and its data; the same for
-            all of its retrainings.
-        victim_seed: which retraining it is; 0 is the victim as it is described. Others have another seed and other
-            images.
-        victim_sha: hash of the weights.
-        family: the kind of network that the victim is.
-        n: images to be reconstructed: all training images given, or the targets of the informed adversary.
-        n_fixed: size of the set that the informed adversary knows; 0 for deletions, empty for other victims.
-        n_good: training images whose reconstruction passes the protocol's threshold.
-        n_good_haim_min: training images that pass under haim2022-min, `n_good_haim_mean` under haim2022-mean.
-        n_good_unique: training images that pass when a candidate may serve one image only; `n_good_assigned` when
-            nothing is rescaled either.
-        null_n_good: the most that any null control of this victim gets, `null_control` the column of that control;
-            likewise for the other counts.
-        null_random: n_good of each null control, see `NULLS`.
-        gain_over_null: n_good less null_n_good.
-        false_positive_rate: share of the held-out images that the same scoring call says are reconstructed.
-        ssim_at_1pct: the SSIM that 1% of the held-out images pass; `n_good_at_1pct` are the training images above it.
-        good_images: which training images are good, a bit each, the first image's the highest: (n + 3) // 4 hex digits.
-        one_to_one_images: which of them are good when a candidate may serve one image only; `null_images` are those of
-            the null control that gets the most then.
-        ssim_top10: mean of the ten best.
-        identified: share of training images whose reconstruction is nearer to them than to any other image at hand.
-        lpips_status: which network measured LPIPS, or why none did.
-        kl_status: which judge classifier measured KL and how accurate it is, or why none did.
-        oracle_mse: mean over training images of the MSE to the nearest held-out (test) image.
-        beats_oracle: share of training images that are reconstructed with a lower MSE than that of their own
-            nearest held-out image.
-        mse_p1: the MSE that 1% of the targets stay below, likewise 10% and 50%; of the informed adversary.
-        membership_auc: of the informed membership test, which tells a target from another model's.
-        confidence_ap: average precision with which the attack's own confidence ranks its candidates, a hit being a
-            candidate that alone reconstructs a training image; `base_rate` is what a random order would get.
-        precision_at_10: share of hits among the ten candidates that the attack is surest of; likewise of 50, and of n.
-        n_found_at_n: how many different training images its n surest candidates reconstruct alone.
-        attack_loss: the attack's own objective.
-        peak_mem_mb: peak resident memory of the attack's own process, or of the GPU's allocations.
-        flags: reasons to read the row with care, joined by ";".
     """
 
-    model_config = ConfigDict(extra="forbid")
-
-    schema_version: int = SCHEMA_VERSION
-    run_id: str
-    sequence: int = 0
-    status: Status
-    reason: str = ""
-    scores: ScoreState = ScoreState.NONE
-    scores_reason: str = ""
-    log: str = ""
-    attack: str
-    variant: str = ""
-    params_hash: str
-    params_json: str
-    attack_version: int = 1
-    attack_sha: str = ""
-    knowledge: str
-    control: bool = False
-    tuned_by: str
-    budget: str = ""
-    victim: str
-    victim_version: int = 1
-    victim_key: str = ""
-    victim_seed: int = 0
-    victim_sha: str = ""
-    family: str = ""
-    dataset: str
-    n: int
-    n_fixed: int | None = None
-    n_classes: int = 2
-    seed: int
-    protocol: str
-    protocol_version: int = 1
-    metric_suite: str
     n_candidates: int | None = None
+    """How many candidates the attack returned."""
     n_good: int | None = None
+    """Training images whose reconstruction passes the protocol's threshold."""
     n_good_haim_min: int | None = None
+    """Training images that pass under haim2022-min."""
     n_good_haim_mean: int | None = None
+    """Training images that pass under haim2022-mean."""
     n_good_unique: int | None = None
+    """Training images that pass when a candidate may serve one image only."""
     n_good_assigned: int | None = None
+    """Training images that pass when a candidate may serve one image only and nothing is rescaled."""
     null_n_good: int | None = None
+    """The most that any null control of this victim gets."""
     null_n_good_haim_min: int | None = None
+    """The most that any null control gets in n_good_haim_min."""
     null_n_good_haim_mean: int | None = None
+    """The most that any null control gets in n_good_haim_mean."""
     null_n_good_unique: int | None = None
+    """The most that any null control gets in n_good_unique."""
     null_n_good_assigned: int | None = None
+    """The most that any null control gets in n_good_assigned."""
     null_control: str = ""
-    null_random: int | None = None
-    null_mean_image: int | None = None
-    null_held_out: int | None = None
-    null_untrained: int | None = None
-    null_disjoint: int | None = None
-    null_shuffled: int | None = None
+    """Column of the null control that gets the most."""
+    null_random: int | None = Field(None, description=f"n_good of {NULLS['null_random']}.")
+    null_mean_image: int | None = Field(None, description=f"n_good of {NULLS['null_mean_image']}.")
+    null_held_out: int | None = Field(None, description=f"n_good of {NULLS['null_held_out']}.")
+    null_untrained: int | None = Field(None, description=f"n_good of {NULLS['null_untrained']}.")
+    null_disjoint: int | None = Field(None, description=f"n_good of {NULLS['null_disjoint']}.")
+    null_shuffled: int | None = Field(None, description=f"n_good of {ALIGNED_NULLS['null_shuffled']}.")
     gain_over_null: int | None = None
+    """n_good less null_n_good."""
     false_positive_rate: float | None = None
+    """Share of the held-out images that the same scoring call says are reconstructed."""
     ssim_at_1pct: float | None = None
+    """The SSIM that 1% of the held-out images pass."""
     n_good_at_1pct: int | None = None
+    """Training images above the SSIM that 1% of the held-out images pass."""
     good_images: str = ""
+    """Which training images are good, a bit each, the first image's the highest: (n + 3) // 4 hex digits."""
     one_to_one_images: str = ""
+    """Which training images are good when a candidate may serve one image only, likewise."""
     null_images: str = ""
+    """Which training images are good then of the null control that gets the most, likewise."""
     ssim_mean: float | None = None
+    """Mean SSIM over training images."""
     ssim_top10: float | None = None
+    """Mean SSIM of the ten best."""
     ssim_best: float | None = None
+    """The highest SSIM of a training image."""
     mse_mean: float | None = None
+    """Mean MSE over training images."""
     mse_best: float | None = None
+    """The lowest MSE of a training image."""
     psnr_mean: float | None = None
+    """Mean PSNR over training images."""
     pearson_mean: float | None = None
+    """Mean of Pearson's r over training images."""
     identified: float | None = None
+    """Share of training images whose reconstruction is nearer to them than to any other image at hand."""
     lpips_mean: float | None = None
+    """Mean LPIPS over training images."""
     lpips_status: str = "not measured"
+    """Which network measured LPIPS, or why none did."""
     kl_mean: float | None = None
+    """Mean divergence of a judge's outputs on reconstructions from those on the training images."""
     kl_status: str = "not measured"
+    """Which judge classifier measured KL and how accurate it is, or why none did."""
     oracle_mse: float | None = None
+    """Mean over training images of the MSE to the nearest held-out (test) image, or to the nearest that the attacker
+    has."""
     beats_oracle: float | None = None
+    """Share of training images that are reconstructed with a lower MSE than that of their own nearest held-out
+    image."""
     mse_p1: float | None = None
+    """The MSE that 1% of the targets stay below; of the informed adversary and of deletions."""
     mse_p10: float | None = None
+    """The MSE that 10% of the targets stay below, likewise."""
     mse_p50: float | None = None
+    """The MSE that 50% of the targets stay below, likewise."""
     membership_auc: float | None = None
+    """AUC of the informed membership test, which tells a target from another model's."""
     confidence_ap: float | None = None
+    """Average precision with which the attack's own confidence ranks its candidates, a hit being a candidate that alone
+    reconstructs a training image."""
     base_rate: float | None = None
+    """What a random order of the candidates would get in confidence_ap."""
     precision_at_10: float | None = None
+    """Share of hits among the ten candidates that the attack is surest of."""
     precision_at_50: float | None = None
+    """Share of hits among the 50 candidates that the attack is surest of."""
     precision_at_n: float | None = None
+    """Share of hits among the n candidates that the attack is surest of."""
     n_found_at_n: int | None = None
+    """How many different training images the attack's n surest candidates reconstruct alone."""
     attack_loss: float | None = None
+    """The attack's own objective."""
     wall_s: float | None = None
+    """Seconds of the attack, training excluded."""
     train_s: float | None = None
+    """Seconds of the victim's training."""
     test_accuracy: float | None = None
+    """Accuracy of the victim as it is released on held-out images, in [0, 1]."""
     grad_evals: int | None = None
+    """How often the attack evaluated the gradient of its objective."""
     peak_mem_mb: float | None = None
+    """Peak resident memory of the attack's own process, or of the GPU's allocations."""
     device: str
+    """Kind of device that the attack ran on: cpu or cuda."""
     cpu: str
+    """The processor's model, and how many cores the run might use."""
     gpu: str = ""
+    """The GPU's name; empty on a CPU."""
     torch: str
+    """Version of torch."""
     bench_version: str
+    """Version of this suite."""
     git_commit: str = ""
+    """Commit of this suite; empty outside of a clone."""
     started_utc: str
+    """When the attack began, by the clock of its machine."""
     flags: str = ""
+    """Reasons to read the row with care, joined by ";"."""
 
     @property
     def training(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from bench.store.overwriting import TABLES
 from bench.store.records import CELL, FAILED
+from bench.terminal.text import one_line
 from victims.errors import UserError
 
 SCHEME = "://"
@@ -144,7 +145,7 @@ def _rows(table: bytes) -> list[dict[str, str]]:
 
 
 def _measured(row: dict[str, str]) -> tuple[str | None, ...]:
-    """Return cell and seeds of a row of a runs.csv, but not its victim's key, which is empty where data were absent."""
+    """Return cell and seeds of a row of a runs.csv, without its victim's key, which is empty if data were absent."""
     return tuple(row.get(name) for name in (*CELL, "victim_seed", "seed") if name != "victim_key")
 
 
@@ -166,7 +167,7 @@ def _told(location: str, done: str) -> Iterator[None]:
     except FileNotFoundError:
         raise UserError(f"{location} cannot be {done}: there is no such file or folder") from None
     except (ImportError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = one_line(str(error)) or type(error).__name__
         raise UserError(f"{location} cannot be {done}: {reason}") from None
     except Exception as error:  # each storage has exceptions of its own, such as for keys that are refused
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"

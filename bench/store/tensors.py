@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from bench.terminal.text import one_line
 from victims.files import atomic
 
 SHA256 = "sha256"
@@ -46,7 +47,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 it is no mapping
             metadata = dict(stored.metadata() or {})
     except SafetensorError as error:
-        raise DamagedError(" ".join(str(error).split())) from None
+        raise DamagedError(one_line(str(error))) from None
     expected = metadata.pop(SHA256, None)
     if expected is not None and expected != _sha256(tensors, metadata):
         raise DamagedError("it does not match its hash")

@@ -15,7 +15,7 @@ from bench.terminal.text import one_line
 
 LINE_SECONDS = 15.0
 MINUTES_FROM = 100.0
-"""Seconds from which what is left of a task is told in minutes."""
+"""From this many seconds on, the time left is told in minutes."""
 FIGURES = TextColumn("{task.fields[figures]}", markup=False)
 
 
@@ -41,9 +41,9 @@ class Silent:
 
 @dataclass
 class Shown:
-    """The display of one job: its bar on a terminal; elsewhere the time of its last line, and what tells its pace.
+    """The display of one job: its bar on a terminal; elsewhere the time of its last line.
 
-    That is the step that was seen first and when, which is none of the first ones where a task goes on, and the last.
+    Pace is measured from the first step seen (a resumed task starts late) to the last.
     """
 
     task: str
@@ -54,7 +54,7 @@ class Shown:
     last_line: float = 0.0
 
     def left(self, step: int, steps: int, now: float) -> str:
-        """Return how long a task still takes if a step takes what the former ones took; empty where none tells it."""
+        """Return how long a task still takes at its pace so far, "" while there is none."""
         if not self.first < step < steps or now <= self.since:
             return ""
         seconds = (now - self.since) / (step - self.first) * (steps - step)

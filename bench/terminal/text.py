@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import unicodedata
+from collections.abc import Sequence
 
 LONGEST = 500
 """Characters of a reason; what is longer ends in an ellipsis."""
@@ -38,6 +40,22 @@ def variant_name(attack: str, variant: str) -> str:
 def short(value: object) -> str:
     """Return a value as a message quotes it."""
     return one_line(repr(value), LONGEST_QUOTE)
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """Return names; if there are many, the first of them and how many more there are: `a, b, c and 2 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def ending(code: int) -> str:
+    """Return how a process ended, from its exit code as Python has it: `by SIGSEGV`, or `with exit status 3`."""
+    if code >= 0:
+        return f"with exit status {code}"
+    try:
+        return f"by {signal.Signals(-code).name}"
+    except ValueError:  # most of the real-time signals have no name
+        return f"by signal {-code}"
 
 
 def describe(error: BaseException) -> str:

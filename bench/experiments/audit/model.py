@@ -71,10 +71,8 @@ class ThreatFinding(Part):
     attack: str = Field(
         description="The attack with the largest lead over its null control; empty if none was counted."
     )
-    blind: bool = Field(
-        description="Whether chance gets so many records that each attack, had it got all, would not be beyond it."
-    )
-    tried: list[str] = Field(description="Attacks that were run to their end, or to that of their time.")
+    blind: bool = Field(description="True if even reconstructing all records would not be significant.")
+    tried: list[str] = Field(description="Attacks that were run until they ended or their time was spent.")
     ruled_out: dict[str, str] = Field(description="Attacks that cannot work, and why.")
     seconds: float = Field(description="Wall time of all attacks that were run.")
     sentence: str = Field(description="The same in words, which says no more than was tried.")

@@ -23,7 +23,7 @@ from victims.equations.losses import margins
 IMAGES, ALIKE, ROWS = PROTOCOLS["buzaglo2023-unique"], PROTOCOLS["nearest-public"], PROTOCOLS["vero2023"]
 """A candidate serves one record alone, so that no candidate counts twice."""
 MOST_BY_CHANCE = 0.5
-"""Share of the training images above which those for which held-out ones pass by SSIM are too many to judge by it."""
+"""If held-out images pass for more than this share of the training images, SSIM is not used."""
 
 RANDOM, HELD_OUT = "null_random", "null_held_out"
 """Null controls that have candidates of their own and attack nothing."""
@@ -157,7 +157,7 @@ def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, co
 
 
 def _alike(given: Reference, victim: Victim) -> bool:
-    """Return whether held-out images pass by SSIM for so many training images that it can tell nothing, as of digits.
+    """Return whether held-out images pass by SSIM for too many training images to use it, as with digits.
 
     The images alone say so, and not what attacks made of them: else an audit could choose the rule by its outcome.
     """

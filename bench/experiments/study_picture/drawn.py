@@ -29,7 +29,7 @@ _STYLES = ("-", "--", "-.", ":")
 _PANELS = 5
 """Panels of a scatter plot in a row."""
 _LONG = 48
-"""Letters of a key's line from which two do not stand side by side."""
+"""Lines of a key that have this many letters or more stand one below the other."""
 
 
 def draw(root: Path, name: str, plot: Plot, table: pd.DataFrame) -> None:

@@ -27,6 +27,7 @@ from bench.store.folders import Store, write_record
 from bench.store.records import TUNED_BY_ORACLE
 from bench.terminal.console import say
 from bench.terminal.progress import TerminalReporter, plural
+from bench.terminal.text import describe
 from victims.errors import UserError
 
 if TYPE_CHECKING:
@@ -76,7 +77,12 @@ def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
         with attacking as host, TerminalReporter(console) as shown:
             reporter = TrialReporter(shown)
             session = Session(setup, reporter, host=host)
-            reason = run.declined()
+            try:
+                reason = run.declined()
+            except Exception as error:  # a plug-in's own method, which must cost only itself
+                failed = True
+                reporter.notice(f"{run.title}: it cannot say whom it takes: {describe(error)}")
+                continue
             if reason is not None:
                 reporter.notice(f"{run.title}: skipped ({reason})")
                 continue
@@ -91,7 +97,8 @@ def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
             _work(tuner, search.trials, console)
             best = study.best(max(search.pool, 1))
             if study.running:
-                reporter.notice(f"{run.title}: {plural(study.running, 'trial')} at work elsewhere, whose end picks")
+                still = f"another process, with {plural(study.running, 'trial')} still to end"
+                reporter.notice(f"{run.title}: {still}, will pick the best")
             elif not best:
                 failed = True
                 reporter.notice(f"{run.title}: no trial came to an end; {study.folder / TRIALS} says why")

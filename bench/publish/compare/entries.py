@@ -26,7 +26,8 @@ MATCHED = (
     ("attack", "variant", "victim", "protocol", "metric_suite"),
     ("attack", "variant", "victim", "protocol"),
 )
-"""What two cells must share to be compared, strictest first; beyond the first, no other cell left may share it."""
+"""What two cells must share to be compared, strictest first. Two cells are paired by the first of these that both
+have in common, and that no other unpaired cell of either table shares."""
 ROUNDED = 1e-4
 """Relative difference within which a row's number is that of its images; tables have six digits."""
 

@@ -21,12 +21,10 @@ from bench.publish.numbers import AT_MOST, count, number, processor, took, whole
 from bench.publish.ranking import Row, cell_of, conflicts
 from bench.publish.report.collect import Entry, Report
 from bench.publish.report.figures.overview import Gained
-from bench.terminal.text import variant_name
+from bench.terminal.text import few, variant_name
 
 SOUGHT = (Threat.RELEASES, Threat.RECORDS)
 """The attackers who seek some records of a training and have others."""
-MOST_NAMES = 3
-"""Models that a note names."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ def _told(led: Led) -> str:
 
 
 def _trainings(count: int) -> str:
-    """Return over how many trainings a number is a mean."""
+    """Return in words how many trainings a number is averaged over."""
     return "one training" if count == 1 else f"the mean of {count} trainings"
 
 
@@ -165,24 +163,18 @@ def _uncounted(report: Report, board: pd.DataFrame, rows: list[Row], differing: 
     apart = sorted(differing - counted)
     untouched = sorted({str(name) for name in report.runs["victim"]} - counted - {*apart})
     told = [
-        f"Not counted: {_few(names)}, {why}."
+        f"Not counted: {few(names)}, {why}."
         for names, why in ((apart, "where attacks met different weights"), (untouched, "where no attack was made"))
         if names
     ]
     sections = len(board[["victim", "victim_key"]].drop_duplicates())
     if sections > board["victim"].nunique():
-        told.append(f"A name counts once; of some there are several definitions, so below stand {sections} models.")
+        told.append(f"A name counts once; some have several definitions, so {sections} models stand below.")
     return " ".join(told)
 
 
-def _few(names: list[str]) -> str:
-    """Return some names, of many the first and how many more there are."""
-    more = len(names) - MOST_NAMES
-    return " and ".join(filter(None, [", ".join(names[:MOST_NAMES]), f"{more} more" if more > 0 else ""]))
-
-
 def _range(led: list[Led]) -> str:
-    """Return the shortest and the longest time, of which one may be a bound."""
+    """Return the shortest and the longest time; either may be an upper bound."""
     ordered = sorted(led, key=lambda one: number(one.row, "wall_s"))
     shortest, longest = (one.time.replace(AT_MOST, "at most ") for one in (ordered[0], ordered[-1]))
     return shortest if shortest == longest else f"{shortest} to {longest}"
@@ -197,7 +189,7 @@ def _machines(led: list[Led]) -> str:
 
 
 def _led(threat: Threat, row: Row) -> Led:
-    """Return what the best attack of an attacker gets; earlier weights are told where it has them."""
+    """Return what the best attack of an attacker gets; the words say so if it has earlier weights."""
     on_the_way = {Knowledge.INITIAL_WEIGHTS, Knowledge.EARLIER_WEIGHTS} <= {*str(row["knowledge"]).split("+")}
     good = number(row, "n_good_unique")
     good = number(row, "n_good") if math.isnan(good) else good

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,7 +22,7 @@ from bench.publish.numbers import (
     whole,
     written,
 )
-from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
+from bench.store.records import RunRecord
 
 
 @dataclass(frozen=True)
@@ -123,9 +121,24 @@ LEGEND = {
 """What the headings mean; the page shows it once, above all boards."""
 
 
+BOARD_ALONE = {
+    "params": "the attack's parameters as people read them",
+    "rank": LEGEND["rank"],
+    "seeds": "runs of the cell: seeds of the attack, over all trainings",
+    "trainings": "trainings of the victim that were attacked",
+    "failed": "runs of the cell that failed, which count as their null control",
+    "overlapped": "runs of the cell that had not the machine for themselves; wall_s is of the others, if there are any",
+    "gain": LEGEND["gain"],
+    "gain_low": "lower end of the 95% interval of gain",
+    "gain_high": "upper end of the 95% interval of gain",
+    "n_good_low": "lower end of the 95% interval of n_good",
+    "n_good_high": "upper end of the 95% interval of n_good",
+    "weights": "hash of the victim's weights, SEED=HASH for each of its trainings",
+}
+"""What the columns mean that leaderboard.csv has and runs.csv has not."""
+
+
 def glossary() -> dict[str, str]:
-    """Return the meaning of columns, from the docstring that defines them; null controls included."""
-    text = inspect.getdoc(RunRecord) or ""
-    section = text.partition("Attributes:\n")[2]
-    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
-    return {name: " ".join(meaning.replace("`", "").split()) for name, meaning in entries} | NULLS | ALIGNED_NULLS
+    """Return the meaning of each column of runs.csv and of leaderboard.csv."""
+    described = {name: field.description or "" for name, field in RunRecord.model_fields.items()}
+    return {name: " ".join(text.replace("`", "").split()) for name, text in described.items()} | BOARD_ALONE

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from bench.terminal.text import one_line
 from victims.errors import UserError
 
 GROUPS = ("best", "median", "worst")
@@ -133,5 +134,5 @@ def _rgb(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _damaged(path: Path, error: Exception) -> UserError:
-    reason = " ".join(str(error).split())
+    reason = one_line(str(error))
     return UserError(f"{path} cannot be read ({reason})")

@@ -28,7 +28,7 @@ _DRAWN = re.compile(r'<figure data-run="([^"]*)">(<svg.*?</svg>\s*)<figcaption>(
 
 
 def mark(run: Row) -> str:
-    """Return the page's key of a run: made again, or under another protocol, it has another key."""
+    """Return the key under which a page holds a run; made again, or scored under another protocol, it has another."""
     return f"{run['run_id']} {run['protocol']} {run['started_utc']}"
 
 
@@ -63,7 +63,7 @@ def _examples(pictures: dict[tuple[int, int], tuple[NDArray[np.uint8], float]]) 
 
 
 def _stack(encoded: str) -> NDArray[np.uint8] | None:
-    """Return the images (S, H, W, 3) of a picture, which transparent rows part, None if it is no such picture."""
+    """Return the images (S, H, W, 3) that transparent rows separate in a picture, None if there are none."""
     try:
         canvas = imread(io.BytesIO(base64.b64decode(encoded, validate=True)), format="webp")
     except (ValueError, OSError, SyntaxError):

@@ -48,7 +48,7 @@ def cell_mark(entry: Entry) -> str:
 
 
 def time_figures(entries: Sequence[Entry]) -> list[Panel]:
-    """Return a figure of quality against time for each protocol and size of which two cells tell both."""
+    """Return a figure of quality against time for each protocol and size that has two cells with both numbers."""
     grouped: dict[tuple[str, str, int], list[figures.Timed]] = {}
     for entry in entries:
         row = entry.row

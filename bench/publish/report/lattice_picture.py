@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,17 @@ LARGEST_PART = 5
 COLOURS = ("#e3eef9", "#d3e5d3", "#f6ecc9", "#f8dcc4", "#efc9cd", "#ddd0ea", "#cfd8dc")
 
 
-def draw_lattice(attacks: Iterable[type[Attack[Any]]], path: Path) -> None:
-    """Write a PNG of what each attack must know, the attacker with least at hand at the bottom."""
-    found = nodes(attacks)
+def draw_lattice(
+    attacks: Iterable[type[Attack[Any]]], path: Path, left_out: Callable[[str], object] = lambda line: None
+) -> None:
+    """Write a PNG of what each attack must know, the attacker with least at hand at the bottom.
+
+    Args:
+        attacks: what is drawn.
+        path: of the PNG.
+        left_out: told, in a line, which attack cannot say what it needs, and why.
+    """
+    found = nodes(attacks, left_out)
     rows = [
         (threat, part[at : at + LARGEST_PART])
         for threat, band in groupby(found, lambda node: node.threat)

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.run.executors.task import Task, work
 from bench.run.isolation.capture import capture
-from bench.run.isolation.offspring import end_with_parent
+from bench.terminal.offspring import end_with_parent
 
 PROGRESS_SECONDS = 0.1
 OOM_SCORE = 500

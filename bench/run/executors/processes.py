@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import psutil
 
 from bench.run.executors import child, server
+from bench.run.executors.machine import free_memory
 from bench.run.executors.task import Task, work
 from bench.run.failures import SERVER_GONE, Failure, died_of
 from bench.run.isolation import zygote
@@ -61,7 +62,7 @@ class Limits:
     @classmethod
     def shared(cls, jobs: int, memory: int | None) -> Limits:
         """Return an equal share of the threads and of the free memory, or as much memory as is given."""
-        return cls(server.threads_each(jobs), memory or psutil.virtual_memory().available // jobs)
+        return cls(server.threads_each(jobs), memory or free_memory() // jobs)
 
 
 @dataclass

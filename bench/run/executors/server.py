@@ -7,8 +7,7 @@ import os
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 
-import psutil
-
+from bench.run.executors.machine import cores
 from bench.terminal.interrupts import withheld
 
 THIRD_PARTY = (
@@ -33,10 +32,9 @@ THREAD_VARIABLES = (THREADS, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def threads_each(jobs: int) -> int:
-    """Return an equal share of the threads that OMP_NUM_THREADS allows, or else of the cores."""
+    """Return an equal share of the threads that OMP_NUM_THREADS allows, or else of the cores that it may use."""
     given = os.environ.get(THREADS, "")
-    cores = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    return max(1, (int(given) if given.isdigit() else cores) // jobs)
+    return max(1, (int(given) if given.isdigit() else cores()) // jobs)
 
 
 def start(threads: int) -> ForkServerContext:

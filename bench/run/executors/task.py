@@ -13,6 +13,7 @@ from bench.plan.run import Run
 from bench.run.failures import Failure
 from bench.run.runner import Outcome, Runner
 from bench.run.setup import Setup
+from bench.run.steps import Again
 from bench.terminal.progress import Reporter
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ def work(
     attacks, victims = registry.attacks(setup.plugin_dir), registry.victims(setup.plugin_dir)
     store = Store(setup.results_dir)
     session = Session(setup, reporter, host=host)
-    scorer = Scorer(store, session, NullControls(session, registry.random_control(attacks), setup.twins))
+    anew = setup.again is Again.ALWAYS
+    controls = NullControls(session, registry.random_control(attacks), setup.twins, anew)
+    scorer = Scorer(store, session, controls)
     runner = Runner(store, session, scorer, setup.again, output, debugger)
     run = task.run(attacks, victims)
     if task.failure is not None:

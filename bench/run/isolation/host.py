@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 
 POLL_SECONDS = 0.1
+MEMORY_SECONDS = 1.0
+"""How often memory is looked at: finding all that an attack started reads the whole of /proc."""
 GRACE, LEAST_GRACE = 0.1, 10.0
 """How long an attack may go on after its budget before it is killed: a share of the budget, and the least seconds."""
 DUMP_SECONDS = 2.0
@@ -45,7 +48,8 @@ class AttackProcess:
         connection: to it.
         deadline: when it is killed, on the clock of `time.monotonic`; None for never.
         killed: why it was killed, None if it was not.
-        watched: when its time and memory were last looked at, on that clock.
+        watched: when its time was last looked at, on that clock.
+        measured: when its memory was.
         result: its last message: what it found, or how it failed.
         messages: its messages, and last of all why no more come.
         reader: the thread that puts them there.
@@ -55,7 +59,8 @@ class AttackProcess:
     connection: Connection
     deadline: float | None = None
     killed: tuple[Status, str] | None = None
-    watched: float = 0.0
+    watched: float = -math.inf
+    measured: float = -math.inf
     result: Message | None = None
     messages: Queue[Message | Exception] = field(default_factory=Queue)
     reader: threading.Thread = field(init=False)
@@ -189,9 +194,11 @@ class IsolatedAttacks:
             process.kill(
                 Status.TIMEOUT, f"did not return when its budget of {attempt.budget} was spent", signal.SIGABRT
             )
-        elif (used := _memory_of_family(process.pid)) > self.memory:
-            sizes = f"{used / 2**30:.2g} GiB of memory, of the {self.memory / 2**30:.2g} that it may"
-            process.kill(Status.OOM, f"took {sizes}")
+        elif time.monotonic() >= process.measured + MEMORY_SECONDS:
+            process.measured = time.monotonic()
+            if (used := _memory_of_family(process.pid)) > self.memory:
+                sizes = f"{used / 2**30:.2g} GiB of memory, of the {self.memory / 2**30:.2g} that it may"
+                process.kill(Status.OOM, f"took {sizes}")
 
 
 def _read(connection: Connection, messages: Queue[Message | Exception]) -> None:

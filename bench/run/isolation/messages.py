@@ -12,6 +12,7 @@ from safetensors.torch import load, save
 from attacks.base import Reconstruction
 from bench.run.artifacts import named_tensors
 from bench.run.attempt import Attacked
+from bench.terminal.text import one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +51,7 @@ def receive(connection: Connection) -> Message:
             raise GarbledError("it is no object")
         return told, load(tensors)
     except (ValueError, RecursionError, SafetensorError) as error:
-        raise GarbledError(" ".join(str(error).split())) from None
+        raise GarbledError(one_line(str(error))) from None
 
 
 def found_message(attacked: Attacked) -> Message:

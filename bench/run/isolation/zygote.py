@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from bench.run.isolation.capture import capture
-from bench.run.isolation.offspring import adopt_orphans, killed_with_parent
+from bench.terminal.offspring import adopt_orphans, killed_with_parent
 
 INTEGER = struct.Struct("!q")
 POLL_SECONDS = 0.01

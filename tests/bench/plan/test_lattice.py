@@ -22,6 +22,30 @@ A, W, N, L, C = (
     Knowledge.CLASS_BALANCE,
 )
 
+MUTE = """
+from typing import ClassVar
+from attacks.base import Attack, AttackParams, Knowledge
+
+
+class Mute(Attack):
+    name, summary, Params, needs = "mute", "cannot say what it needs", AttackParams, frozenset({Knowledge.WEIGHTS})
+
+    @property
+    def knowledge(self):
+        raise KeyError("cats")
+
+    def reconstruct(self, view, ctx):
+        raise NotImplementedError
+
+
+class Misspelt(Attack):
+    name, summary, Params, needs = "misspelt", "a variant is wrong", AttackParams, frozenset({Knowledge.WEIGHTS})
+    variants: ClassVar = {"odd": {"nosuch": 1}}
+
+    def reconstruct(self, view, ctx):
+        raise NotImplementedError
+"""
+
 
 def node(name: str, *items: Knowledge) -> Node:
     return Node(Threat.WEIGHTS, frozenset(items), (name,))
@@ -88,6 +112,19 @@ def test_the_picture_is_drawn_with_a_plug_in_and_grows_with_what_it_needs(bench:
     assert plain.std() > 5
     assert grown.shape != plain.shape or (grown != plain).any()
     draw_lattice([], tmp_path / "none.png")
+
+
+def test_a_plug_in_that_cannot_say_what_it_needs_is_named_and_costs_only_itself(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "mute.py").write_text(MUTE)
+    ended = bench("list", "--picture", tmp_path / "a.png", "--plugin-dir", tmp_path / "plugins")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.splitlines() == [
+        "mute cannot say what it needs to know: KeyError: 'cats'",
+        "misspelt:odd cannot say what it needs to know: UserError: variant odd of misspelt: nosuch=1: "
+        "Extra inputs are not permitted",
+        str(tmp_path / "a.png"),
+    ]
 
 
 def test_a_picture_that_cannot_be_written_is_told_in_one_line(bench: Bench, tmp_path: Path) -> None:

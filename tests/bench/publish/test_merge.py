@@ -60,6 +60,16 @@ def test_all_of_both_is_in_the_new_folder(record: Make, tmp_path: Path) -> None:
         assert (len(found.changed), found.only_old) == (0, [])
 
 
+def test_a_file_that_one_folder_has_is_not_compared_with_itself(
+    record: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[str] = []
+    monkeypatch.setattr("filecmp.cmp", lambda one, other, shallow: compared.append(Path(one).name) or True)
+    common = record(run_id="common")
+    merge([folder(tmp_path / "a", common, tune__x="1"), folder(tmp_path / "b", common)], tmp_path / "c")
+    assert sorted(compared) == ["log.txt", "run.json"]
+
+
 def test_merging_is_symmetric(record: Make, tmp_path: Path) -> None:
     left = folder(tmp_path / "a", record(run_id="one", attack="one"), record(run_id="two", attack="two"))
     right = folder(tmp_path / "b", record(run_id="three", attack="three"), record(run_id="two", attack="two"))

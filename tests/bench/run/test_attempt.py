@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,6 +59,13 @@ def flags(monkeypatch: pytest.MonkeyPatch, device: str = "cpu", **constants: Any
     return performed(Idle, device).flags
 
 
+@pytest.fixture
+def untold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The system does not tell how long threads wait."""
+    monkeypatch.setattr(attempt, "THREADS", tmp_path / "absent")
+
+
+@pytest.mark.usefixtures("untold")
 def test_an_attack_that_had_a_part_of_a_core_says_that_its_seconds_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -65,12 +73,40 @@ def test_an_attack_that_had_a_part_of_a_core_says_that_its_seconds_are_too_many(
     assert flag.startswith("wall_s is too long: the machine was shared, the attack had ")
 
 
+@pytest.mark.parametrize(("waited", "flagged"), [((900, 900), True), ((0, 1800), True), ((5, 5), False)])
+def test_threads_that_waited_for_cores_say_it_though_together_they_had_more_than_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, waited: tuple[int, int], flagged: bool
+) -> None:
+    """Milliseconds of waiting in ten seconds; a thread that was there before has waited for an hour by then."""
+    now = {"wall": 0.0}
+    clock = SimpleNamespace(perf_counter=lambda: now["wall"], process_time=lambda: 1.5 * now["wall"])
+    monkeypatch.setattr(attempt, "time", clock)
+    monkeypatch.setattr(attempt, "THREADS", tmp_path)
+
+    def tell(thread: int, ns: int) -> None:
+        (tmp_path / f"{thread}").mkdir(exist_ok=True)
+        (tmp_path / f"{thread}" / "schedstat").write_text(f"123 {ns} 4\n")
+
+    def shared(attack: Idle, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        now["wall"] += 10.0
+        tell(1, 3600 * 10**9 + waited[0] * 10**6)
+        tell(2, waited[1] * 10**6)
+        return Reconstruction(candidates=torch.zeros(1, 1, 3, 3))
+
+    monkeypatch.setattr(Idle, "reconstruct", shared)
+    tell(1, 3600 * 10**9)
+    told = "wall_s is too long: the machine was shared, the attack waited 1.8 s for cores"
+    assert performed(Idle).flags == ((told,) if flagged else ())
+
+
+@pytest.mark.usefixtures("untold")
 def test_short_attacks_and_those_with_a_core_of_their_own_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert flags(monkeypatch) == ()
     monkeypatch.setattr(time, "process_time", time.perf_counter)
     assert flags(monkeypatch, LONG=0.1) == ()
 
 
+@pytest.mark.usefixtures("untold")
 def test_waiting_for_answers_is_no_sign_of_a_shared_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The victim may answer in another process: of 60 s the attack waits 50, and computes in all others."""
     now = {"wall": 0.0, "computed": 0.0}

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bench.run.failures import AttackFailedError
-from bench.run.isolation.host import AttackProcess, _outcome
+from bench.run.isolation import host
+from bench.run.isolation.host import AttackProcess, IsolatedAttacks, _outcome
 from bench.store.records import FAILED, Status
 
 
@@ -28,3 +30,18 @@ def test_a_data_folder_that_is_not_there_costs_no_attack_that_needs_none(
 ) -> None:
     monkeypatch.setenv("BENCH_DATA_DIR", str(tmp_path / "nowhere"))
     assert run("-a", "tiny", "--controls", "quick").status == 0
+
+
+def test_memory_is_looked_at_once_a_second_and_the_deadline_at_every_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, looked = 50.0, list[float]()
+    monkeypatch.setattr(host, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(host, "_memory_of_family", lambda pid: looked.append(now) or 0)
+    process = AttackProcess(2**22 + 1, Pipe()[0], deadline=53.25)  # no process has this id
+    attempt: Any = SimpleNamespace(budget="3s")
+    attacks = IsolatedAttacks(Pipe()[0], memory=1)
+    while process.killed is None:
+        attacks._watch(process, attempt)
+        now += 0.125
+    attacks.close()
+    assert looked == [50.0, 51.0, 52.0, 53.0]
+    assert (now, process.killed[0]) == (53.5, Status.TIMEOUT)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from safetensors.torch import load_file, save_file
 from stored_runs import stored
 
 from bench.plan import registry
@@ -70,6 +71,51 @@ def test_a_forced_run_records_the_new_source_and_nothing_is_told_any_more(
     assert "changed since" not in tiny("--force").out
     assert "changed since" not in tiny().out
     assert len(stored(results)) == 1
+
+
+def test_attacked_twins_are_kept_whatever_changed_in_the_source_until_they_are_forced(
+    run: Bench, folder: Path, cache_dir: Path
+) -> None:
+    def twins() -> dict[Path, int]:
+        return {path: path.stat().st_ino for path in (cache_dir / "controls").glob("tiny-*.safetensors")}
+
+    def told(seed: int, *more: str) -> int:
+        words = ("-a", "tiny", "--set", "count=13", "--seeds", seed, "--plugin-dir", folder, *more)
+        return int(run(*words).out.count("tiny: its source changed since version 1 attacked faces-mlp-4-tiny~"))
+
+    others = twins()
+    assert told(0) == 0
+    made = twins()
+    assert len(made) == len(others) + 2
+    edit(folder, "images = torch.zeros(self", "pictures = images = torch.zeros(self")
+    assert (told(1), twins()) == (2, made)
+    assert told(1, "--force") == 0
+    again = twins()
+    assert again.keys() == made.keys() and len(again.items() - made.items()) == 2
+    assert (told(2), twins()) == (0, again)
+
+
+def test_twins_that_an_older_version_of_this_suite_attacked_are_found_by_the_hash_in_their_name(
+    run: Bench, folder: Path, cache_dir: Path
+) -> None:
+    def told(seed: int) -> bool:
+        words = ("-a", "tiny", "--set", "count=14", "--seeds", seed, "--plugin-dir", folder)
+        return "tiny: its source changed since version 1 attacked" in run(*words).out
+
+    others = {*(cache_dir / "controls").glob("tiny-*.safetensors")}
+    told(0)
+    today = attack_sha(registry.attacks(folder).items["tiny"])
+    made = {*(cache_dir / "controls").glob("tiny-*.safetensors")} - others
+    assert len(made) == 2
+    for path in made:
+        save_file(load_file(path), path.with_stem(f"{path.stem}-{today}"))
+        save_file(load_file(path), path.with_stem(f"{path.stem}-0123456789abcdef"))
+        path.unlink()
+    assert not told(1)
+    for path in made:
+        path.with_stem(f"{path.stem}-{today}").unlink()
+    assert told(2)
+    assert not any(path.exists() for path in made)  # no twin was attacked again
 
 
 def test_a_raised_version_makes_a_new_row_and_takes_the_old_one_off_the_board(

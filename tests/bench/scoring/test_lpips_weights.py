@@ -218,9 +218,13 @@ def test_a_damaged_cache_is_set_aside_and_made_again(
     stored = tmp_path / "lpips" / "alexnet.safetensors"
     damage(stored)
     damaged = stored.read_bytes()
-    assert same(lpips_weights.obtain(tmp_path, None), first)
+    told: list[str] = []
+    assert same(lpips_weights.obtain(tmp_path, None, told.append), first)
     assert fetches == ["nothing", "ones"] * 2
-    assert stored.with_suffix(".damaged").read_bytes() == damaged
+    aside = tmp_path / "damaged" / "lpips-alexnet.safetensors"
+    assert aside.read_bytes() == damaged
+    (line,) = told
+    assert line.startswith(f"{stored} is damaged (it") and line.endswith(f"set aside as {aside}; fetching it again")
     assert same(lpips_weights.obtain(tmp_path, None), first)
     assert fetches == ["nothing", "ones"] * 2
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from matplotlib.image import imread
 
+from bench.store import picture
 from bench.store.picture import grid
 
 
@@ -37,15 +38,17 @@ def test_forty_pairs_in_a_small_file_and_nothing_else(tmp_path: Path) -> None:
     assert (width, height) == (6 + 10 * (96 + 6), 40 + 4 * (2 * 96 + 2 + 16 + 6))
 
 
-def test_best_pair_comes_first_reconstruction_on_top(tmp_path: Path) -> None:
+def test_best_pair_comes_first_reconstruction_on_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture, "BEST", 3)
+    monkeypatch.setattr(picture, "COLUMNS", 2)
     truth, reconstruction = images(4), images(4, seed=1)
     path = tmp_path / "pairs.png"
-    grid(path, truth, reconstruction, torch.tensor([0.1, math.nan, 0.9, 0.5]), best=3, columns=2)
-    picture = read(path)
-    assert picture.shape[:2] == (40 + 2 * 216, 6 + 2 * 102)
+    grid(path, truth, reconstruction, torch.tensor([0.1, math.nan, 0.9, 0.5]))
+    drawn = read(path)
+    assert drawn.shape[:2] == (40 + 2 * 216, 6 + 2 * 102)
     for sample, top, left in ((2, 40, 6), (3, 40, 108), (0, 256, 6)):
-        assert shows(picture, reconstruction[sample], top, left, 3)
-        assert shows(picture, truth[sample], top + 98, left, 3)
+        assert shows(drawn, reconstruction[sample], top, left, 3)
+        assert shows(drawn, truth[sample], top + 98, left, 3)
 
 
 def test_grey_images_and_nan_scores(tmp_path: Path) -> None:

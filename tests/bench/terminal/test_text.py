@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.store.cells import as_cell, from_cell
-from bench.terminal.text import LONGEST, STEERING, describe, lines, one_line
+from bench.terminal.text import LONGEST, STEERING, describe, ending, few, lines, one_line
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,19 @@ def test_an_exception_is_its_type_and_its_message() -> None:
     assert describe(RuntimeError("a bug")) == "RuntimeError: a bug"
     assert describe(RuntimeError()) == "RuntimeError"
     assert describe(Unprintable()) == "Unprintable: its message cannot be shown: ValueError"
+
+
+@pytest.mark.parametrize(("code", "words"), [(0, "with exit status 0"), (-11, "by SIGSEGV"), (-35, "by signal 35")])
+def test_an_exit_code_is_told_in_words_though_its_signal_has_no_name(code: int, words: str) -> None:
+    assert ending(code) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "words"),
+    [(0, 3, ""), (3, 3, "a, b, c"), (5, 3, "a, b, c and 2 more"), (5, 1, "a and 4 more")],
+)
+def test_of_many_names_the_first_stand_and_the_others_are_counted(count: int, most: int, words: str) -> None:
+    assert few("abcde"[:count], most) == words
 
 
 def test_lines_stay_lines() -> None:

@@ -48,9 +48,9 @@ THRESHOLDS = np.linspace(0, 1, 101)
 """The values of SSIM at which shares are drawn."""
 _WIDTH = 7.2
 _TICKS = (1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000)
-"""Width in inches of the figures across the page, and the seconds at which the one against time has ticks."""
+"""Width in inches of the figures across the page; where the time axis has ticks, in seconds."""
 _DOT, _LETTER, _LEADING, _LONGEST = 0.045, 0.058, 0.14, 40
-"""For names in a figure: half a point's size, a letter's width and a line's height, in inches; most letters."""
+"""Of names in a figure: half the size of a point, width of a letter and height of a line, in inches; most letters."""
 
 
 @dataclass(frozen=True)

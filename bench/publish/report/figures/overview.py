@@ -19,7 +19,7 @@ _WIDTH, _ROW, _FOOT = 3.5, 0.42, 0.45
 _LETTERS = 60
 """Letters that a line holds."""
 _FIRST, _SECOND, _DOTS = 0.0, 0.32, 0.62
-"""Where a kind's two lines and its dots stand, from its top to its bottom."""
+"""Heights of a kind's two lines of words and of its dots, from 0 at its top to 1 at its bottom."""
 _REACH = 0.13
 """How far the lines of the scale reach above and below the dots, so that none runs through a word."""
 
@@ -92,5 +92,5 @@ def _row(axes: Axes, place: int, kind: str, found: Sequence[Gained]) -> None:
 
 
 def _shortened(text: str) -> str:
-    """Return a text, the end left out of one that is too long for a line."""
+    """Return a text, cut at the end if it is too long for a line."""
     return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"

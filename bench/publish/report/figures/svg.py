@@ -33,7 +33,7 @@ _RULE = re.compile(r"^svg \.(s\d+) \{ (.*) \}\n", re.MULTILINE)
 def svg(figure: Figure) -> str:
     """Return the figure as an SVG element: no size, fonts or unused ids of its own, and the page's colours.
 
-    Coordinates have two decimals of a point, and turns by nothing are left out: that is a fifth of the text.
+    Coordinates have two decimals of a point, and rotations by 0 are left out: that saves a fifth of the text.
     """
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))

@@ -16,7 +16,7 @@ PROGRESS_SECONDS = 1.0
 WATCH_SECONDS = 1.0
 """How often files are looked at for a new checkpoint; attacks and trainings write one every half a minute."""
 MOST_NOTICES = 1000
-"""Lines that wait for the driver; of more the first ones stay."""
+"""The most lines that wait for the driver; further ones are dropped."""
 
 
 @dataclass

@@ -45,11 +45,11 @@ OF_NODES = RayTaskError, RuntimeEnvSetupError
 POLL_SECONDS = 0.5
 LEAVE_SECONDS = 5.0
 SPARE = 2
-"""Runs that wait in the cluster beside those that there is room for: a worker that is done finds the next one there."""
+"""So many more runs are sent than there is room for: a worker that is done finds the next one waiting."""
 PLAN = "runs on the cluster"
 """What the progress of the whole plan is called."""
 Cell = tuple[str, str, str, int]
-"""Attack, parameters, victim and its retraining: what seeds have in common that share the attacked twins."""
+"""Attack, parameters, victim and its retraining; seeds of one cell share the attacked twins."""
 Work = Task | Preparation
 Need = Cell | Preparation
 
@@ -138,7 +138,8 @@ class Ray:
                 self._prepare(what)
                 continue
             run = what.run(self._attacks, self._victims)
-            wanted = needs.preparations(run, self.setup.twins)
+            known = self._depot.session.definition(run.victim)  # without its data a run goes out at once, to tell it
+            wanted = needs.preparations(run, self.setup.twins) if known else []
             if (missing := self._missing(what, run, wanted)) is not None:
                 self._waiting[missing].append(what)
                 continue
@@ -149,7 +150,7 @@ class Ray:
             self._running[reference] = what
 
     def _missing(self, task: Task, run: Run, wanted: list[Preparation]) -> Need | None:
-        """Return what a task waits for, None if nothing; trainings that nobody has begun come next."""
+        """Return what a task waits for, None if nothing; put trainings that nobody has begun in front of the queue."""
         missing = [one for one in wanted if not self._made(one)]
         self._queue.extendleft(one for one in reversed(missing) if one not in self._begun)
         self._begun.update(missing)

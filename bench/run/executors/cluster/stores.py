@@ -30,7 +30,8 @@ from victims.cache import cache_dir
 from victims.errors import UserError
 
 MOST_PARCELS = 64
-"""Trainings whose weights are kept in the object store; of more the first are packed again when they are needed."""
+"""The most trainings whose weights are kept in the object store; beyond, the oldest is dropped, and packed again if
+need be."""
 
 
 class Depot:

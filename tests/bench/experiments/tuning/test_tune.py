@@ -54,6 +54,13 @@ class Bowl(Attack):
         return Reconstruction(candidates=images, loss=abs(p.x - p.shift) if p.x < 0.9 else math.nan)
 
 
+class Chooses(Bowl):
+    name = "chooses"
+
+    def supports(self, victim):
+        raise KeyError("cats")
+
+
 class Fails(Bowl):
     name = "fails"
 
@@ -105,6 +112,14 @@ def test_the_pick_is_a_row_with_the_smallest_loss(tune: Bench, results: Path) ->
     assert row["tuned_by"] == "tune"
     assert json.loads(row["params_json"])["x"] == pytest.approx(best["x"], rel=1e-5)
     assert row["attack_loss"] == pytest.approx(best["loss"], rel=1e-4)
+
+
+def test_an_attack_that_cannot_say_whom_it_takes_costs_only_itself(tune: Bench, results: Path) -> None:
+    ended = tune("-a", "chooses", "-a", "bowl", "--trials", 1)
+    assert ended.status == 1
+    told = "chooses on faces-mlp-4-tiny seed 0: it cannot say whom it takes: KeyError: 'cats'"
+    assert told in (ended.out + ended.err).splitlines()
+    assert list(pd.read_csv(results / "runs.csv")["attack"]) == ["bowl"]
 
 
 def test_what_is_stored_is_not_tried_again(tune: Bench, results: Path) -> None:

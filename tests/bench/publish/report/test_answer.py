@@ -125,7 +125,7 @@ def test_why_the_page_has_more_models_than_are_counted(results: Path, scored: Sc
     ]
     assert told(results, [*twice, *idle]).uncounted == (
         "Not counted: four-mlp-20, one-mlp-20, three-mlp-20 and 1 more, where no attack was made. A name counts once; "
-        "of some there are several definitions, so below stand 2 models."
+        "some have several definitions, so 2 models stand below."
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bench.publish.leaderboard import write_tables
+from bench.publish.leaderboard import BOARD_COLUMNS, write_tables
 from bench.publish.numbers import duration
 from bench.publish.report.collect import Entry, collect, gain_share
 from bench.publish.report.columns import SHOWN, glossary
@@ -185,11 +185,12 @@ def test_only_skipped_runs_make_a_report_without_boards(folder: Path, records: l
     assert (report.boards, report.entries, len(report.failures)) == ([], {}, 1)
 
 
-def test_the_glossary_explains_columns_that_exist() -> None:
+def test_the_glossary_explains_every_column() -> None:
     meanings = glossary()
 
-    assert set(meanings) <= set(COLUMNS)
-    assert set(NULLS) <= set(meanings)
+    assert set(meanings) == {*COLUMNS, *BOARD_COLUMNS}
+    assert [name for name, meaning in meanings.items() if not meaning] == []
+    assert meanings["null_held_out"] == f"n_good of {NULLS['null_held_out']}."
     assert "nearest held-out" in meanings["oracle_mse"]
     assert meanings["beats_oracle"].endswith("nearest held-out image.")
     assert not any("`" in meaning or "\n" in meaning for meaning in meanings.values())

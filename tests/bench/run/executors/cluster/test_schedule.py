@@ -214,6 +214,15 @@ def test_a_run_takes_what_its_attack_says_or_else_the_user(
     assert {(one["num_cpus"], one["num_gpus"], one["memory"]) for one in taken} == {share}
 
 
+def test_a_run_without_its_data_goes_out_to_tell_it_and_ends_no_other(
+    scheduled: Scheduled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCH_DATA_DIR", str(tmp_path / "absent"))
+    idle, outcomes = scheduled(Section(attack=("random",), victim=("cifar-mlp-500", "faces-mlp-20")), twins=True)
+    assert {one.record.victim for one in outcomes} == {"cifar-mlp-500", "faces-mlp-20"}
+    assert {one.victim for one in idle.sent if isinstance(one, Preparation)} == {"faces-mlp-20"}
+
+
 LOST = WorkerCrashedError()
 UNSET = RuntimeEnvSetupError("No space left on device")
 FULL = RayTaskError("carry_out", "", OSError(28, "No space left on device"))
