@@ -33,8 +33,8 @@ class Best:
 
     Attributes:
         family: the kind, in words.
-        rows: for each attacker, the one with least at hand first, the ranked row with the largest `lead`; empty if no
-            attack has a rank.
+        rows: for each attacker, the one with least at hand first, the ranked row with the largest `standing`; empty if
+            no attack has a rank.
         by: for each attacker who tried, likewise, on how many victims their attacks have a rank, and how many they
             attacked.
         beaten: number of victims of which an attack has a rank, whatever definitions they had.
@@ -98,6 +98,11 @@ def lead(row: Row) -> float:
     return number(row, "gain_low") / number(row, "n") if row["rank"] else -1.0
 
 
+def standing(row: Row) -> tuple[bool, float]:
+    """Return whether the row has several trainings, and its `lead`: one training may be a lucky one."""
+    return number(row, "trainings") > 1, lead(row)
+
+
 def has_twin(row: Mapping[Any, Any]) -> bool:
     """Return whether the null controls of a row attack a twin of the network: an untrained one, or of other images."""
     return not all(math.isnan(number(row, name)) for name in OF_TWINS)
@@ -141,12 +146,12 @@ def given_away(found: Iterable[Best]) -> str:
 
 
 def best_of_attackers(rows: Iterable[Row]) -> dict[Threat | None, Row]:
-    """Return for each attacker, the one with least at hand first, the ranked row with the largest `lead`."""
+    """Return for each attacker, the one with least at hand first, the ranked row with the largest `standing`."""
     found: dict[Threat | None, Row] = {}
     for row in rows:
         if row["rank"]:
             threat = attacker(row)
-            found[threat] = max(found.get(threat, row), row, key=lead)
+            found[threat] = max(found.get(threat, row), row, key=standing)
     return {threat: found[threat] for threat in (*Threat, None) if threat in found}
 
 

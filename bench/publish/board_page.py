@@ -110,7 +110,8 @@ def _answer(best: Iterable[Best]) -> str:
         f"{given_away(found)} The null controls are those that were run; on {twins} the same attack on a twin of the "
         f"network is among them, and on {lead} of these it gets more than the others. The table has a row for each "
         "kind of network and each attacker, told by what they have at hand. It shows on how many networks they surely "
-        "get something, of how many that they attacked, and which attack gets the largest share."
+        "get something, of how many that they attacked, and which attack gets the largest share; networks that were "
+        "trained several times, on other images each time, come before others."
     )
     return textwrap.fill(text, LINE)
 

@@ -65,6 +65,15 @@ def test_the_best_attack_of_each_kind_of_network_comes_first(record: Make, tmp_p
     assert best["two classes"]["give something away"] == "1 of 2"
 
 
+def test_a_network_of_several_trainings_comes_before_a_lucky_one(record: Make, tmp_path: Path) -> None:
+    retrained = [record(attack="sure", victim="v1", victim_seed=seed, **good(60 + seed)) for seed in (0, 1)]
+    tables = page(tmp_path, record(attack="lucky", victim="v2", **good(99)), *retrained)
+    head, first, *_ = tables["The best attack on each kind of network"]
+    shown = dict(zip(head, first, strict=True))
+    assert shown["best attack"] == "`sure`"
+    assert not shown["gain ↑"].endswith("one training")
+
+
 def test_all_attacks_of_a_network_stand_together_and_single_ones_are_folded(record: Make, tmp_path: Path) -> None:
     tables = page(
         tmp_path,
