@@ -130,12 +130,14 @@ def _download(name: str, path: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=f".{path.stem}-", dir=path.parent) as scratch:
             train, test = (source(scratch, train=is_train, download=True) for is_train in (True, False))
             complete = Path(scratch) / path.name
-            arrays: dict[str, np.ndarray] = {}
-            for part, whole in (("train", train), ("test", test)):
-                kept = _published(name, part, len(whole.targets))
-                arrays[f"{part}_images"] = np.asarray(whole.data, dtype=np.uint8)[kept]
-                arrays[f"{part}_labels"] = np.asarray(whole.targets, dtype=np.uint8)[kept]
-            np.savez(complete, **arrays)
+            kept = [_published(name, part, len(one.targets)) for part, one in (("train", train), ("test", test))]
+            np.savez(
+                complete,
+                train_images=np.asarray(train.data, dtype=np.uint8)[kept[0]],
+                train_labels=np.asarray(train.targets, dtype=np.uint8)[kept[0]],
+                test_images=np.asarray(test.data, dtype=np.uint8)[kept[1]],
+                test_labels=np.asarray(test.targets, dtype=np.uint8)[kept[1]],
+            )
             complete.replace(path)
     except (OSError, RuntimeError, HTTPException) as error:
         raise not_available(name, path, f"could not be downloaded ({_line(error)})") from error

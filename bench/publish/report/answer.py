@@ -106,12 +106,19 @@ def _kind(one: Best) -> str:
 
 
 def _gained(rows: list[Row]) -> list[Gained]:
-    """Return the best row of each attack that has null controls, the controls left out."""
+    """Return the best row of each attack that has null controls, the controls left out.
+
+    Rows with a rank come before others, and of these such of several trainings.
+    """
+
+    def standing(row: Row) -> tuple[bool, bool, float]:
+        return bool(row["rank"]), number(row, "trainings") > 1, number(row, "gain_low") / number(row, "n")
+
     found: dict[str, Row] = {}
     for row in rows:
         name = str(row["attack"])
         if not (row["control"] or math.isnan(number(row, "gain_low"))):
-            found[name] = max(found.get(name, row), row, key=lambda one: number(one, "gain_low") / number(one, "n"))
+            found[name] = max(found.get(name, row), row, key=standing)
     gained = []
     for name, row in found.items():
         gain, low, high = (number(row, end) / number(row, "n") for end in ("gain", "gain_low", "gain_high"))

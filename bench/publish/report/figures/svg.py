@@ -27,6 +27,8 @@ DOTS_DPI = 150
 LEVELS = 16
 """Levels of each colour in these pictures: the many shades at edges of overlapping dots were half of the bytes."""
 
+_JOINS = '<defs><style type="text/css">*{stroke-linejoin: round; stroke-linecap: butt}</style></defs>'
+"""What Matplotlib says in each figure; report.css says it once."""
 _RULE = re.compile(r"^svg \.(s\d+) \{ (.*) \}\n", re.MULTILINE)
 
 
@@ -59,20 +61,29 @@ def labelled(svg: str, caption: str) -> str:
 def sharing_styles(page: str) -> str:
     """Return a page whose figures name their styles in place of repeating them, less groups and blanks that do nothing.
 
-    The first is a sixth of the text, the second a tenth.
+    The first is a sixth of the text, the second a tenth. Ids are short, and coordinates have one decimal of a point:
+    that is another tenth.
 
     Args:
         page: HTML with a style element in its head. Names from tables are escaped in it, so each tag is our own.
     """
     names: dict[str, str] = {}
+    ids: dict[tuple[int, str], str] = {}
 
-    def named(tag: re.Match[str]) -> str:
-        return re.sub(r'style="([^"]*)"', lambda style: f'class="{_name(style[1])}"', tag[0])
+    def shared(figure: re.Match[str]) -> str:
+        def named(tag: re.Match[str]) -> str:
+            text = re.sub(r'style="([^"]*)"', lambda style: f'class="{_name(style[1])}"', tag[0])
+            return re.sub(r'( id="| href="#|url\(#)([\w-]+)', lambda place: place[1] + _id(place[2]), _coarse(text))
+
+        def _id(long: str) -> str:
+            return ids.setdefault((figure.start(), long), f"i{len(ids):x}")
+
+        return re.sub(r"<[^>]+>", named, _bare(figure[0].replace(_JOINS, "")))
 
     def _name(style: str) -> str:
         return names.setdefault(style, f"s{len(names)}")
 
-    page = re.sub(r"<svg .*?</svg>", lambda figure: re.sub(r"<[^>]+>", named, _bare(figure[0])), page, flags=re.DOTALL)
+    page = re.sub(r"<svg .*?</svg>", shared, page, flags=re.DOTALL)
     rules = "".join(f"svg .{name} {{ {style} }}\n" for style, name in names.items())
     return page.replace("</style>", f"{rules}</style>", 1)
 
@@ -98,6 +109,12 @@ def _smaller(png: str) -> str:
 
 def _shortened(tag: str) -> str:
     return re.sub(r' transform="rotate\(-?0 [^"]*"|(?<=\.\d\d)\d+', "", tag)
+
+
+def _coarse(tag: str) -> str:
+    """Return a tag whose coordinates have one decimal, without names of XML that HTML does not need."""
+    tag = re.sub(r' (?:xmlns:xlink|version)="[^"]*"', "", tag.replace(" xlink:href=", " href="))
+    return re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda places: re.sub(r"(?<=\.\d)\d+", "", places[0]), tag)
 
 
 def _bare(svg: str) -> str:

@@ -75,21 +75,32 @@ def test_what_a_figure_refers_to_is_in_it(svg: str) -> None:
 
 
 def drawn(svg: str, styles: dict[str, str] | None = None) -> list[tuple[str, ...]]:
-    """Return what each mark of a figure is, with all that the groups around it set; styles by name if they have one."""
+    """Return what each mark of a figure is, with all that the groups around it set; styles by name if they have one.
+
+    Coordinates are cut to a decimal, and a reference is told by what it refers to.
+    """
+    root = ElementTree.fromstring(svg)
+    meant = {element.get("id"): element for element in root.iter()}
+
+    def told(key: str, value: str) -> str:
+        if places := re.findall(r"^#(\S+)$|^url\(#(\S+)\)$", value):
+            return str(list(marks(meant["".join(places[0])], ())))
+        if key in ("d", "x", "y", "transform"):
+            return " ".join(re.findall(r"[A-Za-z]+|-?\d+(?:\.\d)?", re.sub(r"(\.\d)\d+", r"\1", value)))
+        return " ".join(value.split())
 
     def marks(element: ElementTree.Element, around: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        said = {key: " ".join(value.split()) for key, value in element.items() if key != "class"}
+        said = {key.split("}")[-1]: value for key, value in element.items() if key not in ("class", "id", "version")}
+        said = {key: told(key, value) for key, value in said.items()}
         if styles is not None and (style := styles.get(element.get("class", ""))):
             said["style"] = style
-        if "d" in said:
-            said["d"] = " ".join(re.findall(r"[A-Za-z]|[-.\d]+", said["d"]))
         around = around + ((str(sorted(said.items())),) if said else ())
-        if not element.tag.endswith("}g"):
+        if not element.tag.endswith(("}g", "}style", "}defs")):
             yield element.tag, (element.text or "").strip(), *around
         for child in element:
             yield from marks(child, around)
 
-    return list(marks(ElementTree.fromstring(svg), ()))
+    return list(marks(root, ()))
 
 
 def test_figures_of_a_page_share_their_styles() -> None:
@@ -102,6 +113,17 @@ def test_figures_of_a_page_share_their_styles() -> None:
     assert not [one for one in told if "<g>" in one or "\n" in one], "nothing that sets or draws nothing"
     assert (page.count(spoken), "fill: red" in rules.values()) == (2, False), "an attribute outside, and a label"
     assert len(set(rules.values())) == len(rules)
+
+
+def test_ids_of_a_page_are_short_and_no_figures_own() -> None:
+    page = sharing_styles(f"<style></style>{FIGURES['time']}{FIGURES['time']}")
+    first, second = (
+        (set(re.findall(r' id="([^"]+)"', one)), set(re.findall(r"[\"(]#([\w-]+)", one)))
+        for one in re.findall(r"<svg .*?</svg>", page, re.DOTALL)
+    )
+    assert first[0] == first[1] and second[0] == second[1], "each reference is to its own figure"
+    assert first[0] and not first[0] & second[0]
+    assert max(map(len, first[0] | second[0])) <= 4
 
 
 def test_a_figure_is_read_aloud_as_its_caption_and_once() -> None:
