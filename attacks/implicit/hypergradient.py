@@ -78,7 +78,7 @@ def hypergradient(
         return reduced.loss(theta, coordinates, targets) + damping / 2 * (theta - inside).square().sum()
 
     begin = reduced.flat(start.on_coordinates(basis))
-    found = minimise(loss, begin, convexity, params.lower_tolerance, params.lower_steps, params.lower)
+    found = minimise(loss, begin, convexity, params.lower_tolerance, params.lower_steps)
     difference, outer = found.theta - inside, -problem.weight_decay / convexity * outside
     distance = float(difference.square().sum() + outer.square().sum())
     _, product = hessian(loss, found.theta)

@@ -20,10 +20,6 @@ from torch import Tensor
 from attacks.base import DivergedError
 
 Product = Callable[[Tensor], Tensor]
-POWER_STEPS = 30
-"""Steps of the power iteration for the largest eigenvalue."""
-SPECTRUM_SLACK = 1.1
-"""The largest eigenvalue is taken to be this many times its estimate, which is a lower bound."""
 MEMORY = 30
 """Pairs of moves and images that the quasi-Newton method keeps."""
 LARGEST_DAMPING = 1e6
@@ -65,7 +61,7 @@ def solve(method: str, product: Product, b: Tensor, tolerance: float, steps: int
         product: maps v (p,) to H v (p,), H symmetric.
         b: (p,) right-hand side.
         tolerance: relative residual at which to stop.
-        steps: the largest number of products for each damping; "neumann" takes `POWER_STEPS` more.
+        steps: the largest number of products for each damping.
 
     Raises:
         NotPositiveError: no damping up to `LARGEST_DAMPING` makes the Hessian positive definite, or it is not finite.
@@ -106,32 +102,6 @@ def conjugate_gradient(product: Product, b: Tensor, tolerance: float, steps: int
     return p
 
 
-def neumann(product: Product, b: Tensor, tolerance: float, steps: int) -> Tensor:
-    """Return the truncated series a sum_k (I - a H)^k b (p,), of at most `steps` terms.
-
-    a is 1 / (`SPECTRUM_SLACK` lambda_max), with lambda_max estimated by power iteration from b. The error falls like
-    (1 - a lambda_min)^k: slow where weight decay is small.
-
-    Raises:
-        NotPositiveError: the series diverges along a direction without positive curvature.
-    """
-    largest, vector = 0.0, b / b.norm().clamp_min(torch.finfo(b.dtype).tiny)
-    for _ in range(POWER_STEPS):
-        image = product(vector)
-        largest = float(image.norm())
-        vector = image / image.norm().clamp_min(torch.finfo(b.dtype).tiny)
-    rate = 1 / max(SPECTRUM_SLACK * largest, torch.finfo(b.dtype).tiny)
-    p, residual = torch.zeros_like(b), b.clone()
-    for _ in range(steps):
-        if _relative(residual, b) <= tolerance:
-            break
-        image = product(residual)
-        _curvature(residual, image)
-        p += rate * residual
-        residual -= rate * image
-    return p
-
-
 def quasi_newton(product: Product, b: Tensor, tolerance: float, steps: int) -> Tensor:
     """Return H^-1 b (p,) by L-BFGS on p'Hp/2 - b'p with exact line searches, until the residual is small.
 
@@ -161,7 +131,6 @@ def quasi_newton(product: Product, b: Tensor, tolerance: float, steps: int) -> T
 
 METHODS: dict[str, Callable[[Product, Tensor, float, int], Tensor]] = {
     "cg": conjugate_gradient,
-    "neumann": neumann,
     "quasi-newton": quasi_newton,
 }
 """The methods that multiply by the inverse Hessian, by the value of the parameter `inverse`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,9 +12,8 @@ from torch import Tensor
 from attacks.implicit.inverse import Product, solve
 from victims.training.lbfgs import lbfgs
 
-Method = Literal["lbfgs", "gd"]
 NEWTON_STEPS = 4
-"""The most Newton steps where the first method stopped short."""
+"""The most Newton steps where L-BFGS stopped short."""
 NEWTON_TOLERANCE = 1e-3
 """Relative residual at which conjugate gradients end in a Newton step."""
 NEWTON_PRODUCTS = 500
@@ -37,14 +35,9 @@ class Minimum:
 
 
 def minimise(
-    loss: Callable[[Tensor], Tensor],
-    start: Tensor,
-    convexity: float,
-    tolerance: float,
-    steps: int,
-    method: Method = "lbfgs",
+    loss: Callable[[Tensor], Tensor], start: Tensor, convexity: float, tolerance: float, steps: int
 ) -> Minimum:
-    """Return the minimum of a regularised loss, by L-BFGS or gradient descent and, if they stop short, Newton steps.
+    """Return the minimum of a regularised loss, by L-BFGS and, if it stops short, Newton steps.
 
     Args:
         loss: maps theta (p,) to a scalar; twice differentiable.
@@ -52,7 +45,6 @@ def minimise(
         convexity: the multiple of the identity in the loss's Hessian, weight decay plus damping.
         tolerance: relative gradient at which to stop.
         steps: the largest number of iterations.
-        method: "lbfgs", or "gd", gradient descent with Nesterov's momentum.
     """
     relative = math.inf
 
@@ -67,11 +59,7 @@ def minimise(
     def done() -> bool:
         return relative <= tolerance
 
-    theta = (
-        lbfgs(evaluate, start, steps, done)
-        if method == "lbfgs"
-        else gradient_descent(evaluate, start, steps, convexity, done)
-    )
+    theta = lbfgs(evaluate, start, steps, done)
     gradient, product = hessian(loss, theta)
     for _ in range(NEWTON_STEPS):
         if _relative(gradient, theta, convexity) <= tolerance:
@@ -82,41 +70,6 @@ def minimise(
             break
         theta, gradient, product = theta - step, nearer, its_product
     return Minimum(theta, _relative(gradient, theta, convexity))
-
-
-def gradient_descent(
-    evaluate: Callable[[Tensor], tuple[float, Tensor]],
-    start: Tensor,
-    steps: int,
-    convexity: float,
-    done: Callable[[], bool],
-) -> Tensor:
-    """Return the end (p,) of gradient descent with momentum, for a strongly convex function.
-
-    It is the constant-step method of Nesterov 2004, Section 2.2.1. The step is 1 / L; L starts at the larger of 1 and
-    mu, and is doubled until it bounds the curvature along the step.
-
-    Args:
-        evaluate: maps a point (p,) to its value and gradient (p,).
-        start: (p,).
-        steps: the largest number of iterations.
-        convexity: mu >= 0, a lower bound on the curvature.
-        done: called after every evaluation at a point of the sequence; returns whether to end there.
-    """
-    curvature, point, ahead = max(1.0, convexity), start, start
-    for _ in range(steps):
-        value, gradient = evaluate(ahead.detach().clone())
-        if done():
-            return ahead
-        size, rounding = float(gradient.square().sum()) / 2, torch.finfo(start.dtype).eps * abs(value)
-        nearer = ahead - gradient / curvature
-        # False where the gradient is not a number: the caller sees that, and nothing is doubled for ever
-        while size / curvature > rounding and not evaluate(nearer.clone())[0] <= value - size / curvature:
-            curvature *= 2
-            nearer = ahead - gradient / curvature
-        momentum = (math.sqrt(curvature) - math.sqrt(convexity)) / (math.sqrt(curvature) + math.sqrt(convexity))
-        point, ahead = nearer, nearer + momentum * (nearer - point)
-    return point
 
 
 def hessian(loss: Callable[[Tensor], Tensor], theta: Tensor) -> tuple[Tensor, Product]:

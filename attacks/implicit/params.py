@@ -13,17 +13,17 @@ class ImplicitParams(AttackParams):
     """Parameters of the solution and the differentiation of a training problem.
 
     Attributes:
-        inverse: method that solves H p = b: "cg", "neumann" (the truncated series) or "quasi-newton" (L-BFGS).
+        inverse: method that solves H p = b: "cg", or the paper's "quasi-newton" (L-BFGS).
         inverse_tolerance: relative residual at which `inverse` ends.
         inverse_steps: largest number of Hessian products of `inverse` for each damping that it tries.
-        lower: method that finds theta(x): "lbfgs", or "gd" for gradient descent with momentum.
+        lower: method that finds theta(x), "lbfgs".
         lower_tolerance: `lower` ends when ||grad E|| <= lower_tolerance * (weight decay + damping) * ||theta||.
         lower_steps: largest number of iterations of `lower`.
     """
 
-    inverse: Literal["cg", "neumann", "quasi-newton"] = "cg"
+    inverse: Literal["cg", "quasi-newton"] = "cg"
     inverse_tolerance: PositiveFloat = 1e-5
     inverse_steps: PositiveInt = 500
-    lower: Literal["lbfgs", "gd"] = "lbfgs"
+    lower: Literal["lbfgs"] = "lbfgs"
     lower_tolerance: PositiveFloat = 1e-5
     lower_steps: PositiveInt = 1000

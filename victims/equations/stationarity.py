@@ -19,7 +19,7 @@ from victims.equations.network import Activation, Network
 CoefficientMap = Callable[[Tensor], Tensor]
 """Maps outputs Phi (m, C) to coefficients c (m, C), differentiably; a row of c depends on the same row of Phi alone."""
 TRUE_GATE = 1e6
-"""Sharpness at which a smooth gate is the ReLU's own derivative."""
+"""Sharpness at which a smooth gate is the ReLU's own derivative, but within some 1e-5 of the kink."""
 
 
 def layer_residuals(

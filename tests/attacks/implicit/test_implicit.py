@@ -14,7 +14,7 @@ from torch import Tensor
 import attacks.implicit.hypergradient
 from attacks.implicit.hypergradient import Hypergradient, hypergradient
 from attacks.implicit.inverse import LARGEST_DAMPING, METHODS, NotPositiveError, solve
-from attacks.implicit.lower import Method, Minimum, gradient_descent, hessian, minimise
+from attacks.implicit.lower import Minimum, hessian, minimise
 from attacks.implicit.params import ImplicitParams
 from attacks.implicit.training_problem import TrainingProblem
 from victims.equations.network import Network
@@ -123,37 +123,15 @@ def test_a_network_survives_being_flat(hidden: bool) -> None:
     )
 
 
-@pytest.mark.parametrize("method", ["lbfgs", "gd"])
-def test_the_lower_level_reaches_its_tolerance_and_says_when_it_does_not(method: Method) -> None:
+def test_the_lower_level_reaches_its_tolerance_and_says_when_it_does_not() -> None:
     at_hand, inputs = problem(True), normal(5, 9, seed=4)
 
     def loss(theta: Tensor) -> Tensor:
         return at_hand.loss(theta, inputs, TARGETS)
 
     start = at_hand.flat(network(True))
-    assert minimise(loss, start, 0.02, 1e-10, 2000, method).relative_gradient <= 1e-10
-    assert minimise(loss, start, 0.02, 1e-30, 1, method).relative_gradient > 1e-30
-
-
-def test_gradient_descent_alone_ends_where_newton_does() -> None:
-    """On a quadratic of condition 10^4, in the square root of that many steps times a logarithm."""
-    curvatures, answer = torch.logspace(-4, 0, 20, dtype=torch.float64), normal(20, seed=3)
-    sizes = []
-
-    def evaluate(point: Tensor) -> tuple[float, Tensor]:
-        gradient = curvatures * (point - answer)
-        sizes.append(float(gradient.norm()))
-        return float((gradient * (point - answer)).sum() / 2), gradient
-
-    found = gradient_descent(evaluate, torch.zeros_like(answer), 5000, 1e-4, lambda: sizes[-1] <= 1e-12)
-    torch.testing.assert_close(found, answer, rtol=0, atol=1e-7)
-    assert len(sizes) < 10_000
-
-
-def test_gradient_descent_ends_where_there_are_no_numbers() -> None:
-    nowhere = torch.full((3,), torch.nan, dtype=torch.float64)
-    found = gradient_descent(lambda point: (float("nan"), nowhere), torch.zeros_like(nowhere), 5, 0.1, lambda: False)
-    assert bool(found.isnan().all())
+    assert minimise(loss, start, 0.02, 1e-10, 2000).relative_gradient <= 1e-10
+    assert minimise(loss, start, 0.02, 1e-30, 1).relative_gradient > 1e-30
 
 
 @every_method
