@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
 from attacks.context import Budget
-from bench.check.claims import Claim, where
+from bench.check.claims import ContractClaim, where
 from bench.check.tiny import FAMILIES, smallest, trained
 from bench.check.trial import Trial, file_of, try_out
 from bench.check.watch import Doings
@@ -24,7 +24,7 @@ QUICK_SECONDS = 1.0
 """A run below this time is short enough, whatever its budget."""
 
 
-def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterator[Claim]:
+def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterator[ContractClaim]:
     """Yield the claims on an attack; a failed claim leaves out those that depend on it.
 
     Raises:
@@ -33,18 +33,20 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
     name = attack.name
     params = attack_params(attack, "", settings)
     unsound = "; ".join(_declarations(attack))
-    yield Claim(name, "its declarations are sound", unsound)
+    yield ContractClaim(name, "its declarations are sound", unsound)
     if unsound:
         return
     families = [spec for spec in FAMILIES if spec.setting == attack.setting]
     try:
         reasons = {spec.architecture.label: attack(params).supports(spec) for spec in families}
     except Exception as error:
-        yield Claim(name, "says which victims it takes", f"supports: {where(error, file_of(attack))}")
+        yield ContractClaim(name, "says which victims it takes", f"supports: {where(error, file_of(attack))}")
         return
     spec = next((spec for spec in families if reasons[spec.architecture.label] is None), None)
     declined = "; ".join(f"{label}: {reason}" for label, reason in reasons.items())
-    yield Claim(name, "takes one of the tiny victims", f"it declines all, so nothing is tried: {declined}" * (not spec))
+    yield ContractClaim(
+        name, "takes one of the tiny victims", f"it declines all, so nothing is tried: {declined}" * (not spec)
+    )
     if spec is None:
         return
 
@@ -52,24 +54,26 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
     try:
         first = try_out(attack, params, victim, noise=1)
     except LookupError as error:
-        yield Claim(name, "needs what a victim of its setting has", str(error))
+        yield ContractClaim(name, "needs what a victim of its setting has", str(error))
         return
     yield from _told(name, attack(params).knowledge, first)
     hint = "; try `--set` with cheaper parameters" if "TimeoutError" in first.trouble else ""
-    yield Claim(name, "runs", first.trouble + hint)
+    yield ContractClaim(name, "runs", first.trouble + hint)
     if first.found is None:
         return
-    yield Claim(name, "returns images of the victim's shape", "; ".join(_shapes(first.found, victim)))
-    yield Claim(name, "leaves the victim and torch as they were", first.changed)
+    yield ContractClaim(name, "returns images of the victim's shape", "; ".join(_shapes(first.found, victim)))
+    yield ContractClaim(name, "leaves the victim and torch as they were", first.changed)
     second = try_out(attack, params, victim, noise=2)  # the first one may import libraries, which write and print
-    yield Claim(name, "prints nothing", _printed(second.doings))
-    yield Claim(name, "writes no files", _written(second.doings))
-    yield Claim(name, "gives the same for the same seed", _difference(first, second))
-    yield Claim(name, "ends when its budget is spent", _overspent(attack, params, victim, second))
+    yield ContractClaim(name, "prints nothing", _printed(second.doings))
+    yield ContractClaim(name, "writes no files", _written(second.doings))
+    yield ContractClaim(name, "gives the same for the same seed", _difference(first, second))
+    yield ContractClaim(name, "ends when its budget is spent", _overspent(attack, params, victim, second))
     least = trained(smallest(spec))
     few = try_out(attack, params, least, noise=1)
     shape = few.trouble or "; ".join(_shapes(few.found, least) if few.found else [])
-    yield Claim(name, f"takes a victim with one {'image a class' if attack.setting == 'dataset' else 'target'}", shape)
+    yield ContractClaim(
+        name, f"takes a victim with one {'image a class' if attack.setting == 'dataset' else 'target'}", shape
+    )
 
 
 def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:
@@ -93,13 +97,15 @@ def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:
             yield f"variant {variant!r}: {error}"
 
 
-def _told(name: str, knowledge: frozenset[Knowledge], trial: Trial) -> Iterator[Claim]:
+def _told(name: str, knowledge: frozenset[Knowledge], trial: Trial) -> Iterator[ContractClaim]:
     undeclared = ", ".join(f"Knowledge.{item.name}" for item in sorted(trial.view.read - knowledge))
-    yield Claim(name, "reads what it declares", f"it reads more: add {undeclared} to `needs`" if undeclared else "")
+    yield ContractClaim(
+        name, "reads what it declares", f"it reads more: add {undeclared} to `needs`" if undeclared else ""
+    )
     if trial.found is not None:
         unread = ", ".join(f"Knowledge.{item.name}" for item in sorted(knowledge - trial.view.read))
         hint = f"it never read {unread}: take that out of `needs`, or it ranks among attacks that are told more"
-        yield Claim(name, "declares what it reads", hint if unread else "")
+        yield ContractClaim(name, "declares what it reads", hint if unread else "")
 
 
 def _shapes(found: Reconstruction, victim: AnyVictim) -> Iterator[str]:

@@ -9,7 +9,7 @@ from bench.terminal.text import describe
 
 
 @dataclass(frozen=True)
-class Claim:
+class ContractClaim:
     """One thing that an attack or a victim must hold.
 
     Attributes:

@@ -13,7 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from bench.check.claims import Claim
+from bench.check.claims import ContractClaim
 from bench.terminal.interrupts import withheld
 from bench.terminal.offspring import killed_with_parent
 from bench.terminal.text import describe, ending
@@ -25,7 +25,7 @@ LEAVING_SECONDS = 5.0
 SURVIVES = "lets the process that tries it go on"
 
 
-def isolated_claims(path: Path, settings: dict[str, Any], data_dir: Path | None) -> Iterator[Claim]:
+def isolated_claims(path: Path, settings: dict[str, Any], data_dir: Path | None) -> Iterator[ContractClaim]:
     """Yield what `check_file` yields, and a claim that does not hold if its process ends early, or does not end.
 
     Raises:
@@ -43,7 +43,7 @@ def isolated_claims(path: Path, settings: dict[str, Any], data_dir: Path | None)
             try:
                 kind, content = receiver.recv()
             except (EOFError, OSError):
-                yield Claim(path.name, SURVIVES, f"{_end_of(process)}{last}")
+                yield ContractClaim(path.name, SURVIVES, f"{_end_of(process)}{last}")
                 return
             if kind == "mistake":
                 raise UserError(content)
@@ -51,7 +51,7 @@ def isolated_claims(path: Path, settings: dict[str, Any], data_dir: Path | None)
                 return
             last = f", after the claim `{content.text}`"
             yield content
-        yield Claim(path.name, SURVIVES, f"nothing was heard of it for {SILENT_SECONDS:g} s{last}")
+        yield ContractClaim(path.name, SURVIVES, f"nothing was heard of it for {SILENT_SECONDS:g} s{last}")
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid or 0, signal.SIGKILL)
@@ -85,6 +85,6 @@ def _tried(parent: Connection, path: Path, settings: dict[str, Any], data_dir: P
     except UserError as error:
         parent.send(("mistake", str(error)))
     except Exception as error:
-        parent.send(("claim", Claim(path.name, "can be tried out", describe(error))))
+        parent.send(("claim", ContractClaim(path.name, "can be tried out", describe(error))))
         parent.send(("end", None))
     os._exit(0)  # whatever is still running

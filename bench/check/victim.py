@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from bench.check.claims import Claim
+from bench.check.claims import ContractClaim
 from bench.check.tiny import CPU, session
 from bench.plan.options import attack_params
 from bench.terminal.text import describe
@@ -34,7 +34,9 @@ FEW_STEPS = 3
 THERE, TRAINS = "its images are there", "trains"
 
 
-def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir: Path | None) -> Iterator[Claim]:
+def victim_claims(
+    spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir: Path | None
+) -> Iterator[ContractClaim]:
     """Yield the claims on a victim; a failed claim leaves out those that depend on it.
 
     Args:
@@ -53,29 +55,29 @@ def victim_claims(spec: AnySpec, attacks: Sequence[type[Attack[Any]]], data_dir:
             reasons.append(f"{attack.name}: {reason}")
         elif not attack.control:
             takers.append(attack.name)
-    yield Claim(spec.name, "an attack takes it", "" if takers else f"none does: {'; '.join(reasons)}")
+    yield ContractClaim(spec.name, "an attack takes it", "" if takers else f"none does: {'; '.join(reasons)}")
 
 
-def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
+def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[ContractClaim]:
     try:
         split = split_of(spec, data_dir)
     except UserError as error:
-        yield Claim(spec.name, THERE, str(error))
+        yield ContractClaim(spec.name, THERE, str(error))
         return
-    yield Claim(spec.name, THERE)
+    yield ContractClaim(spec.name, THERE)
     try:
         first, second = _weights(spec, split), _weights(spec, split)
         same = all(torch.equal(value, second[name]) for name, value in first.items())
         finite = all(bool(value.isfinite().all()) for value in first.values())
         trouble = "" if finite else f"its weights are not finite after {FEW_STEPS} steps; lower the learning rate"
     except Exception as error:
-        yield Claim(spec.name, TRAINS, describe(error))
+        yield ContractClaim(spec.name, TRAINS, describe(error))
         return  # nothing was trained twice
-    yield Claim(spec.name, TRAINS, trouble)
-    yield Claim(spec.name, "trains the same twice", "" if same else "two trainings of one seed differ")
+    yield ContractClaim(spec.name, TRAINS, trouble)
+    yield ContractClaim(spec.name, "trains the same twice", "" if same else "two trainings of one seed differ")
 
 
-def _of_targets(spec: InformedSpec | GLMSpec | DeletionSpec, data_dir: Path | None) -> Iterator[Claim]:
+def _of_targets(spec: InformedSpec | GLMSpec | DeletionSpec, data_dir: Path | None) -> Iterator[ContractClaim]:
     """Yield the claims on a victim of which some targets are sought; it is trained for one, or for one deletion."""
     short: dict[str, Any] = {"targets": spec.training.records if isinstance(spec, DeletionSpec) else 1}
     if isinstance(spec, InformedSpec):
@@ -83,15 +85,15 @@ def _of_targets(spec: InformedSpec | GLMSpec | DeletionSpec, data_dir: Path | No
     try:
         deletion_split_of(spec, data_dir) if isinstance(spec, DeletionSpec) else informed_split_of(spec, data_dir)
     except UserError as error:
-        yield Claim(spec.name, THERE, str(error))
+        yield ContractClaim(spec.name, THERE, str(error))
         return
-    yield Claim(spec.name, THERE)
+    yield ContractClaim(spec.name, THERE)
     try:
         session(data_dir).victim(spec.model_copy(update=short))
         trouble = ""
     except Exception as error:
         trouble = describe(error)
-    yield Claim(spec.name, TRAINS, trouble)
+    yield ContractClaim(spec.name, TRAINS, trouble)
 
 
 def _weights(spec: VictimSpec, split: Split) -> dict[str, Tensor]:
@@ -111,11 +113,11 @@ def _weights(spec: VictimSpec, split: Split) -> dict[str, Tensor]:
     return weights
 
 
-def _released(spec: VictimSpec, data_dir: Path | None) -> Iterator[Claim]:
+def _released(spec: VictimSpec, data_dir: Path | None) -> Iterator[ContractClaim]:
     try:
         victim, trouble = session(data_dir).victim(spec), ""
     except UserError as error:
         victim, trouble = None, str(error)
-    yield Claim(spec.name, "its weights fit its network", trouble)
+    yield ContractClaim(spec.name, "its weights fit its network", trouble)
     if isinstance(victim, Victim) and spec.n:
-        yield Claim(spec.name, "classifies the images that it has learnt", victim.unlearnt)
+        yield ContractClaim(spec.name, "classifies the images that it has learnt", victim.unlearnt)

@@ -22,7 +22,7 @@ from victims.errors import UserError
 from victims.informed.spec import AnySpec
 
 if TYPE_CHECKING:
-    from bench.check.claims import Claim
+    from bench.check.claims import ContractClaim
     from bench.plan.prospects import Prospect
     from victims.exposure.card import Exposure
 
@@ -135,8 +135,8 @@ def scoring_card(name: str) -> Table | None:
         table = f"{'runs' if name in COLUMNS else 'leaderboard'}.csv"
         return filled_table(("item", "value"), [(f"column of {table}", name), ("what it holds", glossary()[name])])
     fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    told = {name: (inspect.getdoc(value) or "") if callable(value) else value for name, value in fields.items()}
-    return filled_table(("item", "value"), [*told.items(), ("metric suite", METRIC_SUITE)])
+    meanings = {name: (inspect.getdoc(value) or "") if callable(value) else value for name, value in fields.items()}
+    return filled_table(("item", "value"), [*meanings.items(), ("metric suite", METRIC_SUITE)])
 
 
 def scoring_names() -> list[str]:
@@ -147,7 +147,7 @@ def scoring_names() -> list[str]:
     return list(dict.fromkeys([*METRICS, *PROTOCOLS, *COLUMNS, *BOARD_COLUMNS]))
 
 
-def claims_table(claims: Sequence[Claim]) -> Table:
+def claims_table(claims: Sequence[ContractClaim]) -> Table:
     """Return what `check` found: a tick or a cross, the claim, and what to change."""
     rows = ((claim.subject, "✓" if claim.holds else "✗", claim.text, claim.trouble) for claim in claims)
     return filled_table(("of", "", "claim", "what to change"), rows)

@@ -77,13 +77,13 @@ def verify(
     for finding in findings:
         line = f"{finding.outcome}: {finding.text}{': ' + finding.why if finding.why else ''}"
         beside = f" [{finding.beside}]" if finding.beside else ""
-        if finding.outcome is entries.Outcome.FAILS:
+        if finding.outcome is entries.ClaimOutcome.FAILS:
             complain(line + beside)
-        elif all_ or finding.outcome is entries.Outcome.UNKNOWN or finding.beside:
+        elif all_ or finding.outcome is entries.ClaimOutcome.UNKNOWN or finding.beside:
             say(line + beside)
     counts = Counter(finding.outcome for finding in findings)
-    say(", ".join(f"{counts[outcome]} {outcome}" for outcome in entries.Outcome))
-    raise typer.Exit(1 if counts[entries.Outcome.FAILS] else status)
+    say(", ".join(f"{counts[outcome]} {outcome}" for outcome in entries.ClaimOutcome))
+    raise typer.Exit(1 if counts[entries.ClaimOutcome.FAILS] else status)
 
 
 def _rerun(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bench.publish.leaderboard import BOARD_COLUMNS, COUNTED
 from bench.publish.leaderboard import leaderboard as leaderboard_of_runs
-from bench.publish.ranking import VERSIONS, one_to_one
+from bench.publish.ranking import VERSIONS, one_to_one_counts
 from bench.publish.runs_table import MOST_ROWS, require_columns, require_numbers, runs_of
 from bench.publish.statistics import Sample, Seeds
 from bench.store.cells import read_cells
@@ -57,7 +57,7 @@ def read_table(path: Path) -> tuple[pd.DataFrame, pd.DataFrame | None]:
 
 def _counted(runs: pd.DataFrame) -> pd.DataFrame:
     """Return runs, each list of images that disagrees with its row's count emptied: the count is believed."""
-    found, null = (one_to_one(runs, prefix) for prefix in ("", "null_"))
+    found, null = (one_to_one_counts(runs, prefix) for prefix in ("", "null_"))
     counts = {"good_images": runs["n_good"], "one_to_one_images": found, "null_images": null}
     held = {name: runs[name].map(lambda mask: int(mask or "0", 16).bit_count()) for name in counts}
     return runs.assign(**{name: runs[name].where(held[name] == count, "") for name, count in counts.items()})
@@ -93,7 +93,7 @@ def _typed(path: Path, table: pd.DataFrame) -> pd.DataFrame:
         if name in ("n", "seeds") and not (table[name] >= 1).all():
             raise UserError(f"{path} holds no number of 1 or more in a cell of the column {name}")
     table[["failed", "overlapped"]] = table[["failed", "overlapped"]].fillna(0)
-    found, null = (one_to_one(table, prefix) for prefix in ("", "null_"))
+    found, null = (one_to_one_counts(table, prefix) for prefix in ("", "null_"))
     table["gain"] = table["gain"].fillna(found - null)
     table["control"] = table["control"].astype(str).str.lower() == "true"
     return table

@@ -135,7 +135,7 @@ def _cells(runs: pd.DataFrame) -> dict[Cell, dict[int, list[_Run]]]:
     runs = current(runs)
     runs = runs[runs["status"] != Status.SKIPPED]
     failed = unsuccessful(runs)
-    counts = [one_to_one(runs, prefix).where(~failed, 0.0) for prefix in ("", "null_")]
+    counts = [one_to_one_counts(runs, prefix).where(~failed, 0.0) for prefix in ("", "null_")]
     columns = [failed, runs["n"], runs["null_n_good"].fillna(0), *counts, *(runs[name] for name in MASKS)]
     found: dict[Cell, dict[int, list[_Run]]] = {}
     keys = [runs[name].astype(str) for name in CELL]
@@ -151,7 +151,7 @@ def unsuccessful(runs: pd.DataFrame) -> pd.Series[bool]:
     return (runs["status"] != Status.OK) | ((runs["scores"] == ScoreState.FAILED) & runs["n_good"].isna())
 
 
-def one_to_one(runs: pd.DataFrame, prefix: str) -> pd.Series[float]:
+def one_to_one_counts(runs: pd.DataFrame, prefix: str) -> pd.Series[float]:
     """Return the counts one to one, or with the prefix those of the strictest null control."""
     return runs[f"{prefix}{ONE_TO_ONE}"].where(runs[ONE_TO_ONE].notna(), runs[f"{prefix}n_good"])
 

@@ -119,7 +119,7 @@ def _per_sample(victim: AnyVictim, reference: Reference, evaluation: Evaluation)
     for name, value in evaluation.values.items():
         table[name] = value.numpy()
     table["candidate"], table["voters"] = row.candidate.numpy(), row.voters.numpy()
-    table["oracle_mse"] = evaluation.oracle.numpy()
+    table["oracle_mse"] = evaluation.nearest_known_mse.numpy()
     if isinstance(victim, DeletionVictim):
         for name, images in _beside_a_deletion(reference, row.reconstruction).items():
             table[name] = F.cosine_similarity(images.flatten(1), reference.truth.images.flatten(1)).numpy()

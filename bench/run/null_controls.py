@@ -20,7 +20,7 @@ from bench.plan.run import Run, attack_sha
 from bench.run.failures import Fault, fault_of
 from bench.run.session import Session
 from bench.scoring import Protocol, Scores
-from bench.scoring.evaluation import Reference, count_scores, counts, mean_image_scores, one_to_one, together
+from bench.scoring.evaluation import Reference, count_scores, counts, mean_image_scores, one_to_one_scores, together
 from bench.store.good_images import encode
 from bench.store.records import ABSENT, ALIGNED_NULLS, LOST, NULLS, RAISED
 from bench.store.tensors import DamagedError, read_tensors, write_tensors
@@ -65,7 +65,7 @@ class NullCounts:
             for column in next(iter(counted.values())):
                 values[f"null_{column}"] = max(found[column] for found in counted.values())
             values["null_control"] = max(counted, key=lambda name: counted[name]["n_good"])
-            strictest = max(map(one_to_one, self.by_control.values()), key=lambda scores: scores.n_good)
+            strictest = max(map(one_to_one_scores, self.by_control.values()), key=lambda scores: scores.n_good)
             values["null_images"] = encode(strictest.good.numpy())
             if n_good is not None:
                 values["gain_over_null"] = n_good - values["null_n_good"]

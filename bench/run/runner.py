@@ -209,9 +209,9 @@ class Runner:
         try:
             record = self._stored(record, attacked, victim)
         except OSError as error:
-            told = {"status": Status.ERROR, "flags": ENVIRONMENT}
+            update = {"status": Status.ERROR, "flags": ENVIRONMENT}
             reason = f"what it found cannot be stored: {describe(error)}"
-            return Outcome(record.model_copy(update={**told, "reason": reason}), stored=False)
+            return Outcome(record.model_copy(update={**update, "reason": reason}), stored=False)
         except Exception as error:  # what it returned is no Reconstruction
             return self._failed(run, record, before, failure_of(error), victim)
         return self._scored(run, record)
@@ -248,8 +248,8 @@ class Runner:
     ) -> Outcome:
         """Store a failure with its null controls, whose count stands in for its own."""
         columns = {} if victim is None else self.scorer.null_columns(run, victim)
-        told = {"status": failure.status, "reason": failure.reason}
-        return self._concluded(record.model_copy(update={**columns, **told}), before, failure.details)
+        update = {"status": failure.status, "reason": failure.reason}
+        return self._concluded(record.model_copy(update={**columns, **update}), before, failure.details)
 
     def _concluded(self, record: RunRecord, before: RunRecord | None, details: str = "") -> Outcome:
         """Store the record of a run that found nothing, unless an earlier one of the same run found something."""

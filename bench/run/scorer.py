@@ -80,7 +80,7 @@ class Scorer:
         """
         from bench.run import artifacts
         from bench.scoring import METRIC_SUITE
-        from bench.scoring.evaluation import Reference, evaluate, one_to_one
+        from bench.scoring.evaluation import Reference, evaluate, one_to_one_scores
         from bench.scoring.protocols import protocol_named
 
         chosen = protocol_named(protocol or record.protocol)
@@ -108,7 +108,7 @@ class Scorer:
                 "null_images": "",
                 **evaluation.columns(),
                 "good_images": encode(evaluation.row.good.numpy()),
-                "one_to_one_images": encode(one_to_one(evaluation.by_column).good.numpy()),
+                "one_to_one_images": encode(one_to_one_scores(evaluation.by_column).good.numpy()),
                 **nulls.columns(evaluation.row.n_good),
                 "schema_version": SCHEMA_VERSION,
                 "scores": ScoreState.SCORED,

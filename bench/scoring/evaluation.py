@@ -73,8 +73,8 @@ class Reference:
         truth: the training images; of a victim of the informed adversary the T targets, and their mean is that of the
             images that the adversary has.
         held_out: (p, C, H, W) in [0, 1], test images, none of them among the training images; p may be 0. Outside of
-            the dataset setting all images that the adversary has, such as the fixed set and the shadow pool: its oracle
-            chooses among them.
+            the dataset setting all images that the adversary has, such as the fixed set and the shadow pool: a
+            reconstruction has to beat the nearest of them.
         shift: (C, H, W) or a number, what candidates lack to be images less `truth.mean`.
         together: number of records that were deleted at once, whose order nothing tells: candidates are brought into
             the order of their targets within each deletion, at the smallest total error. Null controls are too.
@@ -109,7 +109,7 @@ class Reference:
 
     def swapped(self) -> Truth:
         """Return the held-out images in the place of the training images, to count false positives."""
-        return replace(self.truth, images=self.held_out, oracle=torch.full((len(self.held_out),), math.inf))
+        return replace(self.truth, images=self.held_out, nearest_known_mse=torch.full((len(self.held_out),), math.inf))
 
 
 def together(victim: InformedVictim | DeletionVictim) -> int:
@@ -140,7 +140,7 @@ def counts(by_column: Mapping[str, Scores]) -> dict[str, int]:
     return {column: scores.n_good for column, scores in by_column.items()}
 
 
-def one_to_one(by_column: Mapping[str, Scores]) -> Scores:
+def one_to_one_scores(by_column: Mapping[str, Scores]) -> Scores:
     """Return the scores by which rows are ranked: a candidate serves one image only."""
     return by_column["n_good_unique" if "n_good_unique" in by_column else "n_good"]
 
@@ -154,7 +154,7 @@ class Evaluation:
             is for image i, since the other protocols match candidates to images, and of rows of a table.
         values: (n,) by metric, for the row's reconstructions.
         failed: the metrics that could not be measured, and why.
-        oracle: (n,) MSE of each training image to the nearest held-out one.
+        nearest_known_mse: (n,) MSE of each training image to the nearest held-out one.
         held_out: (p,) SSIM that the same scoring call gives each held-out image; 0 for one that no candidate serves,
             and none of rows of a table.
         confidence: the attack's ranking of its candidates, None if it gave none.
@@ -165,7 +165,7 @@ class Evaluation:
     by_column: dict[str, Scores]
     values: dict[str, Tensor]
     failed: dict[str, str]
-    oracle: Tensor
+    nearest_known_mse: Tensor
     held_out: Tensor
     confidence: ConfidenceCurve | None
     learned_metrics: LearnedMetrics
@@ -190,9 +190,9 @@ class Evaluation:
         if "mse" in self.values:
             best = self.values["mse"][row.found]
             numbers["mse_best"] = float(best.min()) if len(best) else math.nan
-        if bool(self.oracle.isfinite().all()) and "mse" in self.values:
-            numbers["oracle_mse"] = float(self.oracle.double().mean())
-            numbers["beats_oracle"] = float((self.values["mse"] < self.oracle).double().mean())
+        if bool(self.nearest_known_mse.isfinite().all()) and "mse" in self.values:
+            numbers["oracle_mse"] = float(self.nearest_known_mse.double().mean())
+            numbers["beats_oracle"] = float((self.values["mse"] < self.nearest_known_mse).double().mean())
         if self.membership_auc is not None:
             numbers["membership_auc"] = self.membership_auc
         if self.row.protocol.matching == "aligned" and "mse" in self.values:
@@ -208,7 +208,7 @@ class Evaluation:
         return {**counts(self.by_column), **finite, **self._false_positives(), **statuses}
 
     def _ranking(self, curve: ConfidenceCurve) -> dict[str, float]:
-        n = len(self.oracle)
+        n = len(self.nearest_known_mse)
         return {
             "confidence_ap": curve.average_precision,
             "base_rate": curve.base_rate,
@@ -264,7 +264,9 @@ def evaluate(
     values, failed = measure(evidence, tuple(name for name in MEASURED if not absent.get(name, False)))
     if protocol.matching == "aligned":
         auc = membership_auc(evidence.images, evidence.references, reference.together)
-        return Evaluation(by_column, values, failed, reference.truth.oracle, torch.empty(0), None, learned, auc)
+        return Evaluation(
+            by_column, values, failed, reference.truth.nearest_known_mse, torch.empty(0), None, learned, auc
+        )
     curve = None
     if confidence is not None:
         curve = confidence_curve(protocol, matcher, confidence)
@@ -272,7 +274,7 @@ def evaluate(
     if len(reference.held_out) and protocol.good == "ssim":
         swapped = score(protocol, Matcher(matcher.candidates, reference.swapped()))
         held_out = torch.where(swapped.found, swapped.ssim, 0)
-    return Evaluation(by_column, values, failed, reference.truth.oracle, held_out, curve, learned)
+    return Evaluation(by_column, values, failed, reference.truth.nearest_known_mse, held_out, curve, learned)
 
 
 def _protocols(row: Protocol) -> dict[str, Protocol]:

@@ -113,7 +113,7 @@ def vote(candidates: Tensor, distance: Tensor, ratio: float | None) -> tuple[Ten
     return voted.view(n, *candidates.shape[1:]), index.where(count > 0, -1), count
 
 
-def one_to_one(distance: Tensor) -> tuple[Tensor, Tensor]:
+def assign_pairs(distance: Tensor) -> tuple[Tensor, Tensor]:
     """Pair training images and candidates, each used at most once, at the smallest total distance.
 
     Args:
@@ -136,8 +136,8 @@ def one_to_one(distance: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def assign(candidates: Tensor, distance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Reconstruct each training image from the one candidate of `one_to_one`; arguments and results as of `vote`."""
-    rows, columns = one_to_one(distance)
+    """Reconstruct each training image from the one candidate of `assign_pairs`; arguments and results as of `vote`."""
+    rows, columns = assign_pairs(distance)
     index = torch.full((len(distance),), -1, dtype=torch.long, device=distance.device)
     index[rows] = columns
     assigned = candidates.new_zeros(len(distance), *candidates.shape[1:])
@@ -181,7 +181,7 @@ def stretch(images: Tensor) -> Tensor:
 
 
 def nearest_neighbours(images: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
-    """Find the nearest image of a pool by mean squared pixel error: what an oracle without the model would return.
+    """Find the nearest image of a pool by mean squared pixel error: the best that can be done without the model.
 
     Args:
         images: (n, C, H, W) in [0, 1].
@@ -197,7 +197,7 @@ def nearest_neighbours(images: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
         Balle et al. 2022, section 5: the nearest-neighbour oracle.
     """
     if len(pool) == 0:
-        raise ValueError("the nearest-neighbour oracle needs a pool of at least one image")
+        raise ValueError("the nearest image needs a pool of at least one image")
     rows = images.flatten(1).double()
     distance = torch.cat([_squared_distances(rows, part.flatten(1).double()) for part in pool.split(_CHUNK)], dim=1)
     nearest, index = distance.min(1)

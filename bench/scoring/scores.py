@@ -77,7 +77,7 @@ class Truth:
     Attributes:
         images: (n, C, H, W) in [0, 1], the training images.
         mean: (C, H, W), what the victim subtracts from an image in [0, 1] (zeros if nothing).
-        oracle: (n,) MSE of each image to the nearest one that the attacker has; inf where it has none.
+        nearest_known_mse: (n,) MSE of each image to the nearest one that the attacker has; inf where it has none.
         scale: broadcasts to (C, H, W), what one unit of an input is in pixels: images are inputs * scale + mean.
         decoys: (n, N - 1, C, H, W) the other records of each image's prior; None where there is no prior.
 
@@ -87,15 +87,15 @@ class Truth:
 
     images: Tensor
     mean: Tensor
-    oracle: Tensor
+    nearest_known_mse: Tensor
     scale: Tensor = field(default_factory=lambda: torch.ones(()))
     decoys: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.images.ndim != 4 or len(self.images) == 0:
             raise ValueError(f"images must be (n, C, H, W) with n > 0, got {tuple(self.images.shape)}")
-        if self.mean.shape != self.images.shape[1:] or self.oracle.shape != self.images.shape[:1]:
-            shapes = f"{tuple(self.mean.shape)}, oracle {tuple(self.oracle.shape)}"
+        if self.mean.shape != self.images.shape[1:] or self.nearest_known_mse.shape != self.images.shape[:1]:
+            shapes = f"{tuple(self.mean.shape)}, nearest known MSE {tuple(self.nearest_known_mse.shape)}"
             raise ValueError(f"images are {tuple(self.images.shape)}, mean {shapes}")
         if not (self.images.min() >= 0 and self.images.max() <= 1):
             raise ValueError("images must lie in [0, 1]")
@@ -195,9 +195,9 @@ def verdicts(protocol: Protocol, images: Tensor, targets: Tensor, truth: Truth) 
     reached = similarity(protocol, images, references, truth)
     good = reached > protocol.threshold
     if protocol.good == "oracle":
-        oracle = truth.oracle[targets]
-        nearer = mse(images, references) < oracle
-        good = nearer if protocol.matching == "aligned" else torch.where(oracle.isfinite(), nearer, good)
+        nearest = truth.nearest_known_mse[targets]
+        nearer = mse(images, references) < nearest
+        good = nearer if protocol.matching == "aligned" else torch.where(nearest.isfinite(), nearer, good)
     elif protocol.good == "named":
         good = mse(images, references) < _nearest_decoy(protocol, images, targets, truth)
     return reached, good

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attacks.base import Threat
 from bench.experiments.audit.last_record import LastRecords
-from bench.experiments.audit.model import Attempt, Group, Outcome, Overlap, Record, ThreatFinding, Unit
+from bench.experiments.audit.model import AuditAttempt, AuditOutcome, Group, Overlap, Record, ThreatFinding, Unit
 from bench.experiments.audit.scores import Hits, Scored
 from bench.experiments.audit.words import sentence
 from bench.plan.prospects import Outlook, Prospect
@@ -26,7 +26,7 @@ QUARTERS = ("smallest quarter", "second quarter", "third quarter", "largest quar
 
 def attempts(
     found: Sequence[Prospect], rows: Mapping[str, RunRecord], last: Mapping[str, LastRecords], scored: Scored
-) -> list[Attempt]:
+) -> list[AuditAttempt]:
     """Return all attacks with what came of them.
 
     Args:
@@ -44,7 +44,7 @@ def attempts(
     ]
 
 
-def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: int) -> Attempt:
+def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: int) -> AuditAttempt:
     known = _known(prospect)
     if row is None:
         return _blank(known, prospect.reason)
@@ -59,7 +59,7 @@ def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: in
     )
 
 
-def _on_last_record(prospect: Prospect, made: LastRecords, scored: Scored, runs: int) -> Attempt:
+def _on_last_record(prospect: Prospect, made: LastRecords, scored: Scored, runs: int) -> AuditAttempt:
     known = _known(prospect)
     if made.failure is not None:
         told = f"{made.failure.status}: {made.failure.reason}"
@@ -68,7 +68,7 @@ def _on_last_record(prospect: Prospect, made: LastRecords, scored: Scored, runs:
     return counted.model_copy(update={"seconds": made.seconds, "budget_spent": made.untried > 0})
 
 
-def _counted(known: dict[str, Any], hits: Hits, runs: int) -> Attempt:
+def _counted(known: dict[str, Any], hits: Hits, runs: int) -> AuditAttempt:
     """Return an attack that ended well: its count, its strictest null's, and its largest p-value against a null."""
     chance = max(p_value(hits.good, by_chance.good) for by_chance in hits.nulls.values())
     counted = {
@@ -91,8 +91,8 @@ def _spent(row: RunRecord) -> bool:
     return "budget" in row.flags.split(";")
 
 
-def _blank(known: dict[str, Any], reason: str) -> Attempt:
-    return Attempt.model_validate(
+def _blank(known: dict[str, Any], reason: str) -> AuditAttempt:
+    return AuditAttempt.model_validate(
         {
             **known,
             **{"reason": reason, "status": None, "run_id": "", "found": None, "null": None, "null_control": ""},
@@ -114,7 +114,7 @@ def p_value(good: Tensor, by_chance: Tensor) -> float:
     return float(binomtest(own, own + others, 0.5, alternative="greater").pvalue) if own + others else 1.0
 
 
-def threats(tried: Sequence[Attempt], n: int, unit: Unit = "images") -> list[ThreatFinding]:
+def threats(tried: Sequence[AuditAttempt], n: int, unit: Unit = "images") -> list[ThreatFinding]:
     """Return what each attacker gets, in the order of `Threat`.
 
     Args:
@@ -126,20 +126,20 @@ def threats(tried: Sequence[Attempt], n: int, unit: Unit = "images") -> list[Thr
     return [_finding(threat, [one for one in tried if one.threat == threat], n, unit, level) for threat in Threat]
 
 
-def _finding(threat: Threat, own: Sequence[Attempt], n: int, unit: Unit, level: float) -> ThreatFinding:
+def _finding(threat: Threat, own: Sequence[AuditAttempt], n: int, unit: Unit, level: float) -> ThreatFinding:
     ended = [one for one in own if one.found is not None and one.null is not None]
     unverified = [one for one in own if one.candidates is not None]
     failed = [one for one in own if one.status is not None and one not in (*ended, *unverified)]
     ruled_out = {one.attack: one.reason for one in own if one.outlook is Outlook.DOUBTED}
     best = max(ended, key=lambda one: (one.beyond_chance, (one.found or 0) - (one.null or 0)), default=None)
     if best is not None:
-        outcome = Outcome.FOUND if best.beyond_chance else Outcome.NOTHING
+        outcome = AuditOutcome.FOUND if best.beyond_chance else AuditOutcome.NOTHING
     elif unverified:
-        outcome = Outcome.UNVERIFIED
+        outcome = AuditOutcome.UNVERIFIED
     elif failed:
-        outcome = Outcome.FAILED
+        outcome = AuditOutcome.FAILED
     else:
-        outcome = Outcome.RULED_OUT if ruled_out else Outcome.NOT_TESTED
+        outcome = AuditOutcome.RULED_OUT if ruled_out else AuditOutcome.NOT_TESTED
     finding = ThreatFinding(
         threat=threat,
         outcome=outcome,

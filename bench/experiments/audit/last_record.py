@@ -152,7 +152,7 @@ def _hits(candidates: Tensor, victim: Victim) -> Hits:
     means = (inputs.sum(0) - inputs) / (len(inputs) - 1)
     nearest = inputs[_nearest_others(images.flatten(1))]
     least = mse(rescaled(protocol, nearest, given.truth), images)
-    reference = replace(given, truth=replace(given.truth, oracle=least))
+    reference = replace(given, truth=replace(given.truth, nearest_known_mse=least))
     controls = {
         "null_mean_image": means,
         "nearest known record": nearest,

@@ -16,7 +16,7 @@ Count = Annotated[int, Field(ge=0)]
 Unit = Literal["images", "rows"]
 
 
-class Outcome(StrEnum):
+class AuditOutcome(StrEnum):
     """What an audit can say of a threat model."""
 
     FOUND = "found"
@@ -33,7 +33,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Attempt(Part):
+class AuditAttempt(Part):
     """One attack with one parameter set: run, or left out for a reason."""
 
     attack: str = Field(description="Name of the attack, and of its parameter set behind a colon.")
@@ -65,7 +65,7 @@ class ThreatFinding(Part):
     """What is known of one attacker."""
 
     threat: Threat = Field(description="What the attacker has.")
-    outcome: Outcome = Field(description="What came of it.")
+    outcome: AuditOutcome = Field(description="What came of it.")
     found: Count | None = Field(description="Records that the best attack reconstructed; null if none was counted.")
     null: Count | None = Field(description="What the strictest null control of that attack gets.")
     attack: str = Field(
@@ -125,7 +125,7 @@ class Audit(Part):
     )
     exposure: Exposure = Field(description="What the weights show at a look.")
     threats: list[ThreatFinding] = Field(description="What each attacker gets.")
-    attempts: list[Attempt] = Field(description="All attacks, run or left out.")
+    attempts: list[AuditAttempt] = Field(description="All attacks, run or left out.")
     by_class: list[Group] = Field(description="Who was hit, by class.")
     by_margin: list[Group] = Field(description="Who was hit, by quarters of the margin, the smallest first.")
     overlaps: list[Overlap] = Field(description="Who was hit, by the attacks that hit, the largest group first.")

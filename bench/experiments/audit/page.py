@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bench.experiments.audit.candidates import Surest
 from bench.experiments.audit.findings import hit_records
-from bench.experiments.audit.model import Audit, Outcome, Record
+from bench.experiments.audit.model import Audit, AuditOutcome, Record
 from bench.experiments.audit.scores import Scored
 from bench.plan.exposed import exposure_lines
 from bench.plan.prospects import Outlook
@@ -94,7 +94,7 @@ def render(
         unverified=[_candidates(one, units) for one in unverified],
         rows=rows,
         most_columns=MOST_COLUMNS,
-        found=[finding.sentence for finding in audit.threats if finding.outcome is Outcome.FOUND],
+        found=[finding.sentence for finding in audit.threats if finding.outcome is AuditOutcome.FOUND],
         declined=_declined(audit),
         exposure=list(exposure_lines(audit.exposure)),
         attacks=sorted({name for overlap in audit.overlaps for name in overlap.attacks}),

@@ -183,7 +183,7 @@ def _spared(given: Reference, victim: Victim, most: int) -> tuple[Reference, Ten
     inputs = torch.from_numpy(victim.split.test_inputs)
     order, k = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(0)), min(most, len(inputs) // 2)
     bar, images = given.held_out[order[k:]], given.truth.images
-    truth = replace(given.truth, oracle=oracle(Evidence(images, images, bar)))
+    truth = replace(given.truth, nearest_known_mse=oracle(Evidence(images, images, bar)))
     return replace(given, truth=truth, held_out=bar), inputs[order[:k]]
 
 

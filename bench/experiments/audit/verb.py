@@ -19,7 +19,7 @@ from bench.experiments.audit import findings, words
 from bench.experiments.audit.candidates import surest
 from bench.experiments.audit.cells import runs_of, share_of
 from bench.experiments.audit.last_record import LastRecords, attacked
-from bench.experiments.audit.model import Attempt, Audit, Environment, Record, Unit
+from bench.experiments.audit.model import Audit, AuditAttempt, Environment, Record, Unit
 from bench.experiments.audit.page import render, telling
 from bench.experiments.audit.rows import row_table, side_by_side
 from bench.experiments.audit.scores import Scored, scored
@@ -186,7 +186,7 @@ def _last_records(
 def _audit(
     victim: Victim,
     card: Exposure,
-    tried: Sequence[Attempt],
+    tried: Sequence[AuditAttempt],
     reached: Scored,
     asked: Asked,
     setup: Setup,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attacks.base import Threat
-from bench.experiments.audit.model import Attempt, Outcome, ThreatFinding, Unit
+from bench.experiments.audit.model import AuditAttempt, AuditOutcome, ThreatFinding, Unit
 
 if TYPE_CHECKING:
     from victims.base import Victim
@@ -47,20 +47,20 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit 
     """
     who, ruled_out = WHO[finding.threat], _ruled_out(finding)
     got = f"{finding.attack} got {finding.found} of {n} training {unit} and chance {finding.null}"
-    if finding.outcome is Outcome.FOUND:
+    if finding.outcome is AuditOutcome.FOUND:
         best = f"{finding.found} of {n} training {unit} by {finding.attack}; chance gets {finding.null}"
         return f"Somebody who {who} can reconstruct {best}."
-    if finding.outcome is Outcome.NOTHING:
+    if finding.outcome is AuditOutcome.NOTHING:
         others = [name for name in finding.tried if name != finding.attack]
         less = f"; {', '.join(others)} got no more" if others else ""
         blind = f" Even all {n} could not be told from chance, so this shows nothing." if finding.blind else ""
         return f"Somebody who {who} got nothing beyond chance: {got}{less}.{blind}{ruled_out}"
-    if finding.outcome is Outcome.UNVERIFIED:
+    if finding.outcome is AuditOutcome.UNVERIFIED:
         candidates = f"{', '.join(finding.tried)} returned candidates, and there is nothing to compare them with"
         return f"Whether somebody who {who} reconstructs anything is not known: {candidates}.{ruled_out}"
-    if finding.outcome is Outcome.RULED_OUT:
+    if finding.outcome is AuditOutcome.RULED_OUT:
         return f"Somebody who {who} has no attack here that can work, so none was run.{ruled_out}"
-    if finding.outcome is Outcome.FAILED:
+    if finding.outcome is AuditOutcome.FAILED:
         return f"What somebody who {who} gets is not known, for the attacks failed: {reasons[0]}."
     why = WAY_OUT.get(finding.threat) or (reasons[0] if reasons else "there is no such attack here")
     return f"Somebody who {who} was not tried: {why}."
@@ -68,9 +68,15 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit 
 
 def verdict(findings: Sequence[ThreatFinding]) -> list[str]:
     """Return the sentences on all attackers: what was found, what was not, and in one sentence who was not tested."""
-    order = [Outcome.FOUND, Outcome.NOTHING, Outcome.UNVERIFIED, Outcome.FAILED, Outcome.RULED_OUT]
+    order = [
+        AuditOutcome.FOUND,
+        AuditOutcome.NOTHING,
+        AuditOutcome.UNVERIFIED,
+        AuditOutcome.FAILED,
+        AuditOutcome.RULED_OUT,
+    ]
     tested = [finding.sentence for outcome in order for finding in findings if finding.outcome is outcome]
-    left = [finding.threat for finding in findings if finding.outcome is Outcome.NOT_TESTED]
+    left = [finding.threat for finding in findings if finding.outcome is AuditOutcome.NOT_TESTED]
     return [*tested, *([f"Not tested: {'; '.join(left)}."] if left else [])]
 
 
@@ -90,25 +96,25 @@ def headline(findings: Sequence[ThreatFinding], n: int, unit: Unit = "images") -
         n: the number of training records given.
         unit: what the records are.
     """
-    found = [one for one in findings if one.outcome is Outcome.FOUND]
+    found = [one for one in findings if one.outcome is AuditOutcome.FOUND]
     if found:
         best = max(found, key=lambda one: (one.found or 0) - (one.null or 0))
         who = f"somebody who {WHO[best.threat]}"
         return f"{best.found} of {n} training {unit} can be reconstructed by {who}, where chance gets {best.null}."
-    nothing = [finding for finding in findings if finding.outcome is Outcome.NOTHING]
+    nothing = [finding for finding in findings if finding.outcome is AuditOutcome.NOTHING]
     if nothing and all(finding.blind for finding in nothing):
         least = min(finding.null or 0 for finding in nothing)
         told = f"even all {n} could not be told from chance, which gets {least}"
         return f"Whether training {unit} can be reconstructed was not shown: {told}."
     if nothing:
         return f"None of {n} training {unit} was reconstructed beyond chance, by the attacks that were tried."
-    if any(finding.outcome is Outcome.UNVERIFIED for finding in findings):
+    if any(finding.outcome is AuditOutcome.UNVERIFIED for finding in findings):
         return f"Nothing could be verified: no training {unit} were given to compare the attacks' candidates with."
     return "No attack was run to its end, so nothing is known of what can be reconstructed."
 
 
 def limits(
-    victim: Victim, card: Exposure, findings: Sequence[ThreatFinding], tried: Sequence[Attempt], seconds: float
+    victim: Victim, card: Exposure, findings: Sequence[ThreatFinding], tried: Sequence[AuditAttempt], seconds: float
 ) -> list[str]:
     """Return who was not tested, and what the audit lacked.
 
@@ -119,7 +125,7 @@ def limits(
         tried: all attacks.
         seconds: the time that each of them had.
     """
-    said = [finding.sentence for finding in findings if finding.outcome is Outcome.NOT_TESTED]
+    said = [finding.sentence for finding in findings if finding.outcome is AuditOutcome.NOT_TESTED]
     if not card.layers:
         said.append(f"The attacks on layers do not apply, for the layers are not known: {card.uncovered}.")
     said += _lacked(victim)
@@ -153,7 +159,7 @@ def _lacked(victim: Victim) -> list[str]:
 
 def advice(findings: Sequence[ThreatFinding]) -> list[str]:
     """Return the habits that help, those that concern what was found first."""
-    found = [finding.threat for finding in findings if finding.outcome is Outcome.FOUND]
+    found = [finding.threat for finding in findings if finding.outcome is AuditOutcome.FOUND]
     first = {
         Threat.RECORDS: HABITS[4], Threat.WEIGHTS: HABITS[0], Threat.START: HABITS[1], Threat.SEED: HABITS[2],
     }  # fmt: skip

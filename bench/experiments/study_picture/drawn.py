@@ -89,12 +89,12 @@ def _curves(table: pd.DataFrame, plot: Plot) -> Figure:
     for place, (names, part) in enumerate(table.groupby(lines, sort=False)):
         line = part if named else part.sort_values(plot.x)
         title = ", ".join([str(names[0]), *(f"{words(plot.y)} {name}" for name in names[1:])])
-        for value, style in zip(plot.values, _STYLES, strict=False):
+        for value, dashes in zip(plot.values, _STYLES, strict=False):
             if value in line:
-                told: dict[str, Any] = {"marker": _MARKERS[place % len(_MARKERS)], "linestyle": style}
-                told |= {"markerfacecolor": "none"} if value.startswith("null") else {}
+                style: dict[str, Any] = {"marker": _MARKERS[place % len(_MARKERS)], "linestyle": dashes}
+                style |= {"markerfacecolor": "none"} if value.startswith("null") else {}
                 label = f"{title}: {words(value)}"
-                axes.plot(line[plot.x], line[value], color=f"C{place}", markersize=5, label=label, **told)
+                axes.plot(line[plot.x], line[value], color=f"C{place}", markersize=5, label=label, **style)
     if plot.logarithmic and not named:
         smallest = table[plot.x][table[plot.x] > 0].min()
         axes.set_xscale("symlog", linthresh=smallest)  # a label may be 0, as the weight decay of a victim without any
@@ -116,8 +116,8 @@ def _tradeoff(table: pd.DataFrame, plot: Plot) -> Figure:
     if value in table:
         plain, rest = table.iloc[:1], table.iloc[1:]
         for place, (name, part) in enumerate(rest.groupby(plot.y, sort=False)):
-            told: dict[str, Any] = {"marker": _MARKERS[place % len(_MARKERS)], "color": f"C{place}", "alpha": 0.8}
-            axes.plot(part[plot.x], part[value], linestyle="none", markersize=5, label=str(name), **told)
+            style: dict[str, Any] = {"marker": _MARKERS[place % len(_MARKERS)], "color": f"C{place}", "alpha": 0.8}
+            axes.plot(part[plot.x], part[value], linestyle="none", markersize=5, label=str(name), **style)
             for null in nulls:
                 axes.plot(part[plot.x], part[null], "x", markersize=4, color="0.4", alpha=0.6)
             for _, cell in part.iterrows():
@@ -258,8 +258,8 @@ def _key(figure: Figure) -> None:
             lines.setdefault(label, line)
     if lines:
         across = 1 if max(map(len, lines)) >= _LONG and len(figure.axes) == 1 else 2
-        told: dict[str, Any] = {"loc": "outside lower center", "handlelength": 3.5, "fontsize": 7, "frameon": False}
-        figure.legend(lines.values(), lines.keys(), ncols=across, **told)
+        style: dict[str, Any] = {"loc": "outside lower center", "handlelength": 3.5, "fontsize": 7, "frameon": False}
+        figure.legend(lines.values(), lines.keys(), ncols=across, **style)
 
 
 def _figure(width: float, height: float) -> Figure:

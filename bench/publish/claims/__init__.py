@@ -2,15 +2,15 @@
 
 from bench.publish.claims.check import rows_of, verify, weights_of
 from bench.publish.claims.entries import Claim, read_claims
-from bench.publish.claims.finding import Finding, Outcome
+from bench.publish.claims.finding import ClaimOutcome, Finding
 from bench.publish.claims.tables import LEADERBOARD, RUNS, Tables
 
 __all__ = [
     "LEADERBOARD",
     "RUNS",
     "Claim",
+    "ClaimOutcome",
     "Finding",
-    "Outcome",
     "Tables",
     "read_claims",
     "rows_of",

@@ -11,7 +11,7 @@ import pandas as pd
 
 from bench.publish.claims.entries import Claim
 from bench.publish.claims.figures import figures, places
-from bench.publish.claims.finding import Finding, Outcome
+from bench.publish.claims.finding import ClaimOutcome, Finding
 from bench.publish.claims.tables import RUNS, Tables, made_of_runs
 from bench.publish.numbers import MISSING
 from bench.publish.parameters import value_text
@@ -49,17 +49,17 @@ def verify(claims: Sequence[Claim], results: Path, root: Path | None = None) -> 
 def _checked(claim: Claim, tables: Tables) -> Finding:
     """Return what the tables say of a claim."""
     if claim.unsupported:
-        return Finding(Outcome.UNKNOWN, claim.text, claim.unsupported)
+        return Finding(ClaimOutcome.UNKNOWN, claim.text, claim.unsupported)
     table = tables.get(claim.table)
     if table is None:
-        return Finding(Outcome.UNKNOWN, claim.text, f"there is no table {claim.table}")
+        return Finding(ClaimOutcome.UNKNOWN, claim.text, f"there is no table {claim.table}")
     rows = rows_of(claim, table)
     named = ", ".join(f"{name} {value_text(value)}" for name, value in claim.where.items())
     if len(rows) != 1:
         many = "no stored row" if rows.empty else f"{len(rows)} stored rows"
-        return Finding(Outcome.UNKNOWN, claim.text, f"{many} of {named}")
+        return Finding(ClaimOutcome.UNKNOWN, claim.text, f"{many} of {named}")
     if failed := _failed(rows.iloc[0]):
-        return Finding(Outcome.UNKNOWN, claim.text, f"{failed} ({named})")
+        return Finding(ClaimOutcome.UNKNOWN, claim.text, f"{failed} ({named})")
     return _held(claim, rows.iloc[0], named)
 
 
@@ -79,10 +79,10 @@ def _held(claim: Claim, row: pd.Series, named: str) -> Finding:
     )
     if off:
         reason = f"{'; '.join(off)}{' on other weights' if other else ''} ({named})"
-        return Finding(Outcome.FAILS, claim.text, reason, beside)
+        return Finding(ClaimOutcome.FAILS, claim.text, reason, beside)
     if lacking:
-        return Finding(Outcome.UNKNOWN, claim.text, f"the row of {named} lacks {', '.join(lacking)}", beside)
-    return Finding(Outcome.HOLDS, claim.text, beside=beside)
+        return Finding(ClaimOutcome.UNKNOWN, claim.text, f"the row of {named} lacks {', '.join(lacking)}", beside)
+    return Finding(ClaimOutcome.HOLDS, claim.text, beside=beside)
 
 
 def weights_of(row: Mapping[Hashable, Any] | pd.Series) -> frozenset[str]:
@@ -153,16 +153,16 @@ def documents(claims: Sequence[Claim], root: Path) -> Iterator[Finding]:
     texts = {name: _document(root / name) for name in {*DOCUMENTS, *(claim.file for claim in claims)} if name}
     for claim in claims:
         if claim.file and not any(places(texts[claim.file], claim.text)):
-            yield Finding(Outcome.FAILS, claim.text, f"{claim.file} has no such words any more; change the entry")
+            yield Finding(ClaimOutcome.FAILS, claim.text, f"{claim.file} has no such words any more; change the entry")
     for name in DOCUMENTS:
         text = texts[name]
         quoted = [(place, claim) for claim in claims if claim.file == name for place in places(text, claim.text)]
         for figure in figures(text):
             over = [claim for place, claim in quoted if figure.start in place]
             if not over:
-                yield Finding(Outcome.FAILS, figure.line, f"{name}: the figure {figure.value:g} has no entry")
+                yield Finding(ClaimOutcome.FAILS, figure.line, f"{name}: the figure {figure.value:g} has no entry")
             elif not any(figure.value in (*claim.values.values(), *claim.shown) for claim in over):
-                yield Finding(Outcome.FAILS, figure.line, f"{name}: no entry gives the figure {figure.value:g}")
+                yield Finding(ClaimOutcome.FAILS, figure.line, f"{name}: no entry gives the figure {figure.value:g}")
 
 
 def _document(path: Path) -> str:

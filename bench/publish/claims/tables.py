@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from bench.publish.board_file import read_leaderboard
-from bench.publish.claims.finding import Finding, Outcome
+from bench.publish.claims.finding import ClaimOutcome, Finding
 from bench.publish.leaderboard import board_texts, leaderboard
 from bench.publish.ranking import conflicts
 from bench.publish.runs_table import MOST_ROWS, read_runs
@@ -72,11 +72,11 @@ def made_of_runs(tables: Tables) -> Iterator[Finding]:
             if ours != theirs:
                 hint = f"`python -m bench run --only-cached --results-dir {results}` makes it again"
                 why = f"line {number} is not what runs.csv makes ({_apart(ours, theirs)}); {hint}"
-                yield Finding(Outcome.FAILS, name, why)
+                yield Finding(ClaimOutcome.FAILS, name, why)
                 break
     for (victim, key), conflict in conflicts(board).items():
         if key:
-            yield Finding(Outcome.FAILS, victim, conflict)
+            yield Finding(ClaimOutcome.FAILS, victim, conflict)
 
 
 def _apart(ours: str, theirs: str) -> str:

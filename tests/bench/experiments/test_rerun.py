@@ -10,7 +10,7 @@ import pytest
 
 from bench.experiments.rerun import again
 from bench.plan import registry
-from bench.publish.claims import Claim, Outcome, verify
+from bench.publish.claims import Claim, ClaimOutcome, verify
 from bench.publish.leaderboard import write_tables
 from bench.store.records import RunRecord
 
@@ -39,7 +39,7 @@ def test_a_run_is_measured_again_with_its_budget(record: Make, tmp_path: Path) -
 
     made = [row.model_copy(update={"params_hash": runs[0].params_hash, "run_id": f"new{row.run_id}"}) for row in rows]
     write_tables(tmp_path, made)
-    assert [finding.outcome for finding in verify(kept, tmp_path)] == [Outcome.HOLDS] * 3
+    assert [finding.outcome for finding in verify(kept, tmp_path)] == [ClaimOutcome.HOLDS] * 3
 
 
 def test_a_quick_claim_that_cannot_be_run_again_is_told(record: Make, tmp_path: Path) -> None:
@@ -62,16 +62,16 @@ def test_a_training_that_takes_no_time_is_quick(record: Make, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("weights", "n_good", "outcome"),
     [
-        ("a", 66, Outcome.HOLDS),
-        ("a", 63, Outcome.FAILS),
-        ("b", 63, Outcome.HOLDS),
-        ("b", 53, Outcome.HOLDS),
-        ("b", 52, Outcome.FAILS),  # 1.96 sqrt(2 * 100 * .66 * .34) = 13.1
-        ("b", 80, Outcome.FAILS),
+        ("a", 66, ClaimOutcome.HOLDS),
+        ("a", 63, ClaimOutcome.FAILS),
+        ("b", 63, ClaimOutcome.HOLDS),
+        ("b", 53, ClaimOutcome.HOLDS),
+        ("b", 52, ClaimOutcome.FAILS),  # 1.96 sqrt(2 * 100 * .66 * .34) = 13.1
+        ("b", 80, ClaimOutcome.FAILS),
     ],
 )
 def test_on_other_weights_a_count_holds_within_chance(
-    record: Make, tmp_path: Path, weights: str, n_good: int, outcome: Outcome
+    record: Make, tmp_path: Path, weights: str, n_good: int, outcome: ClaimOutcome
 ) -> None:
     told = {"attack": "first-layer", "params_json": '{"contrast": 0.5}', "victim": "faces-mlp-20", "n": 100}
     write_tables(tmp_path, [record(n_good=66, victim_sha="a" * 64, **told)])
@@ -84,8 +84,10 @@ def test_on_other_weights_a_count_holds_within_chance(
     assert [finding.outcome for finding in verify(kept, tmp_path / "again")] == [outcome] * 2
 
 
-@pytest.mark.parametrize(("null", "outcome"), [(11, Outcome.HOLDS), (12, Outcome.FAILS)])
-def test_on_other_weights_a_null_holds_within_chance(record: Make, tmp_path: Path, null: int, outcome: Outcome) -> None:
+@pytest.mark.parametrize(("null", "outcome"), [(11, ClaimOutcome.HOLDS), (12, ClaimOutcome.FAILS)])
+def test_on_other_weights_a_null_holds_within_chance(
+    record: Make, tmp_path: Path, null: int, outcome: ClaimOutcome
+) -> None:
     """Laplace's rule makes 6 of 102 of 5 of 100: 1.96 sqrt(2 * 100 * (6 / 102) (96 / 102)) = 6.5."""
     write_tables(tmp_path, [record(victim_sha="b" * 64, n_good=20, null_n_good=null, n=100)])
     stated = claim(values={"null_n_good": 5}).model_copy(update={"weights": frozenset({"a" * 64})})
@@ -96,7 +98,7 @@ def test_on_other_weights_only_counts_have_an_allowance(record: Make, tmp_path: 
     write_tables(tmp_path, [record(victim_sha="b" * 64, ssim_mean=0.5, n=100)])
     stated = claim(values={"ssim_mean": 0.51}).model_copy(update={"weights": frozenset({"a" * 64})})
 
-    assert [finding.outcome for finding in verify([stated], tmp_path)] == [Outcome.FAILS]
+    assert [finding.outcome for finding in verify([stated], tmp_path)] == [ClaimOutcome.FAILS]
 
 
 def test_a_run_that_fails_when_it_is_made_again_is_an_exit_status(

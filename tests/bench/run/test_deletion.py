@@ -118,7 +118,7 @@ def test_the_oracle_is_the_nearest_public_record_alone() -> None:
     reference = Reference.of(victim)
     pool, targets = torch.from_numpy(victim.split.pool.images), torch.from_numpy(victim.split.targets.images)
     nearest = (targets[:, None] - pool).square().mean((2, 3, 4)).amin(1)
-    assert torch.allclose(reference.truth.oracle, nearest, rtol=1e-5)
+    assert torch.allclose(reference.truth.nearest_known_mse, nearest, rtol=1e-5)
     scores = count_scores(PROTOCOLS["balle2022"], reference.matcher(targets))["n_good"]
     assert scores.n_good == 6
 

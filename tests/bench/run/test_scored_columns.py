@@ -203,7 +203,7 @@ def test_the_informed_adversary_has_the_fixed_set_and_the_pool() -> None:
     had, reference = torch.cat([fixed, pool]), Reference.of(victim)
     torch.testing.assert_close(reference.truth.mean, had.mean(0))
     nearest = torch.stack([mse(had, image.expand_as(had)).min() for image in targets])
-    torch.testing.assert_close(reference.truth.oracle, nearest)
+    torch.testing.assert_close(reference.truth.nearest_known_mse, nearest)
     assert torch.equal(reference.truth.images, targets) and len(reference.held_out) == len(had)
     half = scored(0.5 * targets, reference, "balle2022")  # its candidates are images already
     torch.testing.assert_close(half.row.reconstruction, 0.5 * targets)

@@ -123,7 +123,7 @@ def test_nearer_than_the_nearest_public_image_no_public_image_is() -> None:
     assert counts(count_scores(protocol, reference.matcher(held_out - reference.truth.mean)))["n_good"] == 0
     assert columns["n_good"] == columns["n_good_unique"] == 20
     alone = reference_of(truth, held_out[:0])  # without public images it is judged by SSIM
-    assert alone.truth.oracle.isinf().all()
+    assert alone.truth.nearest_known_mse.isinf().all()
     assert count_scores(protocol, alone.matcher(near - alone.truth.mean))["n_good"].n_good == 20
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pictures import random_images
 from torch import Tensor
 
-from bench.scoring.matching import assign, in_order, ncc_distance, nearest_neighbours, one_to_one, stretch, vote
+from bench.scoring.matching import assign, assign_pairs, in_order, ncc_distance, nearest_neighbours, stretch, vote
 
 
 @settings(max_examples=50, deadline=None)
@@ -108,14 +108,14 @@ def test_copies_vote_even_when_they_are_perfect() -> None:
 
 def test_one_to_one_takes_the_least_total_and_no_forbidden_pair() -> None:
     inf = math.inf
-    rows, columns = one_to_one(torch.tensor([[1.0, 2.0, inf], [1.0, 9.0, inf], [inf, inf, inf]]))
+    rows, columns = assign_pairs(torch.tensor([[1.0, 2.0, inf], [1.0, 9.0, inf], [inf, inf, inf]]))
     assert (rows.tolist(), columns.tolist()) == ([0, 1], [1, 0])
-    assert [len(part) for part in one_to_one(torch.full((2, 3), inf))] == [0, 0]
-    assert [len(part) for part in one_to_one(torch.zeros(2, 0))] == [0, 0]
+    assert [len(part) for part in assign_pairs(torch.full((2, 3), inf))] == [0, 0]
+    assert [len(part) for part in assign_pairs(torch.zeros(2, 0))] == [0, 0]
 
 
 def test_one_to_one_prefers_more_pairs_to_cheaper_ones() -> None:
-    rows, columns = one_to_one(torch.tensor([[0.0, 4.0], [4.0, math.inf]]))
+    rows, columns = assign_pairs(torch.tensor([[0.0, 4.0], [4.0, math.inf]]))
     assert (rows.tolist(), columns.tolist()) == ([0, 1], [1, 0])
     candidates = random_images(2, 1, 8, 8)
     assigned, index, voters = assign(candidates, torch.tensor([[0.0, 4.0], [4.0, math.inf]]))

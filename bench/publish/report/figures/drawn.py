@@ -151,8 +151,8 @@ def ssim_against_output(per_sample: pd.DataFrame, n_classes: int) -> str:
         size = np.clip(4000 / len(table), 7, 24)
         for label in sorted(set(table["label"].astype(int))):
             part, kind = table[table["label"] == label], label % len(CLASSES)
-            told: dict[str, Any] = {"c": CLASSES[kind], "marker": _MARKERS[kind], "label": str(label)}
-            axes.scatter(part[name], part["ssim"], s=size, alpha=0.65, linewidths=0, rasterized=True, **told)
+            style: dict[str, Any] = {"c": CLASSES[kind], "marker": _MARKERS[kind], "label": str(label)}
+            axes.scatter(part[name], part["ssim"], s=size, alpha=0.65, linewidths=0, rasterized=True, **style)
         _name_classes(figure, axes, n_classes)
         margin = float(table["margin"].min())
         for place in (margin, -margin) if n_classes == 2 else (margin,):
@@ -201,11 +201,11 @@ def _name_classes(figure: Figure, axes: Axes, n_classes: int) -> None:
         return
     places = axes.get_position()
     axes.set_position((places.x0, places.y0, places.width, places.height - 0.09))
-    told: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.02, 1), "ncols": n_classes + 1, "frameon": False}
-    told |= {"handlelength": 1, "handletextpad": 0.2, "columnspacing": 0.6, "markerscale": 1.2}
+    style: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.02, 1), "ncols": n_classes + 1, "frameon": False}
+    style |= {"handlelength": 1, "handletextpad": 0.2, "columnspacing": 0.6, "markerscale": 1.2}
     marks, names = axes.get_legend_handles_labels()
     blank = Line2D([], [], linestyle="none")
-    figure.legend([blank, *marks], ["class", *names], **told)
+    figure.legend([blank, *marks], ["class", *names], **style)
 
 
 def _grid(axes: Axes) -> None:

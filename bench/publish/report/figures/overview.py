@@ -76,9 +76,9 @@ def _row(axes: Axes, place: int, kind: str, found: Sequence[Gained]) -> None:
     """Draw a kind of network: its two lines of words, and below them the points."""
     best, at = found[0], place + _DOTS
     words = f"{best.name} on {best.network}" if best.ranked else "none surely beats chance"
-    told: dict[str, Any] = {"va": "center_baseline", "parse_math": False, "transform": axes.get_yaxis_transform()}
-    axes.text(0, place + _FIRST, _shortened(kind), color=INK, **told)
-    axes.text(0, place + _SECOND, _shortened(words), color=ACCENT if best.ranked else MUTED, **told)
+    style: dict[str, Any] = {"va": "center_baseline", "parse_math": False, "transform": axes.get_yaxis_transform()}
+    axes.text(0, place + _FIRST, _shortened(kind), color=INK, **style)
+    axes.text(0, place + _SECOND, _shortened(words), color=ACCENT if best.ranked else MUTED, **style)
     for tick in (-0.5, 0, 0.5, 1):
         if tick >= axes.get_xlim()[0]:
             colour = LINE if tick else MUTED

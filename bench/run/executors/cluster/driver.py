@@ -20,7 +20,7 @@ from bench.plan import registry
 from bench.plan.run import Run
 from bench.run.executors.cluster import needs, worker
 from bench.run.executors.cluster.connection import connect
-from bench.run.executors.cluster.desk import Desk, News
+from bench.run.executors.cluster.mailbox import Mailbox, News
 from bench.run.executors.cluster.needs import Preparation
 from bench.run.executors.cluster.nodes import Nodes, on_every_node
 from bench.run.executors.cluster.probe import versions
@@ -83,8 +83,8 @@ class Ray:
             ray.shutdown()
             raise
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        self._desk: Any = ray.remote(Desk).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
-        self._news = self._ask_desk()
+        self._mailbox: Any = ray.remote(Mailbox).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+        self._news = self._ask_mailbox()
         self._depot = Depot(setup, Session(setup, reporter), self._victims, plugins)
         self._queue: deque[Work] = deque()
         self._waiting: dict[Need, list[Task]] = defaultdict(list)
@@ -143,10 +143,10 @@ class Ray:
             if (missing := self._missing(what, run, wanted)) is not None:
                 self._waiting[missing].append(what)
                 continue
-            luggage = self._depot.for_run(run, what.run_id, wanted)
+            inputs = self._depot.for_run(run, what.run_id, wanted)
             share = self._share(run.attack.resources)
             carry_out = worker.carry_out.options(**share.options, **self._nodes.options)
-            reference = carry_out.remote(what, luggage, self._desk, share.limits, versions())
+            reference = carry_out.remote(what, inputs, self._mailbox, share.limits, versions())
             self._running[reference] = what
 
     def _missing(self, task: Task, run: Run, wanted: list[Preparation]) -> Need | None:
@@ -170,9 +170,9 @@ class Ray:
 
     def _prepare(self, preparation: Preparation) -> None:
         share = self._share(Resources())
-        luggage = self._depot.for_training(preparation)
+        inputs = self._depot.for_training(preparation)
         prepare = worker.prepare.options(**share.options, **self._nodes.options)
-        reference = prepare.remote(preparation, self.setup, luggage, self._desk, share.limits, versions())
+        reference = prepare.remote(preparation, self.setup, inputs, self._mailbox, share.limits, versions())
         self._running[reference] = preparation
 
     def _ended(self, reference: ray.ObjectRef[Any], what: Work) -> Outcome | None:
@@ -226,14 +226,14 @@ class Ray:
         self._queue.extendleft(reversed(self._waiting.pop(need, [])))
 
     def _tell_news(self) -> None:
-        """Tell what the desk has answered since it was asked, and ask again; nothing waits for it."""
+        """Tell what the mailbox has answered since it was asked, and ask again; nothing waits for it."""
         if ray.wait([self._news], timeout=0)[0]:
             with suppress(RayError):  # it is begun again, and what it held is lost
                 self._tell(ray.get(self._news))
-            self._news = self._ask_desk()
+            self._news = self._ask_mailbox()
 
-    def _ask_desk(self) -> ray.ObjectRef[News]:
-        reference: ray.ObjectRef[News] = self._desk.collect.remote()
+    def _ask_mailbox(self) -> ray.ObjectRef[News]:
+        reference: ray.ObjectRef[News] = self._mailbox.collect.remote()
         return reference
 
     def _tell(self, news: News) -> None:

@@ -14,9 +14,9 @@ import ray
 from bench.plan.registry import Victims
 from bench.plan.run import Run
 from bench.run.executors.cluster import needs
+from bench.run.executors.cluster.bundles import FileBundle, pack, size, stamp, unpack
 from bench.run.executors.cluster.needs import Preparation
-from bench.run.executors.cluster.parcels import Parcel, pack, size, stamp, unpack
-from bench.run.executors.cluster.site import Luggage, Shipped
+from bench.run.executors.cluster.node_folders import SharedFile, TaskInputs
 from bench.run.executors.cluster.worker import Returned
 from bench.run.provenance import git_commit
 from bench.run.runner import Outcome
@@ -29,7 +29,7 @@ from bench.terminal.text import describe
 from victims.cache import cache_dir
 from victims.errors import UserError
 
-MOST_PARCELS = 64
+MOST_BUNDLES = 64
 """The most trainings whose weights are kept in the object store; beyond, the oldest is dropped, and packed again if
 need be."""
 
@@ -52,8 +52,8 @@ class Depot:
         self.store, self.cache = Store(setup.results_dir), cache_dir()
         self.cache.mkdir(parents=True, exist_ok=True)
         self._token = NamedTemporaryFile(dir=self.cache, prefix=".shared-")  # noqa: SIM115 it is there while a plan runs
-        self._shipped: dict[Path, Shipped] = {}
-        self._made: dict[Preparation, ray.ObjectRef[Parcel]] = {}
+        self._shared_files: dict[Path, SharedFile] = {}
+        self._made: dict[Preparation, ray.ObjectRef[FileBundle]] = {}
         self._commit = git_commit()
         self.moved = 0
 
@@ -61,15 +61,15 @@ class Depot:
         """Remove what tells others that they share the cache."""
         self._token.close()
 
-    def for_training(self, preparation: Preparation) -> Luggage:
+    def for_training(self, preparation: Preparation) -> TaskInputs:
         """Return what travels with a training: its data, and its last checkpoint."""
         files = preparation.files(self.session, self.victims)
         spec = preparation.spec(self.victims)
         data = needs.data_files(spec.dataset, self.setup.data_dir)
-        luggage = self._luggage(data, [])
-        return replace(luggage, own_cache=self._counted(pack(self.cache, files)), returned_cache=files)
+        inputs = self._inputs(data, [])
+        return replace(inputs, own_cache=self._counted(pack(self.cache, files)), returned_cache=files)
 
-    def for_run(self, run: Run, run_id: str, made: Iterable[Preparation]) -> Luggage:
+    def for_run(self, run: Run, run_id: str, made: Iterable[Preparation]) -> TaskInputs:
         """Return what travels with a run: data, victims, and what this machine has of the run itself.
 
         Args:
@@ -79,34 +79,34 @@ class Depot:
         """
         controls = needs.controls_of(run) if self.setup.twins else ()
         return replace(
-            self._luggage(needs.data_files(run.victim.dataset, self.setup.data_dir), made),
+            self._inputs(needs.data_files(run.victim.dataset, self.setup.data_dir), made),
             own=self._counted(pack(self.store.root, needs.of_run(run_id))),
             own_cache=self._counted(pack(self.cache, controls)),
             returned=needs.of_run(run_id)[:1],
             returned_cache=controls,
         )
 
-    def _luggage(self, data: Iterable[Path], made: Iterable[Preparation]) -> Luggage:
+    def _inputs(self, data: Iterable[Path], made: Iterable[Preparation]) -> TaskInputs:
         weights = Path(os.environ.get(needs.LPIPS_WEIGHTS, ""))
-        return Luggage(
+        return TaskInputs(
             token=Path(self._token.name),
             plugins=self.plugins,
-            data=tuple(map(self._ship, data)),
-            weights=self._ship(weights) if weights.is_file() else None,
-            cache=tuple(map(self._parcel, made)),
+            data=tuple(map(self._shared, data)),
+            weights=self._shared(weights) if weights.is_file() else None,
+            cache=tuple(map(self._bundle, made)),
         )
 
-    def _ship(self, path: Path) -> Shipped:
+    def _shared(self, path: Path) -> SharedFile:
         path = path.resolve()
-        if path not in self._shipped:
-            parcel = self._counted({path.name: path.read_bytes()})
-            self._shipped[path] = Shipped(path, stamp(path), ray.put(parcel))
-        return self._shipped[path]
+        if path not in self._shared_files:
+            bundle = self._counted({path.name: path.read_bytes()})
+            self._shared_files[path] = SharedFile(path, stamp(path), ray.put(bundle))
+        return self._shared_files[path]
 
-    def _parcel(self, preparation: Preparation) -> ray.ObjectRef[Parcel]:
+    def _bundle(self, preparation: Preparation) -> ray.ObjectRef[FileBundle]:
         """Return the reference of what a training left in this machine's cache, which this machine keeps in memory."""
         if preparation not in self._made:
-            while len(self._made) >= MOST_PARCELS:
+            while len(self._made) >= MOST_BUNDLES:
                 self._made.pop(next(iter(self._made)))  # what still travels, Ray keeps
             files = preparation.files(self.session, self.victims)
             self._made[preparation] = ray.put(self._counted(pack(self.cache, files)))
@@ -115,9 +115,9 @@ class Depot:
     def forget(self) -> None:
         """Pack everything anew from now on: what was put into the object store may be lost."""
         self._made.clear()
-        self._shipped.clear()
+        self._shared_files.clear()
 
-    def trained(self, preparation: Preparation, parcel: Parcel) -> None:
+    def trained(self, preparation: Preparation, bundle: FileBundle) -> None:
         """Keep what a training left, in this machine's cache.
 
         Raises:
@@ -125,12 +125,12 @@ class Depot:
         """
         self._made.pop(preparation, None)
         try:
-            unpack(self._counted(parcel), self.cache)
+            unpack(self._counted(bundle), self.cache)
         except OSError as error:
             hint = "name another with BENCH_CACHE_DIR"
             raise UserError(f"the cache {self.cache} cannot be written ({error.strerror}); {hint}") from None
 
-    def keep(self, checkpoint: Parcel) -> None:
+    def keep(self, checkpoint: FileBundle) -> None:
         """Keep the checkpoint of an unfinished run in the results folder, or of a training in the cache."""
         of_run = all(name.startswith(".work/") for name in checkpoint)
         with suppress(OSError):  # it is a help and no result
@@ -156,8 +156,8 @@ class Depot:
                     return Outcome(before, trouble=outcome.record.reason)
                 record, again = outcome.record, before is None or before.started_utc != outcome.record.started_utc
                 if again:  # it was attacked, and not only scored again
-                    told = {"sequence": self.store.next_sequence(), "git_commit": self._commit}
-                    record = record.model_copy(update=told)
+                    update = {"sequence": self.store.next_sequence(), "git_commit": self._commit}
+                    record = record.model_copy(update=update)
                 with self.store.writing(run_id, copied=not again) as folder:
                     inside = {Path(name).name: content for name, content in self._counted(returned.results).items()}
                     unpack(inside, folder)
@@ -168,6 +168,6 @@ class Depot:
             return replace(outcome, stored=False, trouble=f"it cannot be stored: {describe(error)}")
         return replace(outcome, record=record, cached=False)
 
-    def _counted(self, parcel: Parcel) -> Parcel:
-        self.moved += size(parcel)
-        return parcel
+    def _counted(self, bundle: FileBundle) -> FileBundle:
+        self.moved += size(bundle)
+        return bundle

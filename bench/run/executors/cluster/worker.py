@@ -16,11 +16,11 @@ import ray
 
 from bench.run.executors import server
 from bench.run.executors.child import PipeReporter, begin
-from bench.run.executors.cluster.desk import DeskReporter
+from bench.run.executors.cluster.bundles import FileBundle, pack
+from bench.run.executors.cluster.mailbox import MailboxReporter
 from bench.run.executors.cluster.needs import Preparation, checkpoint_of_run
+from bench.run.executors.cluster.node_folders import NodeFolders, TaskInputs
 from bench.run.executors.cluster.nodes import require_able
-from bench.run.executors.cluster.parcels import Parcel, pack
-from bench.run.executors.cluster.site import Luggage, Site
 from bench.run.executors.processes import LEAVE_SECONDS, JobReporter, Limits, Processes
 from bench.run.executors.task import Task
 from bench.run.runner import Outcome
@@ -40,48 +40,48 @@ class Returned:
     """
 
     outcome: Outcome
-    results: Parcel
-    cache: Parcel
+    results: FileBundle
+    cache: FileBundle
     seconds: float
 
 
 @ray.remote(max_retries=0)
-def carry_out(task: Task, luggage: Luggage, desk: Any, limits: Limits, versions: dict[str, str]) -> Returned:
+def carry_out(task: Task, inputs: TaskInputs, mailbox: Any, limits: Limits, versions: dict[str, str]) -> Returned:
     """Do a run, and return it with its files."""
     require_able(versions)
     _forget_program()
-    site, reporter = Site.here(), DeskReporter(desk, task.run_id)
-    here = replace(task, setup=site.settle(task.setup, luggage))
+    folders, reporter = NodeFolders.here(), MailboxReporter(mailbox, task.run_id)
+    here = replace(task, setup=folders.settle(task.setup, inputs))
     began = time.monotonic()
     try:
-        with reporter.checkpoints(site.results, checkpoint_of_run(task.run_id)):
+        with reporter.checkpoints(folders.results, checkpoint_of_run(task.run_id)):
             (outcome,) = Processes(reporter, 1, _limited(limits)).execute([here])
         seconds = time.monotonic() - began
-        results = pack(site.results, luggage.returned)
+        results = pack(folders.results, inputs.returned)
     finally:
-        shutil.rmtree(site.results / "runs" / task.run_id, ignore_errors=True)
-    cache = {} if luggage.token.exists() else _changed(pack(site.cache, luggage.returned_cache), luggage.own_cache)
+        shutil.rmtree(folders.results / "runs" / task.run_id, ignore_errors=True)
+    cache = {} if inputs.token.exists() else _changed(pack(folders.cache, inputs.returned_cache), inputs.own_cache)
     return Returned(outcome, results, cache, seconds)
 
 
 @ray.remote(max_retries=0)
 def prepare(
-    preparation: Preparation, setup: Setup, luggage: Luggage, desk: Any, limits: Limits, versions: dict[str, str]
-) -> Parcel:
+    preparation: Preparation, setup: Setup, inputs: TaskInputs, mailbox: Any, limits: Limits, versions: dict[str, str]
+) -> FileBundle:
     """Make a training, and return what it left in the cache; what fails is told by the runs that need it."""
     require_able(versions)
     _forget_program()
-    site, reporter = Site.here(), DeskReporter(desk, str(preparation))
-    here = site.settle(setup, luggage)
-    with reporter.checkpoints(site.cache, tuple(f"{folder}checkpoint-*" for folder in _folders(luggage))):
+    folders, reporter = NodeFolders.here(), MailboxReporter(mailbox, str(preparation))
+    here = folders.settle(setup, inputs)
+    with reporter.checkpoints(folders.cache, tuple(f"{folder}checkpoint-*" for folder in _folders(inputs))):
         _train(preparation, here, reporter, _limited(limits).threads)
-    return {} if luggage.token.exists() else pack(site.cache, luggage.returned_cache)
+    return {} if inputs.token.exists() else pack(folders.cache, inputs.returned_cache)
 
 
 @ray.remote(num_cpus=0, max_retries=0)
 def leave() -> None:
     """Remove the folder of the plan from the node."""
-    shutil.rmtree(Site.here().root, ignore_errors=True)
+    shutil.rmtree(NodeFolders.here().root, ignore_errors=True)
 
 
 def _forget_program() -> None:
@@ -94,12 +94,12 @@ def _limited(limits: Limits) -> Limits:
     return limits if limits.memory else Limits(limits.threads, Limits.shared(1, None).memory)
 
 
-def _changed(parcel: Parcel, before: Parcel) -> Parcel:
-    return {name: content for name, content in parcel.items() if before.get(name) != content}
+def _changed(bundle: FileBundle, before: FileBundle) -> FileBundle:
+    return {name: content for name, content in bundle.items() if before.get(name) != content}
 
 
-def _folders(luggage: Luggage) -> list[str]:
-    return [pattern.removesuffix("*") for pattern in luggage.returned_cache if pattern.startswith("victims/")]
+def _folders(inputs: TaskInputs) -> list[str]:
+    return [pattern.removesuffix("*") for pattern in inputs.returned_cache if pattern.startswith("victims/")]
 
 
 def _train(preparation: Preparation, setup: Setup, reporter: JobReporter, threads: int) -> None:

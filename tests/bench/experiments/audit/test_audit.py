@@ -14,7 +14,7 @@ import pytest
 from owners.ordinary import N
 
 from bench.experiments import audit
-from bench.experiments.audit.model import Audit, Outcome
+from bench.experiments.audit.model import Audit, AuditOutcome
 
 Audited = Callable[..., Any]
 KNOWN = 20
@@ -37,13 +37,13 @@ def test_the_verdict_is_what_the_attacks_got(found: Audit) -> None:
     by_threat = {finding.threat: finding for finding in found.threats}
     weights = by_threat["the weights alone"]
 
-    assert (weights.outcome, weights.attack, weights.found) == (Outcome.FOUND, "leak", KNOWN)
+    assert (weights.outcome, weights.attack, weights.found) == (AuditOutcome.FOUND, "leak", KNOWN)
     assert weights.null is not None
     assert weights.null < KNOWN / 2
     assert weights.ruled_out == {"sceptic": "it has 2 hidden layers"}
-    assert by_threat["query access"].outcome is Outcome.NOTHING
+    assert by_threat["query access"].outcome is AuditOutcome.NOTHING
     assert by_threat["query access"].tried == ["blind"]
-    assert by_threat["the weights and the start of the training"].outcome is Outcome.NOT_TESTED
+    assert by_threat["the weights and the start of the training"].outcome is AuditOutcome.NOT_TESTED
     assert found.headline == (
         f"{KNOWN} of {N} training images can be reconstructed by somebody who has the weights alone, "
         f"where chance gets {weights.null}."

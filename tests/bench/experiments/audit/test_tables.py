@@ -12,7 +12,7 @@ import pytest
 from owners import patients
 from owners.patients import LABEL, N
 
-from bench.experiments.audit.model import Audit, Outcome
+from bench.experiments.audit.model import Audit, AuditOutcome
 from bench.experiments.audit.rows import NEAREST, RECONSTRUCTION, TRAINING
 
 if TYPE_CHECKING:
@@ -79,7 +79,12 @@ def found(tabular: Any) -> Audit:
 
 def test_rows_are_counted_and_called_rows(found: Audit, tabular: Any) -> None:
     weights = next(finding for finding in found.threats if finding.threat == "the weights alone")
-    assert (weights.outcome, weights.attack, weights.found, weights.null) == (Outcome.FOUND, "leak", KNOWN + NEAR, 0)
+    assert (weights.outcome, weights.attack, weights.found, weights.null) == (
+        AuditOutcome.FOUND,
+        "leak",
+        KNOWN + NEAR,
+        0,
+    )
     assert found.hit == KNOWN + NEAR
     assert found.unit == found.exposure.unit == "rows"
     assert found.headline == (

@@ -19,7 +19,7 @@ from bench.check.victim import victim_claims
 from bench.experiments.audit import words
 from bench.experiments.audit.candidates import MOST, surest
 from bench.experiments.audit.findings import threats
-from bench.experiments.audit.model import Attempt, Audit, Outcome, Record
+from bench.experiments.audit.model import Audit, AuditAttempt, AuditOutcome, Record
 from bench.plan import registry
 from bench.plan.prospects import Outlook
 from bench.store.folders import Store
@@ -109,10 +109,10 @@ def test_it_shows_candidates_and_claims_nothing(audit: tuple[Audit, Path, str]) 
         "Nothing could be verified: no training images were given to compare the attacks' candidates with."
     )
     assert (found.records_given, found.records_trained, found.hit, found.null_hit) == (0, N, None, None)
-    assert weights.outcome is Outcome.UNVERIFIED
+    assert weights.outcome is AuditOutcome.UNVERIFIED
     assert weights.tried == ["leak", "half", "sure"]
     assert weights.ruled_out == {"sceptic": "it has 2 hidden layers"}
-    assert by_threat["query access"].outcome is Outcome.UNVERIFIED
+    assert by_threat["query access"].outcome is AuditOutcome.UNVERIFIED
     assert (attempts["sure"].candidates, attempts["fails"].candidates) == (15, None)
     assert all(
         (one.found, one.null, one.chance, one.beyond_chance) == (None, None, None, False) for one in found.attempts
@@ -217,13 +217,13 @@ def test_a_count_cannot_fail_a_pipeline(audited: Audited, blindfold: Callable[..
     assert not (results / "audits" / "mine" / "runs").exists()
 
 
-def attempt(name: str, **fields: Any) -> Attempt:
+def attempt(name: str, **fields: Any) -> AuditAttempt:
     known = {
         **{"attack": name, "threat": "the weights alone", "outlook": Outlook.OPEN, "reason": "", "run_id": name},
         **{"status": Status.OK, "found": None, "null": None, "null_control": "", "candidates": 5, "chance": None},
         **{"beyond_chance": False, "seconds": 1.0, "budget_spent": False},
     }
-    return Attempt.model_validate(known | fields)
+    return AuditAttempt.model_validate(known | fields)
 
 
 def test_the_sentence_names_who_returned_candidates_and_who_cannot_work() -> None:

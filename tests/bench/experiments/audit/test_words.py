@@ -7,24 +7,24 @@ from typing import Any
 from attacks.base import Threat
 from bench.experiments.audit import words
 from bench.experiments.audit.findings import SIGNIFICANCE, threats
-from bench.experiments.audit.model import Attempt, Outcome, ThreatFinding
+from bench.experiments.audit.model import AuditAttempt, AuditOutcome, ThreatFinding
 from bench.plan.prospects import Outlook
 from bench.store.records import Status
 
 N = 40
 
 
-def attempt(name: str = "one", threat: Threat = Threat.WEIGHTS, **fields: Any) -> Attempt:
+def attempt(name: str = "one", threat: Threat = Threat.WEIGHTS, **fields: Any) -> AuditAttempt:
     """An attack that was left out because it does not apply, but for what is named."""
     known = {
         **{"attack": name, "threat": threat, "outlook": Outlook.DECLINED, "reason": "it takes other models"},
         **{"status": None, "run_id": "", "found": None, "null": None, "null_control": "", "chance": None},
         **{"beyond_chance": False, "seconds": None, "budget_spent": False},
     }
-    return Attempt.model_validate(known | fields)
+    return AuditAttempt.model_validate(known | fields)
 
 
-def ran(name: str, found: int, null: int, threat: Threat = Threat.WEIGHTS, **fields: Any) -> Attempt:
+def ran(name: str, found: int, null: int, threat: Threat = Threat.WEIGHTS, **fields: Any) -> AuditAttempt:
     """An attack that was run alone to its end."""
     chance = 2.0 ** (null - found) if found > null else 1.0  # all that chance gets, the attack gets too
     told = {"outlook": Outlook.OPEN, "reason": "", "status": Status.OK, "run_id": name, "seconds": 2.0}
@@ -32,17 +32,17 @@ def ran(name: str, found: int, null: int, threat: Threat = Threat.WEIGHTS, **fie
     return attempt(name, threat, **(told | counts | fields))
 
 
-def doubted(name: str, reason: str, threat: Threat = Threat.WEIGHTS) -> Attempt:
+def doubted(name: str, reason: str, threat: Threat = Threat.WEIGHTS) -> AuditAttempt:
     return attempt(name, threat, outlook=Outlook.DOUBTED, reason=reason)
 
 
-def of(threat: Threat, *tried: Attempt) -> ThreatFinding:
+def of(threat: Threat, *tried: AuditAttempt) -> ThreatFinding:
     return next(finding for finding in threats(tried, N) if finding.threat == threat)
 
 
 def test_what_was_found_stands_beside_chance() -> None:
     finding = of(Threat.START, ran("weak", 5, 4, Threat.START), ran("strong", 30, 3, Threat.START))
-    assert finding.outcome is Outcome.FOUND
+    assert finding.outcome is AuditOutcome.FOUND
     assert finding.sentence == (
         "Somebody who has the weights and the start of the training can reconstruct 30 of 40 training images by "
         "strong; chance gets 3."
@@ -51,7 +51,7 @@ def test_what_was_found_stands_beside_chance() -> None:
 
 def test_a_count_that_chance_reaches_is_nothing() -> None:
     finding = of(Threat.QUERIES, ran("asks", 9, 7, Threat.QUERIES))
-    assert finding.outcome is Outcome.NOTHING
+    assert finding.outcome is AuditOutcome.NOTHING
     assert finding.sentence == (
         "Somebody who asks the model for its outputs and has nothing else got nothing beyond chance: "
         "asks got 9 of 40 training images and chance 7."
@@ -76,7 +76,7 @@ def test_all_attacks_that_were_tried_are_named_and_those_that_cannot_work_with_t
 
 def test_nothing_is_said_to_be_safe_where_no_attack_was_run() -> None:
     finding = of(Threat.SEED, doubted("guess", "no seed drew it", Threat.SEED))
-    assert finding.outcome is Outcome.RULED_OUT
+    assert finding.outcome is AuditOutcome.RULED_OUT
     assert finding.sentence == (
         "Somebody who has the weights and guesses the seed of the start has no attack here that can work, "
         "so none was run. guess cannot work: no seed drew it."
@@ -86,14 +86,14 @@ def test_nothing_is_said_to_be_safe_where_no_attack_was_run() -> None:
 def test_an_attack_that_failed_says_nothing_about_the_model() -> None:
     failed = attempt("broken", outlook=Outlook.OPEN, reason="error: 1 / 0", status=Status.ERROR, run_id="broken")
     finding = of(Threat.WEIGHTS, failed)
-    assert finding.outcome is Outcome.FAILED
+    assert finding.outcome is AuditOutcome.FAILED
     assert "is not known, for the attacks failed: error: 1 / 0" in finding.sentence
-    assert of(Threat.WEIGHTS, failed, ran("other", 0, 1)).outcome is Outcome.NOTHING
+    assert of(Threat.WEIGHTS, failed, ran("other", 0, 1)).outcome is AuditOutcome.NOTHING
 
 
 def test_who_was_not_tested_is_told_with_the_way_out() -> None:
     every = threats([attempt("starts", Threat.START)], N)
-    assert {finding.outcome for finding in every} == {Outcome.NOT_TESTED}
+    assert {finding.outcome for finding in every} == {AuditOutcome.NOT_TESTED}
     told = words.verdict(every)
     assert told == [f"Not tested: {'; '.join(str(finding.threat) for finding in every)}."]
     assert [finding.threat for finding in every] == list(Threat)
@@ -149,7 +149,7 @@ def test_habits_that_concern_what_was_found_come_first() -> None:
 def test_an_attack_that_does_not_apply_is_named_with_its_reason() -> None:
     """Once for what each attack says of itself; who has only attacks that do not apply was not tried."""
     finding = of(Threat.RECORDS, attempt("last", Threat.RECORDS, reason="it needs all 9 training records"))
-    assert finding.outcome is Outcome.NOT_TESTED
+    assert finding.outcome is AuditOutcome.NOT_TESTED
     assert finding.sentence == (
         "Somebody who has the weights and all records but one was not tried: last does not apply "
         "(it needs all 9 training records)."

@@ -13,7 +13,7 @@ import pytest
 
 from bench.experiments.rerun import again
 from bench.plan import registry
-from bench.publish.claims import Claim, Finding, Outcome, Tables, read_claims, verify
+from bench.publish.claims import Claim, ClaimOutcome, Finding, Tables, read_claims, verify
 from bench.publish.claims.check import DOCUMENTS, documents
 from bench.publish.claims.tables import made_of_runs
 from bench.publish.leaderboard import write_tables
@@ -49,9 +49,9 @@ def changed(path: Path, old: str, new: str) -> Callable[[], int]:
 
 def test_the_stored_tables_support_every_sentence(published: Path) -> None:
     findings = found(published)
-    assert [finding for finding in findings if finding.outcome is Outcome.FAILS] == []
-    assert sum(finding.outcome is Outcome.HOLDS for finding in findings) >= 90
-    assert all(finding.why for finding in findings if finding.outcome is Outcome.UNKNOWN)
+    assert [finding for finding in findings if finding.outcome is ClaimOutcome.FAILS] == []
+    assert sum(finding.outcome is ClaimOutcome.HOLDS for finding in findings) >= 90
+    assert all(finding.why for finding in findings if finding.outcome is ClaimOutcome.UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_number_changed_by_hand_turns_it_red(published: Path, name: str, old: 
     try:
         claims = read_claims(published / "results" / "claims.toml")
         findings = documents(claims, published) if name.endswith(".md") else found(published)
-        assert any(words in finding.why for finding in findings if finding.outcome is Outcome.FAILS)
+        assert any(words in finding.why for finding in findings if finding.outcome is ClaimOutcome.FAILS)
     finally:
         restore()
 
@@ -128,7 +128,7 @@ def test_different_weights_under_one_definition_turn_it_red(record: Make, tmp_pa
     told = {"n": 4, "victim_key": "k"}
     write_tables(tmp_path, [record(attack="a", victim_sha="1" * 64, **told), record(victim_sha="2" * 64, **told)])
     (finding,) = made_of_runs(Tables(tmp_path))
-    assert (finding.outcome, finding.text) == (Outcome.FAILS, "faces-mlp-4")
+    assert (finding.outcome, finding.text) == (ClaimOutcome.FAILS, "faces-mlp-4")
     assert "different weights under one definition" in finding.why
 
 
@@ -157,23 +157,23 @@ def claim(**changes: Any) -> Claim:
 @pytest.mark.parametrize(
     ("changes", "outcome", "why"),
     [
-        ({}, Outcome.HOLDS, ""),
-        ({"values": {"n_good": 4}}, Outcome.FAILS, "n_good is 3 and not 4 (attack kkt)"),
-        ({"values": {"n_good": 4}, "tolerance": 1}, Outcome.HOLDS, ""),
-        ({"values": {"ssim_mean": 0.12}, "digits": 2}, Outcome.HOLDS, ""),
-        ({"values": {"ssim_mean": 0.13}, "digits": 2}, Outcome.FAILS, "ssim_mean is 0.123457 and not 0.13"),
-        ({"values": {"kl_mean": 1}}, Outcome.UNKNOWN, "the row of attack kkt lacks kl_mean"),
-        ({"values": {"kl_mean": 1, "n_good": 9}}, Outcome.FAILS, "n_good is 3"),
-        ({"where": {"attack": "other"}}, Outcome.UNKNOWN, "no stored row of attack other"),
-        ({"where": {"param.steps": 300}}, Outcome.HOLDS, ""),
-        ({"where": {"victim": "faces-mlp-4"}}, Outcome.HOLDS, ""),  # of two rows that of default parameters
-        ({"where": {"dataset": "faces", "tuned_by": "user"}, "values": {"n_good": 4}}, Outcome.HOLDS, ""),
-        ({"table": "studies/absent.csv"}, Outcome.UNKNOWN, "there is no table studies/absent.csv"),
-        ({"unsupported": "nobody ran it"}, Outcome.UNKNOWN, "nobody ran it"),
+        ({}, ClaimOutcome.HOLDS, ""),
+        ({"values": {"n_good": 4}}, ClaimOutcome.FAILS, "n_good is 3 and not 4 (attack kkt)"),
+        ({"values": {"n_good": 4}, "tolerance": 1}, ClaimOutcome.HOLDS, ""),
+        ({"values": {"ssim_mean": 0.12}, "digits": 2}, ClaimOutcome.HOLDS, ""),
+        ({"values": {"ssim_mean": 0.13}, "digits": 2}, ClaimOutcome.FAILS, "ssim_mean is 0.123457 and not 0.13"),
+        ({"values": {"kl_mean": 1}}, ClaimOutcome.UNKNOWN, "the row of attack kkt lacks kl_mean"),
+        ({"values": {"kl_mean": 1, "n_good": 9}}, ClaimOutcome.FAILS, "n_good is 3"),
+        ({"where": {"attack": "other"}}, ClaimOutcome.UNKNOWN, "no stored row of attack other"),
+        ({"where": {"param.steps": 300}}, ClaimOutcome.HOLDS, ""),
+        ({"where": {"victim": "faces-mlp-4"}}, ClaimOutcome.HOLDS, ""),  # of two rows that of default parameters
+        ({"where": {"dataset": "faces", "tuned_by": "user"}, "values": {"n_good": 4}}, ClaimOutcome.HOLDS, ""),
+        ({"table": "studies/absent.csv"}, ClaimOutcome.UNKNOWN, "there is no table studies/absent.csv"),
+        ({"unsupported": "nobody ran it"}, ClaimOutcome.UNKNOWN, "nobody ran it"),
     ],
 )
 def test_a_claim_holds_or_does_not_or_cannot_be_compared(
-    record: Make, tmp_path: Path, changes: dict[str, Any], outcome: Outcome, why: str
+    record: Make, tmp_path: Path, changes: dict[str, Any], outcome: ClaimOutcome, why: str
 ) -> None:
     tuned = record(attack="span", tuned_by="user", params_json='{"steps": 30}', params_hash="b", n_good=4)
     write_tables(tmp_path, [record(params_json='{"steps": 300}'), tuned])
@@ -187,14 +187,14 @@ def test_what_a_paper_has_stands_beside_and_decides_nothing(record: Make, tmp_pa
     write_tables(tmp_path, [record()])
     (finding,) = verify([claim(source="Haim et al. 2022", theirs={"n_good": 90})], tmp_path)
 
-    assert (finding.outcome, finding.beside) == (Outcome.HOLDS, "n_good: paper 90, here 3")
+    assert (finding.outcome, finding.beside) == (ClaimOutcome.HOLDS, "n_good: paper 90, here 3")
 
 
 def test_two_rows_that_a_claim_may_mean_are_not_compared(record: Make, tmp_path: Path) -> None:
     write_tables(tmp_path, [record(), record(victim="faces-mlp-8")])
     (finding,) = verify([claim()], tmp_path)
 
-    assert (finding.outcome, finding.why) == (Outcome.UNKNOWN, "2 stored rows of attack kkt")
+    assert (finding.outcome, finding.why) == (ClaimOutcome.UNKNOWN, "2 stored rows of attack kkt")
 
 
 def test_a_claim_is_measured_again(bench: Callable[..., Any], tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_claim_on_a_run_is_measured_again_whatever_its_id_was(record: Make, tm
     (quick,), (run,) = again(stated, "quick", tmp_path, *known)
     assert (run.title, run.victim.name, run.params.steps) == ("kkt-span on faces-mlp-20@2 seed 3", run.victim.name, 7)
     write_tables(tmp_path, [rows[0].model_copy(update={"run_id": "new", "params_hash": run.params_hash, "n_good": 3})])
-    assert verify([quick], tmp_path)[0].outcome is Outcome.HOLDS
+    assert verify([quick], tmp_path)[0].outcome is ClaimOutcome.HOLDS
 
     kept, runs = again(stated, "all", tmp_path, *known)
     assert len(runs) == 3
@@ -249,7 +249,7 @@ def test_of_rows_of_several_versions_a_claim_means_the_highest(record: Make, tmp
         {"attack_version": 1}, {"attack_version": 2}, {},
     ))  # fmt: skip
     outcomes = [finding.outcome for finding in verify([old, new, either], tmp_path)]
-    assert outcomes == [Outcome.FAILS, Outcome.HOLDS, Outcome.HOLDS]
+    assert outcomes == [ClaimOutcome.FAILS, ClaimOutcome.HOLDS, ClaimOutcome.HOLDS]
 
 
 def test_folders_that_are_not_there_or_cannot_be_written_are_one_line(
@@ -272,12 +272,12 @@ def test_folders_that_are_not_there_or_cannot_be_written_are_one_line(
 @pytest.mark.parametrize(
     ("cells", "outcome", "why"),
     [
-        ("attack,n_good,status\nkkt,3,error\n", Outcome.UNKNOWN, "its run ended as error (attack kkt)"),
-        ("attack,n_good,failed\nkkt,3,1\n", Outcome.HOLDS, ""),
+        ("attack,n_good,status\nkkt,3,error\n", ClaimOutcome.UNKNOWN, "its run ended as error (attack kkt)"),
+        ("attack,n_good,failed\nkkt,3,1\n", ClaimOutcome.HOLDS, ""),
     ],
 )
 def test_a_table_of_somebody_s_own_has_what_columns_it_has(
-    tmp_path: Path, cells: str, outcome: Outcome, why: str
+    tmp_path: Path, cells: str, outcome: ClaimOutcome, why: str
 ) -> None:
     (tmp_path / "own.csv").write_text(cells)
     (found,) = verify([claim(table="own.csv", theirs={"mse_mean": 0.5})], tmp_path)
@@ -289,6 +289,6 @@ def test_a_run_that_failed_is_not_compared(record: Make, tmp_path: Path) -> None
     write_tables(tmp_path, [record(status="error", reason="cifar10.npz is not there", n_good=None)])
     (of_run,) = verify([claim(table="runs.csv")], tmp_path)
     assert (of_run.outcome, of_run.why) == (
-        Outcome.UNKNOWN, "its run ended as error: cifar10.npz is not there (attack kkt)",
+        ClaimOutcome.UNKNOWN, "its run ended as error: cifar10.npz is not there (attack kkt)",
     )  # fmt: skip
     assert verify([claim()], tmp_path)[0].why == "1 of its 1 runs failed (attack kkt)"

@@ -133,11 +133,11 @@ class Machines:
         tmp.mkdir()
         if disk is not None:
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disk}", "none", str(tmp)], check=True)
-        site = tmp / "home" / "site"
-        site.mkdir(parents=True)
+        folders = tmp / "home" / "folders"
+        folders.mkdir(parents=True)
         if torch:
-            (site / f"torch-{torch}.dist-info").mkdir()
-            (site / f"torch-{torch}.dist-info" / "METADATA").write_text(f"Name: torch\nVersion: {torch}\n")
+            (folders / f"torch-{torch}.dist-info").mkdir()
+            (folders / f"torch-{torch}.dist-info" / "METADATA").write_text(f"Name: torch\nVersion: {torch}\n")
         start = ray("start", f"--address={self.address}", "--num-cpus=1", *COMMON)
         gone = [*(ROOT / name for name in HIDDEN), *lacks]
         script = [
@@ -145,7 +145,7 @@ class Machines:
             *(f"mount -t tmpfs none {shlex.quote(str(path))}" for path in gone),
             f"mount --bind {shlex.quote(str(tmp))} /tmp",
             *(f"[ ! -e {shlex.quote(str(path))} ]" for path in (*self.hidden, ROOT / "bench" / "__init__.py")),
-            "cd /tmp/home; export HOME=/tmp/home TMPDIR=/tmp PYTHONPATH=/tmp/home/site",
+            "cd /tmp/home; export HOME=/tmp/home TMPDIR=/tmp PYTHONPATH=/tmp/home/folders",
             "unset BENCH_CACHE_DIR BENCH_DATA_DIR",
             f"exec {shlex.join(start)}",
         ]

@@ -20,7 +20,7 @@ from attacks.context import Budget
 from bench.plan import registry
 from bench.plan.config import Section, planned
 from bench.run.executors.cluster import driver, stores
-from bench.run.executors.cluster.desk import News
+from bench.run.executors.cluster.mailbox import News
 from bench.run.executors.cluster.needs import Preparation
 from bench.run.executors.cluster.worker import Returned
 from bench.run.executors.task import Task
@@ -130,8 +130,8 @@ def scheduled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduled:
             record = blank_record(task.run(attacks, victims), task.run_id, "", torch.device("cpu"))
             return Returned(Outcome(record), {}, {}, 1.0)
 
-        desk = SimpleNamespace(collect=SimpleNamespace(remote=lambda: "news"))
-        actor = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda: desk))
+        mailbox = SimpleNamespace(collect=SimpleNamespace(remote=lambda: "news"))
+        actor = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda: mailbox))
         context = SimpleNamespace(get_node_id=lambda: "0" * 56)
         fake = SimpleNamespace(
             wait=idle.wait,
@@ -140,7 +140,7 @@ def scheduled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduled:
             get_runtime_context=lambda: context,
             cancel=lambda *_, **__: None,
             shutdown=lambda: None,
-            put=lambda _: idle.put.append("parcel"),
+            put=lambda _: idle.put.append("bundle"),
         )
         monkeypatch.setattr(driver, "ray", fake)
         monkeypatch.setattr(stores, "ray", fake)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'reconstruction-bench[ray]'")
-from bench.run.executors.cluster import connection, desk, probe, source
-from bench.run.executors.cluster.parcels import pack, unpack
+from bench.run.executors.cluster import connection, mailbox, probe, source
+from bench.run.executors.cluster.bundles import pack, unpack
+from bench.run.executors.cluster.node_folders import NodeFolders, TaskInputs
 from bench.run.executors.cluster.share import Share
-from bench.run.executors.cluster.site import Luggage, Site
 from bench.run.setup import Setup
 from victims.errors import UserError
 from victims.files import atomic
@@ -28,18 +28,18 @@ def test_what_is_packed_is_unpacked_and_locks_stay(tmp_path: Path) -> None:
         path = tmp_path / "here" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(name.encode())
-    parcel = pack(tmp_path / "here", ("runs/a/*", ".work/checkpoints/a.*", "absent/*"))
-    assert parcel == {name: name.encode() for name in ("runs/a/run.json", ".work/checkpoints/a.x")}
-    unpack(parcel, tmp_path / "there")
-    assert pack(tmp_path / "there", ("**/*",)) == parcel
+    bundle = pack(tmp_path / "here", ("runs/a/*", ".work/checkpoints/a.*", "absent/*"))
+    assert bundle == {name: name.encode() for name in ("runs/a/run.json", ".work/checkpoints/a.x")}
+    unpack(bundle, tmp_path / "there")
+    assert pack(tmp_path / "there", ("**/*",)) == bundle
 
 
 def test_a_checkpoint_is_sent_whenever_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(mailbox, "WATCH_SECONDS", 0.01)
     sent: Queue[dict[str, bytes]] = Queue()
-    told = SimpleNamespace(keep=SimpleNamespace(remote=lambda job, parcel: sent.put(parcel)))
+    told = SimpleNamespace(keep=SimpleNamespace(remote=lambda job, bundle: sent.put(bundle)))
     (tmp_path / "of.before").write_bytes(b"0")
-    with desk.DeskReporter(told, "job").checkpoints(tmp_path, ("of.*",)):
+    with mailbox.MailboxReporter(told, "job").checkpoints(tmp_path, ("of.*",)):
         for content in (b"1", b"22"):
             with atomic(tmp_path / "of.run") as path:
                 path.write_bytes(content)
@@ -54,7 +54,7 @@ def test_a_worker_is_there_without_torch(process: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out", ""])
-def test_no_parcel_leads_out_of_its_folder(tmp_path: Path, name: str) -> None:
+def test_no_bundle_leads_out_of_its_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="outside its folder"):
         unpack({name: b""}, tmp_path / "folder")
     assert not list(tmp_path.iterdir())
@@ -176,9 +176,9 @@ def test_an_address_of_the_environment_that_does_not_answer_is_named(
 def test_a_run_has_the_gpus_that_ray_gave_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     setup = Setup(tmp_path, None, None, "cuda:1", twins=False, environment=(("BENCH_DATA_DIR", "there"),))
-    here = Site(tmp_path / "site").settle(setup, Luggage(tmp_path / "no token", ""))
+    here = NodeFolders(tmp_path / "folders").settle(setup, TaskInputs(tmp_path / "no token", ""))
     assert here.device == "cuda"
     assert dict(here.environment) == {
         "CUDA_VISIBLE_DEVICES": "2",
-        "BENCH_CACHE_DIR": str(tmp_path / "site" / "cache"),
+        "BENCH_CACHE_DIR": str(tmp_path / "folders" / "cache"),
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.run.executors.cluster.parcels import Parcel, Stamps, pack, stamps
+from bench.run.executors.cluster.bundles import FileBundle, Stamps, pack, stamps
 
 PROGRESS_SECONDS = 1.0
 WATCH_SECONDS = 1.0
@@ -31,10 +31,10 @@ class News:
 
     progress: dict[str, tuple[str, int, int, dict[str, float]]] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
-    checkpoints: dict[str, Parcel] = field(default_factory=dict)
+    checkpoints: dict[str, FileBundle] = field(default_factory=dict)
 
 
-class Desk:
+class Mailbox:
     """Takes what workers tell, and keeps of each job the last; an actor beside the driver."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Desk:
         if len(self._news.notices) < MOST_NOTICES:
             self._news.notices.append(text)
 
-    def keep(self, job: str, checkpoint: Parcel) -> None:
+    def keep(self, job: str, checkpoint: FileBundle) -> None:
         """Take the last checkpoint of a job."""
         self._news.checkpoints[job] = checkpoint
 
@@ -59,27 +59,27 @@ class Desk:
         return news
 
 
-class DeskReporter:
-    """Tells a desk, from a worker, where a job is, once a second at most.
+class MailboxReporter:
+    """Tells a mailbox, from a worker, where a job is, once a second at most.
 
     Args:
-        desk: handle of the actor.
+        mailbox: handle of the actor.
         job: name of the job.
     """
 
-    def __init__(self, desk: Any, job: str) -> None:
-        self.desk, self.job = desk, job
+    def __init__(self, mailbox: Any, job: str) -> None:
+        self.mailbox, self.job = mailbox, job
         self._told = 0.0
 
     def progress(self, task: str, step: int, steps: int, figures: dict[str, float], job: str = "") -> None:
         """Tell where the job is."""
         if (now := time.monotonic()) - self._told >= PROGRESS_SECONDS:
             self._told = now
-            self.desk.progress.remote(self.job, task, step, steps, figures)
+            self.mailbox.progress.remote(self.job, task, step, steps, figures)
 
     def notice(self, text: str) -> None:
         """Tell a line."""
-        self.desk.notice.remote(text)
+        self.mailbox.notice.remote(text)
 
     def finished(self, job: str) -> None:
         """Tell nothing: the driver sees it."""
@@ -89,7 +89,7 @@ class DeskReporter:
         """Send the files below a folder that globs name, whenever they change, until the block ends."""
         ended = threading.Event()
         before = stamps(root, patterns)
-        arguments = root, patterns, before, ended, lambda parcel: self.desk.keep.remote(self.job, parcel)
+        arguments = root, patterns, before, ended, lambda bundle: self.mailbox.keep.remote(self.job, bundle)
         watch = threading.Thread(target=_watch, args=arguments, daemon=True)
         watch.start()
         try:
@@ -100,10 +100,10 @@ class DeskReporter:
 
 
 def _watch(
-    root: Path, patterns: tuple[str, ...], last: Stamps, ended: threading.Event, send: Callable[[Parcel], Any]
+    root: Path, patterns: tuple[str, ...], last: Stamps, ended: threading.Event, send: Callable[[FileBundle], Any]
 ) -> None:
     while not ended.wait(WATCH_SECONDS):
         now = stamps(root, patterns)
-        if now != last and (parcel := pack(root, patterns)):
-            send(parcel)
+        if now != last and (bundle := pack(root, patterns)):
+            send(bundle)
         last = now

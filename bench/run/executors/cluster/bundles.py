@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from victims.files import atomic
 
-Parcel = dict[str, bytes]
+FileBundle = dict[str, bytes]
 """Contents of files by their place in a folder, with "/" between its parts."""
 Stamps = dict[Path, tuple[int, int]]
 """Sizes of files in bytes, and their times in ns: together with their places they tell what has changed."""
@@ -16,13 +16,13 @@ LOCKS = ("lock", ".lock")
 """Ends of the names of files that belong to the processes of one machine."""
 
 
-def pack(root: Path, patterns: Iterable[str]) -> Parcel:
+def pack(root: Path, patterns: Iterable[str]) -> FileBundle:
     """Return the files below a folder that globs name; locks, and files that are being written, stay where they are."""
-    parcel: Parcel = {}
+    bundle: FileBundle = {}
     for path in _files(root, patterns):
         with suppress(FileNotFoundError):
-            parcel[path.relative_to(root).as_posix()] = path.read_bytes()
-    return parcel
+            bundle[path.relative_to(root).as_posix()] = path.read_bytes()
+    return bundle
 
 
 def stamp(path: Path) -> tuple[int, int]:
@@ -46,21 +46,21 @@ def _files(root: Path, patterns: Iterable[str]) -> list[Path]:
     return sorted(path for path in found - own if path.is_file())
 
 
-def unpack(parcel: Parcel, root: Path) -> None:
+def unpack(bundle: FileBundle, root: Path) -> None:
     """Write files below a folder, each of them whole or not at all.
 
     Raises:
         ValueError: a name leads out of the folder.
         OSError: the folder cannot be written.
     """
-    for name, content in parcel.items():
+    for name, content in bundle.items():
         place = PurePosixPath(name)
         if place.is_absolute() or ".." in place.parts or not place.parts:
-            raise ValueError(f"the file {name!r} of a parcel lies outside its folder")
+            raise ValueError(f"the file {name!r} of a bundle lies outside its folder")
         with atomic(root / place) as path:
             path.write_bytes(content)
 
 
-def size(parcel: Parcel) -> int:
-    """Return the bytes of a parcel's files."""
-    return sum(map(len, parcel.values()))
+def size(bundle: FileBundle) -> int:
+    """Return the bytes of a bundle's files."""
+    return sum(map(len, bundle.values()))
