@@ -10,7 +10,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validat
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
 from attacks.optimisation.initialisation import InitialisedParams, balanced_labels, initial
-from victims.frozen_model import unsaid
+from victims.frozen_model import omitted_if_default
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +62,7 @@ class InversionParams(InitialisedParams):
     access: Literal["weights", "logits"] = "weights"
     directions: PositiveInt = 20
     difference: PositiveFloat = 1e-3
-    pixels: Annotated[tuple[float, float], unsaid(PIXELS)] = PIXELS
+    pixels: Annotated[tuple[float, float], omitted_if_default(PIXELS)] = PIXELS
 
     @model_validator(mode="after")
     def _ranges_rise(self) -> InversionParams:

@@ -98,7 +98,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         import torch
 
         from attacks.known_start.descent import run_all
-        from attacks.known_start.equation import Equation, known
+        from attacks.known_start.equation import Equation, checked_difference
         from attacks.known_start.ranking import pooled
         from attacks.known_start.search import Search
         from attacks.optimisation.restarts import Restarts
@@ -124,7 +124,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
             Network.of(weights, shape, ctx.device, getattr(torch, self.params.dtype))
             for weights in (initial, view.weights)
         )
-        found = known(start, end)
+        found = checked_difference(start, end)
         rank, assumed = self._images(view, found)
         if low := low_rank(start, end, found):
             several = f"as by LoRA: W1 shows {low} directions and no image in them"

@@ -71,7 +71,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         import torch
 
         from attacks.known_start.descent import run_all
-        from attacks.known_start.equation import Equation, known
+        from attacks.known_start.equation import Equation, checked_difference
         from attacks.known_start.feature_search import FeatureSearch
         from attacks.known_start.front import FeatureExtractor, head
         from attacks.known_start.ranking import pooled
@@ -91,7 +91,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         first, last = (
             head({name: value.to(ctx.device, dtype) for name, value in state.items()}, stayed) for state in (start, end)
         )
-        found = known(first, last)
+        found = checked_difference(first, last)
         rank, assumed = self._directions(found)
         equation = Equation.of(first, last, found, rank, (params.point,))
         front = FeatureExtractor.of(lambda: architecture.build().to(dtype), start, end, params.point, stayed)

@@ -17,7 +17,7 @@ from attacks.kkt_family.attack import Begin
 from attacks.kkt_family.params import FAST_RANGES
 from attacks.kkt_general import KKTGeneral, KKTGeneralParams
 from attacks.search_space import Range
-from victims.frozen_model import unsaid
+from victims.frozen_model import omitted_if_default
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,11 +46,11 @@ class KKTSpanParams(KKTGeneralParams):
         round_offset_price: `offset_price` there, and where candidates settle.
     """
 
-    spans: Annotated[Literal["priced", "auto"], unsaid("priced")] = "priced"
-    rounds: Annotated[NonNegativeInt, unsaid(0)] = 0
-    round_steps: Annotated[PositiveInt, unsaid(500)] = 500
-    round_sparsity: Annotated[NonNegativeFloat, unsaid(0.02)] = 0.02
-    round_offset_price: Annotated[NonNegativeFloat, unsaid(0.0)] = 0.0
+    spans: Annotated[Literal["priced", "auto"], omitted_if_default("priced")] = "priced"
+    rounds: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
+    round_steps: Annotated[PositiveInt, omitted_if_default(500)] = 500
+    round_sparsity: Annotated[NonNegativeFloat, omitted_if_default(0.02)] = 0.02
+    round_offset_price: Annotated[NonNegativeFloat, omitted_if_default(0.0)] = 0.0
     method: Literal["row-space"] = "row-space"
     coefficients: Literal["free"] = "free"
     restarts: PositiveInt = 1

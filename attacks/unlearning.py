@@ -231,7 +231,8 @@ class Unlearning(Attack[UnlearningParams]):
         order = torch.randperm(len(public[1]), generator=ctx.generator).to(public[1].device)
         guesses = torch.cat([order[public[1][order] == label][: self.params.guesses] for label in range(spec.outputs)])
         tried, labels = public[0][guesses], public[1][guesses]
-        found, classes = [], []
+        found: list[Tensor] = []
+        classes: list[Tensor] = []
         for place, part in enumerate(parts):
             if found and ctx.expired(place):
                 break

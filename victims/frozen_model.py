@@ -13,7 +13,7 @@ class FrozenModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def unsaid(default: Any) -> Any:
+def omitted_if_default(default: Any) -> Any:
     """Return the annotation of a field that a description leaves out where the field has its default.
 
     A field that is added with this annotation does not change the cache keys of existing victims.
@@ -45,7 +45,7 @@ class Retrainable(FrozenModel):
 
     name: str
     seed: int = 1
-    retraining: Annotated[NonNegativeInt, unsaid(0)] = 0
+    retraining: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
 
     def retrained(self, retraining: int) -> Self:
         """Return a retraining of the victim as it is described, which is the retraining 0."""

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import lambertw
 
 from victims.errors import UserError
-from victims.informed.glm import GLM, mean
+from victims.informed.glm import GLM, inverse_link
 
 LARGEST_CONDITION = 1e14
 """At a larger condition rounding leaves no digit of the record."""
@@ -73,7 +73,7 @@ def missing_record(model: GLM, records: np.ndarray, targets: np.ndarray, label: 
 def _described(model: GLM, record: np.ndarray, residual: np.ndarray, condition: float) -> MissingRecord:
     """Return the record with its y = mean(f) - residual (C,)."""
     family = model.architecture.family
-    answer = mean(family, model.predictor(record[None]))[0] - residual
+    answer = inverse_link(family, model.predictor(record[None]))[0] - residual
     if family == "multinomial":
         label = int(answer.argmax())
         off = float(np.abs(answer - np.eye(len(answer))[label]).max())

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from attacks.optimisation.initialisation import InitialisedParams
 from attacks.search_space import Range
-from victims.frozen_model import unsaid
+from victims.frozen_model import omitted_if_default
 
 FAST_RANGES = {
     "lr": Range(1e-5, 1, log=True),
@@ -114,20 +114,22 @@ class SearchParams(InitialisedParams):
     lambda_lr: PositiveFloat = 0.01
     init_scale: PositiveFloat = 0.01
     alpha: PositiveFloat = 100.0
-    first_alpha: Annotated[PositiveFloat | None, unsaid(None)] = None
-    gate_power: Annotated[NonNegativeFloat, unsaid(0.0)] = 0.0
-    offset_price: Annotated[NonNegativeFloat, unsaid(0.0)] = 0.0
+    first_alpha: Annotated[PositiveFloat | None, omitted_if_default(None)] = None
+    gate_power: Annotated[NonNegativeFloat, omitted_if_default(0.0)] = 0.0
+    offset_price: Annotated[NonNegativeFloat, omitted_if_default(0.0)] = 0.0
     layer_weights: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] | None = None
     coordinate_power: NonNegativeFloat = 0.5
     residual_power: NonNegativeFloat = 0.3
     neuron_power: NonNegativeFloat = 1.0
     sparsity: NonNegativeFloat = 0.0
-    smoothness: Annotated[NonNegativeFloat, unsaid(0.0)] = 0.0
+    smoothness: Annotated[NonNegativeFloat, omitted_if_default(0.0)] = 0.0
     signal_span: NonNegativeFloat = 0.0
     activation_span: NonNegativeFloat = 0.0
-    products: Annotated[Literal["float32", "bfloat16"], unsaid("float32")] = "float32"
+    products: Annotated[Literal["float32", "bfloat16"], omitted_if_default("float32")] = "float32"
     dtype: Literal["float32", "float64"] = "float32"
-    ranking: Annotated[Literal["agreement", "evidence", "distinct", "calibrated"], unsaid("agreement")] = "agreement"
+    ranking: Annotated[Literal["agreement", "evidence", "distinct", "calibrated"], omitted_if_default("agreement")] = (
+        "agreement"
+    )
 
     @field_validator("*")
     @classmethod

@@ -192,10 +192,10 @@ def _residual(problem: Problem, params: SearchParams) -> StationarityResidual | 
     network, subspace = problem.connected, problem.data_subspace
     weight, bias = network.weights[0], network.biases[0]
     norms = neuron_norms(weight, bias)
-    mean_square = subspace.singular.square().mean().sqrt()
-    bias_size = float(bias.norm() / mean_square) if bias is not None and subspace.gap else 1.0
+    rms = subspace.singular.square().mean().sqrt()
+    bias_size = float(bias.norm() / rms) if bias is not None and subspace.gap else 1.0
     power = params.residual_power
-    neurons, coordinates = norms**-params.neuron_power, (subspace.singular / mean_square) ** -power
+    neurons, coordinates = norms**-params.neuron_power, (subspace.singular / rms) ** -power
     sharpness = norms**-params.gate_power if params.gate_power else None
     bias_weight = bias_size**-power if bias_size > 0 else 1.0
     weighting = Weighting(params.by_layer(network.depth), neurons, coordinates, bias_weight)

@@ -73,7 +73,7 @@ class Equation:
             (like - found.decay * start.weights[0]) @ basis,
             added,
             end.weights[1] - found.decay * start.weights[1],
-            tuple(between(start, end, point).on_coordinates(basis) for point in points),
+            tuple(interpolated(start, end, point).on_coordinates(basis) for point in points),
             (start, end),
         )
 
@@ -97,7 +97,7 @@ class Equation:
             alpha: sharpness of the gates.
         """
         pairs = zip(self.networks, coefficients, strict=True)
-        passed = [back_propagated(network, inputs, chosen, alpha) for network, chosen in pairs]
+        passed = [back_propagated(network, inputs, c, alpha) for network, c in pairs]
         seconds = [errors[1].T @ activations for errors, activations in passed]
         return torch.stack([errors[0] for errors, _ in passed]).sum(0), torch.stack(seconds).sum(0)
 
@@ -128,7 +128,7 @@ class Equation:
         return followed(inputs, errors, self.weight, neuron_norms(self.weight, self.bias), self.singular.sqrt())
 
 
-def known(start: Network, end: Network) -> Difference:
+def checked_difference(start: Network, end: Network) -> Difference:
     """Return what the training added to layer 1.
 
     Raises:
@@ -150,7 +150,7 @@ def known(start: Network, end: Network) -> Difference:
     return found
 
 
-def between(start: Network, end: Network, share: float) -> Network:
+def interpolated(start: Network, end: Network, share: float) -> Network:
     """Return the network at a share in [0, 1] of the straight way from start to end."""
     weights = tuple(torch.lerp(*pair, share) for pair in zip(start.weights, end.weights, strict=True))
     pairs = zip(start.biases, end.biases, strict=True)

@@ -53,14 +53,14 @@ class FeatureSearch(Descent):
         self.amplitudes = self.space.amplitudes(params.amplitude_power).view(shape)
         self.coordinates = torch.randn(m, *shape, generator=generator).to(weight).requires_grad_()
         outputs = len(equation.networks[0].weights[-1])
-        chosen = torch.randn(m, outputs, generator=generator).to(weight)
+        coefficients = torch.randn(m, outputs, generator=generator).to(weight)
         with torch.no_grad():
             inputs = self.front(self.images()) @ equation.basis
-            errors, _ = equation.terms(inputs, chosen[None], params.alpha[1])
+            errors, _ = equation.terms(inputs, coefficients[None], params.alpha[1])
         sizes = float(errors.norm(dim=1).mean()) * float(inputs.norm(dim=1).mean())
         self.unit = float(weight.norm()) / (math.sqrt(m) * sizes)
-        self.chosen = (SMALL * chosen).requires_grad_()
-        groups = [([self.coordinates], params.lr), ([self.chosen], params.coefficient_lr)]
+        self.coefficients = (SMALL * coefficients).requires_grad_()
+        groups = [([self.coordinates], params.lr), ([self.coefficients], params.coefficient_lr)]
         self.cycle = OneCycle(groups, params.steps)
 
     def images(self) -> Tensor:
@@ -98,4 +98,4 @@ class FeatureSearch(Descent):
     def _terms(self, features: Tensor, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
         """Return features (m, d) on the basis (m, r), the errors (m, h), and their sum in the next layer (h_2, h)."""
         inputs = features @ self.equation.basis
-        return inputs, *self.equation.terms(inputs, self.unit * self.chosen[None], alpha)
+        return inputs, *self.equation.terms(inputs, self.unit * self.coefficients[None], alpha)

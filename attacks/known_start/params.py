@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.base import AttackParams
-from victims.frozen_model import unsaid
+from victims.frozen_model import omitted_if_default
 
-Ranking = Annotated[Literal["span", "evidence", "distinct"], unsaid("span")]
+Ranking = Annotated[Literal["span", "evidence", "distinct"], omitted_if_default("span")]
 Shares = Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)]
 
 CANDIDATES_PER_IMAGE = 2.0

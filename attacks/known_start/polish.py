@@ -30,7 +30,7 @@ class Polish(Descent):
         params: the search's, with the steps, learning rates and gates of this one.
 
     Attributes:
-        weights_of: the logits (m,) of the candidates' weights.
+        weight_logits: the logits (m,) of the candidates' weights.
     """
 
     params: ResolvedParams
@@ -46,10 +46,10 @@ class Polish(Descent):
         self.targets = F.one_hot(outputs.argmax(1), outputs.shape[1]).to(inputs)
         self.scaling = self.relative**params.coordinate_power
         self.coordinates = (inputs / self.scaling).requires_grad_()
-        self.weights_of = inputs.new_zeros(len(inputs)).requires_grad_()
+        self.weight_logits = inputs.new_zeros(len(inputs)).requires_grad_()
         # relative to the root mean square of a coordinate
         lr = params.lr * length / math.sqrt(equation.rank)
-        groups = [([self.coordinates], lr), ([self.weights_of], params.coefficient_lr)]
+        groups = [([self.coordinates], lr), ([self.weight_logits], params.coefficient_lr)]
         self.cycle = OneCycle(groups, params.steps)
 
     def objective(self, alpha: float) -> Tensor:
@@ -66,17 +66,17 @@ class Polish(Descent):
         """Return where the search is; the candidates' weights in the batches are relative to their mean."""
         weight, _, _ = self._missed()
         inputs = self.coordinates * self.scaling
-        weights = self.weights_of.softmax(0) * len(inputs)
+        weights = self.weight_logits.softmax(0) * len(inputs)
         residual = float(weight.norm() / self.equation.weight.norm())
         return Found(inputs @ self.equation.basis.T, weights, residual)
 
     def consistency(self) -> Tensor:
         """Return 1 for each candidate, (m,): a training has no equation from which one could follow."""
-        return torch.ones_like(self.weights_of)
+        return torch.ones_like(self.weight_logits)
 
     def _missed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return W1 (h, r), W2 (h_2, h) and b1 (h,) at the training's end, less the released ones."""
-        ended = self.replay.end(self.coordinates * self.scaling, self.targets, self.weights_of.softmax(0))
+        ended = self.replay.end(self.coordinates * self.scaling, self.targets, self.weight_logits.softmax(0))
         assert self.end.biases[0] is not None
         bias = ended[len(self.end.weights)] - self.end.biases[0]
         return ended[0] - self.end.weights[0], ended[1] - self.end.weights[1], bias

@@ -45,11 +45,11 @@ class Search(Descent):
         self.scaling = scaling
         start = drawn * length / (drawn * scaling).norm(dim=1, keepdim=True)
         outputs = len(equation.networks[0].weights[-1])
-        chosen = torch.randn(len(equation.networks), m, outputs, generator=generator).to(weight)
-        errors, _ = equation.terms(start * scaling, chosen, params.alpha[1])
+        coefficients = torch.randn(len(equation.networks), m, outputs, generator=generator).to(weight)
+        errors, _ = equation.terms(start * scaling, coefficients, params.alpha[1])
         self.unit = float(weight.norm()) / (math.sqrt(m) * float(errors.norm(dim=1).mean()) * length)
-        self.coordinates, self.chosen = start.requires_grad_(), (SMALL * chosen).requires_grad_()
-        groups = [([self.coordinates], params.lr), ([self.chosen], params.coefficient_lr)]
+        self.coordinates, self.coefficients = start.requires_grad_(), (SMALL * coefficients).requires_grad_()
+        groups = [([self.coordinates], params.lr), ([self.coefficients], params.coefficient_lr)]
         self.cycle = OneCycle(groups, params.steps)
 
     def objective(self, alpha: float) -> Tensor:
@@ -80,7 +80,7 @@ class Search(Descent):
     def _terms(self, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the candidates on the basis (m, r), their errors (m, h), and their sum in layer 2 (h_2, h)."""
         inputs = self.coordinates * self.scaling
-        return inputs, *self.equation.terms(inputs, self.unit * self.chosen, alpha)
+        return inputs, *self.equation.terms(inputs, self.unit * self.coefficients, alpha)
 
     def _outside(self, errors: Tensor) -> Tensor:
         """Return the share (m,) of the energy of errors (m, h) outside the span of the difference's columns."""

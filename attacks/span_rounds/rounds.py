@@ -160,7 +160,7 @@ def _next(
     """
     coordinates = coordinates_of(found.candidates, problem.space, params.coordinate_power)
     activations, errors = problem.activations_and_errors(problem.space.coordinates(found.candidates), coefficients)
-    chosen, images = errors[-1], problem.space.rank
+    c, images = errors[-1], problem.space.rank
     if settle:
         sizes = found.sizes * coordinates.norm(dim=1)
         largest = sizes.sort(descending=True).values[:images]
@@ -170,11 +170,11 @@ def _next(
         new = round(max(FEWEST_NEW * images, PER_MISSING * (images - len(stay))))
     unit = coefficient_unit(problem.network.weights[0], len(stay) + new)
     fresh = params.init_scale * torch.randn(new, coordinates.shape[1], generator=generator).to(coordinates)
-    guessed = SMALL * unit * torch.randn(new, chosen.shape[1], generator=generator).to(chosen)
+    guessed = SMALL * unit * torch.randn(new, c.shape[1], generator=generator).to(c)
     rates = torch.cat([torch.full((len(stay),), lr), torch.ones(new)]).to(coordinates)
     return {
         "coordinates": torch.cat([coordinates[stay], fresh]),
-        "coefficients": torch.cat([chosen[stay], guessed]),
+        "coefficients": torch.cat([c[stay], guessed]),
         "lr": rates,
         "coefficient_lr": unit * rates,
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from attacks.known_start.equation import Equation, known
+from attacks.known_start.equation import Equation, checked_difference
 from bench.plan import registry
 from victims.equations.network import Network
 from victims.obtain import obtain
@@ -72,7 +72,7 @@ def main() -> None:
         assert victim.start is not None
         shape = victim.split.inputs.shape[1:]
         start, end = (Network.of(state, shape) for state in (victim.start, victim.model.state_dict()))
-        found = known(start, end)
+        found = checked_difference(start, end)
         inputs = torch.from_numpy(victim.split.inputs).flatten(1)
         equations = {str(points): Equation.of(start, end, found, found.rank, points) for points in STRAIGHT}
         straight = equations[str(STRAIGHT[0])]

@@ -69,8 +69,8 @@ class _Pass:
     Attributes:
         activations: A_0 to A_{L-1}, (m, h_l).
         gates: G_1 to G_{L-1}, (m, h_l).
-        outputs: Z_L (m, C), a leaf of the graph of `chosen`.
-        chosen: c (m, C).
+        outputs: Z_L (m, C), a leaf of the graph of `coefficients`.
+        coefficients: c (m, C).
         errors: D_1 to D_L, (m, h_l).
         ungated: D_{l+1} W_{l+1} (m, h_l) for l = 1 to L - 1.
     """
@@ -78,7 +78,7 @@ class _Pass:
     activations: list[Tensor]
     gates: list[Tensor]
     outputs: Tensor
-    chosen: Tensor
+    coefficients: Tensor
     errors: list[Tensor]
     ungated: list[Tensor]
 
@@ -196,9 +196,9 @@ class StationarityResidual:
         activations, gates, outputs = self._forward(inputs, alpha, offsets)
         outputs.requires_grad_()
         with torch.enable_grad():
-            chosen = coefficients(outputs)
-        errors, ungated = self.network.back_propagate(chosen.detach(), lambda layer, error: error * gates[layer])
-        return _Pass(activations, gates, outputs, chosen, errors, ungated)
+            c = coefficients(outputs)
+        errors, ungated = self.network.back_propagate(c.detach(), lambda layer, error: error * gates[layer])
+        return _Pass(activations, gates, outputs, c, errors, ungated)
 
     def _theta(self) -> list[_Entries]:
         """Return theta for every layer that counts: the residuals R of no candidate."""
@@ -249,8 +249,8 @@ class StationarityResidual:
                     gate_gradients.append(torch.zeros_like(found.ungated[layer - 1]))
             error_gradient = direct
         assert error_gradient is not None, "at least one layer must have a weight"
-        if found.chosen.requires_grad:
-            torch.autograd.backward(found.chosen, error_gradient)
+        if found.coefficients.requires_grad:
+            torch.autograd.backward(found.coefficients, error_gradient)
         carried = activation_gradients[depth - 1]
         if found.outputs.grad is not None:
             through = found.outputs.grad @ weights[-1]

@@ -19,7 +19,7 @@ from victims.defences.stacking import undefended
 from victims.errors import UserError
 from victims.files import write_tensors
 from victims.informed.data import InformedSplit, Records, split_of
-from victims.informed.glm import GLM, fit, mean, targets_of
+from victims.informed.glm import GLM, fit, inverse_link, targets_of
 from victims.informed.networks import Parameters, initial
 from victims.informed.privacy import gaussian_privacy, output_deviation
 from victims.informed.private_descent import train_privately
@@ -197,7 +197,7 @@ def _scores(spec: InformedSpec | GLMSpec, weights: Parameters, records: Records)
     answers = logits(spec, weights, images)
     expected = labels.expand(answers.shape[:2])
     if isinstance(spec, GLMSpec) and spec.n_classes == 1:
-        means = torch.from_numpy(mean(spec.architecture.family, answers[..., 0].numpy()))
+        means = torch.from_numpy(inverse_link(spec.architecture.family, answers[..., 0].numpy()))
         return float((means - expected).square().mean()), None
     if answers.shape[2] == 1:  # one logit, of class 1
         answers = torch.cat([torch.zeros_like(answers), answers], dim=2)

@@ -24,7 +24,7 @@ TOLERANCE = 1e-10
 """Largest relative gradient of a fit that counts as optimal; Newton's method goes on as long as it still falls."""
 
 
-def mean(family: Family, predictor: np.ndarray) -> np.ndarray:
+def inverse_link(family: Family, predictor: np.ndarray) -> np.ndarray:
     """Return the mean of y, (n, C), for linear predictors (n, C): the inverse of the link.
 
     Raises:
@@ -70,7 +70,7 @@ class GLM:
 
     def residuals(self, records: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Return mean(f) - y (n, C) for records (n, d) and targets (n, C)."""
-        return np.asarray(mean(self.architecture.family, self.predictor(records)) - targets)
+        return np.asarray(inverse_link(self.architecture.family, self.predictor(records)) - targets)
 
     def regulariser_gradient(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the gradient of the regulariser with respect to `coef` (C, d) and `intercept` (C,)."""
@@ -160,7 +160,7 @@ def hessian(model: GLM, records: np.ndarray) -> np.ndarray:
     ones = np.full((len(records), 1), float(architecture.intercept != "none"))
     design = np.hstack([ones, records])
     blocks = np.zeros((outputs, 1 + width, outputs, 1 + width))
-    weights = _variance(architecture.family, mean(architecture.family, model.predictor(records)))
+    weights = _variance(architecture.family, inverse_link(architecture.family, model.predictor(records)))
     for a in range(outputs):
         for b in range(a + 1):
             blocks[a, :, b] = blocks[b, :, a] = (design * weights[:, a, b, None]).T @ design

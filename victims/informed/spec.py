@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from victims.defences.spec import Defences, released
 from victims.deletion.spec import DeletionSpec
-from victims.frozen_model import FrozenModel, Recipe, Retrainable, unsaid
+from victims.frozen_model import FrozenModel, Recipe, Retrainable, omitted_if_default
 from victims.recipes import Privacy, Share
 from victims.spec import VictimSpec
 
@@ -16,7 +16,7 @@ Activation = Literal["elu", "relu", "gelu", "sigmoid", "tanh", "softplus"]
 Family = Literal["linear", "logistic", "poisson", "multinomial"]
 Intercept = Literal["none", "penalised", "unpenalised"]
 Convention = Literal["lambda", "half-lambda", "inverse-c", "mean-loss"]
-PriorSize = Annotated[int | None, Field(ge=2), unsaid(None)]
+PriorSize = Annotated[int | None, Field(ge=2), omitted_if_default(None)]
 
 
 class DenseSpec(FrozenModel):

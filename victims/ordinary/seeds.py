@@ -2,13 +2,13 @@
 
 torch seeds MT19937 (Matsumoto & Nishimura 1998) with a small integer and draws the first layer's weights from
 it. Released weights are c times those draws plus what training added, so the right seed stands out by its correlation
-with them. Generators of many seeds are computed side by side.
+with them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,10 +19,8 @@ from torch import Tensor
 from victims.equations import architectures
 from victims.spec import BuiltSpec
 
-STATE, SHIFT = 624, 397
-"""The words of the generator's state, and the distance of the words that its recurrence joins."""
-BATCH = 128
-"""Seeds that are computed side by side: their state fits into a cache."""
+BATCH = 32
+"""Seeds that are computed side by side: their draws fit into a cache."""
 DRAWS = 2048
 """Weights of the first layer that are compared with every seed's draws."""
 CONFIRMED = 16 * DRAWS
@@ -34,52 +32,16 @@ Words = NDArray[np.uint32]
 Uniform = NDArray[np.float32]
 
 
-def seeded(seeds: NDArray[np.int64]) -> Words:
-    """Return the generator's state (624, s) after seeding with each of s integers, as C++, torch and numpy seed it."""
-    state = np.empty((STATE, len(seeds)), np.uint32)
-    state[0] = (seeds & 0xFFFFFFFF).astype(np.uint32)
-    for index in range(1, STATE):
-        before = state[index - 1]
-        state[index] = np.uint32(1812433253) * (before ^ (before >> np.uint32(30))) + np.uint32(index)
-    return state
+def words_of(seeds: NDArray[np.int64], count: int) -> Words:
+    """Return the first `count` words (count, s) that the generator gives out after seeding with each of s integers.
 
-
-def twist(state: Words) -> None:
-    """Advance states (624, s) by 624 words, in place."""
-    first = state[0].copy()
-    later = np.concatenate([state[1:], first[None]])
-    mixed = (state & np.uint32(0x80000000)) | (later & np.uint32(0x7FFFFFFF))
-    mixed[-1] &= np.uint32(0x80000000)
-    gap = STATE - SHIFT
-    added = _advance(mixed)
-    state[:gap] = state[SHIFT:] ^ added[:gap]
-    for start in (gap, 2 * gap):  # these words join others that this twist has made
-        stop = min(start + gap, STATE - 1)
-        state[start:stop] = state[start - gap : stop - gap] ^ added[start:stop]
-    mixed[-1] |= state[0] & np.uint32(0x7FFFFFFF)
-    state[-1] = state[SHIFT - 1] ^ _advance(mixed[-1])
-
-
-def _advance(words: Words) -> Words:
-    advanced: Words = (words >> np.uint32(1)) ^ ((words & np.uint32(1)) * np.uint32(0x9908B0DF))
-    return advanced
-
-
-def tempered(state: Words) -> Words:
-    """Return the 624 words (624, s) that a state gives out."""
-    words = state ^ (state >> np.uint32(11))
-    words ^= (words << np.uint32(7)) & np.uint32(0x9D2C5680)
-    words ^= (words << np.uint32(15)) & np.uint32(0xEFC60000)
-    words ^= words >> np.uint32(18)
-    return words
-
-
-def words_of(seeds: NDArray[np.int64], count: int) -> Iterator[Words]:
-    """Yield the first `count` words or more of each seed, (624, s) at a time."""
-    state = seeded(seeds)
-    for _ in range(-(-count // STATE)):
-        twist(state)
-        yield tempered(state)
+    numpy's legacy generator is torch's: the same seeding, the same words.
+    """
+    words, generator = np.empty((len(seeds), count), np.uint32), np.random.RandomState(0)
+    for row, seed in zip(words, seeds.tolist(), strict=True):
+        generator.seed(seed & 0xFFFFFFFF)  # seeding again costs a tenth of a new generator
+        row[:] = np.frombuffer(generator.bytes(4 * count), "<u4")
+    return words.T
 
 
 def torch_uniform(words: Words) -> Uniform:
@@ -161,8 +123,7 @@ def _confirmed(first_layer: NDArray[np.float32], seed: int, skipped: int) -> boo
     rest = weights[skipped:]
     if len(rest) < DRAWS:
         return True
-    blocks = [torch_uniform(words)[:, 0] for words in words_of(np.array([seed]), len(weights))]
-    drawn = np.concatenate(blocks)[skipped : len(weights)]
+    drawn = torch_uniform(words_of(np.array([seed]), len(weights))[skipped:, 0])
     correlation = float(_standardised(rest, len(rest)) @ _standardised(drawn, len(rest)))
     return correlation > float(norm.isf(FALSE_ALARM)) / math.sqrt(len(rest))
 
@@ -178,13 +139,8 @@ def _standardised(weights: NDArray[np.float32], count: int) -> NDArray[np.float3
 
 def _correlations(seeds: NDArray[np.int64], target: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the correlation (s,) of each seed's draws with the standardised weights (k,)."""
-    sums, done = np.zeros((3, len(seeds)), np.float32), 0
-    for words in words_of(seeds, len(target)):
-        drawn = 2 * torch_uniform(words[: len(target) - done]) - 1
-        own = target[done : done + len(drawn)]
-        sums += np.stack([own @ drawn, drawn.sum(0), np.einsum("ks,ks->s", drawn, drawn)])
-        done += len(drawn)
-    product, total, squares = sums
+    drawn = 2 * torch_uniform(words_of(seeds, len(target))) - 1
+    product, total, squares = target @ drawn, drawn.sum(0), np.einsum("ks,ks->s", drawn, drawn)
     correlations: NDArray[np.float32] = (product / np.sqrt(squares - total**2 / len(target))).astype(np.float32)
     return correlations
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from victims.frozen_model import FrozenModel, Recipe, unsaid
+from victims.frozen_model import FrozenModel, Recipe, omitted_if_default
 from victims.recipes.privacy import Privacy
 
 Schedule = Literal["constant", "cosine", "step"]
@@ -54,7 +54,7 @@ class Ordinary(Recipe):
     """
 
     kind: Literal["ordinary"] = "ordinary"
-    inputs: Annotated[Literal["standardised", "raw"], unsaid("standardised")] = "standardised"
+    inputs: Annotated[Literal["standardised", "raw"], omitted_if_default("standardised")] = "standardised"
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: PositiveFloat = 0.05
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -64,11 +64,11 @@ class Ordinary(Recipe):
     schedule: Schedule = "cosine"
     clip: PositiveFloat | None = None
     stop_loss: PositiveFloat | None = None
-    privacy: Annotated[Privacy | None, unsaid(None)] = None
+    privacy: Annotated[Privacy | None, omitted_if_default(None)] = None
     pretraining: Pretraining | None = None
-    last_layers: Annotated[PositiveInt | None, unsaid(None)] = None
-    lora_rank: Annotated[PositiveInt | None, unsaid(None)] = None
-    snapshots: Annotated[tuple[PositiveInt, ...], unsaid(())] = ()
+    last_layers: Annotated[PositiveInt | None, omitted_if_default(None)] = None
+    lora_rank: Annotated[PositiveInt | None, omitted_if_default(None)] = None
+    snapshots: Annotated[tuple[PositiveInt, ...], omitted_if_default(())] = ()
     dtype: Literal["float32", "float64"] = "float32"
 
     @model_validator(mode="after")

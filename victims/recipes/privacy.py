@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field, PositiveFloat
 
-from victims.frozen_model import FrozenModel, unsaid
+from victims.frozen_model import FrozenModel, omitted_if_default
 
 Share = Annotated[float, Field(gt=0, lt=1)]
-SamplingRate = Annotated[Share | None, unsaid(None)]
+SamplingRate = Annotated[Share | None, omitted_if_default(None)]
 """q of Poisson sampling; None for none."""
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from victims.frozen_model import Recipe, unsaid
+from victims.frozen_model import Recipe, omitted_if_default
 
 
 class Released(Recipe):
@@ -49,12 +49,12 @@ class Released(Recipe):
     weight_decay: NonNegativeFloat = 0.0
     n_trained: PositiveInt
     n_held_out: int = 0
-    shape: Annotated[tuple[PositiveInt, PositiveInt, PositiveInt] | None, unsaid(None)] = None
-    columns: Annotated[tuple[str, ...], unsaid(())] = ()
-    label_column: Annotated[str, unsaid("")] = ""
-    held_out: Annotated[Path | None, unsaid(None)] = None
-    held_out_sha256: Annotated[str, unsaid("")] = ""
-    class_balance: Annotated[tuple[NonNegativeFloat, ...], unsaid(())] = ()
+    shape: Annotated[tuple[PositiveInt, PositiveInt, PositiveInt] | None, omitted_if_default(None)] = None
+    columns: Annotated[tuple[str, ...], omitted_if_default(())] = ()
+    label_column: Annotated[str, omitted_if_default("")] = ""
+    held_out: Annotated[Path | None, omitted_if_default(None)] = None
+    held_out_sha256: Annotated[str, omitted_if_default("")] = ""
+    class_balance: Annotated[tuple[NonNegativeFloat, ...], omitted_if_default(())] = ()
 
     @property
     def label(self) -> str:

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from victims.frozen_model import Recipe, unsaid
+from victims.frozen_model import Recipe, omitted_if_default
 
-StopLoss = Annotated[PositiveFloat | None, unsaid(None)]
+StopLoss = Annotated[PositiveFloat | None, omitted_if_default(None)]
 """A mean loss at which training ends; None for none."""
-StopResidual = Annotated[float | None, Field(gt=0, lt=1), unsaid(None)]
+StopResidual = Annotated[float | None, Field(gt=0, lt=1), omitted_if_default(None)]
 """A stationarity residual at which training ends; None for none."""
 Share = Annotated[float, Field(gt=0, le=1)]
 """A share of a whole, in (0, 1]."""
@@ -107,7 +107,7 @@ class DecayedDescent(Recipe):
     iterations: PositiveInt = 600
     stop_loss: StopLoss = None
     stop_residual: StopResidual = None
-    products: Annotated[Literal["float32", "bfloat16"], unsaid("float32")] = "float32"
+    products: Annotated[Literal["float32", "bfloat16"], omitted_if_default("float32")] = "float32"
     dtype: Literal["float32", "float64"] = "float32"
 
     @property

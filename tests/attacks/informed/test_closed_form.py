@@ -23,7 +23,7 @@ from sklearn.preprocessing import minmax_scale
 from attacks.informed.closed_form import UnidentifiableError, implausibility, missing_record
 from attacks.informed.glm import glm_of, reconstruct_record
 from victims.errors import UserError
-from victims.informed.glm import GLM, fit, mean, targets_of
+from victims.informed.glm import GLM, fit, inverse_link, targets_of
 from victims.informed.spec import Convention, Family, GLMArchitecture, Intercept, Newton
 
 CLASSES = 3
@@ -42,7 +42,7 @@ def drawn(family: Family, seed: int, n: int, d: int) -> tuple[np.ndarray, np.nda
     if family == "poisson":
         return records, random.poisson(np.exp(f)).astype(float)
     if family == "logistic":
-        return records, (random.random(n) < mean("logistic", f)).astype(float)
+        return records, (random.random(n) < inverse_link("logistic", f)).astype(float)
     return records, (records[:, :CLASSES] + random.gumbel(size=(n, CLASSES))).argmax(1).astype(float)
 
 

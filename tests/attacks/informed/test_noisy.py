@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 from attacks.informed.closed_form import missing_record
 from attacks.informed.noisy import expected_record
-from victims.informed.glm import GLM, fit, hessian, mean, targets_of
+from victims.informed.glm import GLM, fit, hessian, inverse_link, targets_of
 from victims.informed.spec import Family, GLMArchitecture
 
 PENALTY = 5.0
@@ -27,7 +27,9 @@ def errors(request: Any) -> Errors:
     records = random.normal(size=(100, 8)) @ mixing + 0.5
     f = records @ random.normal(size=8)
     labels = (
-        f + random.normal(size=100) if family == "linear" else (random.random(100) < mean("logistic", f)).astype(float)
+        f + random.normal(size=100)
+        if family == "linear"
+        else (random.random(100) < inverse_link("logistic", f)).astype(float)
     )
     targets = targets_of(family, labels, 1)
     model = fit(architecture, PENALTY, records, targets)

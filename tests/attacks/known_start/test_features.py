@@ -16,7 +16,7 @@ from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
 from attacks import context as contexts
 from attacks.base import AttackContext
 from attacks.kkt_delta_features import KKTDeltaFeatures
-from attacks.known_start.equation import Equation, back_propagated, known
+from attacks.known_start.equation import Equation, back_propagated, checked_difference
 from attacks.known_start.feature_search import FeatureSearch
 from attacks.known_start.front import FeatureExtractor, head
 from attacks.known_start.no_image import FIRST_MOVED
@@ -79,7 +79,7 @@ def front_at(
 def test_the_truth_of_one_step_solves_the_equation_and_other_images_leave_the_span() -> None:
     start, end, images, coefficients = moved_by_one_step()
     first, last = head(start, 0), head(end, 0)
-    found = known(first, last)
+    found = checked_difference(first, last)
     assert found.rank == 3
     equation, front = Equation.of(first, last, found, 3, (0.0,)), front_at(start, end, 0.0)
     inputs = front(images) @ equation.basis
@@ -109,11 +109,11 @@ def test_the_front_and_the_head_are_the_network_on_the_way(stayed: int) -> None:
 def test_the_objectives_gradient_is_a_difference_quotient() -> None:
     start, end, _, _ = moved_by_one_step()
     first, last = head(start, 0), head(end, 0)
-    equation = Equation.of(first, last, known(first, last), 3, (0.4,))
+    equation = Equation.of(first, last, checked_difference(first, last), 3, (0.4,))
     params = FeatureParams(dtype="float64", steps=10)
     search = FeatureSearch(equation, front_at(start, end, 0.4), SHAPE, 4, params, torch.Generator().manual_seed(0))
     search.objective(SHARP).backward()
-    for variable, place in ((search.coordinates, (1, 0, 2, 3)), (search.chosen, (2, 1))):
+    for variable, place in ((search.coordinates, (1, 0, 2, 3)), (search.coefficients, (2, 1))):
         slope, middle, step = variable.grad, variable.data[place].item(), 1e-6
         assert slope is not None
         ends = []

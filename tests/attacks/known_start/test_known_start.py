@@ -14,7 +14,7 @@ from attacking import CPU, ORDINARY, Interrupted, Memory, attacked, context, vic
 from attacks import context as contexts
 from attacks.base import AttackContext, Knowledge
 from attacks.kkt_delta import KKTDelta
-from attacks.known_start.equation import Equation, back_propagated, between, known
+from attacks.known_start.equation import Equation, back_propagated, checked_difference, interpolated
 from attacks.known_start.params import KKTDeltaParams
 from attacks.known_start.search import Search
 from bench.run.disclosure import view_of
@@ -91,7 +91,7 @@ def test_the_truth_of_one_step_solves_the_equation() -> None:
         weights=(weights[0] + signals.T @ inputs, weights[1] + later.T @ activations, *weights[2:]),
         biases=(biases[0] + signals.sum(0), *biases[1:]),
     )
-    found = known(start, end)
+    found = checked_difference(start, end)
     assert found.rank == 3
     equation = Equation.of(start, end, found, found.rank, (0.0,))
     again, second = equation.terms(inputs @ equation.basis, coefficients[None], SHARP)
@@ -116,15 +116,15 @@ def test_the_objectives_gradient_is_a_difference_quotient() -> None:
         return float(search.objective(SHARP).detach())
 
     search.objective(SHARP).backward()
-    slope, step = search.chosen.grad, 1e-6
+    slope, step = search.coefficients.grad, 1e-6
     assert slope is not None
     for place in ((0, 1, 2), (1, 4, 0)):
-        middle = search.chosen.data[place].item()
+        middle = search.coefficients.data[place].item()
         ends = []
         for sign in (1, -1):
-            search.chosen.data[place] = middle + sign * step
+            search.coefficients.data[place] = middle + sign * step
             ends.append(value())
-        search.chosen.data[place] = middle
+        search.coefficients.data[place] = middle
         assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(float(slope[place]), rel=1e-4, abs=1e-9)
 
 
@@ -148,9 +148,9 @@ def test_a_second_layer_that_stayed_is_left_out() -> None:
 
 def test_points_lie_on_the_way() -> None:
     start, end = random_network(0), random_network(3)
-    middle = between(start, end, 0.5)
+    middle = interpolated(start, end, 0.5)
     assert torch.allclose(middle.weights[1], (start.weights[1] + end.weights[1]) / 2)
-    assert torch.equal(between(start, end, 0.0).weights[0], start.weights[0])
+    assert torch.equal(interpolated(start, end, 0.0).weights[0], start.weights[0])
 
 
 def test_what_is_not_given_is_read_off_the_weights() -> None:

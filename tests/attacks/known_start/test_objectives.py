@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attacks.known_start.equation import Equation, between
+from attacks.known_start.equation import Equation, interpolated
 from attacks.known_start.feature_search import FeatureSearch
 from attacks.known_start.front import FeatureExtractor
 from attacks.known_start.params import FeatureParams, KKTDeltaParams, ResolvedParams
@@ -35,7 +35,7 @@ def network(seed: int) -> Network:
 
 
 START = network(0)
-END = between(START, network(3), 0.3)
+END = interpolated(START, network(3), 0.3)
 """A released network that keeps a part of its start, so that the start has decayed."""
 
 
@@ -97,7 +97,7 @@ def test_the_start_has_decayed_in_every_part_of_the_difference() -> None:
 
 
 def test_a_point_of_the_way_is_nearer_to_the_end_that_it_is_nearer_to() -> None:
-    quarter = between(START, END, 0.25)
+    quarter = interpolated(START, END, 0.25)
     for parts in ((quarter.weights, START.weights, END.weights), (quarter.biases, START.biases, END.biases)):
         for there, first, last in zip(*parts, strict=True):
             assert there is not None
@@ -108,7 +108,7 @@ def test_what_a_search_minimises() -> None:
     found, params = equation(), resolved(second_layer=0.6, signal_span=0.15)
     search = Search(found, params, torch.Generator().manual_seed(0))
     inputs = search.coordinates * (found.singular / found.singular.square().mean().sqrt()) ** 0.4
-    errors, second = terms(found.networks, inputs, search.unit * search.chosen)
+    errors, second = terms(found.networks, inputs, search.unit * search.coefficients)
     assert found.bias is not None
     residual = left(found, found.weight - errors.T @ inputs, found.bias - errors.sum(0), 0.3, 0.7)
     later = (found.second - second).square().sum() / found.second.square().sum()
@@ -128,7 +128,7 @@ def test_a_search_begins_at_one_length_with_terms_a_tenth_of_those_that_would_ma
     inputs = search.coordinates * search.scaling
     length = 0.8 * math.sqrt(D)
     torch.testing.assert_close(inputs.norm(dim=1), torch.full((M,), length, dtype=torch.float64))
-    errors, _ = terms(found.networks, inputs, search.unit * search.chosen)
+    errors, _ = terms(found.networks, inputs, search.unit * search.coefficients)
     size = float(errors.norm(dim=1).mean()) * length * math.sqrt(M)
     assert size == pytest.approx(0.1 * float(found.weight.norm()))
 
@@ -169,7 +169,7 @@ def test_what_a_search_for_features_minimises() -> None:
         search.coordinates.mul_(torch.linspace(0.5, 2, M)[:, None, None, None])
     features = torch.relu(model.layers[0](search.images().flatten(1)))
     inputs = features @ found.basis
-    errors, second = terms(found.networks, inputs, search.unit * search.chosen[None])
+    errors, second = terms(found.networks, inputs, search.unit * search.coefficients[None])
     assert found.bias is not None
     residual = left(found, found.weight - errors.T @ inputs, found.bias - errors.sum(0), 0.3, 0.7)
     later = (found.second - second).square().sum() / found.second.square().sum()

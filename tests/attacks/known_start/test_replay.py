@@ -17,7 +17,7 @@ from attacks.base import Knowledge
 from attacks.context import Budget
 from attacks.kkt_delta import KKTDelta
 from attacks.kkt_family.ranking.evidence import evidence
-from attacks.known_start.equation import known
+from attacks.known_start.equation import checked_difference
 from attacks.known_start.params import KKTDeltaParams
 from attacks.known_start.replay import UnrolledTraining
 from attacks.replay import Replay as Attack
@@ -121,7 +121,7 @@ def test_memory_holds_two_roots_of_the_states(monkeypatch: pytest.MonkeyPatch) -
 def test_training_in_full_batches_on_the_true_images_ends_at_the_released_weights() -> None:
     victim = victim_of(VICTIM)
     start, end = (Network.of(state) for state in (victim.start, victim.model.state_dict()))
-    basis = known(start, end).basis(10).float()
+    basis = checked_difference(start, end).basis(10).float()
     inputs = torch.from_numpy(victim.split.inputs).flatten(1) @ basis
     targets = F.one_hot(torch.from_numpy(victim.split.labels), 10).float()
     replay = UnrolledTraining.of(start.on_coordinates(basis), VICTIM.training, 10, 100, SHARP)

@@ -12,7 +12,7 @@ from attacking import attacked, context, victim_of
 from attacks.base import Architecture, Knowledge, VictimView
 from attacks.kkt_delta import KKTDelta
 from attacks.known_start import search
-from attacks.known_start.equation import Equation, known
+from attacks.known_start.equation import Equation, checked_difference
 from attacks.known_start.params import KKTDeltaParams
 from victims.equations.architectures import seeded
 from victims.equations.network import Network
@@ -74,7 +74,7 @@ def networks(victim: Any) -> tuple[Network, Network]:
 def test_a_low_rank_update_is_told_from_a_training_of_all_weights(seed: int) -> None:
     for training, rank in (({"lora_rank": 4}, 4), ({}, None)):
         ends = networks(victim_of(spec(**training).model_copy(update={"seed": seed})))
-        assert low_rank(*ends, known(*ends)) == rank
+        assert low_rank(*ends, checked_difference(*ends)) == rank
 
 
 def test_a_low_rank_update_is_one_line_of_the_row() -> None:

@@ -11,7 +11,7 @@ from scipy.optimize import approx_fprime
 from scipy.special import logsumexp
 
 from victims.errors import UserError
-from victims.informed.glm import fit, mean, targets_of
+from victims.informed.glm import fit, inverse_link, targets_of
 from victims.informed.spec import Convention, Family, GLMArchitecture, Intercept, Newton
 
 N, D, CLASSES = 40, 4, 3
@@ -79,7 +79,7 @@ def test_without_a_regulariser_the_fit_is_the_maximum_of_the_likelihood(family: 
     architecture, records, targets = problem(family)
     model = fit(architecture, 0.0, records, targets)
     assert model.optimality(records, targets) < 1e-14
-    residuals = mean(family, model.predictor(records)) - targets
+    residuals = inverse_link(family, model.predictor(records)) - targets
     assert residuals.sum() == pytest.approx(0, abs=1e-9)
 
 
@@ -97,7 +97,7 @@ def test_a_singular_system_is_named() -> None:
 
 def test_an_unknown_link_is_named() -> None:
     with pytest.raises(UserError, match="no link is known for the family 'gamma'; there are linear, logistic, poisson"):
-        mean("gamma", np.zeros((1, 1)))  # type: ignore[arg-type]
+        inverse_link("gamma", np.zeros((1, 1)))  # type: ignore[arg-type]
     with pytest.raises(ValidationError):
         GLMArchitecture(family="gamma")  # type: ignore[arg-type]
 
