@@ -111,7 +111,7 @@ class Unlearning(Attack[UnlearningParams]):
         if bool(same.all()):
             raise UserError("the releases before and after the deletion are the same: no weight shows what was deleted")
         stayed, told = self._stayed(view, spec, training, len(after))
-        gradients = []
+        gradients: list[Tensor] = []
         for place, theta in enumerate(after):
             if gradients and ctx.expired(place):
                 break
