@@ -19,6 +19,7 @@ from attacks.kkt_general import KKTGeneral
 from attacks.kkt_span import KKTSpan
 from victims.equations.adjoint import StationarityResidual
 from victims.equations.architectures import build
+from victims.ordinary.seeds import BATCH
 from victims.spec import MLPSpec
 
 SHAPE = (1, 6, 6)
@@ -154,5 +155,5 @@ def test_a_search_for_a_seed_ends_with_its_budget_and_leaves_no_trace(view: Vict
     ctx = context(Budget(seconds=1e-9))
     found = KKTDelta(KKTDelta.Params(start="guess", seeds=1000)).reconstruct(view, ctx)
     assert ctx.stopped
-    assert found.flags[0].startswith("no seed below 128 drew the start")
+    assert found.flags[0].startswith(f"no seed below {BATCH} drew the start")
     assert ctx.trace == []
