@@ -98,9 +98,12 @@ def lead(row: Row) -> float:
     return number(row, "gain_low") / number(row, "n") if row["rank"] else -1.0
 
 
-def standing(row: Row) -> tuple[bool, float]:
-    """Return whether the row has several trainings, and its `lead`: one training may be a lucky one."""
-    return number(row, "trainings") > 1, lead(row)
+def standing(row: Row) -> tuple[bool, bool, float]:
+    """Return what puts a row before another of its kind: a rank; several trainings, for one may be lucky; its share.
+
+    The share is the lower end of the gain's interval, of the images.
+    """
+    return bool(row["rank"]), number(row, "trainings") > 1, number(row, "gain_low") / number(row, "n")
 
 
 def has_twin(row: Mapping[Any, Any]) -> bool:

@@ -32,8 +32,8 @@ LONG = 5.0
 MOST_WAITING = 0.1
 """The share of an attack's seconds above which waiting for cores, all threads together, is flagged."""
 ALONE = 0.9
-"""Where the system does not tell who waited: the share of one core below which an attack is flagged. An attack computes
-all the time, so its seconds are then not its own; of an attack on several threads this sees little."""
+"""The share of one core below which an attack is flagged too: it computes all the time, so its seconds are then not its
+own. This sees what no thread waits for in a queue, such as a container's quota, and little of several threads."""
 THREADS = Path("/proc/self/task")
 """Where Linux shows the threads of this process."""
 
@@ -166,8 +166,8 @@ def _overlapped(seconds: float, share: float, before: dict[str, int], after: dic
         before: what `_waiting` told when it began.
         after: what it tells now.
     """
-    if not after:
-        return f"the attack had {share:.0%} of a core" if share < ALONE else ""
+    if share < ALONE:
+        return f"the attack had {share:.0%} of a core"
     waited = sum(spent - before.get(thread, 0) for thread, spent in after.items()) / 1e9
     return f"the attack waited {waited:.1f} s for cores" if waited > MOST_WAITING * seconds else ""
 

@@ -16,6 +16,7 @@ from bench.publish.best import (
     given_away,
     has_twin,
     once,
+    standing,
 )
 from bench.publish.numbers import AT_MOST, count, number, processor, took, whole
 from bench.publish.ranking import Row, cell_of, conflicts
@@ -106,14 +107,7 @@ def _kind(one: Best) -> str:
 
 
 def _gained(rows: list[Row]) -> list[Gained]:
-    """Return the best row of each attack that has null controls, the controls left out.
-
-    Rows with a rank come before others, and of these such of several trainings.
-    """
-
-    def standing(row: Row) -> tuple[bool, bool, float]:
-        return bool(row["rank"]), number(row, "trainings") > 1, number(row, "gain_low") / number(row, "n")
-
+    """Return the row with the largest `standing` of each attack that has null controls, the controls left out."""
     found: dict[str, Row] = {}
     for row in rows:
         name = str(row["attack"])

@@ -99,6 +99,16 @@ def test_threads_that_waited_for_cores_say_it_though_together_they_had_more_than
     assert performed(Idle).flags == ((told,) if flagged else ())
 
 
+def test_a_part_of_a_core_is_told_where_no_thread_waited_in_a_queue(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """So a container's quota holds threads back, and a kernel that keeps no account has zeros."""
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "schedstat").write_text("0 0 0\n")
+    (flag,) = flags(monkeypatch, LONG=0.1, THREADS=tmp_path)
+    assert flag.startswith("wall_s is too long: the machine was shared, the attack had ")
+
+
 @pytest.mark.usefixtures("untold")
 def test_short_attacks_and_those_with_a_core_of_their_own_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert flags(monkeypatch) == ()

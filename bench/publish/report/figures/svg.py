@@ -27,22 +27,22 @@ DOTS_DPI = 150
 LEVELS = 16
 """Levels of each colour in these pictures: the many shades at edges of overlapping dots were half of the bytes."""
 
-_JOINS = '<defs><style type="text/css">*{stroke-linejoin: round; stroke-linecap: butt}</style></defs>'
-"""What Matplotlib says in each figure; report.css says it once."""
 _RULE = re.compile(r"^svg \.(s\d+) \{ (.*) \}\n", re.MULTILINE)
 
 
 def svg(figure: Figure) -> str:
     """Return the figure as an SVG element: no size, fonts or unused ids of its own, and the page's colours.
 
-    Coordinates have two decimals of a point, and rotations by 0 are left out: that saves a fifth of the text.
+    Coordinates have one decimal of a point, other numbers two, and rotations by 0 are left out: that saves a quarter of
+    the text.
     """
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(buffer, format="svg", transparent=True, dpi=DOTS_DPI, metadata=nothing)
     text = buffer.getvalue()
     text = text[text.index("<svg ") :]
-    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
+    # report.css says once what the style of each figure says
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style .*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1))
     used = set(re.findall(r"[\"(]#([\w-]+)", text))
     text = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", text)
@@ -61,8 +61,7 @@ def labelled(svg: str, caption: str) -> str:
 def sharing_styles(page: str) -> str:
     """Return a page whose figures name their styles in place of repeating them, less groups and blanks that do nothing.
 
-    The first is a sixth of the text, the second a tenth. Ids are short, and coordinates have one decimal of a point:
-    that is another tenth.
+    The first is a sixth of the text, the second a tenth. Ids are short, and each is its figure's own.
 
     Args:
         page: HTML with a style element in its head. Names from tables are escaped in it, so each tag is our own.
@@ -73,12 +72,12 @@ def sharing_styles(page: str) -> str:
     def shared(figure: re.Match[str]) -> str:
         def named(tag: re.Match[str]) -> str:
             text = re.sub(r'style="([^"]*)"', lambda style: f'class="{_name(style[1])}"', tag[0])
-            return re.sub(r'( id="| href="#|url\(#)([\w-]+)', lambda place: place[1] + _id(place[2]), _coarse(text))
+            return re.sub(r'( id="| href="#|url\(#)([\w-]+)', lambda place: place[1] + _id(place[2]), text)
 
         def _id(long: str) -> str:
             return ids.setdefault((figure.start(), long), f"i{len(ids):x}")
 
-        return re.sub(r"<[^>]+>", named, _bare(figure[0].replace(_JOINS, "")))
+        return re.sub(r"<[^>]+>", named, _bare(figure[0]))
 
     def _name(style: str) -> str:
         return names.setdefault(style, f"s{len(names)}")
@@ -108,12 +107,9 @@ def _smaller(png: str) -> str:
 
 
 def _shortened(tag: str) -> str:
-    return re.sub(r' transform="rotate\(-?0 [^"]*"|(?<=\.\d\d)\d+', "", tag)
-
-
-def _coarse(tag: str) -> str:
-    """Return a tag whose coordinates have one decimal, without names of XML that HTML does not need."""
-    tag = re.sub(r' (?:xmlns:xlink|version)="[^"]*"', "", tag.replace(" xlink:href=", " href="))
+    """Return a tag with shorter numbers, without a rotation by 0 and without names of XML that HTML does not need."""
+    tag = re.sub(r' (?:xmlns:xlink="[^"]*|version="[^"]*|transform="rotate\(-?0 [^"]*)"', "", tag)
+    tag = re.sub(r"(?<=\.\d\d)\d+", "", tag.replace(" xlink:href=", " href="))
     return re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda places: re.sub(r"(?<=\.\d)\d+", "", places[0]), tag)
 
 
