@@ -148,7 +148,8 @@ def render(report: Report) -> str:
 
 def _first(found: Answer) -> First:
     caption = (
-        "A dot is an attack's best row on a kind of network, with its 95% interval. The large dot is the attack that "
+        "A dot is an attack's best row on a kind of network, on one trained several times if there is one, with its "
+        "95% interval. The large dot is the attack that "
         "is named, on the network that is named; small grey dots are other attacks, on others: the boards below have "
         f"all. A hollow dot is of one training, whose interval holds {ONE_TRAINING}. Behind a kind stands on how many "
         "of its networks an attack surely beats its null controls; the others are not shown to be safe."
