@@ -65,6 +65,12 @@ def inline_commands(document: Path) -> Iterator[list[str]]:
             yield words[3:]
 
 
+def rows(document: Path) -> Iterator[list[str]]:
+    """The words of the runs that the rows of a table name, the attack, the network and its trainings in the last cells."""
+    for attack, victim, seeds in re.findall(r"\| `([^`]+)` \| `([^`]+)`, ([\d-]+) \|$", document.read_text(), re.MULTILINE):
+        yield ["run", "-a", *attack.split(), "-v", victim, "--victim-seeds", seeds]
+
+
 def anchors(document: Path) -> set[str]:
     """The anchors of a document's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", document.read_text()), re.MULTILINE)
@@ -115,9 +121,8 @@ def test_commands_have_their_verb_and_its_flags(document: Path) -> None:
 @every_document
 def test_commands_name_attacks_and_victims_that_there_are(document: Path) -> None:
     attacks, victims = registry.attacks(), registry.victims()
-    rows = [code.split() for code in re.findall(r"`(-a [^`]*)`", document.read_text())]
-    for words in [*commands(document), *inline_commands(document), *rows]:
-        if "--plugin-dir" in words or words[:1] == ["new"]:
+    for words in [*commands(document), *inline_commands(document), *rows(document)]:
+        if "--plugin-dir" in words or words[:1] == ["new"] or "ATTACK" in words:
             continue
         for flag, value in pairwise(words):
             if flag in ("-a", "--attack") and value != "mine":
@@ -129,9 +134,8 @@ def test_commands_name_attacks_and_victims_that_there_are(document: Path) -> Non
 @every_document
 def test_runs_can_be_planned(document: Path, bench: Callable[..., Any], tmp_path: Path) -> None:
     """Every `run` of a document, with its parameters: it is planned, not executed."""
-    rows = [["run", *code.split()] for code in re.findall(r"`(-a [^`]*)`", document.read_text())]
-    for words in [*commands(document), *inline_commands(document), *rows]:
-        if words[:1] != ["run"] or "--plugin-dir" in words or {"mine", "X"} & {*words} or "--executor" in words:
+    for words in [*commands(document), *inline_commands(document), *rows(document)]:
+        if words[:1] != ["run"] or "--plugin-dir" in words or {"mine", "X", "ATTACK"} & {*words} or "--executor" in words:
             continue
         given = [str(tmp_path) if word == "DIR" else word.strip("'") for word in words]
         ended = bench(*given, "--dry-run", "--device", "cpu", "--results-dir", tmp_path / "results")
