@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView, no_reconstruction
 from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, UNLIKE
-from attacks.known_start.params import KKTDeltaParams
+from attacks.known_start.params import LEFT_OUT, KKTDeltaParams
 from attacks.search_space import Range
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ class KKTDelta(Attack[KKTDeltaParams]):
         "seed": {"start": "guess"},
         "snapshots": {"path": "snapshots"},
         "told": {"images": "told"},
+        "uniform": {"start": "uniform", "coordinate_power": 0.3},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "seed")
+    audits: ClassVar[tuple[str, ...]] = ("", "seed", "uniform")
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
             "lr": Range(0.02, 1, log=True),
@@ -52,15 +53,15 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """The needs, without a start that is guessed, and with the earlier weights and n where they are used."""
-        needs = self.needs - {Knowledge.INITIAL_WEIGHTS} if self.params.start == "guess" else self.needs
+        """The needs, without a start that is not told, and with the earlier weights and n where they are used."""
+        needs = self.needs if self.params.start == "known" else self.needs - {Knowledge.INITIAL_WEIGHTS}
         needs = needs | {Knowledge.N} if self.params.images == "told" else needs
         return needs | {Knowledge.EARLIER_WEIGHTS} if self.params.path == "snapshots" else needs
 
     @property
     def threat(self) -> Threat:
-        """Who can mount it: a start that is guessed need not be known."""
-        return Threat.SEED if self.params.start == "guess" else Threat.START
+        """Who can mount it: a start that is guessed or estimated need not be known."""
+        return {"known": Threat.START, "guess": Threat.SEED, "uniform": Threat.WEIGHTS}[self.params.start]
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a start whose seed is not found, or that is not where the training began, and a layer that stayed."""
@@ -132,6 +133,8 @@ class KKTDelta(Attack[KKTDeltaParams]):
             assumed = (f"every layer moved by rank {low}, {several if low > 1 else one}",)
         params = self.params.resolved(rank, float(found.singular.norm() / start.weights[0].norm()))
         equation = Equation.of(start, end, found, rank, params.points)
+        if self.params.start == "uniform":
+            equation = replace(equation, bias=None)  # what was added to the biases is not known
         if params.path == "snapshots":
             passed = (Network.of(one, shape, ctx.device, start.weights[0].dtype) for one in view.earlier_weights)
             equation = replace(equation, networks=tuple(one.on_coordinates(equation.basis) for one in passed))
@@ -155,7 +158,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         return pooled
 
     def _start(self, view: VictimView, ctx: AttackContext) -> tuple[dict[str, Tensor] | None, tuple[str, ...]]:
-        """Return the initial weights by parameter name, None if no seed draws them, and flags on the guess.
+        """Return the initial weights by parameter name, None if they cannot be told, and flags on how they were had.
 
         Raises:
             ValueError: the victim has no one start to tell.
@@ -164,6 +167,11 @@ class KKTDelta(Attack[KKTDeltaParams]):
             if view.initial_weights is None:
                 raise ValueError("the victim has no one start")
             return view.initial_weights, ()
+        if self.params.start == "uniform":
+            from attacks.unknown_start.start import estimated_start
+
+            weights = {name: value.float() for name, value in view.weights.items()}
+            return estimated_start(weights, view.architecture.input_shape, lambda: ctx.expired(0), ctx.progress)
         from victims.ordinary.seeds import drawn_start, guess_seed
 
         architecture, seeds = view.architecture, self.params.seeds
@@ -187,6 +195,9 @@ class KKTDelta(Attack[KKTDeltaParams]):
         """Return the number of training images that is assumed, and a flag where the weights do not show it."""
         if self.params.images == "told":
             return min(view.n, len(found.singular)), ()
+        if self.params.start == "uniform":
+            rank = found.holding(1 - LEFT_OUT)
+            return rank, (f"n is not shown: assumed {rank}, the directions that hold all but {LEFT_OUT:g} of L",)
         if found.shows_images:
             return found.rank, ()
         rank = found.above_noise

@@ -108,6 +108,5 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
             return min(self.params.directions, len(found.singular)), ()
         if found.shows_images:
             return found.rank, ()
-        shares = found.singular.square().cumsum(0) / found.singular.square().sum()
-        rank = int((shares < 1 - MISSED).sum()) + 1
+        rank = found.holding(1 - MISSED)
         return rank, (f"n is not shown: searched the {rank} directions with all but {MISSED:g} of the squares",)

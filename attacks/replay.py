@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
@@ -25,6 +25,7 @@ class ReplayParams(KKTDeltaParams):
     """Parameters of `replay`: those of `kkt-delta`, whose candidates it starts from, and of its own search.
 
     Attributes:
+        start: as of `kkt-delta`; training cannot be run again from a start that is an estimate.
         replay_steps: optimiser steps of the search through the training; each costs about as much as four runs of the
             `most` training steps.
         most: largest number of training steps that are run again; of the later ones only the weight decay is applied.
@@ -34,6 +35,7 @@ class ReplayParams(KKTDeltaParams):
         replay_alpha: sharpness of the gates of the training.
     """
 
+    start: Literal["known", "guess"] = "known"
     replay_steps: PositiveInt = 80
     most: PositiveInt = 100
     replay_lr: PositiveFloat = 0.15

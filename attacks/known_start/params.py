@@ -20,16 +20,20 @@ FAR = 0.12
 """||W1 - c W1(0)|| / ||W1(0)|| above which gates have opened and closed on the way. Chosen between the 0.08 of networks
 that were fine-tuned and the 0.17 of networks from scratch."""
 
+LEFT_OUT = 1e-4
+"""Share of the squares of an estimated difference in the directions that are not searched."""
+
 
 class KKTDeltaParams(AttackParams):
     """Parameters of `kkt-delta`.
 
     Attributes:
         start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
-            default layers resemble the released weights too much for chance.
+            default layers resemble the released weights too much for chance; "uniform" knows that they were drawn as
+            torch's default layers are, and estimates what was added (`attacks.unknown_start.uniform`).
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
         images: how their number n is had: "shown" reads it off the weights, and takes the directions above noise where
-            they do not show it; "told" is told.
+            they do not show it, or those that hold all but `LEFT_OUT` of the squares of an estimate; "told" is told.
         candidates: how many candidates a restart has; None for 2 n.
         restarts: independent searches whose candidates are pooled.
         steps: optimiser steps a restart; None for six an image, and at least 600.
@@ -56,7 +60,7 @@ class KKTDeltaParams(AttackParams):
             behind all others. The candidates are the same.
     """
 
-    start: Literal["known", "guess"] = "known"
+    start: Literal["known", "guess", "uniform"] = "known"
     seeds: PositiveInt = 100_000
     images: Literal["shown", "told"] = "shown"
     candidates: PositiveInt | None = None

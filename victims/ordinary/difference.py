@@ -72,6 +72,11 @@ class Difference:
         edge = float(self.singular.median()) * (1 + math.sqrt(ratio)) / math.sqrt(_noise_median(ratio))
         return max(1, int((self.singular > edge).sum()))
 
+    def holding(self, share: float) -> int:
+        """Return the number of directions, from the first on, that hold a share in [0, 1] of the squares."""
+        held = self.singular.square().cumsum(0)
+        return int((held < share * held[-1]).sum()) + 1
+
     def basis(self, rank: int) -> Tensor:
         """Return the first directions (d, rank), orthonormal columns."""
         return self.directions[:rank].T.contiguous()

@@ -1,0 +1,119 @@
+"""What was added to a start that was drawn uniformly: planted, and by a training whose images come back."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from attacking import attacked, victim_of
+
+from attacks.kkt_delta import KKTDelta
+from attacks.known_start.params import KKTDeltaParams
+from attacks.unknown_start.start import MISFIT, estimated_start
+from attacks.unknown_start.uniform import Separation
+from victims.equations.row_space import CosineSpace
+from victims.recipes import Ordinary
+from victims.spec import MLPSpec, VictimSpec
+
+SHAPE = (3, 8, 8)
+DECAY = 0.9
+
+
+def planted(h: int = 300, n: int = 5, size: float = 0.02, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """c W(0) + L and L, for smooth images."""
+    generator = torch.Generator().manual_seed(seed)
+    d = math.prod(SHAPE)
+    space = CosineSpace.of(SHAPE, torch.zeros(()))
+    images = space.inputs(torch.randn(n, d, generator=generator) * space.amplitudes(1.0))
+    added = size * torch.randn(h, n, generator=generator) @ images / math.sqrt(n)
+    start = (2 * torch.rand(h, d, generator=generator) - 1) / math.sqrt(d)
+    return DECAY * start + added, added
+
+
+def by_squares(weight: torch.Tensor, rank: int) -> torch.Tensor:
+    """The best approximation of a rank."""
+    left, singular, right = torch.linalg.svd(weight, full_matrices=False)
+    return (left[:, :rank] * singular[:rank]) @ right[:rank]
+
+
+def missed(estimate: torch.Tensor, added: torch.Tensor) -> float:
+    return float((estimate - added).norm() / added.norm())
+
+
+def test_what_was_added_and_what_is_left_of_the_start_are_told_apart() -> None:
+    weight, added = planted()
+    found = Separation(weight, CosineSpace.of(SHAPE, weight)).run(lambda: False, lambda step: None)
+    assert found.decay == pytest.approx(DECAY, rel=0.02)
+    assert found.misfit < MISFIT
+    assert missed(found.added, added) < 0.75 * min(missed(by_squares(weight, rank), added) for rank in range(6))
+    assert ((weight - found.added).abs() <= 1.02 * found.decay / math.sqrt(math.prod(SHAPE))).float().mean() > 0.999
+
+
+@pytest.mark.parametrize("edge", [0.01, 0.3])
+def test_the_gradients_are_difference_quotients(edge: float) -> None:
+    weight, _ = planted(h=20)
+    descent = Separation(weight.double(), CosineSpace.of(SHAPE, weight.double()), DECAY)
+
+    def objective() -> float:
+        shares = (weight.double() - descent.added()).abs() / descent.end
+        room = 1 - shares
+        beyond = -math.log(edge) + (edge - room) / edge + ((edge - room) / edge) ** 2 / 2
+        barrier = torch.where(room > edge, -room.clamp(min=edge).log(), beyond).mean()
+        squares = sum(one.detach().square().sum() for one in (descent.left, descent.right))
+        return float(barrier + descent.price * squares)
+
+    for variable, gradient in zip((descent.left, descent.right), descent.gradients(edge), strict=True):
+        for place in (0, variable.numel() // 2, variable.numel() - 1):
+            entry = variable.detach().view(-1)[place : place + 1]
+            entry += 1e-6
+            above = objective()
+            entry -= 2e-6
+            below = objective()
+            entry += 1e-6
+            assert float(gradient.reshape(-1)[place]) == pytest.approx((above - below) / 2e-6, rel=1e-3, abs=1e-9)
+
+
+def test_a_start_that_was_not_drawn_uniformly_is_told() -> None:
+    weight, added = planted()
+    normal = added + torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)) / math.sqrt(3 * 192)
+    start, flags = estimated_start({"layers.0.weight": normal, "layers.1.weight": normal[:, :10]}, SHAPE)
+    assert start is None
+    assert "was not drawn uniformly" in flags[0]
+    assert estimated_start({"layers.0.weight": 0 * weight}, SHAPE) == (None, ("the first layer is zero",))
+
+
+def test_a_budget_ends_it_and_every_layer_but_the_last_is_estimated() -> None:
+    weight, _ = planted()
+    asked: list[int] = []
+    second = (2 * torch.rand(30, 300, generator=torch.Generator().manual_seed(2)) - 1) / math.sqrt(300)
+    weights = {"layers.0.weight": weight, "layers.0.bias": weight[:, 0], "layers.1.weight": second}
+    weights |= {"layers.2.weight": second[:3, :30]}
+    start, _ = estimated_start(weights, SHAPE, report=lambda step, steps: asked.append(step))
+    assert start is not None
+    assert asked == sorted(asked)
+    changed = {name for name in weights if not torch.equal(start[name], weights[name])}
+    assert changed == {"layers.0.weight", "layers.1.weight"}
+    calls = iter(range(1000))
+    estimated_start(weights, SHAPE, expired=lambda: next(calls) >= 3)
+    assert next(calls) < 10
+
+
+def test_images_come_back_without_the_start() -> None:
+    spec = VictimSpec(
+        name="photos-mlp-10-c10-sgd",
+        dataset="photos",
+        n=10,
+        architecture=MLPSpec(hidden=(200, 100), outputs=10, biases="every", first_layer_scale=None),
+        training=Ordinary(lr=0.02, batch_size=5, epochs=30, weight_decay=1e-3),
+    )
+    victim = victim_of(spec)
+    found = attacked(KKTDelta(KKTDeltaParams(start="uniform", steps=100, coordinate_power=0.3)), victim)
+    assert any("n is not shown" in flag for flag in found.flags)
+    near = F.normalize(found.candidates.flatten(1), dim=1)
+    members, others = (
+        (F.normalize(torch.as_tensor(images).flatten(1), dim=1) @ near.T).amax(1)
+        for images in (victim.split.inputs, victim.split.test_inputs)
+    )
+    assert members.median() > others.quantile(0.9) + 0.05
