@@ -65,6 +65,8 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a start whose seed is not found, or that is not where the training began, and a layer that stayed."""
+        if self.params.start == "uniform":
+            return None
         if self.params.start == "guess" and not (exposure.seed is not None and exposure.seed.found):
             return f"no seed below {self.params.seeds} drew the first layer"
         if self.params.start == "guess" and exposure.start is None:

@@ -10,9 +10,6 @@ from torch import Tensor
 from attacks.unknown_start.uniform import STEPS, Separation
 from victims.equations.row_space import CHANNEL_SIZES, CosineSpace
 
-MISFIT = 0.02
-"""The largest distance from the uniform distribution at which the rest of a layer may be its start."""
-
 
 def estimated_start(
     weights: Mapping[str, Tensor],
@@ -41,10 +38,10 @@ def estimated_start(
     seen = channels in (1, len(CHANNEL_SIZES)) and min(height, width) > 1
     space = CosineSpace.of(shape, first) if seen else None
     found = Separation(first, space).run(expired, partial(_behind, report, 0, total))
-    if not found.misfit <= MISFIT:
+    if not found.uniform:
         return None, (
             f"the first layer was not drawn uniformly, as torch.nn.Linear draws it: what is left of it has a "
-            f"distribution {found.misfit:.2g} away from that, not {MISFIT:g} at most",
+            f"distribution {found.misfit:.2g} away from that",
         )
     start = dict(weights) | {"layers.0.weight": (first - found.added) / found.decay}
     for layer in range(1, hidden):

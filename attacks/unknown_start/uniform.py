@@ -46,6 +46,8 @@ MEDIANS = 10
 """Every so many steps c is read again."""
 READ = 200_000
 """Weights at most of which c and the misfit are read."""
+MISFIT, CHANCE = 0.02, 1.63
+"""The misfit that an imperfect L may add to that of chance, whose 99% quantile for k weights is 1.63 / sqrt(k)."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,19 @@ class Added:
     Attributes:
         added: L (h, d).
         decay: c, what is left of the start.
-        misfit: the largest distance between the distribution of |W - L| / (c b) and the uniform one, in [0, 1]; the
-            larger, the less was W(0) drawn uniformly.
+        misfit: the largest distance between the distribution of |W - L| / (c b) and the uniform one, in [0, 1].
+        weights: the number of weights of which the misfit is read.
     """
 
     added: Tensor
     decay: float
     misfit: float
+    weights: int
+
+    @property
+    def uniform(self) -> bool:
+        """Whether W(0) may have been drawn uniformly: the misfit is hardly more than chance makes it (Kolmogorov)."""
+        return self.misfit <= MISFIT + CHANCE / math.sqrt(self.weights)
 
 
 class Separation:
@@ -104,7 +112,7 @@ class Separation:
         shares = (rest[:: len(rest) // READ + 1].abs() / self.end).sort().values
         ranks = torch.arange(1, len(shares) + 1, device=shares.device) / len(shares)
         misfit = float((shares.clamp(max=1) - ranks).abs().max())
-        return Added(self.added(), float(self.end) / self.bound, misfit)
+        return Added(self.added(), float(self.end) / self.bound, misfit, len(shares))
 
     @torch.no_grad()
     def added(self) -> Tensor:

@@ -72,6 +72,7 @@ def test_every_attack_is_at_one_place_and_a_variant_where_it_needs_another_set()
         attack: Attack[Any] = attacks[kind](attacks[kind].Params(**attacks[kind].variants.get(variant, {})))
         assert (found.knowledge, found.threat) == (attack.knowledge, attack.threat)
     assert place["kkt-delta:seed"].threat is Threat.SEED
+    assert place["kkt-delta:uniform"].threat is Threat.WEIGHTS
     assert "kkt:paper" not in place
     assert [found.threat for found in nodes(attacks.values())] == sorted(
         (found.threat for found in nodes(attacks.values())), key=list(Threat).index
