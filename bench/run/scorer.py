@@ -14,6 +14,7 @@ from victims.errors import UserError
 if TYPE_CHECKING:
     from bench.plan.run import Run
     from bench.run.null_controls import NullControls
+    from bench.scoring import Protocol
     from victims.informed.victim import AnyVictim
 
 
@@ -96,7 +97,7 @@ class Scorer:
         self.session.reporter.notice(
             f"{run.title}: {evaluation.row.n_good} of {record.n} good ({chosen.name}); now its null controls"
         )
-        had = [name for name in NULLS if getattr(record, name) is not None] if chosen.matching != "aligned" else []
+        had = self._had(record, chosen)
         nulls = self.controls.count(run, chosen, reconstruction, victim, reference, had)
         failed = {f"{RAISED}{name}": reason for name, reason in evaluation.failed.items()} | nulls.missing
         flags = [flag for flag in record.flags.split(";") if flag and not flag.startswith((ABSENT, RAISED, LOST))]
@@ -127,6 +128,15 @@ class Scorer:
             else:
                 write_record(folder, scored, chosen.name)
         return scored
+
+    def _had(self, record: RunRecord, chosen: Protocol) -> list[str]:
+        """Return the null controls that a run has, under its own protocol or in the row under the one chosen."""
+        if chosen.matching == "aligned":
+            return []
+        rows = [record]
+        if chosen.name != record.protocol and (other := self.store.find(record.run_id, chosen.name)):
+            rows.append(other)
+        return [name for name in NULLS if any(getattr(row, name) is not None for row in rows)]
 
     def record_failure(self, record: RunRecord, reason: str, run: Run, victim: AnyVictim | None) -> RunRecord:
         """Store that the scoring of a stored run failed, and return its record; earlier scores stay.
