@@ -259,7 +259,11 @@ def _beside_real_images(
     split = victim.split
     found = read_reconstruction(store.folder(record.run_id))
     candidates, mean, scale = found.candidates, torch.from_numpy(split.mean), torch.from_numpy(victim.scale)
-    order = torch.arange(len(candidates)) if found.confidence is None else found.confidence.argsort(descending=True)
+    order = (
+        torch.arange(len(candidates))
+        if found.confidence is None
+        else found.confidence.nan_to_num(nan=-torch.inf).argsort(descending=True)
+    )
     training, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
     near = neighbours(candidates[order].float() * scale, training, held_out, mean)
     realistic = int(near.realistic.sum())

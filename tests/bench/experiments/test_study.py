@@ -178,7 +178,8 @@ def test_candidates_are_measured_and_drawn_in_the_pixels_that_a_victim_standardi
     row = record(run_id="one", n=10)
     store.folder("one").mkdir(parents=True)
     inputs = torch.from_numpy(victim.split.inputs)
-    write_reconstruction(store.folder("one"), Reconstruction(inputs.clone(), confidence=torch.arange(10.0)))
+    surer = torch.tensor([torch.nan, *range(9)])  # NaN counts as the least
+    write_reconstruction(store.folder("one"), Reconstruction(inputs.clone(), confidence=surer))
     monkeypatch.setattr("bench.experiments.study.strips", lambda path, title, shown: drawn.append(shown[0][1]))
     study = Study(name="s", summary="", paper="", cells=(), smoke=(), plots=())
     where = measure(store, row, victim, study, Cell({}, "kkt-delta", ORDINARY.name, {}))
