@@ -18,6 +18,41 @@ if TYPE_CHECKING:
     from victims.informed.victim import AnyVictim
 
 
+def lacking(record: RunRecord, twins: bool, retry: bool = False) -> str:
+    """Return in a few words what a stored run's scores lack, "" if they are complete.
+
+    Args:
+        record: the run's.
+        twins: whether null controls that attack a twin are among what it must have.
+        retry: whether what raised an exception counts as lacking; what was killed, or lacked memory or a disk, always
+            does.
+    """
+    from bench.run.null_controls import wanted
+    from bench.scoring import METRIC_SUITE
+    from bench.scoring.protocols import protocol_named
+
+    if record.status is not Status.OK or not record.n:
+        return ""
+    protocol = protocol_named(record.protocol)
+    if record.scores is ScoreState.FAILED:
+        return "its scores failed"
+    if record.n_good is None:
+        return "it is not scored yet"
+    if record.metric_suite != METRIC_SUITE:
+        return "its scores are of another metric suite"
+    if record.protocol_version != protocol.version:
+        return "its scores are of another version of the protocol"
+    flags = [flag.partition(":")[0] for flag in record.flags.split(";")]
+    tried = (LOST, RAISED) if retry else (LOST,)
+    again = [flag.removeprefix(LOST).removeprefix(RAISED) for flag in flags if flag.startswith(tried)]
+    missing = [
+        name
+        for name in wanted(protocol, twins)
+        if getattr(record, name) is None and not {RAISED + name, ABSENT + name} & set(flags)
+    ]
+    return f"it lacks {', '.join(dict.fromkeys([*again, *missing]))}" if again or missing else ""
+
+
 class Scorer:
     """Scores stored runs.
 
@@ -32,39 +67,7 @@ class Scorer:
 
     def complete(self, record: RunRecord, retry: bool = False) -> bool:
         """Say whether a stored run's scores are complete: of this metric suite, with all null controls."""
-        return not self.lacking(record, retry)
-
-    def lacking(self, record: RunRecord, retry: bool = False) -> str:
-        """Return in a few words what a stored run's scores lack, "" if they are complete.
-
-        Args:
-            record: the run's.
-            retry: whether what raised an exception counts as lacking; what was killed, or lacked memory or a disk,
-                always does.
-        """
-        from bench.scoring import METRIC_SUITE
-        from bench.scoring.protocols import protocol_named
-
-        if record.status is not Status.OK or not record.n:
-            return ""
-        protocol = protocol_named(record.protocol)
-        if record.scores is ScoreState.FAILED:
-            return "its scores failed"
-        if record.n_good is None:
-            return "it is not scored yet"
-        if record.metric_suite != METRIC_SUITE:
-            return "its scores are of another metric suite"
-        if record.protocol_version != protocol.version:
-            return "its scores are of another version of the protocol"
-        flags = [flag.partition(":")[0] for flag in record.flags.split(";")]
-        tried = (LOST, RAISED) if retry else (LOST,)
-        again = [flag.removeprefix(LOST).removeprefix(RAISED) for flag in flags if flag.startswith(tried)]
-        missing = [
-            name
-            for name in self.controls.wanted(protocol)
-            if getattr(record, name) is None and not {RAISED + name, ABSENT + name} & set(flags)
-        ]
-        return f"it lacks {', '.join(dict.fromkeys([*again, *missing]))}" if again or missing else ""
+        return not lacking(record, self.controls.twins, retry)
 
     def score(self, record: RunRecord, run: Run, victim: AnyVictim, protocol: str | None = None) -> RunRecord:
         """Score a stored run and store its record.
