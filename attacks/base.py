@@ -52,12 +52,12 @@ class Reconstruction:
     """What an attack returns.
 
     Attributes:
-        candidates: (m, C, H, W) float32 in the victim's input space. In the informed setting candidate i is for target
-            i, and NaN if the attack has none for it.
+        candidates: (m, C, H, W) in the victim's input space, float32 or another floating type. In the informed setting
+            candidate i is for target i, and NaN if the attack has none for it.
         labels: (m,) class indices that the attack assigns, or None.
         coefficients: (m,) weights of the candidates, such as Lagrange multipliers, or None.
         confidence: (m,) the attack's confidence in each candidate, higher is surer, computed from its declared
-            knowledge alone; None if it cannot tell its hits from its misses.
+            knowledge alone; None if it cannot tell its hits from its misses. NaN counts as the least.
         resolved: values that the attack chose for parameters left to it; null controls get the same.
         loss: the attack's own final objective, the lower the better. `tune` picks by it, so it must be comparable
             between runs of the attack on one victim whatever the parameters.

@@ -22,6 +22,8 @@ from victims.training.hardware import cpu_name, gpu_name
 if TYPE_CHECKING:
     import torch
 
+    from victims.unfinished import Unfinished
+
 WEIGHTS, CARD = "weights.safetensors", "card.json"
 """The two files of a folder of the cache."""
 DAMAGED = "damaged"
@@ -93,6 +95,24 @@ def locked_folder(spec: AnySpec, dataset_sha256: str, notice: Callable[[str], No
         yield folder
 
 
+@contextmanager
+def unfinished(spec: AnySpec, folder: Path) -> Iterator[Unfinished]:
+    """Yield the checkpoint and the clock of a victim's training, and remove all checkpoints once the block has ended.
+
+    An exception leaves them, for the next try to go on from. Other code begins anew: the file is named by its hash.
+
+    Args:
+        spec: the victim.
+        folder: the victim's, held as by `locked`.
+    """
+    from victims.unfinished import Unfinished
+
+    source = training_sha(spec.setting)
+    yield Unfinished(folder / f"checkpoint-{source}.safetensors", source)
+    for left in folder.glob("checkpoint-*.safetensors"):
+        left.unlink(missing_ok=True)
+
+
 class StoredCard(BaseModel):
     """A card of weights that are stored beside it: which they are, and what, when and where they were trained.
 
@@ -100,7 +120,7 @@ class StoredCard(BaseModel):
         weights_sha256: hex SHA-256 of the file of the weights.
         training_sha: hash of the syntax trees of all that trained them, empty where it was not recorded.
         dataset_sha256: hex fingerprint of the data.
-        train_s: seconds of the training.
+        train_s: seconds of the training, with those before its last checkpoint if it was resumed.
         device: "cpu" or "cuda".
         hardware: name of the processor.
         torch: its version.

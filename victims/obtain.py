@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from safetensors.torch import load_file
 
 from victims import datasets, released
 from victims.base import Victim
-from victims.cache import WEIGHTS, cache_dir, locked_folder, origin, training_sha, victim_card, victim_folder
+from victims.cache import WEIGHTS, cache_dir, locked_folder, origin, unfinished, victim_card, victim_folder
 from victims.card import VictimCard, describe, require_finite
 from victims.datasets import Split
 from victims.defences import victim as defences
@@ -135,16 +134,12 @@ def _train(
     device: torch.device,
     report: Callable[[loop.TrainProgress], None],
 ) -> Victim:
-    start = time.monotonic()
-    source = training_sha(spec.setting)
-    checkpoint = folder / f"checkpoint-{source}.safetensors"  # other code begins anew
     inputs, labels = torch.from_numpy(split.inputs), torch.from_numpy(split.labels)
-    model = loop.train(spec, inputs, labels, device, checkpoint, report).float()
-    seconds = time.monotonic() - start
-    require_finite(spec, model)
-    stored = write_tensors(folder / WEIGHTS, model.state_dict())
-    card = describe(spec, model, split, origin(stored, dataset_sha256, device, seconds, source))
-    card.store(folder)
-    for left in folder.glob("checkpoint-*.safetensors"):
-        left.unlink(missing_ok=True)
+    with unfinished(spec, folder) as training:
+        model = loop.train(spec, inputs, labels, device, training, report).float()
+        seconds = training.seconds
+        require_finite(spec, model)
+        stored = write_tensors(folder / WEIGHTS, model.state_dict())
+        card = describe(spec, model, split, origin(stored, dataset_sha256, device, seconds, training.source))
+        card.store(folder)
     return Victim(card, model, split)

@@ -1,4 +1,4 @@
-"""Verbs that show what is there: list, show, compare, report, privacy."""
+"""Verbs that show what is there, or join it: list, show, compare, report, merge, privacy."""
 
 from __future__ import annotations
 

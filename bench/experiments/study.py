@@ -101,8 +101,8 @@ def run_study(
         victims: likewise.
         setup: where runs are read and written: not in the results folder, since experiments whose start an oracle
             gives are on no board; and how they are executed, one after the other.
-        missing: keep the rows of NAME.csv whose runs ended well, with or without their run folders and data, and run
-            only the other cells.
+        missing: keep the rows of NAME.csv whose runs ended well and are scored, with or without their run folders and
+            data, and run only the other cells.
 
     Raises:
         UserError: an attack, a victim or a parameter is not known, the folder cannot be written, NAME.csv is there and
@@ -123,7 +123,7 @@ def run_study(
             run_id, before = session.run_id(run), former.pop(_identity(cell), {})
             # without its data a cell has another id than its row
             same = before.get("run_id") == run_id or not session.definition(run.victim)
-            if missing and same and before.get("status") == Status.OK:
+            if missing and same and _measured(before):
                 rows.append(before)
                 continue
             (outcome,) = executor.execute([Task.of(run, run_id, setup)])
@@ -182,6 +182,11 @@ def former_rows(path: Path, cells: Sequence[Cell]) -> dict[tuple[str, ...], dict
     return rows
 
 
+def _measured(row: dict[str, Any]) -> bool:
+    """Whether a row of a former table is of a run that ended well and has its scores, if there is what to score."""
+    return row.get("status") == Status.OK and (row.get("n") == 0 or bool(pd.notna(row.get("n_good"))))
+
+
 def _identity(cell: Cell) -> tuple[str, ...]:
     """Return what tells a cell from the others of its study."""
     return tuple(map(_label, (cell.attack, cell.victim, *cell.labels.values())))
@@ -206,25 +211,15 @@ INFORMED = (
     *("null_n_good", "membership_auc", "test_accuracy", "train_s", "wall_s"),
 )
 """Columns of a run of the informed adversary that a study's table holds."""
+BESIDE = ("mse_to_training", "mse_to_held_out", "realistic", "no_member_rate")
+"""What a study's table holds of candidates beside real images."""
 TRAINED = ("movement", "start_decay", "directions")
 """What a study's table holds of the card of a victim whose start was kept."""
-MEASURED = (
-    *(
-        "n_good",
-        "test_accuracy",
-        "attack_loss",
-        "mse_mean",
-        "mse_to_training",
-        "mse_to_held_out",
-        "realistic",
-        "no_member_rate",
-    ),
-    "wall_s",
-)
+MEASURED = ("n_good", "test_accuracy", "attack_loss", "mse_mean", *BESIDE, "wall_s")
 
 
 def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, cell: Cell) -> dict[str, float | None]:
-    """Return where a run ended, and write two pictures of its candidates: alone, and beside their neighbours.
+    """Return where a run ended, and write the pictures of `_beside_real_images`.
 
     `attack_loss` is the attack's own objective (the distance in theta, of bilevel); `mse_to_training` and
     `mse_to_held_out` are a candidate's mean squared error to the nearest of those images, averaged over candidates;
@@ -232,14 +227,43 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
     a held-out image than like any training image. The counts are the record's, `share_good` and `null_share_good` the
     same as a share of the training images; `share_nearer` is the share that is nearer to its reconstruction than to any
     held-out image, `share_at_1pct` the share above the SSIM that 1% of the held-out images pass. What is said of the
-    training is the card's. Of victims of the other settings the columns are `INFORMED`, from the record itself.
+    training is the card's. Rows of a table, and candidates that no held-out image can stand beside, have no columns of
+    their neighbours. Of victims of the other settings the columns are `INFORMED`, from the record itself.
     """
     if not isinstance(victim, Victim):
         return {name: getattr(record, name) for name in INFORMED} | naming(record, victim.spec)
+    beside: dict[str, float | None] = dict.fromkeys(BESIDE)
+    if victim.units is None and len(victim.split.test_inputs):
+        beside = _beside_real_images(store, record, victim, study, cell)
+    return {
+        "attack_loss": record.attack_loss,
+        **beside,
+        "n_good": record.n_good,
+        "n_good_unique": record.n_good_unique,
+        "null_n_good": record.null_n_good,
+        "null_n_good_unique": record.null_n_good_unique,
+        "share_good": None if record.n_good is None else record.n_good / record.n,
+        "null_share_good": None if record.null_n_good is None else record.null_n_good / record.n,
+        "share_nearer": record.beats_oracle,
+        "share_at_1pct": None if record.n_good_at_1pct is None else record.n_good_at_1pct / record.n,
+        "train_accuracy": victim.card.train_accuracy,
+        "test_accuracy": record.test_accuracy,
+        "wall_s": record.wall_s,
+    } | {name: value for name in TRAINED if (value := getattr(victim.card, name)) is not None}
+
+
+def _beside_real_images(
+    store: Store, record: RunRecord, victim: Victim, study: Study, cell: Cell
+) -> dict[str, float | None]:
+    """Return the columns `BESIDE`, and write two pictures of the candidates: alone, and beside their neighbours."""
     split = victim.split
     found = read_reconstruction(store.folder(record.run_id))
     candidates, mean, scale = found.candidates, torch.from_numpy(split.mean), torch.from_numpy(victim.scale)
-    order = torch.arange(len(candidates)) if found.confidence is None else found.confidence.argsort(descending=True)
+    order = (
+        torch.arange(len(candidates))
+        if found.confidence is None
+        else found.confidence.nan_to_num(nan=-torch.inf).argsort(descending=True)
+    )
     training, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
     near = neighbours(candidates[order].float() * scale, training, held_out, mean)
     realistic = int(near.realistic.sum())
@@ -254,23 +278,11 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
     ]
     strips(alone.with_suffix(".answer.png"), title, told)
     return {
-        "attack_loss": record.attack_loss,
         "mse_to_training": float(nearest_neighbours(near.images, training)[0].mean()),
         "mse_to_held_out": float(nearest_neighbours(near.images, held_out)[0].mean()),
         "realistic": realistic / len(candidates),
         "no_member_rate": int(near.no_member.sum()) / realistic if realistic else None,
-        "n_good": record.n_good,
-        "n_good_unique": record.n_good_unique,
-        "null_n_good": record.null_n_good,
-        "null_n_good_unique": record.null_n_good_unique,
-        "share_good": None if record.n_good is None else record.n_good / record.n,
-        "null_share_good": None if record.null_n_good is None else record.null_n_good / record.n,
-        "share_nearer": record.beats_oracle,
-        "share_at_1pct": None if record.n_good_at_1pct is None else record.n_good_at_1pct / record.n,
-        "train_accuracy": victim.card.train_accuracy,
-        "test_accuracy": record.test_accuracy,
-        "wall_s": record.wall_s,
-    } | {name: value for name in TRAINED if (value := getattr(victim.card, name)) is not None}
+    }
 
 
 def neighbours(candidates: Tensor, training: Tensor, held_out: Tensor, mean: Tensor) -> Neighbours:

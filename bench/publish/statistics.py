@@ -86,11 +86,6 @@ class Sample:
 
     trainings: Mapping[int, Seeds]
 
-    @classmethod
-    def of(cls, values: NDArray[np.bool_] | Floats) -> Sample:
-        """Return the sample of runs (runs, n) on one training."""
-        return cls({0: Seeds.of(values)})
-
     @property
     def total(self) -> float:
         """The mean over trainings."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attacks.base import AttackContext, DivergedError, Knowledge
+from attacks.base import AttackContext, DivergedError, Knowledge, Reconstruction
 from attacks.context import Budget
 from bench.plan.run import attack_sha
 from bench.run.provenance import peak_memory
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from attacks.base import Attack, Reconstruction, VictimView
+    from attacks.base import Attack, VictimView
     from bench.run.disclosure import Facts
 
 Progress = Callable[..., None]
@@ -112,6 +112,7 @@ def perform(
 
     Raises:
         DivergedError: no candidate is finite.
+        TypeError: the attack returned no `Reconstruction`.
         ValueError: candidates or confidence have a wrong shape, number or type, or the weights were changed.
     """
     import torch
@@ -184,7 +185,9 @@ def _waiting() -> dict[str, int]:
     return waiting
 
 
-def _require_fitting(reconstruction: Reconstruction, attempt: Attempt) -> None:
+def _require_fitting(reconstruction: object, attempt: Attempt) -> None:
+    if not isinstance(reconstruction, Reconstruction):
+        raise TypeError(f"reconstruct returned {type(reconstruction).__name__}, expected a Reconstruction")
     shape = tuple(reconstruction.candidates.shape)
     if len(shape) != 4 or shape[0] == 0 or shape[1:] != attempt.shape:
         expected = ", ".join(map(str, attempt.shape))

@@ -72,6 +72,13 @@ class NullCounts:
         return values
 
 
+def wanted(protocol: Protocol, twins: bool) -> tuple[str, ...]:
+    """Return the columns of null controls that a complete row under a protocol has, those of twins if `twins`."""
+    if protocol.matching == "aligned":
+        return tuple(ALIGNED_NULLS)
+    return tuple(name for name in NULLS if twins or name not in TWINS)
+
+
 class NullControls:
     """Runs the null controls of a victim.
 
@@ -84,12 +91,6 @@ class NullControls:
 
     def __init__(self, session: Session, control: type[Attack[Any]] | None, twins: bool, anew: bool = False) -> None:
         self.session, self.control, self.twins, self.anew = session, control, twins, anew
-
-    def wanted(self, protocol: Protocol) -> tuple[str, ...]:
-        """Return the columns of null controls that a complete row under a protocol has."""
-        if protocol.matching == "aligned":
-            return tuple(ALIGNED_NULLS)
-        return tuple(name for name in NULLS if self.twins or name not in TWINS)
 
     def count(
         self,
@@ -112,8 +113,7 @@ class NullControls:
         """
         by_control: dict[str, dict[str, Scores]] = {}
         missing: dict[str, str] = {}
-        wanted = self.wanted(protocol)
-        for name in (*wanted, *(name for name in had if name not in wanted)):
+        for name in dict.fromkeys((*wanted(protocol, self.twins), *had)):
             try:
                 if name == "null_mean_image":
                     if len(reference.truth.images) == 1:

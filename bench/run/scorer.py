@@ -14,7 +14,43 @@ from victims.errors import UserError
 if TYPE_CHECKING:
     from bench.plan.run import Run
     from bench.run.null_controls import NullControls
+    from bench.scoring import Protocol
     from victims.informed.victim import AnyVictim
+
+
+def lacking(record: RunRecord, twins: bool, retry: bool = False) -> str:
+    """Return in a few words what a stored run's scores lack, "" if they are complete.
+
+    Args:
+        record: the run's.
+        twins: whether null controls that attack a twin are among what it must have.
+        retry: whether what raised an exception counts as lacking; what was killed, or lacked memory or a disk, always
+            does.
+    """
+    from bench.run.null_controls import wanted
+    from bench.scoring import METRIC_SUITE
+    from bench.scoring.protocols import protocol_named
+
+    if record.status is not Status.OK or not record.n:
+        return ""
+    protocol = protocol_named(record.protocol)
+    if record.scores is ScoreState.FAILED:
+        return "its scores failed"
+    if record.n_good is None:
+        return "it is not scored yet"
+    if record.metric_suite != METRIC_SUITE:
+        return "its scores are of another metric suite"
+    if record.protocol_version != protocol.version:
+        return "its scores are of another version of the protocol"
+    flags = [flag.partition(":")[0] for flag in record.flags.split(";")]
+    tried = (LOST, RAISED) if retry else (LOST,)
+    again = [flag.removeprefix(LOST).removeprefix(RAISED) for flag in flags if flag.startswith(tried)]
+    missing = [
+        name
+        for name in wanted(protocol, twins)
+        if getattr(record, name) is None and not {RAISED + name, ABSENT + name} & set(flags)
+    ]
+    return f"it lacks {', '.join(dict.fromkeys([*again, *missing]))}" if again or missing else ""
 
 
 class Scorer:
@@ -31,39 +67,7 @@ class Scorer:
 
     def complete(self, record: RunRecord, retry: bool = False) -> bool:
         """Say whether a stored run's scores are complete: of this metric suite, with all null controls."""
-        return not self.lacking(record, retry)
-
-    def lacking(self, record: RunRecord, retry: bool = False) -> str:
-        """Return in a few words what a stored run's scores lack, "" if they are complete.
-
-        Args:
-            record: the run's.
-            retry: whether what raised an exception counts as lacking; what was killed, or lacked memory or a disk,
-                always does.
-        """
-        from bench.scoring import METRIC_SUITE
-        from bench.scoring.protocols import protocol_named
-
-        if record.status is not Status.OK or not record.n:
-            return ""
-        protocol = protocol_named(record.protocol)
-        if record.scores is ScoreState.FAILED:
-            return "its scores failed"
-        if record.n_good is None:
-            return "it is not scored yet"
-        if record.metric_suite != METRIC_SUITE:
-            return "its scores are of another metric suite"
-        if record.protocol_version != protocol.version:
-            return "its scores are of another version of the protocol"
-        flags = [flag.partition(":")[0] for flag in record.flags.split(";")]
-        tried = (LOST, RAISED) if retry else (LOST,)
-        again = [flag.removeprefix(LOST).removeprefix(RAISED) for flag in flags if flag.startswith(tried)]
-        missing = [
-            name
-            for name in self.controls.wanted(protocol)
-            if getattr(record, name) is None and not {RAISED + name, ABSENT + name} & set(flags)
-        ]
-        return f"it lacks {', '.join(dict.fromkeys([*again, *missing]))}" if again or missing else ""
+        return not lacking(record, self.controls.twins, retry)
 
     def score(self, record: RunRecord, run: Run, victim: AnyVictim, protocol: str | None = None) -> RunRecord:
         """Score a stored run and store its record.
@@ -96,7 +100,7 @@ class Scorer:
         self.session.reporter.notice(
             f"{run.title}: {evaluation.row.n_good} of {record.n} good ({chosen.name}); now its null controls"
         )
-        had = [name for name in NULLS if getattr(record, name) is not None] if chosen.matching != "aligned" else []
+        had = self._had(record, chosen)
         nulls = self.controls.count(run, chosen, reconstruction, victim, reference, had)
         failed = {f"{RAISED}{name}": reason for name, reason in evaluation.failed.items()} | nulls.missing
         flags = [flag for flag in record.flags.split(";") if flag and not flag.startswith((ABSENT, RAISED, LOST))]
@@ -127,6 +131,15 @@ class Scorer:
             else:
                 write_record(folder, scored, chosen.name)
         return scored
+
+    def _had(self, record: RunRecord, chosen: Protocol) -> list[str]:
+        """Return the null controls that a run has, under its own protocol or in the row under the one chosen."""
+        if chosen.matching == "aligned":
+            return []
+        rows = [record]
+        if chosen.name != record.protocol and (other := self.store.find(record.run_id, chosen.name)):
+            rows.append(other)
+        return [name for name in NULLS if any(getattr(row, name) is not None for row in rows)]
 
     def record_failure(self, record: RunRecord, reason: str, run: Run, victim: AnyVictim | None) -> RunRecord:
         """Store that the scoring of a stored run failed, and return its record; earlier scores stay.

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.plan.run import Run, attack_sha
-from bench.run.null_controls import NullControls
-from bench.run.scorer import Scorer
+from bench.run.scorer import lacking
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.run.steps import Again, Step, next_step
@@ -51,14 +50,13 @@ class Todo:
 def todo(plan: Sequence[Run], setup: Setup, session: Session) -> list[Todo]:
     """Return each run with its next step. Data are downloaded if the session allows it: they are part of a run's id."""
     store = Store(setup.results_dir)
-    scorer = Scorer(store, session, NullControls(session, None, setup.twins))
     entries = []
     for run in plan:
         run_id = session.run_id(run)
         stored = store.find(run_id)
-        step = next_step(stored, setup.again, scorer.complete)
-        lacking = scorer.lacking(stored, setup.again is Again.FAILED) if step is Step.SCORE and stored else ""
-        entries.append(Todo(run, run_id, stored, step, lacking))
+        step = next_step(stored, setup.again, lambda record, retry: not lacking(record, setup.twins, retry))
+        short = lacking(stored, setup.twins, setup.again is Again.FAILED) if step is Step.SCORE and stored else ""
+        entries.append(Todo(run, run_id, stored, step, short))
     return entries
 
 

@@ -21,6 +21,8 @@ from bench.scoring.scores import Matcher, rescaled, verdicts
 class ConfidenceCurve:
     """Precision and recall of an attack's ranking of its candidates; tensors are in the order of that ranking.
 
+    Tied candidates are in their own order.
+
     Attributes:
         confidence: (m,) falling.
         hit: (m,) bool: the candidate alone reconstructs the training image nearest to it.
@@ -39,7 +41,11 @@ class ConfidenceCurve:
 
     @property
     def base_rate(self) -> float:
-        """Share of the candidates that are hits: the average precision of a random order."""
+        """Share of the candidates that are hits: the average precision where all are tied.
+
+        The mean average precision of a random order lies a little above it where hits are few: with R hits of m it is
+        (H_m + (R - 1) / (m - 1) (m - H_m)) / m, H_m being the m-th harmonic number.
+        """
         return float(self.hit.double().mean())
 
     def precision_at(self, k: int) -> float:
@@ -54,7 +60,10 @@ class ConfidenceCurve:
         return (int(self.hit[above].sum()) + among) / k
 
     def images_at(self, k: int) -> int:
-        """Return how many different training images the k surest candidates reconstruct alone, k at least 1."""
+        """Return how many different training images the k surest candidates reconstruct alone, k at least 1.
+
+        It is a count, so ties are not averaged as in `precision_at`: they go by the order of the candidates.
+        """
         return int(self.images[min(k, len(self.hit)) - 1])
 
 

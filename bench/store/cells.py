@@ -7,6 +7,7 @@ import re
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from bench.terminal.text import short
@@ -14,6 +15,8 @@ from victims.errors import UserError
 
 DIGITS = 6
 """Significant digits of a number in our tables."""
+EXACT = 2.0**53
+"""Below this a float holds every whole number."""
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
@@ -61,10 +64,23 @@ def read_cells(path: Path, most: int | None = None) -> pd.DataFrame:
 
 
 def to_csv(table: pd.DataFrame) -> str:
-    """Return a table as CSV, numbers with six digits, no cell a formula to a spreadsheet."""
+    """Return a table as CSV, numbers with six digits, whole numbers with all of theirs, no cell a formula."""
     named = table.set_axis([as_cell(str(name)) for name in table.columns], axis=1)
     texts = {str(name): column.map(_text_cell) for name, column in named.items() if column.dtype.kind not in "biuf"}
-    return named.assign(**texts).to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
+    wholes = {str(name): column.astype("Int64") for name, column in named.items() if _is_long_and_whole(column)}
+    return named.assign(**texts, **wholes).to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
+
+
+def _is_long_and_whole(column: pd.Series[float]) -> bool:
+    """Whether a column of floats holds whole numbers, some of more digits than `DIGITS`.
+
+    An empty cell makes floats of a column of counts, which would then be cut to `DIGITS`.
+    """
+    if column.dtype.kind != "f":
+        return False
+    values = column.dropna().to_numpy(dtype=float)
+    whole = bool((np.abs(values) < EXACT).all()) and bool((values == np.floor(values)).all())
+    return whole and bool((np.abs(values) >= 10**DIGITS).any())
 
 
 def _text_cell(cell: object) -> object:

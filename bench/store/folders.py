@@ -62,12 +62,18 @@ class Store:
             hint = f"choose another folder with {option}"
             raise UserError(f"cannot write to the results folder {self.root} ({error.strerror}); {hint}") from None
 
-    def find(self, run_id: str) -> RunRecord | None:
+    def find(self, run_id: str, protocol: str = "") -> RunRecord | None:
         """Return the record of a stored run, however it ended, None if there is none that can be read.
+
+        Args:
+            run_id: the run.
+            protocol: return its record under this other protocol; empty for its own.
 
         Raises:
             UserError: the record is of a newer schema; `records` and `attacked` raise it too.
         """
+        if protocol:
+            return self._read(self.runs / run_id / _name(protocol), run_id)
         return self._read(self.runs / run_id / "run.json", run_id) or self._replaced(run_id)
 
     def records(self) -> Iterator[RunRecord]:
@@ -278,5 +284,9 @@ def _copy(source: Path, target: Path) -> None:
 
 def write_record(folder: Path, record: RunRecord, protocol: str = "") -> None:
     """Write a run's record into its folder: its own, or its record under another protocol."""
-    name = f"run-{protocol}.json" if protocol else "run.json"
-    write_text(folder / name, record.model_dump_json(indent=1))
+    write_text(folder / _name(protocol), record.model_dump_json(indent=1))
+
+
+def _name(protocol: str) -> str:
+    """Return the name of the file of a run's own record, or of its record under another protocol."""
+    return f"run-{protocol}.json" if protocol else "run.json"

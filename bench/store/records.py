@@ -132,7 +132,8 @@ class RunRecord(WhatRan):
     """Average precision with which the attack's own confidence ranks its candidates, a hit being a candidate that alone
     reconstructs a training image."""
     base_rate: float | None = None
-    """What a random order of the candidates would get in confidence_ap."""
+    """Share of hits among the candidates: confidence_ap if all were tied. A random order's is a little above it where
+    hits are few."""
     precision_at_10: float | None = None
     """Share of hits among the ten candidates that the attack is surest of."""
     precision_at_50: float | None = None
@@ -140,7 +141,8 @@ class RunRecord(WhatRan):
     precision_at_n: float | None = None
     """Share of hits among the n candidates that the attack is surest of."""
     n_found_at_n: int | None = None
-    """How many different training images the attack's n surest candidates reconstruct alone."""
+    """How many different training images the attack's n surest candidates reconstruct alone; ties go by the order of
+    the candidates."""
     attack_loss: float | None = None
     """The attack's own objective."""
     wall_s: float | None = None

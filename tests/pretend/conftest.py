@@ -9,6 +9,7 @@ from accelerator import NAME, register
 
 from attacks import context
 from attacks.kkt_family.attack import CANDIDATES_PER_BATCH
+from victims import unfinished
 from victims.informed.training import CHUNK_BYTES
 from victims.ordinary import descent
 from victims.training import lbfgs, loop
@@ -26,7 +27,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
         monkeypatch.setitem(by_device, NAME, by_device["cpu"])
     for module in (descent, lbfgs, loop):
         monkeypatch.setattr(module, "REPORT_SECONDS", math.inf)
-    for keeping in (context, loop):
+    for keeping in (context, unfinished):
         monkeypatch.setattr(keeping, "CHECKPOINT_SECONDS", math.inf)
     with torch.autograd.set_multithreading_enabled(False):
         yield DEVICE

@@ -37,6 +37,7 @@ from victims.spec import (
     VictimSpec,
 )
 from victims.training import loop
+from victims.unfinished import Unfinished
 
 CPU = torch.device("cpu")
 GENERATOR = torch.Generator().manual_seed(0)
@@ -71,11 +72,11 @@ class Case:
 def stationary(recipe: Callable[[int], Any], *waits: str, **more: Any) -> Case:
     """A recipe that ends at a stationary point; a step is one of its own."""
 
-    def train(device: torch.device, steps: int, checkpoint: Path = Path("none"), report: Report = quiet) -> Weights:
+    def train(device: torch.device, steps: int, checkpoint: Path | None = None, report: Report = quiet) -> Weights:
         described = {"name": "none-mlp-6", "dataset": "none", "n": 6, "architecture": MLP, "training": recipe(steps)}
         spec = VictimSpec(**described | more)
         labels = LABELS % max(spec.architecture.outputs, 2)  # type: ignore[union-attr]
-        return loop.train(spec, INPUTS, labels, device, checkpoint, report).state_dict()
+        return loop.train(spec, INPUTS, labels, device, Unfinished(checkpoint), report).state_dict()
 
     return Case(train, frozenset(waits))
 
@@ -93,7 +94,7 @@ def ordinary(architecture: Any = None, **recipe: Any) -> Case:
             training=Ordinary(**settings),
         )
         members = Examples(INPUTS if architecture is None else IMAGES[:6], LABELS)
-        trained = train_ordinary(spec, members, members, device, report, checkpoint)
+        trained = train_ordinary(spec, members, members, device, report, Unfinished(checkpoint))
         states = [trained.start.state_dict(), trained.model.state_dict(), *trained.snapshots.values()]
         return {f"{index}.{name}": value for index, state in enumerate(states) for name, value in state.items()}
 
@@ -215,7 +216,7 @@ def test_a_killed_training_goes_on_there(
             raise Interrupted
 
     whole = case.train(pretend, 6)
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr("victims.unfinished.CHECKPOINT_SECONDS", -1.0)
     for module in (loop, descent):
         monkeypatch.setattr(module, "REPORT_SECONDS", -1.0)
     with pytest.raises(Interrupted):

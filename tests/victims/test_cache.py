@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from victims import cache
 from victims.base import Victim
 from victims.files import sha256_file
 from victims.obtain import obtain as obtain_victim
+from victims.recipes import Ordinary
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
 
 SPEC = VictimSpec(
@@ -70,6 +72,37 @@ def test_the_card_is_true(obtain: Obtain) -> None:
     assert card.weights_sha256 == sha256_file(folder(SPEC) / "weights.safetensors")
     assert len(card.stationarity_residual) == 3
     assert not list(folder(SPEC).glob("checkpoint*"))
+
+
+@pytest.mark.parametrize("training", [NormalizedDescent(steps=30), Ordinary(epochs=30)], ids=["margin", "ordinary"])
+def test_the_seconds_of_a_killed_training_count_in_the_one_that_goes_on(
+    training: NormalizedDescent | Ordinary, obtain: Obtain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = SPEC.model_copy(update={"training": training})
+    for name in ("victims.training.loop.REPORT_SECONDS", "victims.ordinary.descent.REPORT_SECONDS"):
+        monkeypatch.setattr(name, -1.0)
+    monkeypatch.setattr("victims.unfinished.CHECKPOINT_SECONDS", -1.0)
+
+    class Killed(Exception):
+        pass
+
+    told = 0
+
+    def slow(at: object) -> None:
+        nonlocal told
+        told += 1
+        if told == 3:
+            time.sleep(1.0)
+        if told == 6:
+            raise Killed
+
+    begun = time.monotonic()
+    with pytest.raises(Killed):
+        obtain_victim(spec, None, torch.device("cpu"), slow, lambda notice: None)
+    assert list(folder(spec).glob("checkpoint-*"))
+    victim, _, _ = obtain(spec)
+    assert 1.0 < victim.card.train_s < time.monotonic() - begun
+    assert not list(folder(spec).glob("checkpoint-*"))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from victims import datasets
 from victims.base import Victim
-from victims.cache import WEIGHTS, locked_folder, origin, training_sha, victim_card
+from victims.cache import WEIGHTS, locked_folder, origin, unfinished, victim_card
 from victims.card import VictimCard, describe, require_finite
 from victims.datasets import RawDataset, Split
 from victims.equations.architectures import blank
@@ -154,27 +153,24 @@ def _train(
     device: torch.device,
     report: Callable[[TrainProgress], None],
 ) -> Victim:
-    begun, source = time.monotonic(), training_sha(spec.setting)
-    checkpoint = folder / f"checkpoint-{source}.safetensors"  # other code begins anew
-    if isinstance(spec.training, Interpolation):
-        trained = interpolate(spec, data.members, report)
-    else:
-        trained = train_ordinary(spec, data.members, data.others, device, report, checkpoint)
-    start, model = trained.start.float(), trained.model.float()
-    seconds = time.monotonic() - begun
-    require_finite(spec, model)
-    states = start.state_dict(), model.state_dict()
-    moved = {"movement": movement(*states)} if spec.architecture.kind == "rf" else training_displacement(*states)
-    kept: dict[str, Any] = {"start_sha256": write_tensors(folder / START, start.state_dict())}
-    packed = _packed(trained.snapshots)
-    if packed:
-        kept["snapshots_sha256"] = write_tensors(folder / SNAPSHOTS, packed)
-    stored = write_tensors(folder / WEIGHTS, model.state_dict())
-    card = describe(spec, model, data.split, origin(stored, dataset_sha256, device, seconds, source))
-    card = card.model_copy(update=kept | moved)
-    card.store(folder)
-    for left in folder.glob("checkpoint-*.safetensors"):
-        left.unlink(missing_ok=True)
+    with unfinished(spec, folder) as training:
+        if isinstance(spec.training, Interpolation):
+            trained = interpolate(spec, data.members, report)
+        else:
+            trained = train_ordinary(spec, data.members, data.others, device, report, training)
+        start, model = trained.start.float(), trained.model.float()
+        seconds = training.seconds
+        require_finite(spec, model)
+        states = start.state_dict(), model.state_dict()
+        moved = {"movement": movement(*states)} if spec.architecture.kind == "rf" else training_displacement(*states)
+        kept: dict[str, Any] = {"start_sha256": write_tensors(folder / START, start.state_dict())}
+        packed = _packed(trained.snapshots)
+        if packed:
+            kept["snapshots_sha256"] = write_tensors(folder / SNAPSHOTS, packed)
+        stored = write_tensors(folder / WEIGHTS, model.state_dict())
+        card = describe(spec, model, data.split, origin(stored, dataset_sha256, device, seconds, training.source))
+        card = card.model_copy(update=kept | moved)
+        card.store(folder)
     return Victim(card, model, data.split, data.scale, start.state_dict(), _unpacked(packed))
 
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from victims.equations.architectures import MLP, ReLUNetwork, build
 from victims.equations.losses import signs
-from victims.files import atomic
 from victims.spec import (
     ConvSpec,
     DecayedDescent,
@@ -34,9 +30,9 @@ from victims.training.regularised import minimum
 from victims.training.rounded import settle
 from victims.training.span import Span
 from victims.training.state import Algorithm, Figures, TrainState
+from victims.unfinished import Unfinished
 
 REPORT_SECONDS = 0.5
-CHECKPOINT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ def train(
     inputs: Tensor,
     labels: Tensor,
     device: torch.device,
-    checkpoint: Path,
+    checkpoint: Unfinished,
     report: Callable[[TrainProgress], None],
 ) -> ReLUNetwork:
     """Return a victim's trained network, from its last checkpoint if there is one; an untrained twin's initial one.
@@ -77,7 +73,7 @@ def train(
         inputs: (n, C, H, W), the training mean subtracted.
         labels: (n,) int64 class indices.
         device: the device to train on; the result is on the CPU.
-        checkpoint: file with the state of an unfinished training; the caller removes it once the result is stored.
+        checkpoint: the state of an unfinished training, which the caller removes once the result is stored.
         report: called about twice a second.
 
     Returns:
@@ -109,7 +105,7 @@ def train(
     _resume(state, checkpoint)
 
     data, labels = data.to(device, dtype), labels.to(device)
-    reported = saved = time.monotonic()
+    reported = time.monotonic()
     stopped, stop_loss = False, getattr(spec.training, "stop_loss", None)
     stop_residual = getattr(spec.training, "stop_residual", None)
     while state.step < method.steps and not stopped:
@@ -121,10 +117,8 @@ def train(
         if now - reported > REPORT_SECONDS or state.step == method.steps or stopped:
             reported = now
             report(_progress(state.step, method.steps, figures))
-        if now - saved > CHECKPOINT_SECONDS and not stopped:
-            saved = now
-            with atomic(checkpoint) as path:
-                save_file({name: value.detach().cpu().contiguous() for name, value in state.tensors().items()}, path)
+        if checkpoint.due and not stopped:
+            checkpoint.save(state.tensors())
     if isinstance(spec.training, DecayedDescent) and spec.training.corners and isinstance(state.model, MLP):
         last = len(spec.training.corners) * spec.training.iterations
         settle(
@@ -155,11 +149,12 @@ def _progress(step: int, steps: int, figures: Figures) -> TrainProgress:
     return TrainProgress(step, steps, float(figures.loss), float(accuracy), float(figures.margins.min()))
 
 
-def _resume(state: TrainState, checkpoint: Path) -> None:
+def _resume(state: TrainState, checkpoint: Unfinished) -> None:
     """Load the state of a checkpoint, if there is one; remove a checkpoint that is torn or of another shape."""
-    if not checkpoint.exists():
+    tensors = checkpoint.load()
+    if not tensors:
         return
     try:
-        state.load(load_file(checkpoint))
-    except (SafetensorError, KeyError, RuntimeError):
-        checkpoint.unlink()
+        state.load(tensors)
+    except (KeyError, RuntimeError):
+        checkpoint.discard()

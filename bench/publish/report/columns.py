@@ -115,7 +115,7 @@ LEGEND = {
         "attacker has"
     ),
     "LPIPS, KL": "means over all training images",
-    "conf. AP": "average precision of the attack's own confidence; in brackets what a random order would get",
+    "conf. AP": "average precision of the attack's own confidence; in brackets the share of hits",
     "time": "wall time of the attack, training excluded; at most that where other runs went on beside it",
 }
 """What the headings mean; the page shows it once, above all boards."""

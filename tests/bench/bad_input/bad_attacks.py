@@ -22,9 +22,9 @@ class Poor(Attack):
 """
 
 FAILS: dict[str, tuple[str, str, str]] = {
-    "returns_nothing": ("", "return None", ""),
-    "returns_a_list": ("", "return [images]", ""),
-    "returns_a_tensor": ("", "return images", ""),
+    "returns_nothing": ("", "return None", "returned NoneType, expected a Reconstruction"),
+    "returns_a_list": ("", "return [images]", "returned list, expected a Reconstruction"),
+    "returns_a_tensor": ("", "return images", "returned Tensor, expected a Reconstruction"),
     "vectors": ("", "return Reconstruction(images.flatten(1))", "candidates have shape (3, 144)"),
     "one_image": ("", "return Reconstruction(images[0])", "candidates have shape (1, 12, 12)"),
     "another_size": ("", "return Reconstruction(images[..., 1:])", "candidates have shape (3, 1, 12, 11)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from attacking import ORDINARY, victim_of
 
 from attacks.base import Reconstruction
 from attacks.studies.base import Cell, Study
-from bench.experiments.study import measure, neighbours
+from bench.experiments.study import BESIDE, measure, neighbours
 from bench.plan import registry
 from bench.plan.options import attack_params
 from bench.run.artifacts import write_reconstruction
@@ -23,6 +24,7 @@ from bench.run.runner import Outcome
 from bench.store.folders import Store
 from bench.store.records import RunRecord, Status
 from victims import datasets
+from victims.datasets.tables import Units
 from victims.errors import UserError
 
 STUDY = """
@@ -176,7 +178,8 @@ def test_candidates_are_measured_and_drawn_in_the_pixels_that_a_victim_standardi
     row = record(run_id="one", n=10)
     store.folder("one").mkdir(parents=True)
     inputs = torch.from_numpy(victim.split.inputs)
-    write_reconstruction(store.folder("one"), Reconstruction(inputs.clone(), confidence=torch.arange(10.0)))
+    surer = torch.tensor([torch.nan, *range(9)])  # NaN counts as the least
+    write_reconstruction(store.folder("one"), Reconstruction(inputs.clone(), confidence=surer))
     monkeypatch.setattr("bench.experiments.study.strips", lambda path, title, shown: drawn.append(shown[0][1]))
     study = Study(name="s", summary="", paper="", cells=(), smoke=(), plots=())
     where = measure(store, row, victim, study, Cell({}, "kkt-delta", ORDINARY.name, {}))
@@ -184,6 +187,27 @@ def test_candidates_are_measured_and_drawn_in_the_pixels_that_a_victim_standardi
     assert (where["realistic"], where["no_member_rate"]) == (1, 0)
     raw = torch.from_numpy(datasets.load("digits", None).train_images[victim.split.indices]).flip(0)
     torch.testing.assert_close(drawn[0], raw)
+
+
+@pytest.mark.parametrize("kind", ["rows of a table", "no held-out images"])
+def test_candidates_without_neighbours_have_no_columns_of_them(
+    kind: str, tmp_path: Path, record: Callable[..., RunRecord]
+) -> None:
+    victim, store = victim_of(ORDINARY), Store(tmp_path)
+    if kind == "rows of a table":
+        victim = replace(
+            victim, units=Units.of_rows(tuple(map(str, range(64))), victim.split.test_inputs.reshape(-1, 64))
+        )
+    else:
+        split = replace(
+            victim.split, test_inputs=victim.split.test_inputs[:0], test_labels=victim.split.test_labels[:0]
+        )
+        victim = replace(victim, split=split)
+    row = record(run_id="one", n=10, n_good=5)
+    study = Study(name="s", summary="", paper="", cells=(), smoke=(), plots=())
+    where = measure(store, row, victim, study, Cell({}, "kkt-delta", ORDINARY.name, {}))
+    assert [where[name] for name in BESIDE] == [None] * 4
+    assert where["share_good"] == 0.5
 
 
 def test_a_truncated_reconstruction_is_set_aside_and_made_again(

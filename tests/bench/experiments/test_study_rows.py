@@ -74,6 +74,20 @@ def test_rows_of_cells_that_were_not_made_again_stay_whatever_data_are_at_hand(
     assert path.read_text() == before
 
 
+def test_a_cell_whose_scoring_failed_is_missing(
+    study: Callable[..., Any], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr("bench.scoring.evaluation.evaluate", absent)
+        assert study().status == 1
+    assert "n_good" not in pd.read_csv(path)
+    assert study("--missing").status == 0
+    table = pd.read_csv(path)
+    assert (table["status"] == "ok").all() and table["n_good"].notna().all()
+    monkeypatch.setattr(Inline, "execute", absent)  # nothing is missing any more
+    assert study("--missing").status == 0
+
+
 @pytest.mark.parametrize(
     ("text", "told"), [("a,b\n1\n", "is cut short"), ("a,b\n1,2\n", "has no column attack"), ("", "it is empty")]
 )

@@ -204,6 +204,15 @@ def test_a_new_attack_is_level_with_those_it_does_not_surely_differ_from(record:
     assert line.endswith("gain +30, behind far:wide +60, near +32; level with same +30; ahead of none +1")
 
 
+@pytest.mark.parametrize(("weights", "told"), [("1" * 64, False), ("2" * 64, True)])
+def test_a_new_attack_says_whether_the_others_met_other_weights(
+    record: Make, compared: Compare, weights: str, told: bool
+) -> None:
+    old = [record(attack="other", victim_sha="1" * 64, **ranked(30))]
+    (line,) = compared(old, [record(attack="mine", victim_sha=weights, **ranked(30))]).only_new
+    assert ("(on other weights)" in line) == told
+
+
 def test_a_gain_that_the_common_training_never_showed_is_not_lost(record: Make, compared: Compare) -> None:
     """Over both trainings it is surely above 0, on the second alone it may be 0 before and after."""
     old, new = trained(record, {0: 8, 1: 4}), trained(record, {1: 2})

@@ -39,6 +39,13 @@ def everything(root: Path) -> dict[Path, bytes]:
     return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+def test_a_copy_of_a_run_beside_a_row_without_its_number_is_the_same_run(record: Make, tmp_path: Path) -> None:
+    run = record(run_id="run", grad_evals=1_234_567)
+    left = folder(tmp_path / "a", run)
+    right = folder(tmp_path / "b", run, record(run_id="failed", attack="failed", grad_evals=None))
+    assert merge([left, right], tmp_path / "c")[0] == 2
+
+
 def test_all_of_both_is_in_the_new_folder(record: Make, tmp_path: Path) -> None:
     mine, common = record(run_id="mine", attack="mine"), record(run_id="common")
     left = folder(tmp_path / "a", mine, common, studies__one__table="1", tune__x="2")

@@ -105,6 +105,13 @@ def test_what_does_not_beat_its_null_has_no_rank(record: Make, found: int, null:
     assert (row["gain_low"] > 0) == bool(rank)
 
 
+def test_a_gain_that_may_be_nothing_has_no_rank(record: Make) -> None:
+    told = table([record(**good(60))])
+    ends = {low: ranked(boards(leaderboard(told).assign(gain_low=low), gains(told))[0]) for low in (0.0, 0.1)}
+
+    assert ends == {0.0: {"kkt": ""}, 0.1: {"kkt": "1"}}
+
+
 def test_the_gain_ranks_and_not_the_count(record: Make) -> None:
     (board,) = boards_of([record(attack="many", **good(80, 60)), record(attack="gains", **good(70))])
 
@@ -203,6 +210,8 @@ def test_a_failure_that_saw_no_weights_is_of_the_only_definition(record: Make) -
     found = boards_of([record(victim_key="k", victim_sha="1", **good(50)), record(attack="late", **failed)])
 
     assert [ranked(board) for board in found] == [{"kkt": "1", "late": ""}]
+    of_two = [record(victim_key="k", victim_sha="1"), record(victim_key="l", victim_sha="2"), record(attack="late")]
+    assert defined(table(of_two))["victim_key"].tolist() == ["k", "l", ""]
 
 
 def test_a_seed_that_fails_widens_the_interval(record: Make) -> None:

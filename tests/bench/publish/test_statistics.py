@@ -35,13 +35,18 @@ def difficulty(rng: np.random.Generator, mean: float) -> np.ndarray:
     return rng.beta(mean, 1 - mean, N).clip(1e-9, 1 - 1e-9)
 
 
+def one_training(values: np.ndarray) -> Sample:
+    """The sample of runs (runs, n) on one training."""
+    return Sample({0: Seeds.of(values)})
+
+
 # --- statistics
 
 
 def test_the_variance_is_that_of_the_paired_bootstrap(rng: np.random.Generator) -> None:
     chance = difficulty(rng, 0.3)
     old, new = (runs(rng, chance, 1)[0].astype(float) for _ in range(2))
-    low, high = difference_interval(Sample.of(old[None]), Sample.of(new[None]))
+    low, high = difference_interval(one_training(old[None]), one_training(new[None]))
     drawn = bootstrap(
         (new, old), lambda x, y, axis: (x - y).sum(axis), paired=True, n_resamples=5000, method="percentile", rng=rng
     )
@@ -70,7 +75,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(
 ) -> None:
     covered = []
     for _ in range(400):
-        low, high = count_interval(Sample.of(runs(rng, difficulty(rng, mean) if spread else mean, seeds, luck)))
+        low, high = count_interval(one_training(runs(rng, difficulty(rng, mean) if spread else mean, seeds, luck)))
         covered.append(low <= mean * N <= high)
 
     assert 0.92 <= np.mean(covered) <= 0.99
@@ -78,7 +83,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(
 
 @pytest.mark.parametrize(("count", "low", "high"), [(0, 0, 5), (500, 495, 500), (3, 0.3, 9)])
 def test_few_or_all_good_images_are_no_certainty(count: int, low: float, high: float) -> None:
-    assert count_interval(Sample.of(np.arange(N)[None] < count)) == pytest.approx((low, high), abs=0.6)
+    assert count_interval(one_training(np.arange(N)[None] < count)) == pytest.approx((low, high), abs=0.6)
 
 
 @pytest.mark.parametrize("count", [0, 1, 99, 100])
@@ -91,7 +96,7 @@ def test_the_interval_holds_the_count(count: int, trainings: int) -> None:
 
 @pytest.mark.parametrize(("n", "count"), [(8, 4), (20, 6), (500, 40)])
 def test_the_interval_of_one_run_is_agresti_and_coulls_with_students_t(n: int, count: int) -> None:
-    low, high = count_interval(Sample.of(np.arange(n)[None] < count))
+    low, high = count_interval(one_training(np.arange(n)[None] < count))
     share = (count + 2) / (n + 4)
     width = t.ppf(0.975, n - 1) * n * np.sqrt(share * (1 - share) / (n + 4))
 
@@ -113,7 +118,7 @@ def test_few_seeds_that_disagree_have_as_few_degrees_of_freedom(seeds: int) -> N
 @pytest.mark.parametrize(("only_new", "sure"), [(3, False), (5, False), (7, True)])
 def test_a_few_images_more_are_judged_as_the_exact_test_judges_them(only_new: int, sure: bool) -> None:
     """The exact test of McNemar finds p < 0.05 from 6 images on that only one of the two has."""
-    old, new = (Sample.of(np.arange(N)[None] < count) for count in (40, 40 + only_new))
+    old, new = (one_training(np.arange(N)[None] < count) for count in (40, 40 + only_new))
 
     assert (difference_interval(old, new)[0] > 0) == sure
 
@@ -126,7 +131,7 @@ def test_attacks_that_are_alike_share_ranks(rng: np.random.Generator, seeds: int
     shared = []
     for _ in range(300):
         chance = difficulty(rng, 0.2)
-        low, high = ranks([Sample.of(runs(rng, chance, seeds, luck)) for _ in range(4)])
+        low, high = ranks([one_training(runs(rng, chance, seeds, luck)) for _ in range(4)])
         shared.append((low == 1).all() and (high == 4).all())
 
     assert np.mean(shared) >= 0.93
@@ -137,8 +142,8 @@ def test_a_better_attack_comes_first(rng: np.random.Generator, seeds: int) -> No
     first = []
     for _ in range(100):
         chance = difficulty(rng, 0.2)
-        alike = [Sample.of(runs(rng, chance, seeds)) for _ in range(3)]
-        low, high = ranks([*alike, Sample.of(runs(rng, (chance + 0.1).clip(0, 1 - 1e-9), seeds))])
+        alike = [one_training(runs(rng, chance, seeds)) for _ in range(3)]
+        low, high = ranks([*alike, one_training(runs(rng, (chance + 0.1).clip(0, 1 - 1e-9), seeds))])
         first.append((low[3], high[3]) == (1, 1) and (low[:3] == 2).all())
 
     assert np.mean(first) >= 0.9
@@ -148,17 +153,17 @@ def test_one_lucky_seed_is_no_better_attack(rng: np.random.Generator) -> None:
     steady, lucky = runs(rng, 0.2, 3), runs(rng, 0.2, 3)
     lucky[0] = runs(rng, 0.6, 1)
 
-    assert (ranks([Sample.of(steady), Sample.of(lucky)])[0] == 1).all()
-    assert ranks([Sample.of(steady[:1]), Sample.of(lucky[:1])])[0].tolist() == [2, 1]  # one seed cannot know
+    assert (ranks([one_training(steady), one_training(lucky)])[0] == 1).all()
+    assert ranks([one_training(steady[:1]), one_training(lucky[:1])])[0].tolist() == [2, 1]  # one seed cannot know
 
 
 def test_neither_order_nor_company_of_equals_changes_a_rank(rng: np.random.Generator) -> None:
     found = [runs(rng, chance, 3) for chance in (0.1, 0.15, 0.2, 0.25, 0.3)]
-    low, high = ranks([Sample.of(one) for one in found])
-    again = ranks([Sample.of(one[::-1]) for one in found[::-1]])
+    low, high = ranks([one_training(one) for one in found])
+    again = ranks([one_training(one[::-1]) for one in found[::-1]])
     assert (again[0][::-1].tolist(), again[1][::-1].tolist()) == (low.tolist(), high.tolist())
 
-    low, high = ranks([Sample.of(one) for one in (*found, found[2])])
+    low, high = ranks([one_training(one) for one in (*found, found[2])])
     assert (low[2], high[2]) == (low[5], high[5])
 
 
@@ -168,16 +173,16 @@ def test_neither_order_nor_company_of_equals_changes_a_rank(rng: np.random.Gener
 def test_the_interval_of_a_gain_is_that_of_the_difference_from_the_null(rng: np.random.Generator) -> None:
     found, null = (runs(rng, chance, 1)[0].astype(float)[None] for chance in (0.3, 0.05))
 
-    assert gain_interval(Sample.of(found - null)) == pytest.approx(
-        difference_interval(Sample.of(null), Sample.of(found))
+    assert gain_interval(one_training(found - null)) == pytest.approx(
+        difference_interval(one_training(null), one_training(found))
     )
 
 
 def test_a_gain_may_be_a_loss() -> None:
     """Its interval has both ends below 0, and goes no further than all images."""
     null = np.arange(20)
-    assert gain_interval(Sample.of(-(null < 12).astype(float)[None])) == pytest.approx((-17.5, -6.5), abs=0.1)
-    assert gain_interval(Sample.of(-np.ones((1, 20))))[0] == -20
+    assert gain_interval(one_training(-(null < 12).astype(float)[None])) == pytest.approx((-17.5, -6.5), abs=0.1)
+    assert gain_interval(one_training(-np.ones((1, 20))))[0] == -20
 
 
 @pytest.mark.parametrize(("found", "null"), [(40, 5), (300, 260), (490, 480), (0, 17), (5, 5)])
@@ -203,7 +208,7 @@ def test_without_masks_a_pair_is_no_surer_than_with_any_masks(rng: np.random.Gen
     counted = [Sample({0: Seeds.of_counts(N, np.array([float(c)]), np.zeros(1))}) for c in (60, 100)]
     low, high = difference_interval(*counted)
     for _ in range(20):
-        shown = [Sample.of(rng.permutation(np.arange(N) < count)[None]) for count in (60, 100)]
+        shown = [one_training(rng.permutation(np.arange(N) < count)[None]) for count in (60, 100)]
         within = difference_interval(*shown)
         assert low <= within[0] and within[1] <= high
 

@@ -53,6 +53,15 @@ def performed(
     return attempt.perform(told, kind, None, answer, lambda *progress, **more: None)
 
 
+class Doubtful(Idle):
+    """An attack that computes in float64 and is not sure of anything."""
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Return images of which the second is the surer."""
+        images = torch.rand(2, 1, 3, 3, dtype=torch.float64, generator=ctx.generator)
+        return Reconstruction(candidates=images, confidence=torch.tensor([torch.nan, -1e9]))
+
+
 def flags(monkeypatch: pytest.MonkeyPatch, device: str = "cpu", **constants: Any) -> tuple[str, ...]:
     for name, value in constants.items():
         monkeypatch.setattr(attempt, name, value)
@@ -134,6 +143,13 @@ def test_waiting_for_answers_is_no_sign_of_a_shared_machine(monkeypatch: pytest.
 
     monkeypatch.setattr(Idle, "reconstruct", asked)
     assert performed(Idle, needs=frozenset({Knowledge.LOGITS}), answer=answer).flags == ()
+
+
+def test_candidates_of_another_floating_type_and_an_undefined_confidence_are_taken_as_they_are() -> None:
+    found = performed(Doubtful).reconstruction
+    assert found.candidates.dtype == torch.float64
+    assert found.confidence is not None
+    assert found.confidence.isnan().tolist() == [True, False]
 
 
 def test_an_attack_computes_at_full_precision_in_whatever_process() -> None:

@@ -12,7 +12,8 @@ import torch
 from attacking import victim_of
 
 from bench.plan import registry
-from bench.run.null_controls import NullCounts
+from bench.plan.run import Run
+from bench.run.null_controls import NoControlError, NullControls, NullCounts
 from bench.scoring import PROTOCOLS, Scores
 from bench.scoring.evaluation import Reference, count_scores
 from bench.store.good_images import decode
@@ -109,6 +110,15 @@ def test_every_held_out_image_is_a_candidate(row: Callable[..., dict[str, Any]],
     )
     assert len(held_out) == 180
     assert found == every > some
+
+
+def test_a_kernel_machine_that_is_not_fitted_is_no_control() -> None:
+    kind = registry.attacks().items["kernel-query"]
+    spec = next(spec for spec in registry.victims().items.values() if spec.training.kind == "kernel")
+    run = Run(kind, kind.Params(), "", "default", spec, seed=0)
+    controls = NullControls(None, None, twins=True)  # type: ignore[arg-type]
+    with pytest.raises(NoControlError, match="a kernel machine that is not fitted"):
+        controls._twin("untrained", run, spec, {})
 
 
 def test_the_images_of_the_strictest_null_are_those_of_the_count_that_ranks() -> None:

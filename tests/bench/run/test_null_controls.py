@@ -141,6 +141,16 @@ def test_another_protocol_is_a_row_of_its_own(run: Bench, scored: Bench, results
     assert sorted(board["protocol"]) == ["assigned", "buzaglo2023"]
 
 
+def test_a_row_of_another_protocol_keeps_its_own_twins(run: Bench, scored: Bench, results: Path) -> None:
+    run("-a", "first-layer", "--controls", "quick")
+    assert scored("--protocol", "assigned", "--controls", "all").status == 0
+    (path,) = (results / "runs").glob("*/run-assigned.json")
+    complete = path.read_text()
+    assert scored("--protocol", "assigned").status == 0
+    assert path.read_text() == complete
+    assert record(results).null_disjoint is None
+
+
 def test_what_is_scored_is_what_is_stored(run: Bench, scored: Bench, results: Path) -> None:
     run("-a", "first-layer", "--controls", "quick")
     (folder,) = (results / "runs").iterdir()

@@ -53,6 +53,21 @@ def test_ties_count_as_their_mean_order_would() -> None:
     assert [found.precision_at(k) for k in (1, 2, 8, 16)] == pytest.approx([1, (1 + 3 / 7) / 2, 4 / 8, 4 / 16])
 
 
+def test_a_random_orders_average_precision_is_what_the_formula_says_and_above_the_base_rate() -> None:
+    found, m, hits = curve([0] * 8), 8, 4
+    generator = torch.Generator().manual_seed(0)
+    orders = [curve(torch.rand(m, generator=generator).tolist()).average_precision for _ in range(300)]
+    harmonic = sum(1 / k for k in range(1, m + 1))
+    expected = (harmonic + (hits - 1) / (m - 1) * (m - harmonic)) / m
+    assert found.base_rate == found.average_precision == hits / m < expected
+    assert sum(orders) / len(orders) == pytest.approx(expected, abs=0.04)
+
+
+def test_images_of_tied_candidates_are_counted_in_their_order() -> None:
+    assert curve([0] * 8).images_at(3) == 3  # three images first, then one of them again
+    assert curve([0, 0, 1, 0, 1, 1, 0, 0]).images_at(4) == 2
+
+
 def test_an_undefined_confidence_comes_last() -> None:
     found = curve([math.nan, -2, -3, -1, -5, -6, -7, -math.inf])
     assert found.hit.tolist() == [True] * 3 + [False] * 3 + [True, False]  # beside the least there is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -147,6 +148,34 @@ def test_as_good_as_the_bar_is_not_above_it() -> None:
     reference = reference_of(truth, held_out)
     columns = row(torch.cat([truth[:6], held_out[:3]]) - reference.truth.mean, reference).columns()
     assert (columns["ssim_best"], columns["ssim_at_1pct"], columns["n_good_at_1pct"]) == (1, 1, 0)
+
+
+def test_what_no_candidate_serves_is_found_by_nobody_however_alike_the_mean_image_is() -> None:
+    """One candidate serves one image: all others are shown as the mean image, at an SSIM that means nothing."""
+    truth, held_out = textures(30, 0), textures(200, 1)
+    reference = reference_of(truth, held_out)
+    candidates = truth[:1] - reference.truth.mean
+    evaluation = evaluate(PROTOCOLS["buzaglo2023-unique"], candidates, None, reference, LearnedMetrics())
+    assert int((evaluation.row.ssim[1:] > 0).sum()) > 10
+    assert int(evaluation.held_out.count_nonzero()) == 1
+    columns = evaluation.columns()
+    assert (columns["ssim_at_1pct"], columns["n_good_at_1pct"]) == (0, 1)
+
+
+def test_as_much_as_is_asked_for_is_not_more() -> None:
+    truth = textures(8, 0)
+    reference = reference_of(truth, textures(20, 1))
+    evaluation = row(0.9 * (truth - reference.truth.mean), reference)
+    level = replace(
+        evaluation, held_out=torch.full((20,), ROW.threshold), nearest_known_mse=evaluation.values["mse"]
+    ).columns()
+    assert (level["false_positive_rate"], level["beats_oracle"]) == (0, 0)
+
+
+def test_the_mean_image_is_shown_as_it_is_whatever_a_unit_of_the_input_is() -> None:
+    truth = Truth(textures(8, 0), torch.full((3, 24, 24), 0.1), torch.ones(8), torch.full((3, 1, 1), 0.25))
+    shown = mean_image_scores(PROTOCOLS["assigned"], truth)["n_good"].reconstruction
+    torch.testing.assert_close(shown, truth.images.mean(0).expand_as(shown))
 
 
 def test_the_mean_image_as_a_control() -> None:

@@ -137,6 +137,13 @@ def test_within_a_group_candidates_take_the_order_of_their_images() -> None:
     assert torch.equal(in_order(images[[0, 3]], images[[3, 0]], 1), images[[0, 3]])
 
 
+def test_what_leaves_the_range_of_pixels_is_no_reason_to_take_another_image() -> None:
+    """The first candidate shows (1, 0), which is nearer to (0.9, 0), though 21 is nearer to 1 than to 0.9."""
+    images = torch.tensor([[0.9, 0.0], [1.0, 1.0]]).view(2, 1, 1, 2)
+    candidates = torch.tensor([[21.0, 0.0], [1.0, 1.0]]).view(2, 1, 1, 2)
+    assert torch.equal(in_order(candidates, images, 2), candidates)
+
+
 def test_two_errors_of_three_tenths_are_less_than_one_of_five() -> None:
     """The first order has errors of 0 and 0.5, the other 0.3 and 0.3: a larger sum, a smaller sum of squares."""
     images = torch.tensor([[0.5, 0.5], [0.5 - 0.35 / 3, 0.5 + 0.3 * math.sqrt(1 - (7 / 18) ** 2)]]).view(2, 1, 1, 2)

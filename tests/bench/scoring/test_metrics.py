@@ -103,6 +103,7 @@ def test_pearson_is_numpys_and_ignores_scale_and_offset() -> None:
     torch.testing.assert_close(pearson(0.1 * x + 0.5, y), pearson(x, y), atol=1e-5, rtol=0)
     torch.testing.assert_close(pearson(1 - x, y), -pearson(x, y), atol=1e-5, rtol=0)
     assert pearson(torch.full_like(x, 0.3), y).tolist() == [0, 0, 0]
+    assert pearson(0.3 + 1e-12 * y.double(), y).tolist() == [0, 0, 0]  # flat but for rounding
 
 
 def test_pearson_leaves_what_the_best_affine_fit_leaves() -> None:

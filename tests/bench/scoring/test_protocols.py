@@ -14,7 +14,7 @@ from bench.scoring import PROTOCOLS, Matcher, Protocol, Scores, Truth
 from bench.scoring import score as score_matched
 from bench.scoring.matching import stretch
 from bench.scoring.protocols import protocol_named
-from bench.scoring.ssim import ssim_window3
+from bench.scoring.ssim import ssim_wang, ssim_window3
 from bench.store.cells import read_cells
 from victims.errors import UserError
 
@@ -190,6 +190,14 @@ def test_wrong_inputs_are_refused() -> None:
         score(protocol, truth[:, :1], truth, mean)
     with pytest.raises(ValueError, match="n > 0"):
         score(protocol, truth, truth[:0], mean)
+
+
+def test_images_as_large_as_wangs_window_are_judged_with_it() -> None:
+    truth = random_images(5, 1, 11, 11)
+    mean = truth.mean(0)
+    scores = score(PROTOCOLS["buzaglo2023"], truth.lerp(random_images(5, 1, 11, 11, seed=1), 0.2) - mean, truth, mean)
+    assert torch.equal(scores.ssim, ssim_wang(scores.reconstruction, truth))
+    assert not torch.equal(scores.ssim, ssim_window3(scores.reconstruction, truth))
 
 
 def test_a_protocol_of_no_such_name() -> None:

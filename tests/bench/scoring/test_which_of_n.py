@@ -38,6 +38,11 @@ def test_an_image_is_good_if_it_is_nearer_to_its_own_record_than_to_any_other_of
     assert scores.good.tolist() == [True, False, False, False]
 
 
+def test_halfway_to_another_record_is_not_nearer() -> None:
+    truth = Truth(torch.zeros(4, 1, 2, 2), torch.zeros(1, 2, 2), torch.zeros(4), decoys=torch.ones(4, 1, 1, 2, 2))
+    assert score(NAMING, Matcher(torch.full((4, 1, 2, 2), 0.5), truth)).n_good == 0
+
+
 def test_the_right_names_are_good_and_the_wrong_ones_are_not() -> None:
     found = reference()
     truth = found.truth

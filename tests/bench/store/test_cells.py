@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import create_trial
 
 from bench.experiments.tuning.table import read_trials, write_trials
 from bench.publish.leaderboard import write_tables
 from bench.publish.runs_table import read_runs
-from bench.store.cells import read_cells
+from bench.store.cells import read_cells, to_csv
 from bench.store.good_images import encode
 from bench.store.records import RunRecord
 
@@ -30,6 +31,11 @@ def test_a_formula_in_a_table_is_text_and_comes_back_as_it_was(record: Make, tmp
     for name in ("runs.csv", "leaderboard.csv"):
         assert "'=HYPERLINK" in (tmp_path / name).read_text()
         assert ",=" not in (tmp_path / name).read_text()
+
+
+def test_a_whole_number_keeps_its_digits_beside_an_empty_cell() -> None:
+    table = pd.DataFrame({"count": [1_234_567, None], "share": [1_234_567.5, None], "far": [1e300, None]})
+    assert to_csv(table).splitlines()[1:] == ["1234567,1.23457e+06,1e+300", ",,"]
 
 
 def test_a_failure_of_a_trial_is_no_formula(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from victims.ordinary.training import Trained, train_ordinary
 from victims.recipes import Ordinary, Pretraining
 from victims.spec import CNNSpec, MLPSpec, VictimSpec
 from victims.training import loop
+from victims.unfinished import Unfinished
 
 NETWORK = MLPSpec(hidden=(12, 9), outputs=5, biases="every", first_layer_scale=None)
 CNN = CNNSpec(channels=(4,), hidden=(7,), outputs=5)
@@ -50,7 +51,7 @@ def trained(kind: str, checkpoint: Path | None = None, kill_at: int | None = Non
         if reports == kill_at:
             raise Killed
 
-    return train_ordinary(spec, members, others, CPU, report, checkpoint), reports
+    return train_ordinary(spec, members, others, CPU, report, Unfinished(checkpoint)), reports
 
 
 def same(one: Trained, other: Trained) -> bool:
@@ -64,7 +65,7 @@ def same(one: Trained, other: Trained) -> bool:
 def test_a_training_that_is_killed_after_any_step_ends_at_the_same_weights(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr("victims.unfinished.CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr("victims.ordinary.descent.REPORT_SECONDS", -1.0)
     whole, steps = trained(kind)
     assert all(value.isfinite().all() for value in whole.model.state_dict().values())

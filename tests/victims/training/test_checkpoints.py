@@ -8,9 +8,11 @@ import pytest
 import torch
 from twelve import CPU, problem, spec
 
+from victims import unfinished
 from victims.spec import DecayedDescent, GradientDescent, GramGaussNewton, NormalizedDescent
 from victims.training import loop
 from victims.training.loop import train
+from victims.unfinished import Unfinished
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,7 @@ def test_a_killed_training_resumes_to_the_same_weights(
 ) -> None:
     victim = spec(training, "l2" if training.kind == "gram-gauss-newton" else "cross-entropy")
     inputs, labels = problem()
-    whole = train(victim, inputs, labels, CPU, tmp_path / "whole.safetensors", lambda at: None)
+    whole = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
 
     class Killed(Exception):
         pass
@@ -39,13 +41,13 @@ def test_a_killed_training_resumes_to_the_same_weights(
         if at.step >= 50:
             raise Killed
 
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(unfinished, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(loop, "REPORT_SECONDS", -1.0)
     checkpoint = tmp_path / "killed.safetensors"
     with pytest.raises(Killed):
-        train(victim, inputs, labels, CPU, checkpoint, kill)
+        train(victim, inputs, labels, CPU, Unfinished(checkpoint), kill)
     steps: list[int] = []
-    resumed = train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
+    resumed = train(victim, inputs, labels, CPU, Unfinished(checkpoint), lambda at: steps.append(at.step))
     assert steps[0] == 50  # the step in progress was lost, nothing else
     for name, value in whole.state_dict().items():
         torch.testing.assert_close(resumed.state_dict()[name], value, rtol=0, atol=0)
@@ -57,23 +59,23 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(
     victim = spec(NormalizedDescent(steps=20))
     inputs, labels = problem()
     checkpoint, written = tmp_path / "c.safetensors", 0
-    whole = loop.save_file
+    whole = unfinished.save_file
 
-    def save(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    def save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
         nonlocal written
         written += 1
-        whole(tensors, path)
+        whole(tensors, path, metadata)
         if written == 5:
             path.write_bytes(path.read_bytes()[:100])
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(unfinished, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(loop, "REPORT_SECONDS", -1.0)
-    monkeypatch.setattr(loop, "save_file", save)
+    monkeypatch.setattr(unfinished, "save_file", save)
     with pytest.raises(KeyboardInterrupt):
-        train(victim, inputs, labels, CPU, checkpoint, lambda at: None)
+        train(victim, inputs, labels, CPU, Unfinished(checkpoint), lambda at: None)
     steps: list[int] = []
-    train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
+    train(victim, inputs, labels, CPU, Unfinished(checkpoint), lambda at: steps.append(at.step))
     assert steps[0] == 5  # the fourth checkpoint holds four steps
 
 
@@ -83,5 +85,5 @@ def test_a_torn_checkpoint_is_set_aside(tmp_path: Path) -> None:
     checkpoint = tmp_path / "torn.safetensors"
     checkpoint.write_bytes(b"\x10\x00\x00")
     steps: list[int] = []
-    train(victim, inputs, labels, CPU, checkpoint, lambda at: steps.append(at.step))
+    train(victim, inputs, labels, CPU, Unfinished(checkpoint), lambda at: steps.append(at.step))
     assert steps[-1] == 20 and not checkpoint.exists()

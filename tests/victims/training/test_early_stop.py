@@ -15,6 +15,7 @@ from victims.recipes import DecayedDescent, GradientDescent, NormalizedDescent
 from victims.spec import MLPSpec, VictimSpec
 from victims.training import loop
 from victims.training.state import TrainState
+from victims.unfinished import Unfinished
 
 INPUTS = torch.randn(8, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(8) % 2
@@ -27,7 +28,7 @@ def trained(training: Any, folder: Path) -> tuple[dict[str, torch.Tensor], int, 
         name="a", dataset="digits", n=8, architecture=MLPSpec(hidden=(12,), first_layer_scale=None), training=training
     )
     steps: list[int] = []
-    model = loop.train(spec, INPUTS, LABELS, CPU, folder / "none", lambda progress: steps.append(progress.step))
+    model = loop.train(spec, INPUTS, LABELS, CPU, Unfinished(), lambda progress: steps.append(progress.step))
     with torch.no_grad():
         loss = sample_losses("cross-entropy", model(INPUTS.to(next(model.parameters()))), LABELS).mean()
     return model.state_dict(), steps[-1], float(loss)

@@ -16,6 +16,7 @@ from victims.spec import DecayedDescent, GramGaussNewton, Loss, VictimSpec
 from victims.training.gram_gauss_newton import GramGaussNewtonAlgorithm
 from victims.training.loop import train
 from victims.training.state import TrainState
+from victims.unfinished import Unfinished
 
 LOSSES: tuple[Loss, ...] = ("l2", "l2.5", "huber")
 
@@ -60,7 +61,7 @@ def test_a_step_is_the_minimum_of_reweighted_least_squares(loss: Loss, forgotten
 def test_one_step_fits_a_linear_model_to_the_ridge_solution(tmp_path: Path) -> None:
     victim = spec(GramGaussNewton(weight_decay=0.01, descent=1, steps=1, forgotten=(1, 1)), "l2", hidden=())
     inputs, labels = problem()
-    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    model = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
     rows = torch.cat([inputs.flatten(1), torch.ones(12, 1)], dim=1).double()
     gram = rows @ rows.T + 12 * 0.01 / 2 * torch.eye(12, dtype=torch.float64)
     expected = rows.T @ torch.linalg.solve(gram, 2.0 * labels.double() - 1)
@@ -74,7 +75,7 @@ def test_a_regression_ends_below_a_descent_of_as_many_steps(loss: Loss, tmp_path
     inputs, labels = problem()
 
     def objective(training: DecayedDescent | GramGaussNewton) -> float:
-        model = train(spec(training, loss), inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+        model = train(spec(training, loss), inputs, labels, CPU, Unfinished(), lambda at: None)
         squares = sum(float(parameter.detach().square().sum()) for parameter in model.parameters())
         return float(sample_losses(loss, model(inputs.double()), labels).mean().detach()) + 1e-3 / 2 * squares
 

@@ -16,6 +16,7 @@ from victims.training.loop import algorithm, train
 from victims.training.regularised import relative_gradient
 from victims.training.span import Span
 from victims.training.state import TrainState
+from victims.unfinished import Unfinished
 
 
 def train_on_pixels(victim: VictimSpec, inputs: torch.Tensor, labels: torch.Tensor) -> MLP:
@@ -46,7 +47,7 @@ def test_span_training_equals_plain_training(
 ) -> None:
     victim = spec(training, biases=biases)
     inputs, labels = problem()
-    inside = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    inside = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
     plain = train_on_pixels(victim, inputs, labels)
     for name, value in plain.state_dict().items():
         torch.testing.assert_close(inside.state_dict()[name], value, rtol=1e-7, atol=1e-9)
@@ -58,7 +59,7 @@ def test_gradient_descent_is_the_papers_recipe(tmp_path: Path) -> None:
     inputs, labels = problem()
     model = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
     torch.nn.functional.binary_cross_entropy_with_logits(model(inputs.double()), labels.double()).backward()
-    trained = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    trained = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
         torch.testing.assert_close(trained.state_dict()[name], parameter.detach() - 0.01 * parameter.grad)
@@ -94,7 +95,7 @@ def test_normalized_descent_reaches_the_kkt_direction(tmp_path: Path) -> None:
     """
     victim = spec(NormalizedDescent(steps=4000, dtype="float64"))
     inputs, labels = problem()
-    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    model = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
     outputs = model(inputs.double()).detach()
     assert float(margins(outputs, labels).min()) == pytest.approx(10, abs=0.1)
     assert float(sample_losses("cross-entropy", outputs, labels).mean()) < 5.1e-5
@@ -109,7 +110,7 @@ def test_normalized_descent_takes_several_classes(outputs: int, tmp_path: Path) 
     victim = spec(NormalizedDescent(steps=2000, dtype="float64"), outputs=outputs)
     inputs, _ = problem()
     labels = torch.arange(12) % outputs
-    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    model = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
     assert float(margins(model(inputs.double()).detach(), labels).min()) == pytest.approx(10, abs=0.1)
     start = build(victim.architecture, (30,), torch.Generator().manual_seed(1), torch.float64)
     trained, untrained = (max(stationarity_residuals(victim, m.float(), inputs, labels)) for m in (model, start))
@@ -121,7 +122,7 @@ def test_decayed_descent_reaches_the_scale_of_a_stationary_point(loss: str, tmp_
     """theta = sum_i l_i grad Phi(x_i), tied to the loss, along theta itself: L sum_i l_i Phi(x_i) = ||theta||^2."""
     victim = spec(DecayedDescent(steps=800, rate=(3e-2, 1e-6), dtype="float64")).model_copy(update={"loss": loss})
     inputs, labels = problem()
-    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    model = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
     outputs = model(inputs.double()).detach().requires_grad_()
     (slope,) = torch.autograd.grad(sample_losses(victim.loss, outputs, labels).mean(), outputs)
     square_norm = sum(float(parameter.detach().square().sum()) for parameter in model.parameters())
@@ -137,7 +138,7 @@ def test_on_the_kinks_zero_lies_in_the_subdifferential(tmp_path: Path) -> None:
     """
     victim = spec(DecayedDescent(steps=500, corners=(0.03, 0.001), iterations=150, dtype="float64"))
     inputs, labels = problem()
-    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    model = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
     exact, outputs = inputs.double(), model(inputs.double())
     loss = sample_losses("cross-entropy", outputs, labels).mean()
     first = model.layers[0]
@@ -162,7 +163,7 @@ def test_a_training_that_rounds_the_kinks_ends_at_a_stationary_point(tmp_path: P
     residuals = []
     for corners in ((), (0.03, 0.001)):
         victim = spec(DecayedDescent(steps=500, corners=corners, iterations=150, dtype="float64"))
-        model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+        model = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
         residuals.append(max(stationarity_residuals(victim, model, inputs.double(), labels)))
     descended, settled = residuals
     assert settled < 0.015
@@ -193,7 +194,7 @@ def test_weight_decay_is_torchs(tmp_path: Path) -> None:
         optimizer.zero_grad()
         sample_losses("cross-entropy", model(inputs.double()), labels).mean().backward()
         optimizer.step()
-    trained = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    trained = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(trained.state_dict()[name], parameter.detach())
 
@@ -204,7 +205,7 @@ def test_a_convolution_learns(tmp_path: Path) -> None:
     victim = VictimSpec(
         name="test-conv-12", dataset="test", n=12, architecture=architecture, training=DecayedDescent(steps=300)
     )
-    model = train(victim, inputs, labels, CPU, tmp_path / "c.safetensors", lambda at: None)
+    model = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
     assert bool((margins(model(inputs), labels) > 0).all())
 
 
@@ -233,7 +234,7 @@ def test_an_affine_victim_is_at_the_one_minimum_of_its_problem(tmp_path: Path) -
     thetas = []
     for seed in range(1, 7):
         victim = spec(training, hidden=()).model_copy(update={"seed": seed})
-        model = train(victim, inputs, labels, CPU, tmp_path / "c", lambda at: None)
+        model = train(victim, inputs, labels, CPU, Unfinished(), lambda at: None)
         assert relative_gradient(model, inputs.double(), signs(labels).double(), 0.01) < 1.001e-9
         thetas.append(torch.cat([model.layers[0].weight[0], model.layers[0].bias]).detach())
     first, size = thetas[0], float(thetas[0].norm())
@@ -247,7 +248,7 @@ def test_an_affine_victim_is_at_the_one_minimum_of_its_problem(tmp_path: Path) -
 
 def test_weight_decay_leaves_nothing_outside_the_span(tmp_path: Path) -> None:
     inputs, labels = problem()
-    trained = train(spec(Regularised(steps=300)), inputs, labels, CPU, tmp_path / "c", lambda at: None)
+    trained = train(spec(Regularised(steps=300)), inputs, labels, CPU, Unfinished(), lambda at: None)
     first = trained.linears()[0].weight
     basis = Span.of(inputs.flatten(1)).basis
     assert float(first.detach().norm()) > 0.1

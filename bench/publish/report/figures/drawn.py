@@ -166,7 +166,7 @@ def precision_recall(confidence: pd.DataFrame, base_rate: float) -> str:
 
     Args:
         confidence: `precision` and `recall` down the ranking.
-        base_rate: what a random order would get, NaN if unknown.
+        base_rate: the share of hits, a random order's mean precision at any place; NaN if unknown.
     """
     if not {"precision", "recall"} <= set(confidence) or not confidence["recall"].gt(0).any():
         return ""
