@@ -123,11 +123,13 @@ def _answer(best: Iterable[Best], twin: bool) -> str:
         twin: whether a null control of any row attacks a twin.
     """
     found = list(best)
-    twins, lead = sum(one.twins for one in found), sum(one.twins_lead for one in found)
+    twins, lead, beaten = (sum(getattr(one, name) for one in found) for name in ("twins", "twins_lead", "beaten"))
     controls = "The null controls are those that were run"
     if twins:
-        which = f"of {twins} of the models that give something away the same attack on a twin of the network is among"
-        controls += f"; {which} them, and on {lead} of these it gets more than the others"
+        controls += (
+            f"; for {twins} of the {beaten} models that give something away one of them is the same attack on a twin "
+            f"of the network, and for {lead} of these it gets more than the others"
+        )
     elif not twin:
         controls += "; no twin was attacked"
     return "\n\n".join(

@@ -24,8 +24,8 @@ def test_a_folder_of_one_model_is_told_in_plain_sentences(twin: bool, end: str) 
 def test_twins_are_counted_where_there_are_some() -> None:
     told, *_ = _answer([found(3, 5, 2, 1)], True).split("\n\n")
     assert " ".join(told.split()).endswith(
-        "of 2 of the models that give something away the same attack on a twin of the network is among them, and on 1 "
-        "of these it gets more than the others."
+        "; for 2 of the 3 models that give something away one of them is the same attack on a twin of the network, and "
+        "for 1 of these it gets more than the others."
     )
 
 

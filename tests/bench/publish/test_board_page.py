@@ -99,7 +99,7 @@ def test_a_network_counts_once_and_is_told_with_its_twin(record: Make, tmp_path:
     assert row[1] == "2 of 2"
     words = " ".join((tmp_path / "leaderboard.md").read_text().split())
     assert "All 2 models attacked give training records away" in words
-    assert "of 1 of the models that give something away the same attack on a twin of the network is among them" in words
+    assert "for 1 of the 2 models that give something away one of them is the same attack on a twin" in words
 
 
 @pytest.mark.parametrize(("others", "led"), [(4, 1), (5, 0), (None, 1)])
@@ -107,7 +107,7 @@ def test_a_twin_that_gets_the_most_is_told(others: int | None, led: int, record:
     nulls = {"null_disjoint": 5, "null_untrained": 2, "null_random": others, "null_held_out": 3}
     page(tmp_path, record(attack="a", victim="v", **good(90), **nulls))
     words = " ".join((tmp_path / "leaderboard.md").read_text().split())
-    assert f"among them, and on {led} of these it gets more than the others" in words
+    assert f"and for {led} of these it gets more than the others" in words
 
 
 def test_rows_of_another_protocol_are_not_shown_twice(record: Make, tmp_path: Path) -> None:
