@@ -70,7 +70,7 @@ class KKTConv(StationarityAttack[KKTConvParams]):
         if victim.architecture.kind != "conv":
             return "its first layer is no convolution: use kkt-general"
         if victim.architecture.outputs > 1:
-            return f"it has {victim.architecture.outputs} outputs: for one"
+            return f"it has {victim.architecture.outputs} outputs, and this is for one: use conv-span"
         return super().supports(victim)
 
     def labels(self, view: VictimView, m: int) -> None:

@@ -94,7 +94,8 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
         if self.params.coefficients == "tied" and not victim.weight_decay:
             return "it has no weight decay, which ties coefficients to the loss: use free ones"
         if victim.architecture.kind == "conv" and self.params.method == "row-space":
-            return "its first layer is a convolution: use kkt-conv, or the published method"
+            other = "kkt-conv" if victim.architecture.outputs == 1 else "conv-span"
+            return f"its first layer is a convolution: use {other}, or the published method"
         return super().supports(victim)
 
     def labels(self, view: VictimView, m: int) -> Tensor | None:

@@ -219,9 +219,10 @@ class KKTSpan(KKTGeneral):
         return (torch.cat(inside) * agreement(coordinates, labels, [len(one) for one in inside])).float()
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline convolutions, which `kkt-conv` is for, and offsets in the rounds where there are no gates."""
+        """Decline convolutions, and offsets in the rounds where there are no gates."""
         if victim.architecture.kind == "conv":
-            return "its first layer is a convolution: use kkt-conv"
+            other = "kkt-conv" if victim.architecture.outputs == 1 else "conv-span"
+            return f"its first layer is a convolution: use {other}"
         if self.params.round_offset_price and victim.architecture.kind == "mlp" and not victim.architecture.hidden:
             return "round_offset_price prices gates, and it has no hidden layer: set round_offset_price=0"
         return super().supports(victim)

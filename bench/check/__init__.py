@@ -34,7 +34,7 @@ def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> I
     attacks, victims = registry.attacks(extra), registry.victims(extra)
     broken = [entry for entry in registry.broken(attacks, victims) if entry.origin == origin]
     reasons = [*(entry.reason for entry in broken), *_changed_torch()]
-    yield ContractClaim(path.name, "imports, and its names are free", "; ".join(reasons))
+    yield ContractClaim(path.name, "imports, and what it declares is sound", "; ".join(reasons))
     own_attacks, own_victims = _own(attacks, origin), _own(victims, origin)
     if not broken and not own_attacks and not own_victims:
         hint = "`python -m bench new attack NAME` writes a file that does"

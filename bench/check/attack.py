@@ -18,6 +18,7 @@ from bench.plan.options import attack_params
 from bench.scoring import PROTOCOLS
 from victims.base import Victim
 from victims.errors import UserError
+from victims.informed.spec import AnySpec
 from victims.informed.victim import AnyVictim
 
 QUICK_SECONDS = 1.0
@@ -57,8 +58,7 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
         yield ContractClaim(name, "needs what a victim of its setting has", str(error))
         return
     yield from _told(name, attack(params).knowledge, first)
-    hint = "; try `--set` with cheaper parameters" if "TimeoutError" in first.trouble else ""
-    yield ContractClaim(name, "runs", first.trouble + hint)
+    yield ContractClaim(name, "runs", first.trouble and first.trouble + _hint(first, spec))
     if first.found is None:
         return
     yield ContractClaim(name, "returns images of the victim's shape", "; ".join(_shapes(first.found, victim)))
@@ -74,6 +74,17 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
     yield ContractClaim(
         name, f"takes a victim with one {'image a class' if attack.setting == 'dataset' else 'target'}", shape
     )
+
+
+def _hint(failed: Trial, spec: AnySpec) -> str:
+    """Return what may be done about a trial that failed, and on which of the tiny victims it was."""
+    if "TimeoutError" in failed.trouble:
+        return "; try `--set` with cheaper parameters"
+    if failed.trouble.startswith("it returns "):
+        return ""
+    network, count = spec.architecture, spec.architecture.outputs
+    outputs = f"{count} output{'s' * (count > 1)}"
+    return f"; this was on {spec.name} ({network.label}, {outputs}), and `supports` may decline such a victim"
 
 
 def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:

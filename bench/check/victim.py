@@ -12,6 +12,7 @@ from torch import Tensor
 from attacks.base import Attack
 from bench.check.claims import ContractClaim
 from bench.check.tiny import CPU, session
+from bench.plan.capability import untold
 from bench.plan.options import attack_params
 from bench.terminal.text import describe
 from victims.base import Victim
@@ -31,7 +32,8 @@ from victims.training.loop import train
 from victims.unfinished import Unfinished
 
 FEW_STEPS = 3
-THERE, TRAINS = "its images are there", "trains"
+THERE, TRAINS, FITS = "its images are there", "trains", "its weights fit its network"
+LEARNT, TAKEN = "classifies the images that it has learnt", "an attack takes it"
 
 
 def victim_claims(
@@ -45,17 +47,30 @@ def victim_claims(
         data_dir: the data folder, None for the default.
     """
     if not isinstance(spec, VictimSpec):
-        yield from _of_targets(spec, data_dir)
+        tried = _of_targets(spec, data_dir)
     else:
-        yield from _released(spec, data_dir) if spec.training.kind == "released" else _trainable(spec, data_dir)
+        tried = _released(spec, data_dir) if spec.training.kind == "released" else _trainable(spec, data_dir)
+    for claim in tried:
+        yield claim
+        if not claim.holds and claim.text in (THERE, TRAINS, FITS):
+            return  # there is nothing to attack
+    yield _taken(spec, attacks)
+
+
+def _taken(spec: AnySpec, attacks: Sequence[type[Attack[Any]]]) -> ContractClaim:
+    """Return the claim that an attack takes a victim; it names those that do, controls aside, or why none does."""
     takers, reasons = [], []
     for attack in (attack for attack in attacks if attack.setting == spec.setting):
-        reason = attack(attack_params(attack, "", {})).supports(spec)
+        made = attack(attack_params(attack, "", {}))
+        reason = made.supports(spec) or untold(made.knowledge, spec)
         if reason is not None:
             reasons.append(f"{attack.name}: {reason}")
         elif not attack.control:
             takers.append(attack.name)
-    yield ContractClaim(spec.name, "an attack takes it", "" if takers else f"none does: {'; '.join(reasons)}")
+    if not takers:
+        return ContractClaim(spec.name, TAKEN, f"none does: {'; '.join(reasons)}")
+    told = f"{len(takers)} attacks take it" if len(takers) > 1 else TAKEN
+    return ContractClaim(spec.name, f"{told}: {', '.join(takers)}")
 
 
 def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[ContractClaim]:
@@ -115,6 +130,8 @@ def _released(spec: VictimSpec, data_dir: Path | None) -> Iterator[ContractClaim
         victim, trouble = session(data_dir).victim(spec), ""
     except UserError as error:
         victim, trouble = None, str(error)
-    yield ContractClaim(spec.name, "its weights fit its network", trouble)
+    yield ContractClaim(spec.name, FITS, trouble)
     if isinstance(victim, Victim) and spec.n:
-        yield ContractClaim(spec.name, "classifies the images that it has learnt", victim.unlearnt)
+        accuracy = f", accuracy {victim.card.train_accuracy:.3f}" if spec.loss == "cross-entropy" else ""
+        measured = f" (loss {victim.card.train_loss:.3g}{accuracy})"
+        yield ContractClaim(spec.name, LEARNT + measured, victim.unlearnt)

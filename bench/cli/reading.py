@@ -104,9 +104,8 @@ def show(
         hint = f"did you mean {near}?" if near else "`python -m bench list` names attacks and victims"
         if not near and plugin_dir is None:
             hint += "; one of your own needs its --plugin-dir"
-        raise UserError(
-            f"{name!r} is no attack, victim, metric, protocol or column, and no run in {results_dir}; {hint}"
-        )
+        unknown = f"{name!r} is no attack, victim, metric, protocol or column, and no run in {results_dir}; {hint}"
+        raise UserError(registry.unimported(registry.broken(attacks, victims), unknown))
 
 
 @app.command()

@@ -54,8 +54,9 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None, given: Gi
     found, null = counts(best)
     images = f"training {unit_of(best)}" if best.n_fixed is None else "unknown records"
     alone = ", each from a candidate of its own," if best.n_good_unique else ""
-    who = f"by {best.attack}, which knew {_known(best)}"
-    sentences = [f"{found} of {best.n} {images} came out of {best.victim}{alone} {who}."]
+    seed, mean = _among(best, records)
+    who = f"by {best.attack}{seed}, which knew {_known(best)}"
+    sentences = [f"{found} of {best.n} {images} came out of {best.victim}{alone} {who}{mean}."]
     measured = [name for name in {**NULLS, **ALIGNED_NULLS} if getattr(best, name) is not None]
     if not measured or null is None:
         sentences.append("What chance gets is not known: no null control could be had.")
@@ -72,6 +73,23 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None, given: Gi
         sentences.append(f"Chance gets {null} ({controls}), so this run shows nothing.")
         sentences.append(f"Try next: {_again(best, given)}.")
     return sentences
+
+
+def _among(best: RunRecord, records: Sequence[RunRecord]) -> tuple[str, str]:
+    """Return which of several runs of one attack on one victim a run is, and the means of all; empty for the only one.
+
+    The runs differ in the seed of the attack, the training of the victim, or both.
+    """
+    same = ("attack", "params_json", "victim", "protocol", "device")
+    runs = [one for one in records if one.n_good is not None and all(getattr(one, k) == getattr(best, k) for k in same)]
+    if len(runs) < 2:
+        return "", ""
+    seed = f" with seed {best.seed}" * (len({one.seed for one in runs}) > 1)
+    training = f" on training {best.victim_seed}" * (len({one.victim_seed for one in runs}) > 1)
+    of = [(found, null) for found, null in map(counts, runs) if null is not None]
+    chance = f" where chance gets {sum(null for _, null in of) / len(of):.4g}" if len(of) == len(runs) else ""
+    mean = f"; the mean of its {len(runs)} runs is {sum(counts(one)[0] for one in runs) / len(runs):.4g}{chance}"
+    return f"{seed}{training}", mean
 
 
 def leading(records: Sequence[RunRecord]) -> RunRecord | None:

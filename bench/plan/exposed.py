@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.plan.prospects import Prospect, prospects
+from victims.exposure.card import MOST_LEFT
 
 if TYPE_CHECKING:
     from attacks.base import Attack
     from bench.plan.registry import Registry
-    from victims.exposure.card import Exposure
+    from victims.exposure.card import Exposure, Spectrum
     from victims.spec import VictimSpec
 
 
@@ -41,20 +42,23 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
         yield "layers", f"not known, so nothing can be read off them: {card.uncovered}"
         yield from _measured(card)
         return
-    theory = "doubling all weights changes no decision (positively homogeneous), as the theory of these attacks assumes"
-    yield "biases behind the first layer", f"none: {theory}" if card.homogeneous else f"some; without them {theory}"
+    doubling = "doubling all weights changes no decision (positively homogeneous)"
+    biases = f"none: {doubling}, as the theory of these attacks assumes"
+    if not card.homogeneous:
+        some = "some, and attacks get records from such networks too. Without them"
+        biases = f"{some} {doubling}, as the theory of these attacks assumes"
+    yield "biases behind the first layer", biases
     if card.imbalance:
         sizes = ", ".join(f"{value:.2g}" for value in card.imbalance)
         balanced = "0 where the weights into a neuron are as long as those out of it"
         yield "imbalance of the neurons", f"{sizes}: {balanced}, as at the end of a long training (stationary point)"
     if card.spectrum is not None:
         shown = card.spectrum
-        above = f"{shown.above} in the first layer, longer than any of a random start (singular values above"
-        yield "directions that stand out", f"{above} {shown.edge:.3g})"
-        gap = "cannot be told, for nothing divides it from what was learnt (no gap in the singular values)"
-        if shown.gap:
-            gap = f"{shown.left:.2g} of its squares, behind {shown.rank} directions (gap in the singular values)"
-        yield "share of the first layer that is not learnt", gap
+        values = "1 singular value of the first fully connected layer is"
+        if shown.above != 1:
+            values = f"{shown.above} singular values of the first fully connected layer are"
+        yield "directions that stand out", f"{values} larger than a random start would have ({shown.edge:.3g})"
+        yield "share of that layer that is not learnt", _left(shown)
     if card.activations is not None:
         shown_by = f"{card.activations}, as the second layer shows them"
         yield "directions of activations", f"{shown_by}; fewer than {card.unit} where its start hides them"
@@ -64,6 +68,8 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
         if not card.seed.found and card.seed.correlation > card.seed.threshold:
             odds += f" with the first weights, but further weights do not resemble the draws of {card.seed.seed}"
         yield "seed", f"{found} ({odds})"
+    else:
+        yield "seed", "not sought, for the first layer is not fully connected"
     if card.start is not None:
         start = card.start
         how = "as given" if start.known_by == "given" else "drawn from the seed"
@@ -76,11 +82,25 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
     yield from _measured(card)
 
 
+def _left(shown: Spectrum) -> str:
+    """Return what of the first fully connected layer is left of its start; "gap" where the singular values show one."""
+    if not shown.gap:
+        return "cannot be told, for nothing divides it from what was learnt (no gap in the singular values)"
+    squares = f"{shown.left:.2g} of the squares of the first fully connected layer lie"
+    if shown.left > MOST_LEFT:
+        return f"{squares} outside the {shown.rank} directions that stand out from a random start"
+    return f"{squares} behind a gap after {shown.rank} singular values"
+
+
 def _directions(card: Exposure) -> str:
     """Return the rank that the records left in a layer, and what it bounds: their number, from below alone."""
     if card.images_shown is None:
         return "not shown by the weights"
-    where = "the first layer" if card.start is None or card.start.images is None else "what the training changed"
+    where = (
+        "the first fully connected layer"
+        if card.start is None or card.start.images is None
+        else "what the training changed"
+    )
     most = f"one of the {card.unit} adds at most one, and one that is learnt easily may add none"
     return f"{card.images_shown} in {where}: {most}, so it was trained on {card.images_shown} or more"
 
@@ -93,8 +113,10 @@ def _measured(card: Exposure) -> Iterator[tuple[str, str]]:
     """Yield what the images given show."""
     if card.residual:
         values = ", ".join("not measured" if value is None else f"{value:.2g}" for value in card.residual)
-        explained = f"0 where the {card.unit} given explain all weights of a layer, 1 where they explain none"
-        yield "weights left unexplained (stationarity residual)", f"{values}: {explained}"
+        explained = f": 0 where the {card.unit} given explain all weights of a layer, 1 where they explain none"
+        unmeasured = all(value is None for value in card.residual)
+        told = "not measured" if unmeasured else f"{values}{explained}"
+        yield "weights left unexplained (stationarity residual)", told
     if card.margins:
         low, _, middle, _, high = card.margins
         yield "lead of the right class (margins)", f"{low:.3g} to {high:.3g}, median {middle:.3g}; below 0 it is wrong"

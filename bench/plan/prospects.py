@@ -89,9 +89,11 @@ def _outlook(attack: Attack[Any], victim: VictimSpec, exposure: Exposure | None)
 
 
 def _declined_by_setting(attack: Attack[Any], victim: VictimSpec) -> str | None:
-    """Return why an attack of another setting cannot be tried on a released model, None if it can."""
+    """Return why an attack of another setting cannot be tried on a victim, None if an audit of a released one can."""
     if attack.setting == "deletion":
         return "it compares a model before and after a deletion, and is for victims that delete records"
+    if victim.training.kind != "released":
+        return "it attacks victims with one unknown record"
     try:
         model = linear_model(victim)
     except NoLinearModelError as error:

@@ -14,7 +14,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import entry_points
@@ -26,7 +26,7 @@ from attacks.base import Attack, ControlParams
 from attacks.studies.base import Study
 from bench.plan.declared import require_declared
 from bench.plan.rehearsal import not_importable
-from bench.terminal.text import describe, one_line
+from bench.terminal.text import describe, few, one_line
 from victims.defences.spec import JOINT, parse
 from victims.defences.stacking import defended
 from victims.errors import UserError
@@ -94,14 +94,12 @@ class Registry(Generic[T]):
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name, self.items, n=3, cutoff=0.5)
+        nearest = difflib.get_close_matches(name, self.items, n=len(self.items) or 1, cutoff=0)
+        listed = f"there are: {few(nearest)}; `python -m bench {'study' if self.kind == 'study' else 'list'}` names all"
         own = "" if self.plugins else "; one of your own needs its --plugin-dir"
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(self.items))}{own}"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"{listed}{own}"
         named = [entry for entry in self.broken if Path(entry.origin).stem == name.replace("-", "_")]
-        if named:
-            hint = f"{named[0].origin} does not import: {named[0].reason}"
-        elif self.broken:
-            hint += f"; {self.broken[0].origin} does not import: {self.broken[0].reason}"
-        return f"no {self.kind} is called {name!r}; {hint}"
+        return unimported(named or self.broken, f"no {self.kind} is called {name!r}; {hint}")
 
 
 class Victims(Registry[AnySpec]):
@@ -223,6 +221,11 @@ def studies(plugin_dir: Path | None = None) -> Registry[Study]:
 
     _scan(registry, "attacks.studies", collect, plugin_dir)
     return registry
+
+
+def unimported(entries: Sequence[Broken], unknown: str) -> str:
+    """Return a message on an unknown name, behind the first file that does not import if there is one."""
+    return "; ".join([*(f"{entry.origin} does not import: {entry.reason}" for entry in entries[:1]), unknown])
 
 
 def broken(*registries: Registry[Any]) -> list[Broken]:

@@ -137,9 +137,8 @@ def given_away(found: Iterable[Best]) -> str:
     away = "training records away to an attack that surely beats its null controls"
     unsure = f"which does not show that {'it is' if rest == 1 else 'they are'} safe"
     if tried == 1:
-        return (
-            f"The one model attacked gives {away}." if beaten else f"The one model attacked gives no {away}, {unsure}."
-        )
+        nothing = f"Of the one model attacked, no attack surely got more than its null controls, {unsure}."
+        return f"The one model attacked gives {away}." if beaten else nothing
     if not beaten:
         return f"None of the {tried} models attacked gives {away}, {unsure}."
     if not rest:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from bench.publish.best import Best, best_of_families, definitions_of, families_of, given_away, network, once
+from bench.publish.best import Best, best_of_families, definitions_of, families_of, given_away, has_twin, network, once
 from bench.publish.numbers import (
     ARROWS,
     AT_MOST,
@@ -32,6 +32,15 @@ LINE = 120
 """Letters of a line of text."""
 
 UP, DOWN = ARROWS["higher"], ARROWS["lower"]
+ROW = {
+    "network": "a kind of network; under it stand its attackers, told by what they have at hand.",
+    "give something away": "on how many of the networks that this attacker tried they surely get something.",
+    "best attack": (
+        "the one with the largest share of the images. Networks that were trained several times, on other images each "
+        "time, come before others."
+    ),
+}
+"""What the headings of the first table mean."""
 LEGEND = {
     f"gain {UP}": (
         "training images that come back from a candidate of their own, less what the strictest null control gets, "
@@ -80,8 +89,12 @@ def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
     parts = [title]
     if ranked := [row for row in rows if network(row) not in conflicts]:
         best = best_of_families(ranked, known)
-        parts += [_answer(best), "## The best attack on each kind of network", _best(best, names)]
-    parts += ["## How to read it", _legend()]
+        parts += [
+            _answer(best, any(map(has_twin, ranked))),
+            "## The best attack on each kind of network",
+            _best(best, names),
+        ]
+    parts += ["## How to read it", _listed(LEGEND.items())]
     if several:
         parts += ["## All attacks, network by network", _table(several, names, conflicts)]
     if single:
@@ -96,24 +109,32 @@ def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _legend() -> str:
-    """Return what the headings mean, a line each."""
-    lines = (f"* **{name}**: {meaning}" for name, meaning in LEGEND.items())
+def _listed(entries: Iterable[tuple[str, str]]) -> str:
+    """Return what headings mean, an item each."""
+    lines = (f"* **{name}**: {meaning}" for name, meaning in entries)
     return "\n".join(textwrap.fill(line, LINE, subsequent_indent="  ", break_on_hyphens=False) for line in lines)
 
 
-def _answer(best: Iterable[Best]) -> str:
-    """Return the sentences that stand first."""
+def _answer(best: Iterable[Best], twin: bool) -> str:
+    """Return the sentences that stand first, and what a row of the table below them says.
+
+    Args:
+        best: of each kind of network.
+        twin: whether a null control of any row attacks a twin.
+    """
     found = list(best)
-    twins, lead = sum(one.twins for one in found), sum(one.twins_lead for one in found)
-    text = (
-        f"{given_away(found)} The null controls are those that were run; on {twins} the same attack on a twin of the "
-        f"network is among them, and on {lead} of these it gets more than the others. The table has a row for each "
-        "kind of network and each attacker, told by what they have at hand. It shows on how many networks they surely "
-        "get something, of how many that they attacked, and which attack gets the largest share; networks that were "
-        "trained several times, on other images each time, come before others."
+    twins, lead, beaten = (sum(getattr(one, name) for one in found) for name in ("twins", "twins_lead", "beaten"))
+    controls = "The null controls are those that were run"
+    if twins:
+        controls += (
+            f"; for {twins} of the {beaten} models that give something away one of them is the same attack on a twin "
+            f"of the network, and for {lead} of these it gets more than the others"
+        )
+    elif not twin:
+        controls += "; no twin was attacked"
+    return "\n\n".join(
+        (textwrap.fill(f"{given_away(found)} {controls}.", LINE), "A row of the table:", _listed(ROW.items()))
     )
-    return textwrap.fill(text, LINE)
 
 
 def _best(found: Iterable[Best], names: Mapping[str, str]) -> str:

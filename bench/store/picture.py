@@ -17,6 +17,9 @@ _SIDE, _SEAM, _GAP, _CAPTION, _HEAD = 80, 2, 6, 16, 40
 """In pixels: least width of an enlarged image, space inside a pair and between pairs, height of caption and heading."""
 
 _LEGEND = "above: reconstruction, below: its training image, number: SSIM"
+_WHATEVER = " of the pair, the nearest by haim2022-min where all images are sought; the title may count by another rule"
+_LETTER = 5.2
+"""Width of a letter of the legend, in pixels."""
 
 
 def _pixels(image: Tensor, scale: int) -> np.ndarray:
@@ -72,7 +75,8 @@ def grid(path: Path, truth: Tensor, reconstruction: Tensor, ssim: Tensor, title:
         figure.text(*place, f"{values[sample]:.2f}", fontsize=8, ha="center", va="center")
     figure.figimage(canvas, resize=True)
     figure.text(_GAP / total_width, 1 - 12 / total_height, title, fontsize=9, weight="bold", va="center")
-    figure.text(_GAP / total_width, 1 - 29 / total_height, _LEGEND, fontsize=7, color="0.4", va="center")
+    legend = _LEGEND + _WHATEVER if _LETTER * len(_LEGEND + _WHATEVER) < total_width else _LEGEND
+    figure.text(_GAP / total_width, 1 - 29 / total_height, legend, fontsize=7, color="0.4", va="center")
 
     with atomic(path) as temporary:
         figure.savefig(temporary, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})

@@ -190,6 +190,18 @@ def test_no_kkt_attack_takes_a_first_layer_that_is_not_learnt_for_a_sum_over_ima
     assert "a first layer that is not learnt" in str(cheap(ATTACKS[name]).supports(ten))
 
 
+@pytest.mark.parametrize("name", ["kkt-general", "kkt-span"])
+def test_a_convolution_is_sent_to_the_attack_that_takes_it(name: str) -> None:
+    """Nobody is sent in circles: what a declining attack names takes the network, whatever its number of outputs."""
+    for outputs, other in ((1, "kkt-conv"), (10, "conv-span")):
+        network = ConvSpec(channels=4, hidden=(10,), outputs=outputs)
+        spec = SPECS["digits-conv-6-tiny"].model_copy(update={"architecture": network})
+        reason = cheap(ATTACKS[name]).supports(spec)
+        assert f"use {other}" in str(reason)
+        assert cheap(ATTACKS[other]).supports(spec) is None
+    assert "use conv-span" in str(cheap(ATTACKS["kkt-conv"]).supports(spec))
+
+
 def test_controls_declare_that_they_are_and_one_draws_at_random() -> None:
     assert [attack.name for attack in ATTACKS.values() if attack.control] == ["class-mean", "random"]
     assert registry.random_control(registry.attacks()) is ATTACKS["random"]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
+
+from attacks.context import AttackContext
+from attacks.knowledge import Knowledge, UndeclaredKnowledgeError, VictimView
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| `([\w/]+\.py):([\w.]+)` \| `([\w/]+\.py)::(\w+)` \|$", re.MULTILINE)
@@ -59,3 +64,31 @@ def test_the_code_of_an_equation_names_its_paper(folder: str) -> None:
             if author[0] not in docstrings(path)[function]:
                 missing.append(f"{path}:{function} does not name {author[0]}: {equation}")
     assert not missing, "\n".join(missing)
+
+
+def offered(kind: type) -> set[str]:
+    """The public properties and methods of a class."""
+    return {
+        name for name, value in vars(kind).items() if name[0] != "_" and (callable(value) or hasattr(value, "fget"))
+    }
+
+
+def test_the_readme_tells_what_an_attack_is_given() -> None:
+    """Each item of knowledge has a row, under the name by which the view hands it out; so has what a context does."""
+    text = (ROOT / "attacks" / "README.md").read_text()
+    view = dict(re.findall(r"^\| `(\w+)[^`]*` \| `([A-Z_]+)` \|", text, re.MULTILINE))
+    assert set(view.values()) == set(Knowledge.__members__)
+    assert set(view) == offered(VictimView) - {"shown"}
+    table = text.partition("| `ctx` | what it does |")[2].partition("\n\n")[0]
+    told = set(re.findall(r"`(\w+)", table))
+    fields = {field.name for field in dataclasses.fields(AttackContext)}
+    assert offered(AttackContext) <= told
+    assert {"device", "generator", "progress", "perceptual", "budget"} <= told & (fields | offered(AttackContext))
+
+
+def test_the_view_reads_the_item_of_its_row() -> None:
+    text = (ROOT / "attacks" / "README.md").read_text()
+    for name, item in re.findall(r"^\| `(\w+)[^`]*` \| `([A-Z_]+)` \|", text, re.MULTILINE):
+        view = VictimView({Knowledge[item]: None}, frozenset(Knowledge) - {Knowledge[item]})
+        with pytest.raises(UndeclaredKnowledgeError, match=re.escape(repr(Knowledge[item].value))):
+            view.logits(torch.zeros(1)) if name == "logits" else getattr(view, name)

@@ -22,6 +22,7 @@ INERT = (nn.Flatten, nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Alp
 """Modules that compute nothing in evaluation mode, or change the shape alone."""
 RESHAPING = {"flatten", "view", "reshape", "squeeze", "contiguous", "float"}
 """Methods of a tensor, and functions of torch, that change the shape alone."""
+CHAINS = "not covered; only chains of convolutions, linear layers and ReLUs are"
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
@@ -126,6 +127,8 @@ def _steps(module: nn.Module) -> Iterator[nn.Module]:
                 raise NotCoveredError("it takes more than one input")
             current = node
         elif node.op != "output" and not _is_shape(node):
+            if _joins(node):
+                raise NotCoveredError(f"a sum of two branches (`add`, a residual connection) is {CHAINS}")
             step = _step(node, modules)
             if current is None or not node.args or node.args[0] is not current:
                 raise NotCoveredError(f"{_name(node, modules)} does not take the output of the step before")
@@ -154,7 +157,14 @@ def _step(node: fx.Node, modules: dict[str, nn.Module]) -> nn.Module | None:
             return None
     elif name in RESHAPING:
         return None
-    raise NotCoveredError(f"{name} is not covered")
+    met = name if node.op == "call_module" else f"the operation `{name}` of its forward"
+    raise NotCoveredError(f"{met} is {CHAINS}")
+
+
+def _joins(node: fx.Node) -> bool:
+    """Say whether a node adds up what two others have computed."""
+    added = node.target in (operator.add, operator.iadd, torch.add, "add", "add_")
+    return added and len(node.all_input_nodes) == 2
 
 
 def _is_shape(node: fx.Node) -> bool:

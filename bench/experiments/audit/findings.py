@@ -153,7 +153,8 @@ def _finding(threat: Threat, own: Sequence[AuditAttempt], n: int, unit: Unit, le
         sentence="",
     )
     reasons = [one.reason for one in failed] or [f"{one.attack} does not apply ({one.reason})" for one in own]
-    return finding.model_copy(update={"sentence": sentence(finding, n, reasons, unit)})
+    protocol = "" if best is None else best.protocol
+    return finding.model_copy(update={"sentence": sentence(finding, n, reasons, unit, protocol)})
 
 
 def records(scored: Scored, beyond: Sequence[str]) -> list[Record]:

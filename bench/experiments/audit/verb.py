@@ -137,6 +137,8 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
         page = render(result, [], candidates, side_by_side(records, reached, units), units)
     beside = row_table(records, reached, units) if units is not None and records else None
     _write(setup.results_dir, result, records, page, beside)
+    if changed := words.recounted(result.attempts, {name: row.protocol for name, row in by_name.items()}):
+        say(changed, console)
     for sentence in (result.headline, *result.verdict):
         say(sentence, console)
     say(f"  {setup.results_dir / PAGE}", console)

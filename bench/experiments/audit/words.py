@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attacks.base import Threat
 from bench.experiments.audit.model import AuditAttempt, AuditOutcome, ThreatFinding, Unit
+from bench.publish.numbers import duration
+from bench.terminal.progress import plural
 
 if TYPE_CHECKING:
     from victims.base import Victim
@@ -25,6 +27,9 @@ WAY_OUT = {
     Threat.RELEASES: "an audit deletes no records; `run` attacks victims that do",
 }
 """Why an attacker is not tested, and what the owner can do about it."""
+NEAREST = "nearest-public"
+"""The scoring protocol for images that are alike."""
+OTHERS, CHANCE = "any held-out image is", "what cannot have seen them"
 HABITS = (
     "Release no weights where outputs are enough; limit the number of queries.",
     "Keep the start private: fine-tune from a checkpoint that is not public, or do not say which it was.",
@@ -36,7 +41,7 @@ HABITS = (
 """What helps or may help; none of it is measured by an audit."""
 
 
-def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit = "images") -> str:
+def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit = "images", protocol: str = "") -> str:
     """Return what is known of one attacker.
 
     Args:
@@ -44,17 +49,24 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit 
         n: the number of training records given.
         reasons: why attacks failed, or were left out.
         unit: what the records are.
+        protocol: the scoring protocol of the attack with the largest lead; empty if none was counted.
     """
     who, ruled_out = WHO[finding.threat], _ruled_out(finding)
+    nearer = protocol == NEAREST
     got = f"{finding.attack} got {finding.found} of {n} training {unit} and chance {finding.null}"
+    if nearer:
+        got = f"{finding.attack} brought {finding.found or 'none'} of {n} training {unit} nearer than {OTHERS}"
+        got += f"; {CHANCE}, compared in the same way, passes for {finding.null}"
     if finding.outcome is AuditOutcome.FOUND:
-        best = f"{finding.found} of {n} training {unit} by {finding.attack}; chance gets {finding.null}"
+        rule = f", each nearer than {OTHERS}" if nearer else ""
+        best = f"{finding.found} of {n} training {unit} by {finding.attack}{rule}; chance gets {finding.null}"
         return f"Somebody who {who} can reconstruct {best}."
     if finding.outcome is AuditOutcome.NOTHING:
         others = [name for name in finding.tried if name != finding.attack]
         less = f"; {', '.join(others)} got no more" if others else ""
         blind = f" Even all {n} could not be told from chance, so this shows nothing." if finding.blind else ""
-        return f"Somebody who {who} got nothing beyond chance: {got}{less}.{blind}{ruled_out}"
+        long = f"from {plural(len(finding.tried), 'attack')} in {duration(finding.seconds)}"
+        return f"Somebody who {who} got nothing beyond chance {long}: {got}{less}.{blind}{ruled_out}"
     if finding.outcome is AuditOutcome.UNVERIFIED:
         candidates = f"{', '.join(finding.tried)} returned candidates, and there is nothing to compare them with"
         return f"Whether somebody who {who} reconstructs anything is not known: {candidates}.{ruled_out}"
@@ -64,6 +76,20 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit 
         return f"What somebody who {who} gets is not known, for the attacks failed: {reasons[0]}."
     why = WAY_OUT.get(finding.threat) or (reasons[0] if reasons else "there is no such attack here")
     return f"Somebody who {who} was not tried: {why}."
+
+
+def recounted(tried: Sequence[AuditAttempt], told: Mapping[str, str]) -> str:
+    """Return why the verdict counts otherwise than the lines of the runs did, empty where it does not.
+
+    Args:
+        tried: all attacks, with the protocol of the verdict.
+        told: by attack, the protocol of the line of its run.
+    """
+    others = [one.attack for one in tried if one.protocol == NEAREST and told.get(one.attack, NEAREST) != NEAREST]
+    if not others:
+        return ""
+    why = "held-out images pass for most of the training images by SSIM"
+    return f"The rule changes here for {', '.join(others)}, from SSIM to {NEAREST}: {why}."
 
 
 def verdict(findings: Sequence[ThreatFinding]) -> list[str]:

@@ -45,6 +45,7 @@ class Own(Attack[Params]):
         return Reconstruction(candidates=images, labels=labels, grad_evals=evals)
 """
 IMAGES, DECLARED = "returns images of the victim's shape", "its declarations are sound"
+SOUND = "imports, and what it declares is sound"
 FLAWS: dict[str, tuple[str, str, str, str]] = {
     "asks for more": ("", "view.n", "reads what it declares", "add Knowledge.N to `needs`"),
     "asks for more in secret": (
@@ -60,6 +61,12 @@ FLAWS: dict[str, tuple[str, str, str, str]] = {
         "never read Knowledge.LABELS",
     ),
     "raises": ("", "1 / 0", "runs", "ZeroDivisionError: division by zero (line "),
+    "fails on one output": (
+        "",
+        "view.architecture.nothing",
+        "runs",
+        "; this was on check-mlp (mlp 16-16-1, 1 output), and `supports` may decline such a victim",
+    ),
     "leaves": ("", "raise SystemExit(3)", "runs", "SystemExit: 3"),
     "hangs": ("", "while True: pass", "runs", "it takes more than 0.5 s on a few images (line 22); try `--set`"),
     "returns a tensor": ("", "return images", "runs", "returns Tensor; return a Reconstruction"),
@@ -131,10 +138,10 @@ FLAWS: dict[str, tuple[str, str, str, str]] = {
     "unknown protocol": ("protocol = 'mine'", "", DECLARED, "'mine' is none of"),
     "no version": ("version = 0", "", DECLARED, "`version` is 0"),
     "a variant that is none": ("variants = {'big': {'size': 3}}", "", DECLARED, "variant 'big'"),
-    "needs in a list": ("needs = [Knowledge.WEIGHTS]", "", "imports, and its names are free", "valid frozenset"),
+    "needs in a list": ("needs = [Knowledge.WEIGHTS]", "", SOUND, "valid frozenset"),
     "needs of words": ("needs = frozenset({'gold'})", "", DECLARED, "`needs` must hold items of Knowledge"),
-    "a name that is taken": ("name = 'kkt'", "", "imports, and its names are free", "already taken by attacks/kkt.py"),
-    "no Python": ("def :", "", "imports, and its names are free", "SyntaxError"),
+    "a name that is taken": ("name = 'kkt'", "", SOUND, "already taken by attacks/kkt.py"),
+    "no Python": ("def :", "", SOUND, "SyntaxError"),
 }
 """What is wrong: (attributes, body of `reconstruct`, the claim that does not hold, what to change)."""
 
@@ -242,7 +249,22 @@ def test_a_model_of_zeros_has_learnt_nothing(tmp_path: Path) -> None:
     (tmp_path / "zeros.py").write_text(ZEROS)
     claims = {claim.text: claim for claim in check_file(tmp_path / "zeros.py", {}, None)}
 
-    assert "its accuracy on them is 0.000" in claims["classifies the images that it has learnt"].trouble
+    learnt = claims["classifies the images that it has learnt (loss 0.693, accuracy 0.000)"]
+    assert "its accuracy on them is 0.000" in learnt.trouble
+    (taken,) = (text for text in claims if "take it" in text)
+    assert re.fullmatch(r"\d+ attacks take it: .*kkt-general, .*", taken)
+    assert "kkt-delta" not in taken, "it needs the start, which nobody gave"
+
+
+def test_weights_that_do_not_load_are_attacked_by_nobody(tmp_path: Path) -> None:
+    (tmp_path / "weights.safetensors").write_bytes(b"no weights")
+    images = np.random.default_rng(0).integers(0, 256, (8, 12, 12), dtype=np.uint8)
+    np.savez(tmp_path / "images.npz", train_images=images, train_labels=np.arange(8) % 2)
+    (tmp_path / "zeros.py").write_text(ZEROS)
+    claims = {claim.text: claim for claim in check_file(tmp_path / "zeros.py", {}, None)}
+
+    assert [text for text, claim in claims.items() if not claim.holds] == ["its weights fit its network"]
+    assert not any("take" in text for text in claims)
 
 
 def test_a_shipped_file_can_be_checked(bench: Callable[..., Any]) -> None:

@@ -51,6 +51,19 @@ def test_list_names_everything_and_what_is_broken(bench: Bench, tmp_path: Path) 
     assert "leaves.py: SystemExit: 3" in broken[1]
 
 
+@pytest.mark.parametrize("words", [("show", "mine"), ("run", "-v", "mine", "--dry-run")], ids=["show", "run"])
+def test_a_plugin_that_does_not_import_is_told_before_a_name_that_is_not_known(
+    bench: Bench, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "own.py").write_text("import no_such_module_anywhere\n")
+    ended = bench(*words, "--plugin-dir", tmp_path / "own.py")
+
+    assert ended.status == 2
+    assert ended.err.startswith(f"bench: {tmp_path / 'own.py'} does not import: ModuleNotFoundError")
+    assert "'mine'" in ended.err
+    assert len(ended.err) < 600
+
+
 def test_list_tells_which_victims_are_trained(bench: Bench, run: Bench, plugins: Path) -> None:
     run("-a", "tiny")
     lines = bench("list", "--plugin-dir", plugins).out.splitlines()

@@ -43,6 +43,18 @@ def test_a_run_that_is_not_ahead_of_chance_shows_nothing() -> None:
     assert "-a '*' -v v" in third
 
 
+def test_of_several_runs_the_sentence_names_the_seed_and_the_mean() -> None:
+    rows = [
+        row(seed=0, run_id="a", n_good=3, n_good_unique=3, null_n_good_unique=2, null_random=2),
+        row(seed=1, run_id="b", n_good=2, n_good_unique=2, null_n_good_unique=2, null_random=2),
+        row(attack="other", n_good=9, n_good_unique=9, null_n_good_unique=9, null_random=9),
+    ]
+    told = "by mine with seed 0, which knew architecture, weights; the mean of its 2 runs is 2.5 where chance gets 2."
+    assert verdict(rows)[0].endswith(told)
+    trainings = [rows[0], rows[0].model_copy(update={"victim_seed": 4, "null_n_good_unique": 0})]
+    assert "by mine on training 4, which" in verdict(trainings)[0]
+
+
 def test_nothing_is_said_of_the_candidates_of_no_image() -> None:
     first = verdict([row(n_good=0, n_good_unique=0, null_n_good_unique=3, null_random=3)])[0]
     assert first == "0 of 100 training images came out of v by mine, which knew architecture, weights."

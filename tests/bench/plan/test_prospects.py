@@ -121,6 +121,17 @@ def test_what_looks_at_no_model_is_not_audited() -> None:
     assert threats["kkt-delta:seed"] is Threat.SEED
 
 
+def test_of_a_victim_of_the_suite_an_attack_of_another_setting_speaks_of_no_audit() -> None:
+    victim = registry.victims().items["photos-mlp-100-c10-wd1e-4"]
+    assert isinstance(victim, VictimSpec)
+    told = {found.attack.name: found.reason for found in prospects(registry.attacks().items.values(), victim, None)}
+    assert told["unroll"] == told["glm"] == "it attacks victims with one unknown record"
+    owned = {
+        found.attack.name: found.reason for found in prospects(registry.attacks().items.values(), released(), None)
+    }
+    assert owned["unroll"].endswith("which an audit cannot")
+
+
 @pytest.mark.parametrize("method", ["supports", "doubt", "__init__"])
 def test_an_attack_that_cannot_say_whom_it_takes_costs_only_itself(method: str) -> None:
     def fails(*_: object) -> str:

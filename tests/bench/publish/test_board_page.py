@@ -99,7 +99,7 @@ def test_a_network_counts_once_and_is_told_with_its_twin(record: Make, tmp_path:
     assert row[1] == "2 of 2"
     words = " ".join((tmp_path / "leaderboard.md").read_text().split())
     assert "All 2 models attacked give training records away" in words
-    assert "on 1 the same attack on a twin of the network is among them, and on 0 of these it gets more" in words
+    assert "for 1 of the 2 models that give something away one of them is the same attack on a twin" in words
 
 
 @pytest.mark.parametrize(("others", "led"), [(4, 1), (5, 0), (None, 1)])
@@ -107,7 +107,7 @@ def test_a_twin_that_gets_the_most_is_told(others: int | None, led: int, record:
     nulls = {"null_disjoint": 5, "null_untrained": 2, "null_random": others, "null_held_out": 3}
     page(tmp_path, record(attack="a", victim="v", **good(90), **nulls))
     words = " ".join((tmp_path / "leaderboard.md").read_text().split())
-    assert f"among them, and on {led} of these it gets more than the others" in words
+    assert f"and for {led} of these it gets more than the others" in words
 
 
 def test_rows_of_another_protocol_are_not_shown_twice(record: Make, tmp_path: Path) -> None:
@@ -264,6 +264,9 @@ def test_what_the_papers_published_names_attacks_and_victims_that_there_are() ->
         assert entry.link.startswith("https://arxiv.org/abs/")
 
 
+NOTHING = "Of the one model attacked, no attack surely got more than its null controls"
+
+
 def test_without_runs_the_page_says_so(tmp_path: Path) -> None:
     write_tables(tmp_path, [])
     assert "No run is stored yet" in (tmp_path / "leaderboard.md").read_text()
@@ -272,7 +275,7 @@ def test_without_runs_the_page_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("beaten", "tried", "words"),
     [
-        (0, 1, "The one model attacked gives no AWAY, which does not show that it is safe."),
+        (0, 1, f"{NOTHING}, which does not show that it is safe."),
         (1, 1, "The one model attacked gives AWAY."),
         (0, 3, "None of the 3 models attacked gives AWAY, which does not show that they are safe."),
         (3, 3, "All 3 models attacked give AWAY."),

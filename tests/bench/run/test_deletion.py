@@ -209,4 +209,4 @@ def test_a_victim_of_the_setting_is_checked_like_any_other(bench: Bench, tmp_pat
     (tmp_path / "victim.py").write_text(PLUGIN.partition("class Swapped")[0])
     done = bench("check", tmp_path / "victim.py")
     assert done.status == 0, done.out
-    assert "an attack takes it" in done.out
+    assert "an attack takes it: unlearning" in " ".join(done.out.split())

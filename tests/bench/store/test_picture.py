@@ -38,6 +38,16 @@ def test_forty_pairs_in_a_small_file_and_nothing_else(tmp_path: Path) -> None:
     assert (width, height) == (6 + 10 * (96 + 6), 40 + 4 * (2 * 96 + 2 + 16 + 6))
 
 
+def test_the_legend_says_whose_similarity_the_numbers_are_where_there_is_room(tmp_path: Path) -> None:
+    """In a wide picture it goes on; in a narrow one it stays what fits."""
+    for count, more in ((10, True), (4, False)):
+        grid(tmp_path / "pairs.png", images(count), images(count), torch.ones(count))
+        legend = read(tmp_path / "pairs.png")[20:38]
+        ink = np.flatnonzero((legend < 0.9).any((0, 2)))
+        assert (ink.max() > 600) == more
+        assert ink.max() < legend.shape[1] - 1
+
+
 def test_best_pair_comes_first_reconstruction_on_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(picture, "BEST", 3)
     monkeypatch.setattr(picture, "COLUMNS", 2)

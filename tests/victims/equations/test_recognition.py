@@ -60,6 +60,7 @@ RECOGNISED = {
     "a subclass with functions": (lambda: Functional().eval(), MLPSpec(hidden=(8,), outputs=2, biases="every",
                                                                first_layer_scale=None)),
 }  # fmt: skip
+BRANCHES = r"a sum of two branches \(`add`, a residual connection\) is not covered; only chains of convolutions, linear"
 OTHER = {
     "padding": (
         lambda: nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(1250, 2)),
@@ -103,8 +104,10 @@ OTHER = {
         "no ReLU between",
     ),
     "a last ReLU": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(625, 1), nn.ReLU()), "last layer is not linear"),
-    "a subclass that does something else": (lambda: Doubled(nn.Flatten(), nn.Linear(625, 1)), "mul is not covered"),
-    "a residual connection": (lambda: Residual().eval(), "add"),
+    "a subclass that does something else": (lambda: Doubled(nn.Flatten(), nn.Linear(625, 1)), "the operation `mul` of"),
+    "a residual connection": (lambda: Residual().eval(), BRANCHES),
+    "a residual connection the other way round": (lambda: Residual(turned=True).eval(), BRANCHES),
+    "a cast": (lambda: Cast().eval(), "the operation `long` of its forward is not covered"),
     "a condition": (lambda: Conditional().eval(), "torch.fx cannot follow its forward"),
 }  # fmt: skip
 
@@ -139,14 +142,26 @@ class Functional(nn.Module):
         return outputs
 
 
-class Residual(nn.Module):
+class Cast(nn.Module):
     def __init__(self) -> None:
         super().__init__()
+        self.only = nn.Linear(625, 2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.only(inputs.flatten(1).long().float())
+        return outputs
+
+
+class Residual(nn.Module):
+    def __init__(self, *, turned: bool = False) -> None:
+        super().__init__()
+        self.turned = turned
         self.first, self.middle, self.last = nn.Linear(625, 8), nn.Linear(8, 8), nn.Linear(8, 2)
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = torch.relu(self.first(inputs.flatten(1)))
-        outputs: Tensor = self.last(torch.relu(self.middle(hidden)) + hidden)
+        branch = torch.relu(self.middle(hidden))
+        outputs: Tensor = self.last(hidden + branch if self.turned else branch + hidden)
         return outputs
 
 

@@ -53,8 +53,8 @@ def test_a_count_that_chance_reaches_is_nothing() -> None:
     finding = of(Threat.QUERIES, ran("asks", 9, 7, Threat.QUERIES))
     assert finding.outcome is AuditOutcome.NOTHING
     assert finding.sentence == (
-        "Somebody who asks the model for its outputs and has nothing else got nothing beyond chance: "
-        "asks got 9 of 40 training images and chance 7."
+        "Somebody who asks the model for its outputs and has nothing else got nothing beyond chance from 1 attack in "
+        "2 s: asks got 9 of 40 training images and chance 7."
     )
 
 
@@ -68,10 +68,27 @@ def test_all_attacks_that_were_tried_are_named_and_those_that_cannot_work_with_t
         attempt(),
     )
     assert finding.sentence == (
-        "Somebody who has the weights alone got nothing beyond chance: first got 3 of 40 training images and chance 3; "
-        "second got no more. a, b cannot work: no gap."
+        "Somebody who has the weights alone got nothing beyond chance from 2 attacks in 4 s: first got 3 of 40 "
+        "training images and chance 3; second got no more. a, b cannot work: no gap."
     )
     assert finding.tried == ["first", "second"]
+
+
+def test_images_that_are_alike_are_counted_by_another_rule_which_is_said() -> None:
+    """By SSIM the line of the run had 27, with a null of all."""
+    attempt = ran("asks", 0, 27, protocol="nearest-public")
+    assert of(Threat.WEIGHTS, attempt).sentence == (
+        "Somebody who has the weights alone got nothing beyond chance from 1 attack in 2 s: asks brought none of 40 "
+        "training images nearer than any held-out image is; what cannot have seen them, compared in the same way, "
+        "passes for 27."
+    )
+    found = of(Threat.WEIGHTS, ran("asks", 30, 2, protocol="nearest-public")).sentence
+    assert found.endswith("30 of 40 training images by asks, each nearer than any held-out image is; chance gets 2.")
+    assert words.recounted([attempt], {"asks": "buzaglo2023"}) == (
+        "The rule changes here for asks, from SSIM to nearest-public: held-out images pass for most of the training "
+        "images by SSIM."
+    )
+    assert words.recounted([attempt], {"asks": "nearest-public"}) == words.recounted([ran("a", 1, 2)], {"a": "x"}) == ""
 
 
 def test_nothing_is_said_to_be_safe_where_no_attack_was_run() -> None:

@@ -85,8 +85,8 @@ def test_where_nothing_beats_its_null_it_says_so(results: Path, scored: Scored) 
     found = told(results, [scored(n_good=3, null_n_good=4, null_n_good_unique=4)])
     (sentence,) = found.sentences
     assert sentence == (
-        "The one model attacked gives no training records away to an attack that surely beats its null controls, which "
-        "does not show that it is safe."
+        "Of the one model attacked, no attack surely got more than its null controls, which does not show that it is "
+        "safe."
     )
     assert found.best is None
 
