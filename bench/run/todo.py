@@ -114,7 +114,8 @@ def _changed_trainings(entries: Sequence[Todo], session: Session) -> Iterator[st
             changed[spec.training.version].append(name)
     for version, names in changed.items():
         trained = f"the source of the training changed since version {version} was made"
-        yield f"{few(names)}: {trained}; a raised version trains again"
+        used = "it is used as it is" if len(names) == 1 else "they are used as they are"
+        yield f"{few(names)}: {trained}; {used}; a raised version trains again"
 
 
 def _trained_by(spec: AnySpec, session: Session) -> str:

@@ -19,7 +19,8 @@ CHANGED = (
     "tiny: its source changed since version 1 was measured; --force runs it again, a raised version makes new rows"
 )
 RETRAINED = (
-    "faces-mlp-4-tiny: the source of the training changed since version 1 was made; a raised version trains again"
+    "faces-mlp-4-tiny: the source of the training changed since version 1 was made; it is used as it is; a raised "
+    "version trains again"
 )
 
 
