@@ -1,0 +1,50 @@
+"""How well the start of an ordinary training is told from the released weights alone, where it was drawn uniformly.
+
+    python tests/benchmarks/start_estimate.py DIR
+
+prints, for W1 of each victim, what is left of its start (c), the estimate of c, and the error of two estimates of
+L = W1 - c W1(0), relative to ||L||: the best of any rank by squares, and that of `kkt-delta --variant uniform`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from attacks.unknown_start.uniform import Separation
+from bench.plan import registry
+from victims.equations.row_space import CosineSpace
+from victims.obtain import obtain
+from victims.ordinary.difference import difference
+
+CPU = torch.device("cpu")
+VICTIMS = (("cifar-mlp-100-c10-sgd", 0), ("cifar-mlp-100-c10-sgd", 5), ("cifar-mlp-100-c10-adamw", 3))
+
+
+def main() -> None:
+    """Print the errors."""
+    for name, seed in VICTIMS:
+        spec = registry.victims().items[name].retrained(seed)
+        victim = obtain(spec, Path(sys.argv[1]), CPU, lambda progress: None, lambda notice: None)
+        assert victim.start is not None
+        weight = victim.model.state_dict()["layers.0.weight"]
+        known = difference(weight, victim.start["layers.0.weight"])
+        added = weight - known.decay * victim.start["layers.0.weight"]
+        left, singular, right = torch.linalg.svd(weight, full_matrices=False)
+        # the squares of L, less those that the first directions explain, plus those that they add
+        along = ((left.T @ added) * right).sum(1)
+        squares = added.square().sum() + (singular.square() - 2 * singular * along).cumsum(0)
+        found = Separation(weight, CosineSpace.of(victim.input_shape, weight)).run(lambda: False, lambda step: None)
+        missed = float((found.added - added).norm() / added.norm())
+        by_squares = float((squares.min().clamp(min=0) / added.square().sum()).sqrt())
+        told = (
+            f"c {known.decay:.3f}, estimated {found.decay:.3f} | by squares {by_squares:.2f} | by the box {missed:.2f}"
+        )
+        sys.stdout.write(f"{spec.name} | {told}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
