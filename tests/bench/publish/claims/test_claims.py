@@ -60,8 +60,8 @@ def test_the_stored_tables_support_every_sentence(published: Path) -> None:
         ("README.md", "469 of the 500 come back", "470 of the 500 come back", "no such words any more"),
         (
             "README.md",
-            "| 100 of 100 patients, each the one unknown record of a logistic regression | 2 |",
-            "| 100 of 100 patients, each the one unknown record of a logistic regression | 3 |",
+            "| 100 patients, each the missing one of a logistic regression | all others, weights | 100 of 100 | 2 |",
+            "| 100 patients, each the missing one of a logistic regression | all others, weights | 100 of 100 | 3 |",
             "no such wor",
         ),
         ("README.md", "## Attacks\n", "## Attacks\n\nThe best gets 77 of 80 images.\n", "the figure 77 has no entry"),
