@@ -9,6 +9,7 @@ from accelerator import NAME, register
 
 from attacks import context
 from attacks.kkt_family.attack import CANDIDATES_PER_BATCH
+from bench.scoring.judges import training as judge_training
 from victims import unfinished
 from victims.informed.training import CHUNK_BYTES
 from victims.ordinary import descent
@@ -25,7 +26,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     """
     for by_device in (CANDIDATES_PER_BATCH, CHUNK_BYTES):
         monkeypatch.setitem(by_device, NAME, by_device["cpu"])
-    for module in (descent, lbfgs, loop):
+    for module in (descent, lbfgs, loop, judge_training):
         monkeypatch.setattr(module, "REPORT_SECONDS", math.inf)
     for keeping in (context, unfinished):
         monkeypatch.setattr(keeping, "CHECKPOINT_SECONDS", math.inf)
