@@ -81,10 +81,10 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and a fully connected network with a hidden layer."""
-        if self.params.start == "known" and not victim.tells_start:
-            return "the start of its training is not known; set start=guess to look for its seed"
         if victim.architecture.kind != "mlp" or not victim.architecture.hidden:
             return f"{victim.architecture.label}: for fully connected networks with a hidden layer"
+        if self.params.start == "known" and not victim.tells_start:
+            return "the start of its training is not known; set start=guess to look for its seed, or start=uniform"
         if victim.training.kind == "ordinary" and victim.training.last_layers is not None:
             return FIRST_STAYED
         if self.params.path == "snapshots" and not (victim.training.kind == "ordinary" and victim.training.snapshots):

@@ -78,6 +78,11 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_the_results_of_the_readme_are_rows_that_can_be_run() -> None:
+    table = (ROOT / "README.md").read_text().partition("## Results")[2].partition("\n\n**")[0]
+    assert len(list(rows(ROOT / "README.md"))) == table.count("\n|") - 2 > 0
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from torch import Tensor
 
 from attacks.unknown_start.uniform import STEPS, Separation
-from victims.equations.row_space import CHANNEL_SIZES, CosineSpace
+from victims.equations.row_space import CosineSpace
 
 
 def estimated_start(
@@ -19,9 +18,9 @@ def estimated_start(
 ) -> tuple[dict[str, Tensor] | None, tuple[str, ...]]:
     """Return the initial weights by parameter name, as far as they can be told, and flags on them.
 
-    Biases and the last layer are returned as they were released: the former were not drawn to be told from what was
-    added, of the latter next to nothing is left. Without weights that were drawn as `torch.nn.Linear` draws them, the
-    result is None.
+    The result is None if the first layer was not drawn as `torch.nn.Linear` draws it. Three things are returned as they
+    were released: a hidden layer that was not drawn so, which a flag names; the last layer, which a training moves in
+    all its rows, so that no low rank tells how; and biases, one number a neuron.
 
     Args:
         weights: the released parameters of a fully connected network, `layers.{l}.weight` and `layers.{l}.bias`.
@@ -30,28 +29,29 @@ def estimated_start(
         report: called every few steps with their number, and with the number of all.
     """
     hidden = sum(name.endswith(".weight") for name in weights) - 1
-    total = STEPS * hidden
+
+    def steps_of(layer: int) -> Callable[[int], None]:
+        return lambda step: report(STEPS * layer + step, STEPS * hidden)
+
     channels, height, width = shape
     first = weights["layers.0.weight"]
     if not bool(first.any()):
         return None, ("the first layer is zero",)
-    seen = channels in (1, len(CHANNEL_SIZES)) and min(height, width) > 1
-    space = CosineSpace.of(shape, first) if seen else None
-    found = Separation(first, space).run(expired, partial(_behind, report, 0, total))
+    images = channels in (1, 3) and min(height, width) > 1
+    space = CosineSpace.of(shape, first) if images else None
+    found = Separation(first, space).run(expired, steps_of(0))
     if not found.uniform:
         return None, (
-            f"the first layer was not drawn uniformly, as torch.nn.Linear draws it: what is left of it has a "
+            "the first layer was not drawn uniformly, as torch.nn.Linear draws it: what is left of it has a "
             f"distribution {found.misfit:.2g} away from that",
         )
     start = dict(weights) | {"layers.0.weight": (first - found.added) / found.decay}
+    flags = [f"start estimated: uniform to {found.misfit:.2g}"]
     for layer in range(1, hidden):
         name = f"layers.{layer}.weight"
-        reported = partial(_behind, report, STEPS * layer, total)
-        added = Separation(weights[name], None, found.decay).run(expired, reported)
-        start[name] = (weights[name] - added.added) / found.decay
-    return start, (f"start estimated: uniform to {found.misfit:.2g}",)
-
-
-def _behind(report: Callable[[int, int], None], done: int, total: int, step: int) -> None:
-    """Report a step behind those that earlier layers took."""
-    report(done + step, total)
+        behind = Separation(weights[name], None, found.decay).run(expired, steps_of(layer))
+        if behind.uniform:
+            start[name] = (weights[name] - behind.added) / found.decay
+        else:
+            flags.append(f"layer {layer + 1} was not drawn uniformly: taken as released")
+    return start, tuple(flags)

@@ -5,8 +5,8 @@
     W = c W(0) + L,
 
 where L has rank n. W - L lies in the box [-c b, c b], whose ends are sharp: the weights that lie beyond an end, or near
-it, tell more of L than squares do, by which only directions above (h d)^(1/4) c b / sqrt(3) show (Baik, Ben Arous &
-Peche 2005). L = A B S V' minimises
+it, tell more of L than the singular values of W do: these show the directions above (h d)^(1/4) c b / sqrt(3) alone
+(Baik, Ben Arous & Peche 2005). L = A B S V' minimises
 
     mean_jk -log(1 - |W - L|_jk / (c b)) + lambda (||A||^2 + ||B||^2),
 
@@ -30,7 +30,7 @@ from victims.equations.row_space import CosineSpace
 STEPS = 150
 LR = 0.1
 """Adam's learning rate, relative to the root mean square of the first direction's entries."""
-RANK = 5
+RANK_DIVISOR = 5
 """L is sought among matrices of a rank of min(h, d) over this."""
 PRICE = 3.0
 """Lambda, relative to the size of the barrier's gradient where W is nothing but its start. Chosen, with `STEPS`, `LR`
@@ -38,11 +38,11 @@ and the amplitudes' power, on the first training of `cifar-mlp-100-c10-sgd`."""
 POWER = 0.5
 """Of the amplitudes of natural images."""
 FIRST_EDGE, LAST_EDGE = 0.3, 0.01
-"""The share of the box, at its ends, where the barrier is a parabola in the place of a logarithm; it shrinks in the
-first half of the steps, and lets weights lie beyond the ends."""
+"""In a share of the box at its ends, and beyond them, the barrier is a parabola and no logarithm. The share shrinks in
+the first half of the steps."""
 TINY = 5e-4
 """The size at which directions that do not stand above noise begin, relative to the first one."""
-MEDIANS = 10
+READ_EVERY = 10
 """Every so many steps c is read again."""
 READ = 200_000
 """Weights at most of which c and the misfit are read."""
@@ -79,24 +79,33 @@ class Separation:
         weight: W (h, d).
         space: of the images that W sees; None where it sees activations.
         decay: c, where it is known; None to read it off W.
+
+    Attributes:
+        left: A (h, r).
+        right: B (r, d).
+        scale: S (d,), of mean square 1.
+        half_width: c b, a scalar tensor.
+        price: lambda.
     """
 
     def __init__(self, weight: Tensor, space: CosineSpace | None, decay: float | None = None) -> None:
         self.weight, self.space = weight, space
         self.known = decay is not None
         self.bound = 1 / math.sqrt(weight.shape[1])
-        self.end = torch.full_like(weight[0, 0], decay * self.bound) if decay is not None else 2 * self._median(weight)
+        self.half_width = (
+            torch.full_like(weight[0, 0], decay * self.bound) if decay is not None else 2 * self._median(weight)
+        )
         self.scale = weight.new_ones(weight.shape[1]) if space is None else space.amplitudes(POWER)
         h, d = weight.shape
         noise = float(self.scale.max()) * math.sqrt(h) + float(self.scale.norm())
-        self.price = PRICE * noise / weight.numel() / float(self.end)
-        self.left, self.right = self._begun(max(1, min(h, d) // RANK))
+        self.price = PRICE * noise / weight.numel() / float(self.half_width)
+        self.left, self.right = self._begun(max(1, min(h, d) // RANK_DIVISOR))
         first = (self.left[:, 0], self.right[0])
         sizes = [float(one.detach().square().mean().sqrt()) for one in first]
         self.cycle = OneCycle([([self.left], LR * sizes[0]), ([self.right], LR * sizes[1])], STEPS)
 
     def run(self, expired: Callable[[], bool], report: Callable[[int], None]) -> Added:
-        """Descend to the end, or until the budget is spent.
+        """Return what the descent finds at its end, or when the budget is spent.
 
         Args:
             expired: asked before every step whether to end there.
@@ -109,10 +118,10 @@ class Separation:
             if (step + 1) % REPORT_STEPS == 0:
                 report(step + 1)
         rest = (self.weight - self.added()).flatten()
-        shares = (rest[:: len(rest) // READ + 1].abs() / self.end).sort().values
+        shares = (rest[:: len(rest) // READ + 1].abs() / self.half_width).sort().values
         ranks = torch.arange(1, len(shares) + 1, device=shares.device) / len(shares)
         misfit = float((shares.clamp(max=1) - ranks).abs().max())
-        return Added(self.added(), float(self.end) / self.bound, misfit, len(shares))
+        return Added(self.added(), float(self.half_width) / self.bound, misfit, len(shares))
 
     @torch.no_grad()
     def added(self) -> Tensor:
@@ -127,10 +136,10 @@ class Separation:
             edge: share of the box, at its ends, where the barrier is a parabola.
         """
         rows = self._rows()
-        shares = (self.weight - self.left @ rows) / self.end
+        shares = (self.weight - self.left @ rows) / self.half_width
         room = 1 - shares.abs()
         slope = torch.where(room > edge, 1 / room.clamp(min=edge), (2 * edge - room) / edge**2)
-        slope = torch.copysign(slope, shares) / (shares.numel() * self.end)
+        slope = torch.copysign(slope, shares) / (shares.numel() * self.half_width)
         by_rows = self.left.T @ slope
         by_right = by_rows if self.space is None else self.space.coordinates(by_rows)
         return (
@@ -139,8 +148,8 @@ class Separation:
         )
 
     def _step(self, step: int) -> None:
-        if not self.known and step % MEDIANS == 0:
-            self.end = 2 * self._median(self.weight - self.added())
+        if not self.known and step % READ_EVERY == 0:
+            self.half_width = 2 * self._median(self.weight - self.added())
         edge = max(LAST_EDGE, FIRST_EDGE * (1 - 2 * step / STEPS))
         self.left.grad, self.right.grad = self.gradients(edge)
         self.cycle.step()
@@ -162,7 +171,7 @@ class Separation:
         """
         h, d = self.weight.shape
         left, singular, right = torch.linalg.svd(self.weight, full_matrices=False)
-        noise = self.end.square() / 3
+        noise = self.half_width.square() / 3
         squares = singular.square()
         shrunk = ((squares - noise * (h + d)).square() - 4 * noise.square() * h * d).clamp(min=0).sqrt() / singular
         above = squares > noise * (math.sqrt(h) + math.sqrt(d)) ** 2

@@ -58,7 +58,7 @@ def test_the_gradients_are_difference_quotients(edge: float) -> None:
     descent = Separation(weight.double(), CosineSpace.of(SHAPE, weight.double()), DECAY)
 
     def objective() -> float:
-        shares = (weight.double() - descent.added()).abs() / descent.end
+        shares = (weight.double() - descent.added()).abs() / descent.half_width
         room = 1 - shares
         beyond = -math.log(edge) + (edge - room) / edge + ((edge - room) / edge) ** 2 / 2
         barrier = torch.where(room > edge, -room.clamp(min=edge).log(), beyond).mean()
@@ -85,20 +85,31 @@ def test_a_start_that_was_not_drawn_uniformly_is_told() -> None:
     assert estimated_start({"layers.0.weight": 0 * weight}, SHAPE) == (None, ("the first layer is zero",))
 
 
-def test_a_budget_ends_it_and_every_layer_but_the_last_is_estimated() -> None:
-    weight, _ = planted()
-    asked: list[int] = []
-    second = (2 * torch.rand(30, 300, generator=torch.Generator().manual_seed(2)) - 1) / math.sqrt(300)
-    weights = {"layers.0.weight": weight, "layers.0.bias": weight[:, 0], "layers.1.weight": second}
-    weights |= {"layers.2.weight": second[:3, :30]}
-    start, _ = estimated_start(weights, SHAPE, report=lambda step, steps: asked.append(step))
+def test_every_layer_but_the_last_is_estimated() -> None:
+    weight, added = planted()
+    generator, reported = torch.Generator().manual_seed(2), list[int]()
+    drawn = (2 * torch.rand(60, 300, generator=generator) - 1) / math.sqrt(300)
+    weights = {"layers.0.weight": weight, "layers.0.bias": weight[:, 0], "layers.1.weight": DECAY * drawn}
+    weights |= {"layers.2.weight": drawn[:3, :60]}
+    start, flags = estimated_start(weights, SHAPE, report=lambda step, steps: reported.append(step))
     assert start is not None
-    assert asked == sorted(asked)
-    changed = {name for name in weights if not torch.equal(start[name], weights[name])}
-    assert changed == {"layers.0.weight", "layers.1.weight"}
-    calls = iter(range(1000))
-    estimated_start(weights, SHAPE, expired=lambda: next(calls) >= 3)
-    assert next(calls) < 10
+    assert missed(start["layers.0.weight"], (weight - added) / DECAY) < 0.2
+    assert missed(start["layers.1.weight"], drawn) < 0.2
+    assert all(torch.equal(start[name], weights[name]) for name in ("layers.0.bias", "layers.2.weight"))
+    assert reported == sorted(set(reported))
+    assert len(flags) == 1
+
+    weights["layers.1.weight"] = torch.randn(60, 300, generator=generator) / 30
+    start, flags = estimated_start(weights, SHAPE)
+    assert start is not None
+    assert flags[1:] == ("layer 2 was not drawn uniformly: taken as released",)
+    assert torch.equal(start["layers.1.weight"], weights["layers.1.weight"])
+
+
+def test_a_budget_ends_it() -> None:
+    steps, weights = iter(range(1000)), {"layers.0.weight": planted()[0], "layers.1.weight": torch.zeros(3, 300)}
+    estimated_start(weights, SHAPE, expired=lambda: next(steps) >= 3)
+    assert next(steps) == 4
 
 
 def test_images_come_back_without_the_start() -> None:
