@@ -25,7 +25,7 @@ from bench.scoring import (
 )
 from bench.scoring.matching import in_order
 from bench.scoring.membership import membership_auc
-from bench.scoring.metrics import oracle
+from bench.scoring.metrics import nearest_neighbour_mse
 from victims.base import Victim
 from victims.dataset_files import tabular
 from victims.deletion.victim import DeletionVictim
@@ -92,14 +92,14 @@ class Reference:
         """Return a victim's training and held-out images."""
         if not isinstance(victim, Victim):
             had, targets = (torch.from_numpy(part.images) for part in (victim.split.known, victim.split.targets))
-            mean, nearest = had.mean(0), oracle(Evidence(targets, targets, had))
+            mean, nearest = had.mean(0), nearest_neighbour_mse(Evidence(targets, targets, had))
             decoys = victim.split.decoys if isinstance(victim, InformedVictim) else None
             truth = Truth(targets, mean, nearest, decoys=None if decoys is None else torch.from_numpy(decoys))
             return cls(truth, had, -mean, together(victim), tabular(victim.spec.dataset))
         split = victim.split
         images, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
         mean, scale = torch.from_numpy(split.mean), torch.from_numpy(victim.scale)
-        truth = Truth(images, mean, oracle(Evidence(images, images, held_out)), scale)
+        truth = Truth(images, mean, nearest_neighbour_mse(Evidence(images, images, held_out)), scale)
         return cls(truth, held_out, tabular=victim.spec.tabular)
 
     def matcher(self, candidates: Tensor) -> Matcher:

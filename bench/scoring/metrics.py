@@ -114,8 +114,8 @@ class Evidence:
     judge: Judge | None = None
 
 
-def oracle(evidence: Evidence) -> Tensor:
-    """MSE of each training image to the nearest image of the pool, (n,): reachable without the victim.
+def nearest_neighbour_mse(evidence: Evidence) -> Tensor:
+    """Return the MSE of each training image to the nearest image of the pool, (n,): reachable without the victim.
 
     Source:
         Balle et al. 2022, section 5: the nearest-neighbour oracle. Without a pool nothing can be guessed: inf.
@@ -196,7 +196,7 @@ METRICS: dict[str, Metric] = {
         Metric("pearson", _of_pairs(pearson), "higher", (-1, 1), "1", "product-moment correlation"),
         Metric("lpips", lpips, "lower", (0, math.inf), "1", "Zhang et al. 2018, lpips 0.1 AlexNet, sides >= 64"),
         Metric("kl", kl, "lower", (0, math.inf), "1", "Balle et al. 2022, judges of bench.scoring.judges"),
-        Metric("oracle_mse", oracle, "lower", (0, 1), "1", "Balle et al. 2022, pool: held-out images"),
+        Metric("oracle_mse", nearest_neighbour_mse, "lower", (0, 1), "1", "Balle et al. 2022, pool: held-out images"),
         Metric("identified", identified, "higher", (0, 1), "1", "retrieval at rank 1, after Yin et al. 2021"),
     )
 }

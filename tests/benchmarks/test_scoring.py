@@ -14,7 +14,7 @@ import torch
 from bench.scoring import PROTOCOLS, Evidence, Matcher, Truth, score
 from bench.scoring.evaluation import LearnedMetrics, Reference, evaluate
 from bench.scoring.lpips.perceptual import PerceptualUnavailableError, load_perceptual
-from bench.scoring.metrics import lpips, oracle
+from bench.scoring.metrics import lpips, nearest_neighbour_mse
 
 N, M, HELD_OUT = 500, 1000, 836
 
@@ -27,7 +27,7 @@ def images(count: int, seed: int) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def reference() -> Reference:
     truth, held_out = images(N, 0), images(HELD_OUT, 1)
-    return Reference(Truth(truth, truth.mean(0), oracle(Evidence(truth, truth, held_out))), held_out)
+    return Reference(Truth(truth, truth.mean(0), nearest_neighbour_mse(Evidence(truth, truth, held_out))), held_out)
 
 
 @pytest.fixture(scope="module")

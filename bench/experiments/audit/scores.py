@@ -15,7 +15,7 @@ from bench.run.null_controls import NoControlError, NullControls
 from bench.scoring import PROTOCOLS, Protocol, Scores, score
 from bench.scoring.evaluation import Reference, mean_image_score
 from bench.scoring.matching import nearest_neighbours
-from bench.scoring.metrics import Evidence, oracle
+from bench.scoring.metrics import Evidence, nearest_neighbour_mse
 from bench.store.folders import Store
 from victims.base import Victim
 from victims.equations.losses import margins
@@ -183,7 +183,7 @@ def _spared(given: Reference, victim: Victim, most: int) -> tuple[Reference, Ten
     inputs = torch.from_numpy(victim.split.test_inputs)
     order, k = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(0)), min(most, len(inputs) // 2)
     bar, images = given.held_out[order[k:]], given.truth.images
-    truth = replace(given.truth, nearest_known_mse=oracle(Evidence(images, images, bar)))
+    truth = replace(given.truth, nearest_known_mse=nearest_neighbour_mse(Evidence(images, images, bar)))
     return replace(given, truth=truth, held_out=bar), inputs[order[:k]]
 
 

@@ -20,7 +20,7 @@ from bench.scoring.evaluation import (
     mean_image_scores,
 )
 from bench.scoring.matching import ncc_distance
-from bench.scoring.metrics import Evidence, oracle
+from bench.scoring.metrics import Evidence, nearest_neighbour_mse
 from bench.store.records import COLUMNS, COUNTS
 from victims.datasets import load, select
 
@@ -36,7 +36,7 @@ def textures(count: int, seed: int) -> Tensor:
 
 
 def reference_of(images: Tensor, held_out: Tensor) -> Reference:
-    return Reference(Truth(images, images.mean(0), oracle(Evidence(images, images, held_out))), held_out)
+    return Reference(Truth(images, images.mean(0), nearest_neighbour_mse(Evidence(images, images, held_out))), held_out)
 
 
 def faces() -> tuple[Reference, Tensor]:

@@ -16,7 +16,7 @@ from skimage.metrics import structural_similarity
 from torch import Tensor
 
 from bench.scoring import METRICS, Evidence, Metric, measure
-from bench.scoring.metrics import identified, mse, oracle, pearson, psnr
+from bench.scoring.metrics import identified, mse, nearest_neighbour_mse, pearson, psnr
 from bench.scoring.ssim import ssim_wang, ssim_window3
 
 
@@ -122,12 +122,12 @@ def test_identified_means_nearest_to_its_own_among_training_and_held_out_images(
     assert identified(Evidence(torch.full_like(truth, 0.5), truth, held_out)).tolist() == [0, 0, 0]
 
 
-def test_the_oracle_is_the_nearest_of_the_pool() -> None:
+def test_the_mse_of_the_nearest_neighbour_is_that_of_the_nearest_of_the_pool() -> None:
     truth, pool = random_images(3, 3, 8, 8), random_images(5, 3, 8, 8, seed=1)
     pool[4] = truth[1]
     expected = (truth[:, None] - pool[None]).square().mean((2, 3, 4)).amin(1)
-    torch.testing.assert_close(oracle(Evidence(truth, truth, pool)), expected)
-    assert oracle(Evidence(truth, truth, pool[:0])).tolist() == [math.inf] * 3
+    torch.testing.assert_close(nearest_neighbour_mse(Evidence(truth, truth, pool)), expected)
+    assert nearest_neighbour_mse(Evidence(truth, truth, pool[:0])).tolist() == [math.inf] * 3
 
 
 def test_a_metric_that_fails_costs_its_own_cell(monkeypatch: pytest.MonkeyPatch) -> None:
