@@ -23,7 +23,7 @@ from bench.experiments import sweep
 from bench.plan import registry
 from bench.plan.config import Section, planned
 from bench.run.executors.cluster import needs
-from bench.run.executors.cluster.stores import Depot
+from bench.run.executors.cluster.staging import FileStaging
 from bench.run.executors.cluster.worker import Returned
 from bench.run.executors.task import Task
 from bench.run.provenance import blank_record
@@ -43,7 +43,7 @@ class Stub:
     def __init__(self, reporter: TerminalReporter, setup: Setup) -> None:
         self.reporter, self.victims = reporter, registry.victims()
         self.session = Session(setup, reporter)
-        self.attacks, self.depot = registry.attacks(), Depot(setup, self.session, self.victims, "")
+        self.attacks, self.staging = registry.attacks(), FileStaging(setup, self.session, self.victims, "")
 
     def execute(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
         blank: RunRecord | None = None
@@ -54,7 +54,7 @@ class Stub:
             own = {"run_id": task.run_id, "seed": task.seed, "victim": task.victim, "n_good": task.seed % 3}
             record = blank.model_copy(update=SCORED | own)
             files = {f"runs/{task.run_id}/trace.csv": b"step,wall_s\n" * 50}
-            yield self.depot.record(Returned(Outcome(record), files, {}, 0.0), self.reporter)
+            yield self.staging.record(Returned(Outcome(record), files, {}, 0.0), self.reporter)
 
 
 def main(runs: int) -> None:

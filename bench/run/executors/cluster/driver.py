@@ -26,7 +26,7 @@ from bench.run.executors.cluster.nodes import Nodes, on_every_node
 from bench.run.executors.cluster.probe import versions
 from bench.run.executors.cluster.share import Share
 from bench.run.executors.cluster.source import gather
-from bench.run.executors.cluster.stores import Depot
+from bench.run.executors.cluster.staging import FileStaging
 from bench.run.executors.processes import JobReporter
 from bench.run.executors.task import Task, work
 from bench.run.failures import Failure
@@ -85,7 +85,7 @@ class Ray:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._mailbox: Any = ray.remote(Mailbox).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
         self._news = self._ask_mailbox()
-        self._depot = Depot(setup, Session(setup, reporter), self._victims, plugins)
+        self._staging = FileStaging(setup, Session(setup, reporter), self._victims, plugins)
         self._queue: deque[Work] = deque()
         self._waiting: dict[Need, list[Task]] = defaultdict(list)
         self._running: dict[ray.ObjectRef[Any], Work] = {}
@@ -119,7 +119,7 @@ class Ray:
                         ended += 1
                         self.reporter.progress(PLAN, ended, total, {}, PLAN)
                         yield outcome
-            moved = f"{self._depot.moved / 2**20:.1f} MiB of files moved"
+            moved = f"{self._staging.moved / 2**20:.1f} MiB of files moved"
             spent = f"took {self._seconds:.0f} s of its nodes in {time.monotonic() - began:.0f} s"
             self.reporter.notice(f"on the cluster {plural(ended, 'run')} {spent}; {moved}")
         finally:
@@ -138,12 +138,12 @@ class Ray:
                 self._prepare(what)
                 continue
             run = what.run(self._attacks, self._victims)
-            known = self._depot.session.definition(run.victim)  # without its data a run goes out at once, to tell it
+            known = self._staging.session.definition(run.victim)  # without its data a run goes out at once, to tell it
             wanted = needs.preparations(run, self.setup.twins) if known else []
             if (missing := self._missing(what, run, wanted)) is not None:
                 self._waiting[missing].append(what)
                 continue
-            inputs = self._depot.for_run(run, what.run_id, wanted)
+            inputs = self._staging.for_run(run, what.run_id, wanted)
             share = self._share(run.attack.resources)
             carry_out = worker.carry_out.options(**share.options, **self._nodes.options)
             reference = carry_out.remote(what, inputs, self._mailbox, share.limits, versions())
@@ -164,13 +164,13 @@ class Ray:
 
     def _made(self, preparation: Preparation) -> bool:
         """Say whether a training is in this machine's cache, or was tried."""
-        if preparation not in self._settled and preparation.made(self._depot.session, self._victims):
+        if preparation not in self._settled and preparation.made(self._staging.session, self._victims):
             self._settled.add(preparation)
         return preparation in self._settled
 
     def _prepare(self, preparation: Preparation) -> None:
         share = self._share(Resources())
-        inputs = self._depot.for_training(preparation)
+        inputs = self._staging.for_training(preparation)
         prepare = worker.prepare.options(**share.options, **self._nodes.options)
         reference = prepare.remote(preparation, self.setup, inputs, self._mailbox, share.limits, versions())
         self._running[reference] = preparation
@@ -183,7 +183,7 @@ class Ray:
         except RayError as error:
             return self._lost(what, error)
         if isinstance(what, Preparation):
-            self._depot.trained(what, result)
+            self._staging.trained(what, result)
             self._settle(what)
             return None
         self._settle(_cell(what))
@@ -191,14 +191,14 @@ class Ray:
         if result.outcome.record.run_id != what.run_id:
             reason = "its victim, its data or its attack is another one in the cluster; paths of images do not travel"
             return self._failed(what, Failure(Status.ERROR, reason, nulls=False))
-        return self._depot.record(result, self.reporter)
+        return self._staging.record(result, self.reporter)
 
     def _lost(self, what: Work, error: RayError) -> Outcome | None:
         """Begin work again that was lost with its worker, or record the loss; None if no row comes of it now."""
         self._losses[what] += 1
         cause = error.cause if isinstance(error, RayTaskError) else error
         if isinstance(cause, ObjectLostError):
-            self._depot.forget()
+            self._staging.forget()
         if self._losses[what] <= RETRIES and isinstance(error, OF_NODES):
             self._nodes.examine()
             self._held.append(what)
@@ -244,7 +244,7 @@ class Ray:
         for notice in news.notices:
             self.reporter.notice(notice)
         for job in running & news.checkpoints.keys():
-            self._depot.keep(news.checkpoints[job])
+            self._staging.keep(news.checkpoints[job])
 
     def _share(self, resources: Resources) -> Share:
         """Return what a run takes of a node: what the user says, or else its attack."""
@@ -260,7 +260,7 @@ class Ray:
         with suppress(RayError):
             left = on_every_node(worker.leave)
             ray.wait(list(left), num_returns=len(left), timeout=LEAVE_SECONDS)
-        self._depot.close()
+        self._staging.close()
         ray.shutdown()
         self._source.cleanup()
 

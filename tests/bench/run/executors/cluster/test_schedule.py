@@ -19,7 +19,7 @@ from attacks.base import Resources
 from attacks.context import Budget
 from bench.plan import registry
 from bench.plan.config import Section, planned
-from bench.run.executors.cluster import driver, stores
+from bench.run.executors.cluster import driver, staging
 from bench.run.executors.cluster.mailbox import News
 from bench.run.executors.cluster.needs import Preparation
 from bench.run.executors.cluster.worker import Returned
@@ -143,7 +143,7 @@ def scheduled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduled:
             put=lambda _: idle.put.append("bundle"),
         )
         monkeypatch.setattr(driver, "ray", fake)
-        monkeypatch.setattr(stores, "ray", fake)
+        monkeypatch.setattr(staging, "ray", fake)
         monkeypatch.setattr(driver, "connect", lambda *_: None)
         monkeypatch.setattr(driver, "Nodes", lambda *_: Nodes())
         monkeypatch.setattr(driver, "on_every_node", lambda *_: [])
