@@ -16,7 +16,7 @@ from torch import Tensor
 from bench.experiments.audit.candidates import Surest
 from bench.experiments.audit.findings import hit_records
 from bench.experiments.audit.model import Audit, AuditOutcome, Record
-from bench.experiments.audit.scores import Scored
+from bench.experiments.audit.scores import ALIKE, Scored
 from bench.plan.exposed import exposure_lines
 from bench.plan.prospects import Outlook
 from bench.publish import report
@@ -90,6 +90,7 @@ def render(
     style = (Path(report.__file__).parent / "report.css").read_text() + (HERE / "audit.css").read_text()
     return environment.get_template("audit.html.j2").render(
         audit=audit,
+        rule=ALIKE.name,
         shown=shown,
         unverified=[_candidates(one, units) for one in unverified],
         rows=rows,

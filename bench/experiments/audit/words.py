@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attacks.base import Threat
 from bench.experiments.audit.model import AuditAttempt, AuditOutcome, ThreatFinding, Unit
+from bench.experiments.audit.scores import ALIKE
 from bench.publish.numbers import duration
 from bench.terminal.progress import plural
 
@@ -27,8 +28,6 @@ WAY_OUT = {
     Threat.RELEASES: "an audit deletes no records; `run` attacks victims that do",
 }
 """Why an attacker is not tested, and what the owner can do about it."""
-NEAREST = "nearest-public"
-"""The scoring protocol for images that are alike."""
 OTHERS, CHANCE = "any held-out image is", "what cannot have seen them"
 HABITS = (
     "Release no weights where outputs are enough; limit the number of queries.",
@@ -52,7 +51,7 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit 
         protocol: the scoring protocol of the attack with the largest lead; empty if none was counted.
     """
     who, ruled_out = WHO[finding.threat], _ruled_out(finding)
-    nearer = protocol == NEAREST
+    nearer = protocol == ALIKE.name
     got = f"{finding.attack} got {finding.found} of {n} training {unit} and chance {finding.null}"
     if nearer:
         got = f"{finding.attack} brought {finding.found or 'none'} of {n} training {unit} nearer than {OTHERS}"
@@ -85,11 +84,12 @@ def recounted(tried: Sequence[AuditAttempt], told: Mapping[str, str]) -> str:
         tried: all attacks, with the protocol of the verdict.
         told: by attack, the protocol of the line of its run.
     """
-    others = [one.attack for one in tried if one.protocol == NEAREST and told.get(one.attack, NEAREST) != NEAREST]
+    rule = ALIKE.name
+    others = [one.attack for one in tried if one.protocol == rule and told.get(one.attack, rule) != rule]
     if not others:
         return ""
     why = "held-out images pass for most of the training images by SSIM"
-    return f"The rule changes here for {', '.join(others)}, from SSIM to {NEAREST}: {why}."
+    return f"The rule changes here for {', '.join(others)}, from SSIM to {rule}: {why}."
 
 
 def verdict(findings: Sequence[ThreatFinding]) -> list[str]:
