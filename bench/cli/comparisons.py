@@ -18,6 +18,7 @@ from bench.terminal.progress import plural
 HEADINGS = ["cell", "score", "old", "new", "change", "95% interval", "cause"]
 LISTS = {
     "got worse": "regressions",
+    "at or below its null in both": "by_chance",
     "not comparable": "not_comparable",
     "compared in part": "in_part",
     "only in the new table": "only_new",

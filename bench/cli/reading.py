@@ -127,8 +127,8 @@ def compare(
 
     A cell got worse if the 95% interval of the change of n_good, of the gain or of n_good_unique lies below 0; if
     n_good fell and has no interval; if the gain was surely above 0 and is no longer; or if every run of it fails now. A
-    change under other metrics or another version of the protocol is no regression, nor is a cell that only the old
-    table holds.
+    change under other metrics or another version of the protocol is no regression, nor is a fall of what is at or below
+    its null control in both, or a cell that only the old table holds.
 
     Where the tables hold different trainings of a victim, those that both have are compared, by n_good, n_good_unique
     and the gain, as far as the tables tell them image by image. Without one the cell is not comparable.

@@ -30,7 +30,9 @@ class Comparison:
         same: cells that both hold and in which no score differs.
         regressions: cells that got worse, and how, as text: n_good, the gain or n_good_unique surely fell, for the
             interval of the change lies below 0; or n_good fell and has no interval; or the gain was surely above 0
-            and is no longer; or every run fails where one did not. A change of metrics, or of the protocol, is none.
+            and is no longer; or every run fails where one did not. A change of metrics, or of the protocol, is none,
+            nor is a fall of what lies at or below its null control, or 0 for the gain, in both.
+        by_chance: the other cells whose counts fell, from at or below their null control, and how, as text.
         in_part: cells of which the tables hold different trainings, and the trainings that both have, as text. Only
             those are compared, and only by the scores whose images are known.
         not_comparable: cells that both hold and that cannot be compared, and why, as text.
@@ -41,6 +43,7 @@ class Comparison:
     changed: pd.DataFrame
     same: int
     regressions: list[str]
+    by_chance: list[str]
     in_part: list[str]
     not_comparable: list[str]
     only_old: list[Name]
@@ -56,7 +59,7 @@ def compare(old_path: Path, new_path: Path) -> Comparison:
     old, new = read_entries(old_path), read_entries(new_path)
     names, paired = names_of([*old.values(), *new.values()]), pairs(old, new)
     rows, same = [], 0
-    regressions, in_part, not_comparable = [], [], []
+    regressions, by_chance, in_part, not_comparable = [], [], [], []
     for pair in (Pair(old[before], new[after]) for before, after in paired.items()):
         name = str(names[cell_of(pair.after.row)])
         if pair.obstacle:
@@ -70,11 +73,13 @@ def compare(old_path: Path, new_path: Path) -> Comparison:
         rows += [(name, *change, cause) for change in differing]
         if reason := pair.regression:
             regressions.append(f"{name}: {reason}")
+        elif fall := pair.by_chance:
+            by_chance.append(f"{name}: {fall}")
     only_old = [names[cell] for cell in old if cell not in paired]
     fresh = [cell for cell in new if cell not in paired.values()]
     only_new = [str(names[cell]) + _standing(new[cell], [*old.values()]) for cell in fresh]
     changed = pd.DataFrame(rows, columns=COLUMNS)
-    return Comparison(changed, same, regressions, in_part, not_comparable, only_old, only_new)
+    return Comparison(changed, same, regressions, by_chance, in_part, not_comparable, only_old, only_new)
 
 
 def _standing(entry: Entry, others: Sequence[Entry]) -> str:

@@ -103,15 +103,27 @@ class Pair:
             return f"every run fails{self.told}"
         if not _scored_alike(old, new):
             return ""
-        reasons = [f"n_good {self.changes['n_good'].text}"] if self._fell("n_good") else []
+        reasons = [f"n_good {self.changes['n_good'].text}"] if self._worse("n_good") else []
         null = self.changes.get(self._null)
         rose = null is not None and null.differs and null.new > null.old
         lost = self._gain_lost
         if lost and (rose or not reasons):
             reasons.append(f"{lost}; its null control {null.text}" if null is not None and rose else lost)
-        if not reasons and self._fell(ONE_TO_ONE):
+        if not reasons and self._worse(ONE_TO_ONE):
             reasons.append(f"{ONE_TO_ONE} {self.changes[ONE_TO_ONE].text}")
         return "; ".join(reasons) + (self.told if reasons else "")
+
+    @property
+    def by_chance(self) -> str:
+        """What fell and is no regression, for chance gets as much in both tables; empty if nothing did."""
+        old, new = self.before.row, self.after.row
+        if not _scored_alike(old, new):
+            return ""
+        return "; ".join(
+            f"{score} {self.changes[score].text} (null {old[f'null_{score}']:.6g}, {new[f'null_{score}']:.6g})"
+            for score in ("n_good", ONE_TO_ONE)
+            if self._fell(score) and self._at_chance(score)
+        )
 
     @property
     def cause(self) -> str:
@@ -137,13 +149,22 @@ class Pair:
             return ""
         if self._above_0(self.before) and not self._above_0(self.after):
             return f"its gain was surely above 0 ({gain.old:.6g}) and is no longer ({gain.new:.6g})"
-        return f"its gain {gain.text}" if gain.high < 0 else ""
+        return f"its gain {gain.text}" if gain.high < 0 < gain.old else ""
 
     def _above_0(self, entry: Entry) -> bool:
         """Return whether the gain is surely above 0; ends that are not those of the gain make nothing sure."""
         if self.common is not None:
             return gain_interval(entry.on(self.common)["gain"])[0] > 0
         return bool(0 < entry.row["gain_low"] <= entry.row["gain"])
+
+    def _worse(self, score: str) -> bool:
+        """Return whether a score surely fell that was more than chance gets."""
+        return self._fell(score) and not self._at_chance(score)
+
+    def _at_chance(self, score: str) -> bool:
+        """Return whether a count is at or below its null control in both tables; of a part of them nothing tells it."""
+        rows = (self.before.row, self.after.row)
+        return self.common is None and all(row[score] <= row[f"null_{score}"] for row in rows)
 
     def _fell(self, score: str) -> bool:
         """Return whether a score surely fell; of n_good also whether it fell and nothing tells how surely."""

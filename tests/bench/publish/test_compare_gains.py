@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bench.cli import comparisons
 from bench.publish.compare import Comparison, compare
 from bench.publish.leaderboard import write_tables
 from bench.store.good_images import encode
@@ -119,6 +120,60 @@ def test_a_failure_has_as_many_one_to_one_as_its_null_has_one_to_one(record: Mak
     before, after, low, high = change(compared(old, new), "n_good_unique")
     assert (before, after) == (35, 15)
     assert low < -20 < high
+
+
+# --- what chance gets
+
+
+@pytest.mark.parametrize("file", ["runs.csv", "leaderboard.csv"])
+@pytest.mark.parametrize(
+    ("old", "new", "worse", "by_chance"),
+    [
+        ((60, 60), (20, 70), "", "n_good fell from 60 to 20 (null 60, 70)"),
+        ((60, 59), (20, 70), "n_good fell from 60 to 20", ""),
+        ((60, 70), (20, 19), "n_good fell from 60 to 20", ""),
+        ((60, None), (20, 70), "n_good fell from 60 to 20", ""),
+        ((20, 60), (60, 70), "", ""),
+    ],
+    ids=["at its null", "above it before", "above it now", "without one before", "a rise"],
+)
+def test_a_fall_of_what_chance_gets_in_both_is_no_regression(
+    record: Make,
+    compared: Compare,
+    file: str,
+    old: tuple[int, int | None],
+    new: tuple[int, int | None],
+    worse: str,
+    by_chance: str,
+) -> None:
+    """A count and its null control; the count one to one, and so the gain, stays."""
+
+    def made(counts: tuple[int, int | None]) -> RunRecord:
+        return record(**ranked(30, many=counts[0]) | {"null_n_good": counts[1]})
+
+    found = compared([made(old)], [made(new)], file, file)
+
+    assert found.regressions == ([f"{NAME}: {worse}"] if worse else [])
+    assert found.by_chance == ([f"{NAME}: {by_chance}"] if by_chance else [])
+    assert f"at or below its null in both: {NAME}" in comparisons.text(found) or not by_chance
+
+
+def test_a_fall_one_to_one_of_what_chance_gets_is_no_regression(record: Make, compared: Compare) -> None:
+    """The gain falls surely, from 0 to far below."""
+    found = compared([record(**ranked(60, null=60))], [record(**ranked(20, null=60))])
+
+    assert change(found, "gain")[3] < 0
+    assert found.regressions == []
+    assert found.by_chance == [f"{NAME}: n_good_unique fell from 60 to 20 (null 60, 60)"]
+
+
+def test_a_fall_to_chance_is_a_regression_of_all(record: Make, compared: Compare) -> None:
+    """One to one it lies at its null control in both, but more than chance of it was good before."""
+    old, new = (record(**ranked(10, null=10, many=many) | {"null_n_good": 20}) for many in (60, 20))
+    found = compared([old], [new])
+
+    assert found.regressions == [f"{NAME}: n_good fell from 60 to 20"]
+    assert found.by_chance == []
 
 
 # --- other trainings
