@@ -11,7 +11,7 @@ import pandas as pd
 
 from bench.publish import ranking
 from bench.publish.leaderboard import leaderboard
-from bench.publish.numbers import number
+from bench.publish.numbers import MISSING, count, number, written
 from bench.publish.parameters import settings, summary
 from bench.publish.ranking import Board, Cell, Row, cell_of, current
 from bench.publish.report import files
@@ -19,7 +19,7 @@ from bench.publish.report.files import RunFiles
 from bench.publish.report.former import former, mark
 from bench.publish.report.reproduce import command
 from bench.publish.runs_table import MOST_ROWS, read_runs
-from bench.store.records import CELL, Status
+from bench.store.records import CELL, ONE_TO_ONE, Status
 from bench.terminal.text import variant_name
 from victims.errors import UserError
 
@@ -180,6 +180,14 @@ def _counted(runs: pd.DataFrame, columns: list[str]) -> list[Row]:
     """Return the different values of some columns, the most frequent first, with the number of `runs`."""
     counts = runs.groupby(columns).size().sort_values(ascending=False, kind="stable")
     return counts.rename("runs").reset_index().to_dict("records")
+
+
+def counted(run: Row) -> str:
+    """Return how many training records are good in a run, one to one where it has that count, and how they count."""
+    one_to_one, good = (written(run, name, count) for name in (ONE_TO_ONE, "n_good"))
+    if one_to_one == MISSING:
+        return f"{good} good of {run['n']} under {run['protocol']}"
+    return f"{one_to_one} good of {run['n']}, one to one"
 
 
 def gain_share(row: Row) -> float:

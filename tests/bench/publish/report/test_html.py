@@ -62,9 +62,24 @@ def test_it_says_what_is_in_the_folder(page: str) -> None:
     assert "OutOfMemoryError: no <more> memory" in text
     assert "runs/slow-faces-mlp-20-s0-0123456789/log.txt" in text
     assert "Difference Engine" in text
-    assert "14 good of 20, seed 2, the median of 3 runs" in text
+    assert "13 good of 20, one to one, seed 2, of 3 runs that of median n_good" in text
     assert "told less: not class balance" in text
     assert "1 failed" in text
+
+
+def test_the_first_picture_tells_the_count_that_ranks(
+    results: Path, scored: Scored, stored: Callable[..., None]
+) -> None:
+    """One to one where a row has that count; under its protocol where it has none, as the informed adversary's."""
+    for more, told in (
+        ({}, "11 good of 20, one to one. Here"),
+        ({"n_good_unique": None, "null_n_good_unique": None}, "12 good of 20 under buzaglo2023. Here"),
+    ):
+        shutil.rmtree(results, ignore_errors=True)
+        run = scored(n_good=12, **more)
+        stored(results, run)
+        write_tables(results, [run])
+        assert told in " ".join(Parsed(write_report(results).read_text()).text.split())
 
 
 def test_it_shows_figures_and_pictures(page: str) -> None:
@@ -204,7 +219,7 @@ def test_a_picture_tells_which_training_it_is_of(
         stored(results, run)
     write_tables(results, runs)
     text = " ".join(Parsed(write_report(results).read_text()).text.split())
-    assert "12 good of 20, training faces-mlp-20@1, seed 0, the median of 3 runs" in text
+    assert "11 good of 20, one to one, training faces-mlp-20@1, seed 0, of 3 runs that of median n_good" in text
 
 
 def test_a_paper_s_number_stands_once_beside_all_of_ours(results: Path, scored: Scored) -> None:
