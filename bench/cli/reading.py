@@ -185,18 +185,26 @@ def report(
         typer.Option(parser=named_folder, metavar="PATH", help="File to write; report.html in the results folder."),
     ] = None,
     results_dir: ReadResults = Path("results"),
+    plugin_dir: PluginDir = None,
 ) -> None:
     """Write a report of a results folder: boards, figures, pictures, failures, in one file that loads nothing.
 
-    It reads runs.csv and what is there of the run folders; it needs no data set, no training and no network.
+    It reads runs.csv and what is there of the run folders; it needs no data set, no training and no network. Attacks
+    and victims of your own are described if --plugin-dir names their folder.
     """
+    from bench.plan import registry
+    from bench.publish.parameters import knowing
     from bench.publish.report import write_report
     from bench.store.remote import is_copy
 
     if output is None and is_copy(results_dir):
         raise UserError("results in object storage are only read; name the file to write with --output")
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    for broken in registry.broken(attacks, victims):
+        complain(f"does not import: {broken.origin}: {broken.reason}")
     work_begins()
-    say(str(write_report(results_dir, output, format_, across_knowledge=across_knowledge)))
+    with knowing(attacks, victims):
+        say(str(write_report(results_dir, output, format_, across_knowledge=across_knowledge)))
 
 
 @app.command()

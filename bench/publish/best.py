@@ -11,10 +11,9 @@ import pandas as pd
 from pydantic import ValidationError
 
 from attacks.base import Knowledge, Threat, threat_of
-from bench.plan import registry
 from bench.plan.family import family
 from bench.publish.numbers import number
-from bench.publish.parameters import known_attacks
+from bench.publish.parameters import known_attacks, known_victims
 from bench.publish.ranking import Row
 from bench.store.records import ALIGNED_NULLS, NULLS
 
@@ -89,7 +88,7 @@ def families_of(rows: Iterable[Row]) -> dict[str, str]:
     told: dict[str, str] = {}
     for row in rows:
         told[str(row["victim"])] = str(row["family"]) or told.get(str(row["victim"]), "")
-    victims = registry.victims().items
+    victims = known_victims().items
     return {name: one or (family(victims[name]) if name in victims else OTHER) for name, one in told.items()}
 
 

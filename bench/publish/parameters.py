@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -11,9 +13,12 @@ import pandas as pd
 
 from attacks.base import Attack
 from bench.plan import registry
+from bench.plan.registry import Registry, Victims
 from victims.errors import UserError
 from victims.informed.spec import AnySpec
 
+Attacks = Registry[type[Attack[Any]]]
+_KNOWN: ContextVar[tuple[Attacks, Victims] | None] = ContextVar("known", default=None)
 LONGEST = 44
 """Letters of parameters that a table has room for."""
 
@@ -95,16 +100,41 @@ def _usual(attack: str, variant: str) -> dict[str, Any] | None:
     return kind.Params(**kind.variants.get(variant, {})).model_dump(mode="json")
 
 
-@cache
-def known_attacks() -> dict[str, type[Attack[Any]]]:
-    """Return the attacks of this installation by name."""
-    return registry.attacks().items
-
-
-@cache
-def known_victim(name: str) -> AnySpec | None:
-    """Return the victim of this installation that has that name, its defences and its retraining; None without one."""
+@contextmanager
+def knowing(attacks: Attacks, victims: Victims) -> Iterator[None]:
+    """Let what is read of tables in the block know these attacks and victims, which may be plug-ins."""
+    token = _KNOWN.set((attacks, victims))
     try:
-        return registry.victims().find(name)
+        yield
+    finally:
+        _KNOWN.reset(token)
+
+
+def known_attacks() -> Mapping[str, type[Attack[Any]]]:
+    """Return the attacks that the names in a table may mean: those of this installation, if no others are given."""
+    told = _KNOWN.get()
+    return (_own_attacks() if told is None else told[0]).items
+
+
+def known_victims() -> Victims:
+    """Return the victims that the names in a table may mean, likewise."""
+    told = _KNOWN.get()
+    return _own_victims() if told is None else told[1]
+
+
+def known_victim(name: str) -> AnySpec | None:
+    """Return the known victim that has that name, its defences and its retraining; None without one."""
+    try:
+        return known_victims().find(name)
     except UserError:  # a defence that it cannot have today
         return None
+
+
+@cache
+def _own_attacks() -> Attacks:
+    return registry.attacks()
+
+
+@cache
+def _own_victims() -> Victims:
+    return registry.victims()

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import pandas as pd
 from pydantic import BaseModel
 
-from bench.plan import registry
 from bench.publish.best import best_of_families, definitions_of, families_of, lead, network, once
-from bench.publish.parameters import known_victim
+from bench.publish.parameters import known_attacks, known_victim, known_victims
 from bench.publish.published import Published, beside
 from bench.publish.ranking import Row, cell_of, conflicts
 from bench.publish.report.collect import Entry, Report, gain_share
@@ -61,7 +60,7 @@ def profiles(report: Report) -> list[Profile]:
     grouped: dict[str, list[Row]] = {}
     for row in once(board).to_dict("records"):
         grouped.setdefault(str(row["attack"]), []).append(row)
-    known = registry.attacks().items
+    known = known_attacks()
     found = []
     for name, rows in sorted(grouped.items()):
         kind = known.get(name)
@@ -108,7 +107,7 @@ def recipe(victim: str) -> dict[str, str]:
 
 def reported_accuracy(victim: str) -> float | None:
     """Return the test accuracy that a victim's paper reports, None where it reports none."""
-    reported: float | None = getattr(registry.victims().items.get(victim), "reported_test_accuracy", None)
+    reported: float | None = getattr(known_victims().items.get(victim), "reported_test_accuracy", None)
     return reported
 
 

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from markupsafe import escape
@@ -141,9 +142,29 @@ def named(scored: Scored, names: list[str]) -> list[RunRecord]:
 def test_of_an_attack_of_a_plug_in_it_says_what_describes_it(results: Path, scored: Scored) -> None:
     write_tables(results, [scored("mine"), scored("kkt")])
     text = " ".join(Parsed(write_report(results).read_text()).text.split())
-    told = "a report reads no plug-ins; python -m bench show NAME --plugin-dir FOLDER describes it"
+    told = "not known here; if it is a plug-in, python -m bench report --plugin-dir FOLDER describes it"
     assert text.count(told) == 1
-    assert f"mine · not one of the program’s own, and {told}" in text
+    assert f"mine · {told}" in text
+
+
+def test_a_plug_in_is_described_as_the_program_s_own_are(
+    bench: Callable[..., Any], plugins: Path, results: Path, scored: Scored, tmp_path: Path
+) -> None:
+    """Its summary and parameters, its victim's recipe; and the next report knows nothing of it."""
+    run = scored("tiny", victim="faces-mlp-4-tiny", params_json='{"count": 3}')
+    write_tables(results, [run])
+    (folder := tmp_path / "mine").mkdir()
+    shutil.copy(plugins / "tiny.py", folder)
+    (folder / "halting.py").write_text("raise ValueError('the wheel came off')")
+    told = []
+    for words in (("--plugin-dir", folder), ()):
+        ended = bench("report", "--results-dir", results, *words)
+        assert ended.status == 0
+        assert ("halting.py: ValueError: the wheel came off" in ended.err) == bool(words)
+        told.append(" ".join(Parsed((results / "report.html").read_text()).text.split()))
+    for text in ("tiny · zeros [as many] as asked for", "How it is trained, as described today"):
+        assert [text in page for page in told] == [True, False]
+    assert ["--set count=3" in page for page in told] == [False, True]  # of an unknown attack all may differ
 
 
 def test_every_name_is_text(tmp_path: Path, scored: Scored) -> None:
