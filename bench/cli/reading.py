@@ -193,8 +193,10 @@ def report(
     and victims of your own are described if --plugin-dir names their folder.
     """
     from bench.plan import registry
+    from bench.publish.leaderboard import unscored
     from bench.publish.parameters import knowing
     from bench.publish.report import write_report
+    from bench.store.folders import Store
     from bench.store.remote import is_copy
 
     if output is None and is_copy(results_dir):
@@ -205,6 +207,8 @@ def report(
     work_begins()
     with knowing(attacks, victims):
         say(str(write_report(results_dir, output, format_, across_knowledge=across_knowledge)))
+    if not is_copy(results_dir) and (line := unscored(Store(results_dir))):
+        complain(line)
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from bench.publish.leaderboard import refresh_tables
+from bench.publish.leaderboard import refresh_tables, unscored
 from bench.store.folders import Store
 from bench.store.records import RunRecord
 from bench.store.remote import Mirror
@@ -20,7 +20,7 @@ class Tables:
 
     Args:
         store: whose tables.
-        reporter: told if they cannot be written any more.
+        reporter: told if they cannot be written any more, and at the end what they lack for want of scores.
         copy_to: address of the copy in object storage, empty for none.
 
     Attributes:
@@ -44,6 +44,8 @@ class Tables:
             self._write()
         if self._mirror is not None:
             self._mirror.close()
+        if line := unscored(self.store):
+            self.reporter.notice(line)
 
     def follow(self, record: RunRecord) -> None:
         """Copy a run; write the tables too, unless that would take more than a tenth of the time."""

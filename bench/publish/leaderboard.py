@@ -28,6 +28,8 @@ from bench.store.records import (
     RunRecord,
     Status,
 )
+from bench.terminal.progress import plural
+from bench.terminal.text import command
 from victims.errors import UserError
 from victims.files import write_text
 
@@ -62,6 +64,19 @@ def refresh_tables(store: Store) -> pd.DataFrame:
     except OSError as error:
         hint = "make room, or choose another folder with --results-dir"
         raise UserError(f"the tables of {store.root} cannot be written ({error.strerror}); {hint}") from None
+
+
+def unscored(store: Store) -> str:
+    """Return a line on the stored reconstructions that the tables lack for want of scores, "" if there are none."""
+    records = [record for record in store.attacked() if record.n and record.pending]
+    if not records:
+        return ""
+    named = {"-a": {record.attack for record in records}, "-v": {record.training for record in records}}
+    words = [word for option, names in named.items() for name in sorted(names) for word in (option, name)]
+    score = command("score", *words, "--results-dir", str(store.root))
+    has, them = ("has", "it") if len(records) == 1 else ("have", "them")
+    lacks = f"{plural(len(records), 'stored reconstruction')} {has} no scores, and the tables lack {them}"
+    return f"{lacks}; `{score}` makes them, unless another process is at it"
 
 
 def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:

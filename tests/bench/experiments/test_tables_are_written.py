@@ -51,6 +51,31 @@ def test_tables_that_lack_runs_at_the_end_are_an_exit_status(
     assert run(*QUICK).status == 0
 
 
+def test_what_was_interrupted_before_its_scores_is_told_until_it_has_them(
+    bench: Bench, run: Bench, plugins: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the run that was interrupted, by another, by the report; and the command that the line names makes them."""
+
+    def interrupted(self: Scorer, *arguments: Any) -> RunRecord:
+        raise KeyboardInterrupt
+
+    run(*QUICK, "--seeds", "0")
+    with monkeypatch.context() as scoring:
+        scoring.setattr(Scorer, "score", interrupted)
+        ended = [run(*QUICK, "--seeds", "1")]
+        assert run(*QUICK, "--seeds", "2").status == ended[0].status == 130
+    told = "1 stored reconstruction has no scores, and the tables lack it; `python -m bench score "
+    assert told in ended[0].out
+    ended = [run("-a", "random", "--controls", "quick"), bench("report", "--results-dir", results)]
+    words = f"python -m bench score -a first-layer -v faces-mlp-4-tiny --results-dir {results}"
+    for text in (ended[0].out, ended[1].err):
+        assert f"2 stored reconstructions have no scores, and the tables lack them; `{words}` makes them" in text
+    assert len(stored(results)) == 2
+    made = bench(*words.split()[3:], "--plugin-dir", plugins, "--device", "cpu")
+    assert made.status == 0 and len(stored(results)) == 4
+    assert "no scores" not in made.out + bench("report", "--results-dir", results).err
+
+
 def test_an_interrupted_scoring_leaves_the_tables_of_what_is_scored(
     run: Bench, score: Callable[[], Any], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
