@@ -46,5 +46,5 @@ def _status() -> int:
             raise
         complain(f"bench: {error.filename or 'the output, or a file, cannot be written'}: {error.strerror}")
     if status == INTERRUPTED:  # what typer makes of a KeyboardInterrupt
-        complain("bench: interrupted; finished runs are stored")
+        complain("bench: interrupted; finished runs are stored, and the same command makes the others")
     return status

@@ -19,6 +19,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from bench.terminal.interrupts import HEARD
 from bench.terminal.offspring import end_with_parent
 from bench.terminal.text import describe, ending
 
@@ -81,7 +82,8 @@ def _rehearse(loads: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, str], s
 def _perform(loads: Mapping[str, Callable[[], Any]], sender: Connection) -> None:
     """Import files, report on each, and exit; exit at once if the parent dies."""
     os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in HEARD:
+        signal.signal(number, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):

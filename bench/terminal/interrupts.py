@@ -1,4 +1,4 @@
-"""Ctrl-C ends the process at once until the work begins, and is a KeyboardInterrupt from then on.
+"""Ctrl-C and SIGTERM end the process at once until the work begins, and are a KeyboardInterrupt from then on.
 
 Libraries that are interrupted while they are imported print tracebacks of their own, or stay half imported.
 """
@@ -16,28 +16,34 @@ from types import FrameType
 
 INTERRUPTED = 130
 """The exit status of what was interrupted."""
+HEARD = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+"""The signals that interrupt, with their usual handlers. One that has another is left alone: it is ignored, as Ctrl-C
+is in a background job, or somebody else's."""
 NOTHING_YET = b"bench: interrupted; nothing had begun\n"
 
 
 @contextmanager
 def abrupt() -> Iterator[None]:
-    """Let Ctrl-C end the process at once in the block, until `work_begins` is called in it."""
+    """Let Ctrl-C and SIGTERM end the process at once in the block, until `work_begins` is called in it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # not where it is ignored, as in a background job
-        signal.signal(signal.SIGINT, _leave)
+    before = {number: signal.getsignal(number) for number in HEARD}
+    for number, usual in HEARD.items():
+        if before[number] is usual:
+            signal.signal(number, _leave)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def work_begins() -> None:
-    """Let Ctrl-C be a KeyboardInterrupt: from here on there are files to be left in order."""
-    if signal.getsignal(signal.SIGINT) is _leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Let Ctrl-C and SIGTERM be a KeyboardInterrupt: from here on there are files to be left in order."""
+    for number in HEARD:
+        if signal.getsignal(number) is _leave:
+            signal.signal(number, signal.default_int_handler)
 
 
 @contextmanager

@@ -14,6 +14,10 @@ WHOLE = "from victims.spec import VictimSpec\nVICTIMS = (VictimSpec(name='whole-
 DEADLY: dict[str, tuple[str, str]] = {
     "leaves": ("import os\nos._exit(0)\n", "its import ends the process with exit status 0"),
     "crashes": ("import os\nos.abort()\n", "its import ends the process by SIGABRT"),
+    "terminates": (
+        "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n",
+        "its import ends the process by SIGTERM",
+    ),
     "interrupts": ("raise KeyboardInterrupt\n", "KeyboardInterrupt"),
     "generates": ("raise GeneratorExit('gone')\n", "GeneratorExit: gone"),
     "own_kind": ("class Own(BaseException): pass\nraise Own('mine')\n", "Own: mine"),

@@ -209,7 +209,7 @@ def test_an_interrupt_keeps_what_is_finished(run: Bench, results: Path) -> None:
     ended = run("-a", "tiny", "-a", "interrupted", "-a", "picky")
 
     assert ended.status == 130
-    assert ended.err == "bench: interrupted; finished runs are stored\n"
+    assert ended.err == "bench: interrupted; finished runs are stored, and the same command makes the others\n"
     assert stored(results)["attack"].tolist() == ["tiny"]
     assert only_run(results).name.startswith("tiny-")
 

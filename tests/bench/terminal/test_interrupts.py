@@ -1,4 +1,4 @@
-"""Ctrl-C while the program starts, and when its work has begun."""
+"""Ctrl-C and SIGTERM while the program starts, and when its work has begun."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 
 from bench.terminal import interrupts
 
+HEARD = [signal.SIGINT, signal.SIGTERM]
+
 
 def held(body: str) -> subprocess.CompletedProcess[str]:
     script = (
@@ -21,8 +23,9 @@ def held(body: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_an_interrupt_at_the_start_is_one_line() -> None:
-    done = held("with abrupt():\n  os.kill(os.getpid(), signal.SIGINT)\n  print('it went on')")
+@pytest.mark.parametrize("number", HEARD)
+def test_an_interrupt_at_the_start_is_one_line(number: signal.Signals) -> None:
+    done = held(f"with abrupt():\n  os.kill(os.getpid(), {number:d})\n  print('it went on')")
 
     assert (done.returncode, done.stdout) == (interrupts.INTERRUPTED, "")
     assert done.stderr == "bench: interrupted; nothing had begun\n"
@@ -33,8 +36,9 @@ def test_an_interrupt_at_the_start_ends_what_was_started() -> None:
     assert held(sleeper).returncode == interrupts.INTERRUPTED  # whose output ends only when the sleeper has ended
 
 
-def test_an_interrupt_of_the_work_is_an_exception() -> None:
-    body = "with abrupt():\n  work_begins()\n  try: os.kill(os.getpid(), signal.SIGINT)\n"
+@pytest.mark.parametrize("number", HEARD)
+def test_an_interrupt_of_the_work_is_an_exception(number: signal.Signals) -> None:
+    body = f"with abrupt():\n  work_begins()\n  try: os.kill(os.getpid(), {number:d})\n"
     done = held(body + "  except KeyboardInterrupt: print('in order')")
 
     assert (done.returncode, done.stdout) == (0, "in order\n")
@@ -56,15 +60,19 @@ def test_an_interrupt_that_was_withheld_comes_when_it_may() -> None:
     assert (done.returncode, done.stdout) == (interrupts.INTERRUPTED, "kept\n")
 
 
-@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.default_int_handler])
-def test_the_handler_that_was_there_is_there_again(handler: signal.Handlers) -> None:
-    before = signal.signal(signal.SIGINT, handler)
+@pytest.mark.parametrize("ignored", [True, False])
+@pytest.mark.parametrize("number", HEARD)
+def test_the_handler_that_was_there_is_there_again(number: signal.Signals, ignored: bool) -> None:
+    handler = signal.SIG_IGN if ignored else interrupts.HEARD[number]
+    before = signal.signal(number, handler)
     try:
         with interrupts.abrupt():
-            assert (signal.getsignal(signal.SIGINT) is signal.SIG_IGN) == (handler is signal.SIG_IGN)
-        assert signal.getsignal(signal.SIGINT) is handler
+            assert (signal.getsignal(number) is signal.SIG_IGN) == ignored
+            interrupts.work_begins()
+            assert (signal.getsignal(number) is signal.SIG_IGN) == ignored
+        assert signal.getsignal(number) is handler
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
 
 
 def test_the_verbs_are_imported_under_the_handler(tmp_path: Path) -> None:

@@ -161,16 +161,17 @@ def test_a_child_does_not_survive_its_parent(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_finishes_the_tables(world: World) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_finishes_the_tables(world: World, number: signal.Signals) -> None:
     running = world.start("-a", "plain", "-a", "steps", "-v", "mini-mlp-4", "--set", "steps=100000", "--jobs", 2)
     deadline = time.monotonic() + 120
     while not ((world.results / "runs.csv").exists() and len(world.rows())):
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    running.send_signal(signal.SIGINT)
+    running.send_signal(number)
     _, err = running.communicate(timeout=60)
 
     assert running.returncode == 130
-    assert err == "bench: interrupted; finished runs are stored\n"
+    assert err == "bench: interrupted; finished runs are stored, and the same command makes the others\n"
     assert world.rows()["attack"].tolist() == ["plain"]
     assert not list((world.results / "runs").glob(".*"))
