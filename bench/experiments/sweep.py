@@ -14,7 +14,7 @@ from rich.console import Console
 from bench.experiments.tables import Tables
 from bench.experiments.verdict import Given, leading, unit_of, verdict
 from bench.experiments.weights import told_conflicts
-from bench.plan.run import Run
+from bench.plan.run import Run, told_apart
 from bench.run.executors.choice import executor_for
 from bench.run.executors.task import Task
 from bench.run.provenance import run_of
@@ -94,7 +94,8 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
     failures, rows = 0, list[RunRecord]()
     with TerminalReporter(console) as reporter, Tables(store, reporter, setup.copy_to) as tables:
         session = Session(setup, reporter)
-        entries = todo(plan, setup, session)
+        entries = todo(told_apart(plan), setup, session)
+        titles = {entry.run_id: entry.run.title for entry in entries}
         for line in changed_sources(entries, session):
             reporter.notice(line)
         there, left = list[Todo](), list[Todo]()
@@ -107,12 +108,13 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
             executed = executor_for(reporter, setup).execute(tasks)
         for outcome in _settled(chain(stored, executed), store, reporter):
             record = outcome.record
+            title = titles.get(record.run_id, record.title)  # without data at first, a run has another id at its end
             failures += bool(outcome.trouble or record.trouble)
             if not outcome.cached:
                 tables.follow(record)
-            say(_line(record, outcome.cached), console)
+            say(f"{title}: {_line(record, outcome.cached)}", console)
             if trouble := outcome.trouble or (record.trouble if record.status is Status.OK else ""):
-                reporter.notice(f"{record.title}: {trouble}")
+                reporter.notice(f"{title}: {trouble}")
             _paths(console, store, record)
             rows.append(record)
     before = sum(entry.step is not Step.ATTACK for entry in entries)
@@ -158,7 +160,7 @@ def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, str, str]
     """Return the title of each run, its next step in `run_plan`, and the reason; nothing is downloaded."""
     with TerminalReporter(Console()) as reporter:
         session = Session(setup, reporter, downloads=False)
-        entries = todo(plan, setup, session)
+        entries = todo(told_apart(plan), setup, session)
         for line in changed_sources(entries, session):
             reporter.notice(line)
         if setup.only_cached:
@@ -187,25 +189,27 @@ def score_stored(
         protocol: score under this protocol, as rows of their own; empty for each run's own.
     """
     console, store = Console(), Store(setup.results_dir)
-    troubles, tasks = 0, []
+    troubles, runs = 0, dict[str, Run]()
     with TerminalReporter(console) as reporter, Tables(store, reporter) as tables:
         for record in records:
             try:
                 run = run_of(record, attacks, victims)
                 if protocol:
                     _require_same_subject(protocol, run)
-                task = Task.of(run, record.run_id, setup)
-                tasks.append(replace(task, scored_under=protocol))
+                runs[record.run_id] = run
             except UserError as error:
                 troubles += 1
                 reporter.notice(str(error))
+        runs = dict(zip(runs, told_apart([*runs.values()]), strict=True))
+        tasks = [replace(Task.of(run, run_id, setup), scored_under=protocol) for run_id, run in runs.items()]
         for outcome in executor_for(reporter, setup).execute(tasks) if tasks else ():
+            title = runs[outcome.record.run_id].title
             tables.follow(outcome.record)
             if trouble := outcome.trouble or outcome.record.trouble:
                 troubles += 1
-                reporter.notice(f"{outcome.record.title}: {trouble}")
+                reporter.notice(f"{title}: {trouble}")
             else:
-                say(_line(outcome.record), console)
+                say(f"{title}: {_line(outcome.record)}", console)
     if troubles:
         say(f"{plural(troubles, 'run')} of {len(records)} could not be scored", console, "red")
     return 1 if troubles or tables.behind else 0
@@ -223,16 +227,15 @@ def _require_same_subject(protocol: str, run: Run) -> None:
 
 
 def _line(record: RunRecord, cached: bool = False) -> str:
+    """Return how a run ended."""
     if record.status is Status.OK and not record.n:
-        return (
-            f"{record.title}: {record.n_candidates} candidates, and no training {unit_of(record)} to compare them with"
-        )
+        return f"{record.n_candidates} candidates, and no training {unit_of(record)} to compare them with"
     if record.status is Status.OK and record.n_good is None:
-        return f"{record.title}: attacked, and not scored; `run` scores it again"
+        return "attacked, and not scored; `run` scores it again"
     if record.status is not Status.OK:
         who = "each `run`" if passing(record) else "--retry-failed"
         stored = f" (stored; {who} runs it again)" if cached and record.status in FAILED else ""
-        return f"{record.title}: {record.status} ({record.reason}){stored}"
+        return f"{record.status} ({record.reason}){stored}"
     good = f"good {_against(record.n_good, record.null_n_good)} under {record.protocol}"
     parts = [good]
     if record.n_good_unique is not None:
@@ -253,7 +256,7 @@ def _line(record: RunRecord, cached: bool = False) -> str:
         parts.append(f"test accuracy {record.test_accuracy:.3g}")
     parts.append(f"attack {record.wall_s:.0f} s, training {record.train_s:.0f} s")
     stored = " (stored; --force runs it again)" if cached else ""
-    return f"{record.title}: of {record.n} {unit_of(record)}, {'; '.join(parts)}{stored}"
+    return f"of {record.n} {unit_of(record)}, {'; '.join(parts)}{stored}"
 
 
 def _against(count: int | None, null: int | None) -> str:

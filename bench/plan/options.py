@@ -140,6 +140,16 @@ def parse_settings(settings: list[str]) -> dict[str, Any]:
     return values
 
 
+def value_text(value: Any) -> str:
+    """Return a value as `--set` reads it: JSON, or a text that is none."""
+    if isinstance(value, str):
+        try:
+            json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return json.dumps(value)
+
+
 def attack_params(
     attack: type[Attack[Any]], variant: str, settings: dict[str, Any], given: str = "--set"
 ) -> AttackParams:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attacks.context import UNLIMITED, Budget
 from bench.plan.capability import untold
-from bench.terminal.text import variant_name
+from bench.plan.options import value_text
+from bench.terminal.text import LONGEST_QUOTE, one_line, variant_name
 from victims.files import sha256_json
 from victims.informed.spec import AnySpec, InformedSpec
 from victims.source import Sources
@@ -41,6 +44,7 @@ class Run:
         victim: the victim's description, with its defences and its retraining.
         seed: of the attack.
         budget: what the attack may spend.
+        apart: its parameters that tell it from another run of its title, as `told_apart` says them; empty without one.
     """
 
     attack: type[Attack[Any]]
@@ -50,6 +54,7 @@ class Run:
     victim: AnySpec
     seed: int
     budget: Budget = UNLIMITED
+    apart: str = ""
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
@@ -84,7 +89,22 @@ class Run:
     @property
     def title(self) -> str:
         """Short text for people."""
-        return f"{variant_name(self.attack.name, self.variant)} on {self.victim.name} seed {self.seed}"
+        name = " ".join(filter(None, (variant_name(self.attack.name, self.variant), self.apart)))
+        return f"{name} on {self.victim.name} seed {self.seed}"
+
+
+def told_apart(runs: Sequence[Run]) -> list[Run]:
+    """Return runs in their order, each with the parameters in which it differs from others of the same title."""
+    alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for run in runs:
+        alike[run.title].append(run.params.model_dump(mode="json"))
+    return [replace(run, apart=_differing(run, alike[run.title])) for run in runs]
+
+
+def _differing(run: Run, alike: Sequence[Mapping[str, Any]]) -> str:
+    params = run.params.model_dump(mode="json")
+    names = [name for name, value in params.items() if any(value != other.get(name) for other in alike)]
+    return one_line(" ".join(f"{name}={value_text(params[name])}" for name in names), LONGEST_QUOTE)
 
 
 def protocol_of(attack: type[Attack[Any]], victim: AnySpec) -> str:

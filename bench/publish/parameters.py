@@ -13,6 +13,7 @@ import pandas as pd
 
 from attacks.base import Attack
 from bench.plan import registry
+from bench.plan.options import value_text
 from bench.plan.registry import Registry, Victims
 from victims.errors import UserError
 from victims.informed.spec import AnySpec
@@ -72,16 +73,6 @@ def columns(params_json: Iterable[str], index: pd.Index) -> pd.DataFrame:
     rows = [{f"param.{name}": value_text(value) for name, value in _parsed(row).items()} for row in params_json]
     table = pd.DataFrame(rows, index=index, dtype=object).fillna("")
     return table[sorted(table.columns)]
-
-
-def value_text(value: Any) -> str:
-    """Return a value as `--set` reads it: JSON, or a text that is none."""
-    if isinstance(value, str):
-        try:
-            json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return json.dumps(value)
 
 
 def _parsed(params_json: str) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
+from bench.plan.options import value_text
 from bench.publish.claims.entries import Claim
 from bench.publish.claims.figures import figures, places
 from bench.publish.claims.finding import ClaimOutcome, Finding
 from bench.publish.claims.tables import RUNS, Tables, made_of_runs
 from bench.publish.numbers import MISSING
-from bench.publish.parameters import value_text
 from bench.publish.ranking import current
 from bench.store.records import Status
 from victims.errors import UserError

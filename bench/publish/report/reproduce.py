@@ -7,8 +7,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from bench.plan.options import value_text
 from bench.plan.run import protocol_of
-from bench.publish.parameters import known_attacks, known_victim, value_text
+from bench.publish.parameters import known_attacks, known_victim
 
 
 def command(

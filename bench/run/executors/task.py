@@ -36,6 +36,7 @@ class Task:
         seed: of the attack.
         budget: what the attack may spend.
         setup: what all tasks share.
+        apart: the parameters that tell it from another run of its title.
         scored_under: if not None, the stored run is only scored, under this protocol, empty for its own.
         failure: the failure to be recorded of a run whose process has died; None if the run is to be executed.
     """
@@ -50,6 +51,7 @@ class Task:
     seed: int
     budget: Budget
     setup: Setup
+    apart: str = ""
     scored_under: str | None = None
     failure: Failure | None = None
 
@@ -58,7 +60,8 @@ class Task:
         """Return the task to execute a run."""
         params = json.dumps(run.params.model_dump(mode="json"))
         name, victim, retraining = run.attack.name, run.victim.described.name, run.victim.retraining
-        return cls(run_id, name, run.variant, params, run.tuned_by, victim, retraining, run.seed, run.budget, setup)
+        told = run.seed, run.budget, setup, run.apart
+        return cls(run_id, name, run.variant, params, run.tuned_by, victim, retraining, *told)
 
     def run(self, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Run:
         """Return the run.
@@ -68,7 +71,7 @@ class Task:
         """
         attack, victim = attacks.match([self.attack])[0], victims.match([self.victim])[0].retrained(self.victim_seed)
         params = attack.Params.model_validate(json.loads(self.params_json))
-        return Run(attack, params, self.variant, self.tuned_by, victim, self.seed, self.budget)
+        return Run(attack, params, self.variant, self.tuned_by, victim, self.seed, self.budget, self.apart)
 
 
 class Executor(Protocol):

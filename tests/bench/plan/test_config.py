@@ -13,6 +13,7 @@ import pytest
 from attacks.context import Budget
 from bench.plan import registry
 from bench.plan.config import planned, read_plan
+from bench.plan.run import told_apart
 
 PAPER_SCALE = Path(__file__).parents[2] / "benchmarks" / "paper_scale.toml"
 PLAN = """
@@ -71,6 +72,31 @@ def test_the_command_line_changes_every_section(run_file: Bench, plan: Path, res
 def test_smoke_is_the_plans_small_version(run_file: Bench, plan: Path, results: Path) -> None:
     assert run_file("--config", plan, "--smoke").status == 0
     assert rows(results) == [("tiny", "digits-mlp-6-tiny", 0, 2), ("tiny", "faces-mlp-4-tiny", 7, 3)]
+
+
+def test_runs_that_differ_in_parameters_alone_are_told_apart_by_these(
+    bench: Bench, run_file: Bench, plugins: Path, results: Path, tmp_path: Path
+) -> None:
+    """In what is planned, on the way, at the end, of a failure, of what is stored, and where it is scored again."""
+    section = "[[plan]]\nattack = {}\nvictim = {}\nset = {{ count = {} }}\n"
+    faces, digits = "faces-mlp-4-tiny", "digits-mlp-6-tiny"
+    text = section.format(["tiny", "raises"], [faces, digits], 2) + section.format(["tiny", "raises"], [faces], 5)
+    (path := tmp_path / "alike.toml").write_text(text)
+    attacks, victims = registry.attacks(plugins), registry.victims(plugins)
+    runs = told_apart(planned(read_plan(path, smoke=False).plan, attacks, victims, Budget()))
+    alike = [f"{name} count={count} on {faces} seed 0" for count in (2, 5) for name in ("tiny", "raises")]
+    alone = [f"{name} on {digits} seed 0" for name in ("tiny", "raises")]
+    assert [run.title for run in runs] == [*alike[:2], *alone, *alike[2:]]
+
+    planning = run_file("--config", path, "--dry-run").out
+    made, again = (run_file("--config", path).out for _ in range(2))
+    scored = bench("score", "--plugin-dir", plugins, "--results-dir", results).out
+    for title in (*alike, *alone):
+        assert f"{title} " in planning and title in made and f"{title}: " in again
+        good = [f"{title}: of " in text for text in (made, again, scored)]
+        assert good == [title.startswith("tiny")] * 3
+        assert (f"{title}: 0 of " in made) == title.startswith("tiny")  # on the way
+        assert (f"{title}: error" in made) == title.startswith("raises")
 
 
 @pytest.mark.parametrize(
