@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.special import bdtrc
 from torch import Tensor, nn
 
 from victims.card import VictimCard
@@ -69,7 +69,7 @@ class Victim:
         right = round(accuracy * len(labels))
         if self.spec.loss != "cross-entropy" or accuracy == 1:
             return ""
-        if accuracy > largest and binomtest(right, len(labels), largest, alternative="greater").pvalue < UNLEARNT:
+        if accuracy > largest and bdtrc(right - 1, len(labels), largest) < UNLEARNT:  # by chance so many or more
             return ""
         hint = "are mean and std those of its training, and the labels its classes?"
         return f"its accuracy on them is {accuracy:.3f}, where the most frequent class has {largest:.3f}; {hint}"

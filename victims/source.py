@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -49,7 +49,7 @@ class Sources:
             OSError: a file cannot be read.
             SyntaxError: a file is no Python.
         """
-        found: dict[str, str] = {}
+        found, met = dict[str, str](), set[str]()
         left = [path.resolve() for path in entries]
         while left:
             path = left.pop()
@@ -58,7 +58,9 @@ class Sources:
             if name not in found:
                 tree, imports = _read(path.read_text(encoding="utf-8"))
                 found[name] = tree
-                left += self._files(module, path.name == "__init__.py", imports)
+                named = self._named(module, path.name == "__init__.py", imports) - met
+                left += [file.resolve() for file in map(self._file, named) if file is not None]
+                met |= named
         return dict(sorted(found.items()))
 
     def sha256(self, *entries: Path) -> str:
@@ -92,23 +94,22 @@ class Sources:
         choices = (place / "__init__.py", place.with_name(f"{place.name}.py"))
         return next((path for path in choices if self._is_of_packages(name) and path.is_file()), None)
 
-    def _files(self, module: str, is_package: bool, imports: Iterable[tuple[int, str]]) -> Iterator[Path]:
-        """Yield the files that a module's imports run, with the `__init__.py` of every enclosing package.
+    def _named(self, module: str, is_package: bool, imports: Iterable[tuple[int, str]]) -> set[str]:
+        """Return what may be modules among a module's imports, with every enclosing package.
 
         Args:
             module: the importing module's name, empty for a file outside the packages.
             is_package: it is an `__init__.py`.
             imports: number of leading dots and dotted name of each.
         """
+        named: set[str] = set()
         for dots, name in imports:
             parts = name.split(".")
             if dots:
                 around = module.split(".")
                 parts = around[: len(around) - dots + is_package] + [part for part in parts if part]
-            for length in range(1, len(parts) + 1):
-                path = self._file(".".join(parts[:length]))
-                if path is not None:
-                    yield path.resolve()
+            named |= {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
+        return named
 
 
 def tree_sha256(text: str) -> str:
@@ -131,7 +132,9 @@ def _read(text: str) -> tuple[str, tuple[tuple[int, str], ...]]:
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
             imports += [(node.level, f"{module}.{alias.name}".strip(".")) for alias in node.names]
-    return _digest(_tokens(tree)), tuple(imports)
+    tokens: list[str] = []
+    _write(tree, tokens)
+    return _digest(tokens), tuple(imports)
 
 
 class _Silence(ast.NodeTransformer):
@@ -163,23 +166,23 @@ def _is_version(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Assign) and is_number and [*map(ast.unparse, statement.targets)] == ["version"]
 
 
-def _tokens(value: object) -> Iterator[str]:
-    """Yield a syntax tree as text: types and fields, without those that are empty or silent."""
+def _write(value: object, tokens: list[str]) -> None:
+    """Add a syntax tree as text: types and fields, without those that are empty or silent."""
     if isinstance(value, ast.AST):
-        yield f"{type(value).__name__}("
+        tokens.append(f"{type(value).__name__}(")
         for name, field in ast.iter_fields(value):
             if name not in SILENT_FIELDS and field is not None and field != []:
-                yield f"{name}="
-                yield from _tokens(field)
-        yield ")"
+                tokens.append(f"{name}=")
+                _write(field, tokens)
+        tokens.append(")")
     elif isinstance(value, list):
-        yield "["
+        tokens.append("[")
         for item in value:
-            yield from _tokens(item)
-            yield ","
-        yield "]"
+            _write(item, tokens)
+            tokens.append(",")
+        tokens.append("]")
     else:
-        yield ascii(value)
+        tokens.append(ascii(value))
 
 
 def _digest(texts: Iterable[str]) -> str:

@@ -133,7 +133,6 @@ def run(
         server.start(server.threads_each(jobs or 1))  # it imports torch while this process does
     chosen_device = choose_device(asked.device if device is None else device, elsewhere=executor == "ray")
 
-    from bench.experiments.sweep import preview_plan, run_plan
     from bench.experiments.whole import Known, announced, run_rest
     from bench.run.setup import Cluster, Setup
     from bench.run.steps import Again
@@ -157,9 +156,12 @@ def run(
         say(line)
     if dry_run:
         from bench.cli.tables import todo_table
+        from bench.run.todo import preview_plan
 
         printer().print(todo_table(preview_plan(plan, setup)))
         return
+    from bench.experiments.sweep import run_plan
+
     work_begins()
     failed = run_plan(plan, setup) if plan else 0
     rest = 0 if only_cached else run_rest(asked, known, setup, smoke)

@@ -22,7 +22,7 @@ from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.run.steps import Step, passing
-from bench.run.todo import Todo, changed_sources, todo, why
+from bench.run.todo import Todo, changed_sources, todo
 from bench.scoring.protocols import PROTOCOLS, protocol_named
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
@@ -154,20 +154,6 @@ def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter)
     except OSError as error:
         return replace(outcome, trouble=f"this row cannot be stored ({error.strerror})")
     return replace(outcome, record=record)
-
-
-def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, str, str]]:
-    """Return the title of each run, its next step in `run_plan`, and the reason; nothing is downloaded."""
-    with TerminalReporter(Console()) as reporter:
-        session = Session(setup, reporter, downloads=False)
-        entries = todo(told_apart(plan), setup, session)
-        for line in changed_sources(entries, session):
-            reporter.notice(line)
-        if setup.only_cached:
-            steps = [(Step.NOTHING, "") if entry.shown else ("nothing", "it is not stored") for entry in entries]
-        else:
-            steps = [(entry.step, why(entry, session)) for entry in entries]
-        return [(entry.run.title, *step) for entry, step in zip(entries, steps, strict=True)]
 
 
 def score_stored(

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
 from rich.console import Console
 
 from attacks.context import Budget
-from bench.experiments.forecast import forecast, times_of
-from bench.experiments.study import part_of, run_study
-from bench.experiments.tuning.verb import Search, ranges_of, tune
 from bench.plan.config import PlanFile, TuneSection, planned, require_images
 from bench.plan.options import attack_params
 from bench.plan.run import Run
@@ -19,7 +15,6 @@ from bench.publish.numbers import duration
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.run.todo import todo
-from bench.store.cells import read_cells
 from bench.terminal.progress import TerminalReporter, plural
 from victims.errors import UserError
 
@@ -51,6 +46,9 @@ def announced(plan: PlanFile, known: Known, setup: Setup, budget: Budget, smoke:
         UserError: there is no such attack, victim, variant, parameter, seed or study, or a search has nothing to
             search.
     """
+    from bench.experiments.forecast import forecast, times_of
+    from bench.experiments.tuning.verb import ranges_of
+
     lines = []
     with TerminalReporter(Console()) as reporter:
         session, times = Session(setup, reporter, downloads=False), times_of(setup.results_dir)
@@ -82,6 +80,9 @@ def run_rest(plan: PlanFile, known: Known, setup: Setup, smoke: bool) -> int:
     Raises:
         UserError: there is no such study, attack, victim or parameter, or a search has nothing to search.
     """
+    from bench.experiments.study import part_of, run_study
+    from bench.experiments.tuning.verb import Search, tune
+
     failed = False
     named = [name for table in plan.study for name in table.study]
     for study in known.studies.match(named) if named else ():
@@ -112,6 +113,11 @@ def _searched(table: TuneSection, known: Known) -> list[Run]:
 
 def _of_study(study: Study, setup: Setup, smoke: bool) -> str:
     """Return what a study's table says of how long it took."""
+    import pandas as pd
+
+    from bench.experiments.study import part_of
+    from bench.store.cells import read_cells
+
     cells, folder = part_of(study, setup.results_dir, smoke)
     try:
         stored = read_cells(folder / f"{study.name}.csv")

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from bench.plan.run import Run, attack_sha
+from rich.console import Console
+
+from bench.plan.run import Run, attack_sha, told_apart
 from bench.run.scorer import lacking
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.run.steps import Again, Step, next_step
 from bench.store.folders import Store
 from bench.store.records import FAILED, RunRecord
+from bench.terminal.progress import TerminalReporter
 from bench.terminal.text import describe, few
 from victims.cache import trained_card, training_sha
 from victims.errors import UserError
@@ -58,6 +62,20 @@ def todo(plan: Sequence[Run], setup: Setup, session: Session) -> list[Todo]:
         short = lacking(stored, setup.twins, setup.again is Again.FAILED) if step is Step.SCORE and stored else ""
         entries.append(Todo(run, run_id, stored, step, short))
     return entries
+
+
+def preview_plan(plan: Sequence[Run], setup: Setup) -> list[tuple[str, str, str]]:
+    """Return the title of each run, its next step in `run_plan`, and the reason; nothing is downloaded."""
+    with TerminalReporter(Console()) as reporter:
+        session = Session(setup, reporter, downloads=False)
+        entries = todo(told_apart(plan), setup, session)
+        for line in changed_sources(entries, session):
+            reporter.notice(line)
+        if setup.only_cached:
+            steps = [(Step.NOTHING, "") if entry.shown else ("nothing", "it is not stored") for entry in entries]
+        else:
+            steps = [(entry.step, why(entry, session)) for entry in entries]
+        return [(entry.run.title, *step) for entry, step in zip(entries, steps, strict=True)]
 
 
 def why(entry: Todo, session: Session) -> str:
@@ -107,10 +125,11 @@ def _changed_attacks(entries: Sequence[Todo]) -> Iterator[str]:
 
 def _changed_trainings(entries: Sequence[Todo], session: Session) -> Iterator[str]:
     specs = {entry.run.victim.name: entry.run.victim for entry in entries}
-    today = {setting: training_sha(setting) for setting in {spec.setting for spec in specs.values()}}
     changed: dict[int, list[str]] = defaultdict(list)
+    today = cache(training_sha)  # asked of victims that are trained: it reads every file of the training
     for name, spec in specs.items():
-        if _trained_by(spec, session) not in ("", today[spec.setting]):
+        source = _trained_by(spec, session)
+        if source and source != today(spec.setting):
             changed[spec.training.version].append(name)
     for version, names in changed.items():
         trained = f"the source of the training changed since version {version} was made"

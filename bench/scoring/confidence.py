@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 from bench.scoring.protocols import Protocol
@@ -98,12 +97,18 @@ def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -
     discovered[position[first]] = True
     images = discovered.cumsum(0)
     rank = torch.arange(1, len(hit) + 1, dtype=torch.float64)
-    average = average_precision_score(hit.numpy(), confidence[order].numpy()) if bool(hit.any()) else 0.0
+    confidence, precision = confidence[order], hit.cumsum(0) / rank
     return ConfidenceCurve(
-        confidence=confidence[order],
+        confidence=confidence,
         hit=hit,
-        precision=hit.cumsum(0) / rank,
+        precision=precision,
         recall=images / max(1, len(first)),
         images=images,
-        average_precision=float(average),
+        average_precision=_average_precision(confidence, hit, precision),
     )
+
+
+def _average_precision(confidence: Tensor, hit: Tensor, precision: Tensor) -> float:
+    """Return the mean, over the hits, of the precision at the last candidate that is tied with each; 0 without hits."""
+    last = torch.searchsorted(-confidence, -confidence, right=True) - 1
+    return float(precision[last][hit].mean()) if bool(hit.any()) else 0.0

@@ -9,9 +9,10 @@ Everywhere n counts training images and m candidates; both live in the victim's 
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.optimize import linear_sum_assignment
+from numpy.typing import NDArray
 from torch import Tensor
 
 _CHUNK = 2048
@@ -129,10 +130,18 @@ def assign_pairs(distance: Tensor) -> tuple[Tensor, Tensor]:
     allowed = distance.isfinite()
     largest = distance.where(allowed, 0).max() if distance.numel() else 0.0
     forbidden = float(largest + 1) * (min(distance.shape) + 1)  # dearer than any assignment without it
-    rows, columns = linear_sum_assignment(distance.where(allowed, forbidden).cpu().numpy())
+    rows, columns = _cheapest(distance.where(allowed, forbidden))
     pairs = torch.as_tensor(rows, device=distance.device), torch.as_tensor(columns, device=distance.device)
     kept = allowed[pairs]
     return pairs[0][kept], pairs[1][kept]
+
+
+def _cheapest(cost: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return rows and columns of a matrix, each used at most once, whose sum is the smallest."""
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(cost.cpu().numpy())
+    return rows, columns
 
 
 def assign(candidates: Tensor, distance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -159,7 +168,7 @@ def in_order(candidates: Tensor, images: Tensor, together: int) -> Tensor:
     for first in range(0, len(images), together):
         group = slice(first, first + together)
         error = torch.cdist(images[group].flatten(1), candidates[group].clamp(0, 1).flatten(1)).square()
-        order[group] = first + torch.from_numpy(linear_sum_assignment(error.nan_to_num(_DIVERGED))[1])
+        order[group] = first + torch.from_numpy(_cheapest(error.nan_to_num(_DIVERGED))[1])
     return candidates[order]
 
 

@@ -20,9 +20,6 @@ THIRD_PARTY = (
     "rich.progress",
     "safetensors.torch",
     "scipy.optimize",
-    "scipy.stats",
-    "skimage.metrics",
-    "sklearn.metrics",
     "torch",
     "torch._dynamo",  # a second or two, which the first step of any optimiser would otherwise take
 )
