@@ -28,6 +28,7 @@ from waits import Waits, growth
 from attacks import context
 from attacks.base import AttackContext, Reconstruction
 from attacks.context import Checkpoint, Checkpoints
+from attacks.span_rounds import rounds
 from bench.plan import registry
 from bench.run.disclosure import view_of
 from bench.store.checkpoint import CheckpointFile
@@ -201,6 +202,11 @@ STEPS = 3
 every_case = pytest.mark.parametrize(
     "case", [pytest.param(case, id=name, marks=[pytest.mark.slow] * case.slow) for name, case in CASES.items()]
 )
+
+
+@pytest.fixture(autouse=True)
+def settling_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "SETTLE_STEPS", STEPS)
 
 
 def run(case: Case, device: torch.device, checkpoints: Checkpoints | None = None) -> Callable[[int], Reconstruction]:

@@ -14,6 +14,7 @@ THIRD_PARTY = (
     "filelock",
     "lpips",
     "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
     "pandas",
     "psutil",
     "pydantic",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from collections.abc import Callable
+from typing import Any
 
 import psutil
 import pytest
@@ -13,6 +15,8 @@ from world import World
 
 from bench.run.executors.processes import Limits, Processes
 from bench.terminal.progress import TerminalReporter
+
+Here = Callable[..., Any]
 
 FAULTY = """
 import os
@@ -45,14 +49,14 @@ DEATHS = {
 """What scoring does, by the number of the victim's training images, and what the row says."""
 
 
-def test_scoring_that_dies_costs_no_reconstruction_and_no_other_run(world: World) -> None:
+def test_scoring_that_dies_costs_no_reconstruction_and_no_other_run(world: World, here: Here) -> None:
     (world.plugins / "faulty.py").write_text(FAULTY)
     sweep = ("-a", "plain", *(word for n in DEATHS for word in ("-v", f"mini-mlp-{n}")), "--controls", "quick")
     for n, (way, _) in DEATHS.items():
         (world.plugins / f"way-{n}").write_text(way)
-    ended = world.run(*sweep)
-    assert ended.returncode == 1, ended.stderr
-    assert "Traceback" not in ended.stdout + ended.stderr
+    ended = here(world, *sweep)
+    assert ended.status == 1, ended.err
+    assert "Traceback" not in ended.out + ended.err
     rows = world.rows()
     assert set(rows["status"]) == {"ok"}
     assert rows.set_index("n")["scores_reason"].to_dict() == {n: reason for n, (_, reason) in DEATHS.items()}
@@ -64,8 +68,8 @@ def test_scoring_that_dies_costs_no_reconstruction_and_no_other_run(world: World
 
     for n in DEATHS:
         (world.plugins / f"way-{n}").unlink()
-    ended = world.run(*sweep)
-    assert ended.returncode == 0, ended.stderr
+    ended = here(world, *sweep)
+    assert ended.status == 0, ended.err
     assert set(world.rows()["scores"]) == {"scored"}
     assert world.calls().count("plain") == len(DEATHS)
     assert [path.read_bytes() for path in stored] == content
@@ -87,9 +91,9 @@ def test_a_killed_fork_server_costs_nothing(world: World) -> None:
     assert world.rows()["status"].tolist() == ["ok", "ok"]
 
 
-def test_a_full_results_disk_is_told_in_a_line(world: World) -> None:
+def test_a_full_results_disk_is_told_in_a_line(world: World, here: Here) -> None:
     """As root on Linux alone: a disk of three megabytes is mounted, filled, and emptied again."""
-    disk = world.root / "disk"
+    disk = world.results
     disk.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True, check=False
@@ -97,28 +101,23 @@ def test_a_full_results_disk_is_told_in_a_line(world: World) -> None:
     if mounted.returncode:
         pytest.skip("needs leave to mount a tmpfs")
     try:
-        command = world.command("-a", "plain", "-v", "mini-mlp-4")
-        command[command.index("--results-dir") + 1] = str(disk / "results")
-
-        def run(*more: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run([*command, *more], env=world.environment, capture_output=True, text=True, check=False)
-
-        assert run("--controls", "quick").returncode == 0
-        (stored,) = (disk / "results").glob("runs/*/reconstruction.safetensors")
+        words = ("-a", "plain", "-v", "mini-mlp-4")
+        assert here(world, *words, "--controls", "quick").status == 0
+        (stored,) = disk.glob("runs/*/reconstruction.safetensors")
         content = stored.read_bytes()
-        table = (disk / "results" / "runs.csv").read_bytes()
+        table = (disk / "runs.csv").read_bytes()
         filler = disk / "filler"
         with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
             while file.write(b"x" * 4096):
                 pass
-        ended = run()
-        assert ended.returncode in (1, 2)
-        assert "Traceback" not in ended.stdout + ended.stderr
-        assert "No space left on device" in ended.stdout + ended.stderr
+        ended = here(world, *words)
+        assert ended.status in (1, 2)
+        assert "Traceback" not in ended.out + ended.err
+        assert "No space left on device" in ended.out + ended.err
         assert stored.read_bytes() == content
-        assert (disk / "results" / "runs.csv").read_bytes() == table
+        assert (disk / "runs.csv").read_bytes() == table
         filler.unlink()
-        assert run().returncode == 0
+        assert here(world, *words).status == 0
         assert stored.read_bytes() == content
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=False)

@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -20,6 +22,8 @@ from bench.run.executors.processes import Limits, Processes
 from bench.run.executors.task import Task
 from bench.run.setup import Setup
 from bench.terminal.progress import TerminalReporter
+
+Here = Callable[..., Any]
 
 SPY = '''
 import gc
@@ -125,13 +129,13 @@ def spied(world: World) -> World:
     return world
 
 
-def test_an_attack_in_a_process_of_its_own_finds_nothing(spied: World) -> None:
+def test_an_attack_in_a_process_of_its_own_finds_nothing(spied: World, here: Here) -> None:
     """In the run's own process it does, which `--jobs 0` is: the search is one that can find."""
     answers = set()
     found = {"images_in_memory", "victim_on_the_stack"}
     for jobs, expected in (("1", set()), ("0", found)):
-        ended = spied.run("-a", "spy", "-v", "mini-mlp-4", "--controls", "quick", "--force", "--jobs", jobs)
-        assert ended.returncode == 0, ended.stderr
+        ended = here(spied, "-a", "spy", "-v", "mini-mlp-4", "--controls", "quick", "--force", "--jobs", jobs)
+        assert ended.status == 0, ended.err
         (row,) = spied.rows().to_dict("records")
         assert found & set(row["flags"].split(";")) == expected
         answers.add(row["attack_loss"])
@@ -152,17 +156,17 @@ def test_an_attack_has_the_gpu_of_its_run(spied: World) -> None:
     assert [[flag for flag in told if flag.startswith("GPU")] for told in flags] == [["GPU 0"], ["GPU 1"]]
 
 
-def test_reading_the_data_flags_the_row(spied: World) -> None:
-    ended = spied.run("-a", "reader", "-a", "spy", "-v", "mini-mlp-4", "--controls", "quick")
-    assert ended.returncode == 0, ended.stderr
+def test_reading_the_data_flags_the_row(spied: World, here: Here) -> None:
+    ended = here(spied, "-a", "reader", "-a", "spy", "-v", "mini-mlp-4", "--controls", "quick")
+    assert ended.status == 0, ended.err
     flags = spied.rows().set_index("attack")["flags"]
     assert "undeclared_read: mini.npz" in flags["reader"].split(";")
     assert "undeclared_read" not in flags["spy"]
 
 
-def test_what_cannot_be_answered_is_the_attacks_error(spied: World) -> None:
-    ended = spied.run("-a", "asks", "-v", "mini-mlp-4", "--controls", "quick")
-    assert ended.returncode == 1
+def test_what_cannot_be_answered_is_the_attacks_error(spied: World, here: Here) -> None:
+    ended = here(spied, "-a", "asks", "-v", "mini-mlp-4", "--controls", "quick")
+    assert ended.status == 1
     (row,) = spied.rows().to_dict("records")
     assert row["status"] == "error"
     assert "AttributeError" in row["reason"]
@@ -172,23 +176,23 @@ def left_behind() -> list[psutil.Process]:
     return [found for found in psutil.process_iter(["cmdline"]) if "left-behind" in (found.info["cmdline"] or [])]
 
 
-def test_nothing_outlives_the_attack_that_started_it(spied: World) -> None:
+def test_nothing_outlives_the_attack_that_started_it(spied: World, here: Here) -> None:
     assert not left_behind()
-    ended = spied.run("-a", "leaves", "-v", "mini-mlp-4", "--controls", "quick")
-    assert ended.returncode == 0, ended.stderr
+    ended = here(spied, "-a", "leaves", "-v", "mini-mlp-4", "--controls", "quick")
+    assert ended.status == 0, ended.err
     assert not left_behind()
 
 
-def test_an_attack_that_sends_nonsense_costs_its_own_row(spied: World) -> None:
-    ended = spied.run("-a", "lies", "-a", "spy", "-v", "mini-mlp-4", "--controls", "quick")
-    assert ended.returncode == 1
-    assert "Traceback" not in ended.stdout + ended.stderr
+def test_an_attack_that_sends_nonsense_costs_its_own_row(spied: World, here: Here) -> None:
+    ended = here(spied, "-a", "lies", "-a", "spy", "-v", "mini-mlp-4", "--controls", "quick")
+    assert ended.status == 1
+    assert "Traceback" not in ended.out + ended.err
     rows = spied.rows().set_index("attack")
     assert rows["status"].to_dict() == {"lies": rows["status"]["lies"], "spy": "ok"}
     assert rows["status"]["lies"] in ("error", "oom")
 
 
-def test_a_twin_that_dies_costs_its_null_control_until_it_can_be_had(world: World) -> None:
+def test_a_twin_that_dies_costs_its_null_control_until_it_can_be_had(world: World, here: Here) -> None:
     """The twin's attack is killed as for want of memory; the row is there, and the next run makes the control up."""
     (world.plugins / "fragile.py").write_text(
         SPY.replace('name = "spy"', 'name = "fragile"').replace(
@@ -201,23 +205,23 @@ def test_a_twin_that_dies_costs_its_null_control_until_it_can_be_had(world: Worl
         )
     )
     words = ("-a", "fragile", "-v", "mini-mlp-4")
-    assert world.run(*words, "--controls", "quick").returncode == 0
+    assert here(world, *words, "--controls", "quick").status == 0
     (world.plugins / "marker").write_text("kill")
-    second = world.run(*words)
-    assert second.returncode == 0, second.stdout + second.stderr
+    second = here(world, *words)
+    assert second.status == 0, second.out + second.err
     (row,) = world.rows().to_dict("records")
     assert row["n_good"] != ""
     assert "lost_null_untrained" in row["flags"]
     assert "lost_null_disjoint" in row["flags"]
     (world.plugins / "marker").write_text("live")
-    assert world.run(*words).returncode == 0
+    assert here(world, *words).status == 0
     (row,) = world.rows().to_dict("records")
     assert row["null_untrained"] != ""
     assert row["null_disjoint"] != ""
     assert "lost_" not in row["flags"]
 
 
-def test_what_is_printed_without_end_is_kept_in_part(world: World) -> None:
+def test_what_is_printed_without_end_is_kept_in_part(world: World, here: Here) -> None:
     (world.plugins / "loud.py").write_text(
         SPY.replace('name = "spy"', 'name = "loud"').replace(
             "        found = [", "        print('begin', 'x' * 5_000_000, 'end')\n        found = ["
@@ -228,10 +232,10 @@ def test_what_is_printed_without_end_is_kept_in_part(world: World) -> None:
             "        found = [", "        raise ValueError('\\x1b[31m' + 'y' * 5_000_000)\n        found = ["
         )
     )
-    ended = world.run("-a", "loud", "-a", "wordy", "-v", "mini-mlp-4", "--controls", "quick")
-    assert ended.returncode == 1
-    assert len(ended.stdout) < 10_000
-    assert "\x1b" not in ended.stdout
+    ended = here(world, "-a", "loud", "-a", "wordy", "-v", "mini-mlp-4", "--controls", "quick")
+    assert ended.status == 1
+    assert len(ended.out) < 10_000
+    assert "\x1b" not in ended.out
     rows = world.rows().set_index("attack")
     log = (world.results / rows["log"]["loud"]).read_bytes()
     assert len(log) < 1_100_000

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from world import World
+
+Here = Callable[..., Any]
 
 HEAD = """
 import ctypes
@@ -58,18 +62,18 @@ WAYS: dict[str, tuple[str, str, str]] = {
 """Name of the attack: what it does, the status of its row, and what the reason says."""
 
 
-def test_each_misbehaviour_is_one_row_and_costs_no_other_run(world: World) -> None:
+def test_each_misbehaviour_is_one_row_and_costs_no_other_run(world: World, here: Here) -> None:
     for name, (code, _, _) in WAYS.items():
         text = f"{HEAD.replace('NAME', name)}class Bad(Base):\n    name = {name!r}\n    {code}\n"
         (world.plugins / f"{name}.py").write_text(text)
     (world.plugins / "import.py").write_text("raise RuntimeError('not today')\n")
     words = [word for name in ("plain", *WAYS, "steps") for word in ("-a", name)]
-    ended = world.run(*words, "-v", "mini-mlp-4", "--jobs", 2, "--budget", "1s", "--memory", "1.2g")
+    ended = here(world, *words, "-v", "mini-mlp-4", "--jobs", 2, "--budget", "1s", "--memory", "1.2g")
 
-    assert ended.returncode == 1, ended.stderr
-    assert "Traceback" not in ended.stdout + ended.stderr
-    assert "loud" not in ended.stdout + ended.stderr
-    assert [line for line in ended.stderr.splitlines() if "import.py" in line and "not today" in line]
+    assert ended.status == 1, ended.err
+    assert "Traceback" not in ended.out + ended.err
+    assert "loud" not in ended.out + ended.err
+    assert [line for line in ended.err.splitlines() if "import.py" in line and "not today" in line]
     rows = world.rows().set_index("attack")
     assert sorted(rows.index) == sorted(["plain", "steps", *WAYS])
     for name, (_, status, words_of) in WAYS.items():
@@ -93,16 +97,16 @@ def test_each_misbehaviour_is_one_row_and_costs_no_other_run(world: World) -> No
     assert (scores["n_good"] == scores["null_n_good"]).all()
 
 
-def test_a_plugin_that_does_not_import_is_named_when_it_is_asked_for(world: World) -> None:
+def test_a_plugin_that_does_not_import_is_named_when_it_is_asked_for(world: World, here: Here) -> None:
     (world.plugins / "broken.py").write_text("raise RuntimeError('not today')\n")
-    ended = world.run("-a", "broken", "-v", "mini-mlp-4")
-    assert ended.returncode == 2
-    assert "RuntimeError: not today" in ended.stderr
+    ended = here(world, "-a", "broken", "-v", "mini-mlp-4")
+    assert ended.status == 2
+    assert "RuntimeError: not today" in ended.err
     assert not Path(world.results).exists()
 
 
 @pytest.mark.slow
-def test_who_dies_on_a_twin_keeps_its_score(world: World) -> None:
+def test_who_dies_on_a_twin_keeps_its_score(world: World, here: Here) -> None:
     (world.plugins / "fragile.py").write_text(
         HEAD.replace("NAME", "fragile")
         + """class Fragile(Base):
@@ -116,11 +120,11 @@ def test_who_dies_on_a_twin_keeps_its_score(world: World) -> None:
         return images
 """.replace("Path(", "__import__('pathlib').Path(")
     )
-    ended = world.run("-a", "fragile", "-v", "mini-mlp-4")
+    ended = here(world, "-a", "fragile", "-v", "mini-mlp-4")
 
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.status == 0, ended.out + ended.err
     (row,) = world.rows().to_dict("records")
     assert (row["status"], row["n_candidates"], row["null_untrained"], row["null_disjoint"]) == ("ok", 3, "", "")
     assert "failed_null_untrained: LookupError: the process ended in the middle of the run, with exit" in row["flags"]
     assert row["null_held_out"] != ""
-    assert "--force" in world.run("-a", "fragile", "-v", "mini-mlp-4").stdout
+    assert "--force" in here(world, "-a", "fragile", "-v", "mini-mlp-4").out
