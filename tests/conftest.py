@@ -123,6 +123,23 @@ def run(bench: Bench, plugins: Path, results: Path) -> Bench:
 
 
 @pytest.fixture
+def followed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Run the command line in this process, and its runs in processes of their own, which one server forks.
+
+    A process of its own imports torch, and so does the server that it starts. Of the environment that is given, the
+    variables of the suite reach the runs.
+    """
+
+    def call(environment: dict[str, str], *args: object) -> Result:
+        monkeypatch.delenv("BENCH_JOBS", raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return bench(*args)
+
+    return call
+
+
+@pytest.fixture
 def process() -> Bench:
     """Run Python in a process of its own."""
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -29,28 +32,35 @@ def versions() -> ModuleType:
     return module
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A copy of the repository's packages, and of this test."""
+@pytest.fixture(scope="module")
+def in_order(versions: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository's packages, and of this test, with a lock file of its own."""
+    root = tmp_path_factory.mktemp("in_order")
     for package in ("attacks", "victims", "bench"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "tests").mkdir()
-    shutil.copy(__file__, tmp_path / "tests")
-    return tmp_path
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "tests").mkdir()
+    shutil.copy(__file__, root / "tests")
+    said = [_said(versions, root, *words) for words in ((), ("--write",), ())]
+    behind = "versions.toml is behind; `python .ci/versions.py --write` takes up what changed\n"
+    assert said == [(1, behind), (0, ""), (0, "")]
+    return root
 
 
 @pytest.fixture
-def check(versions: ModuleType, root: Path, capsys: pytest.CaptureFixture[str]) -> Check:
-    """Run the check on the copy, whose lock file is in order; return its status and what it says."""
+def root(in_order: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(in_order, tmp_path / "root"))
 
-    def call(*words: str) -> tuple[int, str]:
+
+@pytest.fixture
+def check(versions: ModuleType, root: Path) -> Check:
+    """Run the check on a copy whose lock file is in order; return its status and what it says."""
+    return partial(_said, versions, root)
+
+
+def _said(versions: ModuleType, root: Path, *words: str) -> tuple[int, str]:
+    with redirect_stdout(io.StringIO()) as said:
         status = versions.main(words, root, root / "versions.toml")
-        return status, capsys.readouterr().out
-
-    assert call()[1] == "versions.toml is behind; `python .ci/versions.py --write` takes up what changed\n"
-    assert call("--write") == (0, "")
-    assert call() == (0, "")
-    return call
+    return status, said.getvalue()
 
 
 def edit(path: Path, old: str, new: str) -> None:

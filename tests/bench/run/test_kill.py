@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from processes import ROOT, bench_run, environment
@@ -38,21 +40,23 @@ class Slow(Attack):
     Params = AttackParams
 
     def reconstruct(self, view, ctx):
-        with Path(os.environ["CALLS"]).open("a") as calls:
+        with Path(os.environ["BENCH_CALLS"]).open("a") as calls:
             calls.write("called\\n")
-        if Path(os.environ["CALLS"]).read_text().count("called") == 2:
+        if Path(os.environ["BENCH_CALLS"]).read_text().count("called") == 2:
             time.sleep(600)
         return Reconstruction(candidates=torch.rand(4, *view.architecture.input_shape, generator=ctx.generator))
 """
 
 
-def test_kill_in_the_middle_of_a_plan(tmp_path: Path) -> None:
+def test_kill_in_the_middle_of_a_plan(tmp_path: Path, followed: Callable[..., Any]) -> None:
     plugins, results = tmp_path / "plugins", tmp_path / "results"
     plugins.mkdir()
     plugin = plugins / "small.py"
     plugin.write_text(PLUGIN.replace("LONG", "100_000_000"))
     given = environment(tmp_path, BENCH_JOBS="1")
-    command = bench_run(plugins, results, "-a", "first-layer", "-v", "faces-quick-4", "-v", "faces-long-4")
+    command = bench_run(
+        plugins, results, "-a", "first-layer", "-v", "faces-quick-4", "-v", "faces-long-4", "--controls", "quick"
+    )
     running = subprocess.Popen(command, cwd=ROOT, env=given, stdout=subprocess.PIPE, text=True)
     assert running.stdout is not None
     for line in running.stdout:  # until the second victim is in training
@@ -65,19 +69,19 @@ def test_kill_in_the_middle_of_a_plan(tmp_path: Path) -> None:
     assert list(pd.read_csv(results / "runs.csv")["victim"]) == ["faces-quick-4"]
 
     plugin.write_text(PLUGIN.replace("LONG", "50"))
-    again = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
-    assert again.returncode == 0, again.stderr
-    assert "stored" in again.stdout  # the finished run was not run again
+    again = followed(given, *command[3:])
+    assert again.status == 0, again.err
+    assert "stored" in again.out  # the finished run was not run again
     assert set(pd.read_csv(results / "runs.csv")["victim"]) == {"faces-quick-4", "faces-long-4"}
     assert not list((results / "runs").glob(".*"))
 
 
-def test_kill_while_a_run_is_scored_loses_no_attack(tmp_path: Path) -> None:
+def test_kill_while_a_run_is_scored_loses_no_attack(tmp_path: Path, followed: Callable[..., Any]) -> None:
     plugins, results, calls = tmp_path / "plugins", tmp_path / "results", tmp_path / "calls"
     plugins.mkdir()
     (plugins / "small.py").write_text(PLUGIN.replace("LONG", "50"))
     (plugins / "slow.py").write_text(SLOW)
-    given = environment(tmp_path, BENCH_JOBS="1", CALLS=str(calls))
+    given = environment(tmp_path, BENCH_JOBS="1", BENCH_CALLS=str(calls))
     command = bench_run(plugins, results, "-a", "slow", "-v", "faces-quick-4")
     running = subprocess.Popen(command, cwd=ROOT, env=given, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
@@ -88,10 +92,8 @@ def test_kill_while_a_run_is_scored_loses_no_attack(tmp_path: Path) -> None:
     running.wait()
     assert pd.read_csv(results / "runs.csv").empty  # nothing is scored yet
 
-    again = subprocess.run(
-        [*command, "--controls", "quick"], cwd=ROOT, env=given, capture_output=True, text=True, check=False
-    )
-    assert again.returncode == 0, again.stderr
+    again = followed(given, *command[3:], "--controls", "quick")
+    assert again.status == 0, again.err
     assert calls.read_text().count("called") == 2
     (row,) = pd.read_csv(results / "runs.csv").to_dict("records")
     assert row["status"] == "ok"

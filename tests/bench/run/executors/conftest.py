@@ -20,18 +20,12 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.fixture
-def here(bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Follow a plan of a world in this process; its runs are in processes of their own, which one server forks.
-
-    A process that follows the plan imports torch, and the server that it starts does once more.
-    """
+def here(followed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Follow a plan of a world in this process; its runs are in processes of their own."""
     for module, name in CHANGED_BY_PLUGINS:
         monkeypatch.setattr(module, name, getattr(module, name))  # it is put back when the test ends
 
     def call(world: World, *words: object) -> Any:
-        monkeypatch.delenv("BENCH_JOBS", raising=False)
-        for name, value in world.environment.items():
-            monkeypatch.setenv(name, value)
-        return bench(*world.command(*words)[3:])
+        return followed(world.environment, *world.command(*words)[3:])
 
     return call
