@@ -32,8 +32,9 @@ for _ in range(5):
     time.sleep(chance.uniform(0.2, 1.5))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+main()
 """
-"""Starts the sweep without the seconds that the imports take, and kills it."""
+"""Starts the sweep without the seconds that the imports take, and kills it; the last one is left to its end."""
 
 
 def killed_at_random(world: World, kills: int, chance: random.Random, seconds: float) -> int:
@@ -74,7 +75,6 @@ def test_five_kills_and_a_resume(world: World, tmp_path_factory: pytest.TempPath
         line, cwd=ROOT, env=world.environment, capture_output=True, text=True, check=False, timeout=300
     )
     assert killed.returncode == 0, killed.stderr
-    assert world.run(*words).returncode == 0
     require_whole(world)
     for name in TABLES:
         assert comparable(world.rows(name)) == comparable(undisturbed.rows(name))
