@@ -164,7 +164,7 @@ def run(
 
     work_begins()
     failed = run_plan(plan, setup) if plan else 0
-    rest = 0 if only_cached else run_rest(asked, known, setup, smoke)
+    rest = run_rest(asked, known, setup, smoke) if (asked.study or asked.tune) and not only_cached else 0
     raise typer.Exit(rest or failed)
 
 

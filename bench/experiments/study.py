@@ -12,6 +12,8 @@ from rich.console import Console
 from torch import Tensor
 
 from attacks.studies.base import Cell, Study
+from bench.experiments.naming import naming
+from bench.experiments.study_picture import draw, strips
 from bench.plan.options import attack_params
 from bench.plan.registry import Registry, Victims
 from bench.plan.run import Run
@@ -106,8 +108,6 @@ def run_study(
         UserError: an attack, a victim or a parameter is not known, the folder cannot be written, NAME.csv is there and
             cannot be read, or the victim of the first cell cannot be had.
     """
-    from bench.experiments.study_picture import draw
-
     console, root = Console(), setup.results_dir
     store = Store(root)
     store.require_writable()
@@ -231,8 +231,6 @@ def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, ce
     their neighbours. Of victims of the other settings the columns are `INFORMED`, from the record itself.
     """
     if not isinstance(victim, Victim):
-        from bench.experiments.naming import naming
-
         return {name: getattr(record, name) for name in INFORMED} | naming(record, victim.spec)
     beside: dict[str, float | None] = dict.fromkeys(BESIDE)
     if victim.units is None and len(victim.split.test_inputs):
@@ -258,8 +256,6 @@ def _beside_real_images(
     store: Store, record: RunRecord, victim: Victim, study: Study, cell: Cell
 ) -> dict[str, float | None]:
     """Return the columns `BESIDE`, and write two pictures of the candidates: alone, and beside their neighbours."""
-    from bench.experiments.study_picture import strips
-
     split = victim.split
     found = read_reconstruction(store.folder(record.run_id))
     candidates, mean, scale = found.candidates, torch.from_numpy(split.mean), torch.from_numpy(victim.scale)

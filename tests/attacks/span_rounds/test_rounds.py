@@ -29,14 +29,13 @@ from victims.spec import DecayedDescent, MLPSpec, VictimSpec
 
 N = 12
 SHORT: dict[str, Any] = {"steps": 30, "rounds": 2, "round_steps": 20}
-SETTLE = 15
-"""Steps in which candidates settle, where ten times as many would show the same."""
-settling_soon = pytest.mark.usefixtures("settle_steps")
 
 
 @pytest.fixture
-def settle_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "SETTLE_STEPS", SETTLE)
+def settle(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A tenth of the steps in which candidates settle."""
+    monkeypatch.setattr(rounds, "SETTLE_STEPS", 15)
+    return 15
 
 
 @pytest.fixture(scope="module")
@@ -191,20 +190,17 @@ def test_restarts_of_unlike_numbers_of_candidates_are_ranked_by_agreement_alone(
     assert KKTSpanParams(rounds=1, ranking="evidence").rounds == 1
 
 
-@settling_soon
 @pytest.mark.parametrize("offset_price", [0.0, 1e-6])
 def test_killed_anywhere_it_ends_as_it_would_have(
-    victim: Victim, monkeypatch: pytest.MonkeyPatch, offset_price: float
+    victim: Victim, monkeypatch: pytest.MonkeyPatch, settle: int, offset_price: float
 ) -> None:
     monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
-    params = KKTSpanParams(**SHORT, round_offset_price=offset_price)
-    view, attack = view_of(victim, KKTSpan.needs, CPU), KKTSpan(params)
+    view, attack = view_of(victim, KKTSpan.needs, CPU), KKTSpan(KKTSpanParams(**SHORT, round_offset_price=offset_price))
     whole = attack.reconstruct(view, context())
     total = attack.params.steps_of_a_restart
     assert whole.grad_evals == total
-    first = SHORT["steps"]
-    again = first + SETTLE + SHORT["round_steps"]
-    for most in (first - 1, first, first + 1, first + SETTLE - 1, first + SETTLE + 5, again + 5, total - 2):
+    first, again = SHORT["steps"], SHORT["steps"] + settle + SHORT["round_steps"]
+    for most in (first - 1, first, first + 1, first + settle - 1, first + settle + 5, again + 5, total - 2):
         memory = Memory(most)
         with pytest.raises(Interrupted):
             attack.reconstruct(view, replace(context(), checkpoints=memory))
@@ -249,8 +245,7 @@ def test_several_restarts_are_pooled_and_go_on_after_a_kill(victim: Victim, monk
     torch.testing.assert_close(whole.confidence[: counts[0]], alone.confidence * agreed)  # type: ignore[index, operator]
 
 
-@settling_soon
-def test_a_budget_ends_it_between_and_within_searches(victim: Victim) -> None:
+def test_a_budget_ends_it_between_and_within_searches(victim: Victim, settle: int) -> None:
     view = view_of(victim, KKTSpan.needs, CPU)
     spent = []
     for limit in (10, 30, 40, 50, 10**6):
@@ -262,8 +257,7 @@ def test_a_budget_ends_it_between_and_within_searches(victim: Victim) -> None:
     assert spent[:4] == [10, 30, 40, 50]
 
 
-@settling_soon
-def test_a_restart_that_ends_with_the_budget_counts(victim: Victim) -> None:
+def test_a_restart_that_ends_with_the_budget_counts(victim: Victim, settle: int) -> None:
     view, attack = view_of(victim, KKTSpan.needs, CPU), KKTSpan(KKTSpanParams(**SHORT | {"rounds": 1}, restarts=2))
     budget = attacks.context.Budget(steps=2 * attack.params.steps_of_a_restart)
     whole = attack.reconstruct(view, context())
@@ -271,9 +265,8 @@ def test_a_restart_that_ends_with_the_budget_counts(victim: Victim) -> None:
     assert torch.equal(found.candidates, whole.candidates)
 
 
-@settling_soon
 def test_the_confidence_is_how_far_a_candidate_keeps_to_the_spans(
-    victim: Victim, monkeypatch: pytest.MonkeyPatch
+    victim: Victim, settle: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
 
