@@ -79,6 +79,8 @@ def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -
     Raises:
         ValueError: there is not one number per candidate.
     """
+    from sklearn.metrics import average_precision_score  # a second, which only what scores need spend
+
     candidates, truth = matcher.candidates, matcher.truth
     if confidence.shape != candidates.shape[:1] or len(candidates) == 0:
         raise ValueError(f"confidence has shape {tuple(confidence.shape)} for {len(candidates)} candidates")
@@ -97,18 +99,12 @@ def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -
     discovered[position[first]] = True
     images = discovered.cumsum(0)
     rank = torch.arange(1, len(hit) + 1, dtype=torch.float64)
-    confidence, precision = confidence[order], hit.cumsum(0) / rank
+    average = average_precision_score(hit.numpy(), confidence[order].numpy()) if bool(hit.any()) else 0.0
     return ConfidenceCurve(
-        confidence=confidence,
+        confidence=confidence[order],
         hit=hit,
-        precision=precision,
+        precision=hit.cumsum(0) / rank,
         recall=images / max(1, len(first)),
         images=images,
-        average_precision=_average_precision(confidence, hit, precision),
+        average_precision=float(average),
     )
-
-
-def _average_precision(confidence: Tensor, hit: Tensor, precision: Tensor) -> float:
-    """Return the mean, over the hits, of the precision at the last candidate that is tied with each; 0 without hits."""
-    last = torch.searchsorted(-confidence, -confidence, right=True) - 1
-    return float(precision[last][hit].mean()) if bool(hit.any()) else 0.0

@@ -25,8 +25,10 @@ def membership_auc(images: Tensor, references: Tensor, together: int = 1) -> flo
     Source:
         Balle et al. 2022, Algorithm 2: membership inference by reconstruction, all records but one being known.
     """
+    from scipy.stats import mannwhitneyu
+
     if len(images) < 2 or together > 1:
         return None
     member, other = mse(images, references), mse(images, references.roll(1, 0))
-    farther, tied = other[:, None] > member, other[:, None] == member
-    return float((farther.double() + tied.double() / 2).mean())
+    statistic = mannwhitneyu(other.cpu().numpy(), member.cpu().numpy()).statistic
+    return float(statistic) / len(member) ** 2

@@ -21,6 +21,8 @@ THIRD_PARTY = (
     "rich.progress",
     "safetensors.torch",
     "scipy.optimize",
+    "scipy.stats",
+    "sklearn.metrics",
     "torch",
     "torch._dynamo",  # a second or two, which the first step of any optimiser would otherwise take
 )

@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 from pictures import random_images
-from sklearn.metrics import average_precision_score
 
 from bench.scoring import PROTOCOLS, ConfidenceCurve, Matcher, Truth, confidence_curve, score
 from bench.scoring.matching import stretch
@@ -62,15 +61,6 @@ def test_a_random_orders_average_precision_is_what_the_formula_says_and_above_th
     expected = (harmonic + (hits - 1) / (m - 1) * (m - harmonic)) / m
     assert found.base_rate == found.average_precision == hits / m < expected
     assert sum(orders) / len(orders) == pytest.approx(expected, abs=0.04)
-
-
-def test_average_precision_is_that_of_a_library_where_some_are_tied() -> None:
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(20):
-        confidence = torch.randint(4, (8,), generator=generator).tolist()
-        found = curve(confidence)
-        expected = average_precision_score(found.hit.numpy(), found.confidence.numpy())
-        assert found.average_precision == pytest.approx(expected, rel=1e-12)
 
 
 def test_images_of_tied_candidates_are_counted_in_their_order() -> None:

@@ -18,7 +18,7 @@ from victims.errors import UserError
 
 ANSWER_SECONDS = 600.0
 """A node that is silent for longer gets no runs."""
-MODULES = tuple(sorted({"skimage", "sklearn", *(name.partition(".")[0] for name in THIRD_PARTY)}))
+MODULES = tuple(sorted({"skimage", *(name.partition(".")[0] for name in THIRD_PARTY)}))
 """What every node must have beside Python and Ray: some attacks and data need what no run imports at its start."""
 
 
