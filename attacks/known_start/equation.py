@@ -82,6 +82,13 @@ class Equation:
         """The number of directions, r."""
         return self.basis.shape[1]
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of an input."""
+        shape = self.ends[1].input_shape
+        assert shape is not None
+        return shape
+
     @cached_property
     def error_basis(self) -> Tensor:
         """(h, r) orthonormal: the span of the columns of the difference, where the sum of every image's errors lies."""

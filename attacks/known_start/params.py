@@ -10,6 +10,7 @@ from attacks.base import AttackParams
 from victims.frozen_model import omitted_if_default
 
 Ranking = Annotated[Literal["span", "evidence", "distinct"], omitted_if_default("span")]
+Variation = Annotated[NonNegativeFloat, omitted_if_default(0.0)]
 Shares = Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)]
 
 CANDIDATES_PER_IMAGE = 2.0
@@ -53,6 +54,8 @@ class KKTDeltaParams(AttackParams):
         second_layer: weight of the relative residual of W2 - c W2(0) beside that of layer 1.
         signal_span: over sqrt(n), what a candidate pays for back-propagated errors outside the span of the
             difference's columns.
+        total_variation: over m, what a candidate pays for its total variation, relative to its size
+            (`attacks.optimisation.variation`); nothing where inputs are no pictures.
         dtype: precision of the search; c and n are found in float64.
         ranking: what makes the confidence in a candidate. "span" is the share of its errors in the span of the
             difference's columns; "evidence" asks also whether it follows from the difference and whether its gradients
@@ -77,6 +80,7 @@ class KKTDeltaParams(AttackParams):
     neuron_power: NonNegativeFloat = 1.0
     second_layer: NonNegativeFloat = 1.0
     signal_span: NonNegativeFloat = 0.15
+    total_variation: Variation = 0.0
     dtype: Literal["float32", "float64"] = "float32"
     ranking: Ranking = "span"
 

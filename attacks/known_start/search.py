@@ -16,6 +16,7 @@ from attacks.known_start.descent import Descent, Found
 from attacks.known_start.equation import Equation
 from attacks.known_start.params import ResolvedParams
 from attacks.optimisation.one_cycle import OneCycle
+from attacks.optimisation.variation import relative_variation
 from victims.equations.spans import share_outside
 
 SMALL = 0.1
@@ -26,7 +27,8 @@ class Search(Descent):
     """One search from random candidates.
 
     Layer 2 has a residual of its own; candidates are x_i = sum_k S_k^p u_ik v_k, and u moves. A candidate alone pays
-    for the share of its errors' energy outside the span of the difference's columns.
+    for the share of its errors' energy outside the span of the difference's columns, and for its total variation, which
+    mixtures of images have more of.
 
     Args:
         equation: what the candidates have to make up.
@@ -53,13 +55,16 @@ class Search(Descent):
         self.cycle = OneCycle(groups, params.steps)
 
     def objective(self, alpha: float) -> Tensor:
-        """Return the weighted residual and the cost of leaving the span, a scalar tensor that can be differentiated."""
+        """Return the weighted residual and the candidates' costs, a scalar tensor that can be differentiated."""
         equation = self.equation
         inputs, errors, second = self._terms(alpha)
         residual = self.unexplained(inputs, errors)
         if self.params.second_layer:
             left = equation.second_unexplained(equation.second - second)
             residual = residual + self.params.second_layer * left
+        if self.params.total_variation:
+            pictures = (inputs @ equation.basis.T).unflatten(1, equation.shape)
+            residual = residual + self.params.total_variation * relative_variation(pictures).mean()
         cost = self.params.signal_span / math.sqrt(equation.rank)
         return residual + cost * self._outside(errors).sum() if cost else residual
 

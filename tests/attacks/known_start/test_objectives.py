@@ -17,6 +17,7 @@ from attacks.known_start.params import FeatureParams, KKTDeltaParams, ResolvedPa
 from attacks.known_start.polish import Polish
 from attacks.known_start.replay import UnrolledTraining
 from attacks.known_start.search import Search
+from attacks.optimisation.variation import relative_variation
 from victims.equations.architectures import MLP
 from victims.equations.network import Network
 from victims.ordinary.difference import difference
@@ -114,6 +115,12 @@ def test_what_a_search_minimises() -> None:
     later = (found.second - second).square().sum() / found.second.square().sum()
     cost = 0.15 / math.sqrt(RANK) * outside(errors, found.weight).sum()
     torch.testing.assert_close(search.objective(SHARP), residual + 0.6 * later + cost)
+
+    with_shape = replace(found, ends=(START, replace(END, input_shape=SHAPE)))
+    params = params.model_copy(update={"total_variation": 0.2})
+    varying = Search(with_shape, params, torch.Generator().manual_seed(0))
+    variation = 0.2 * relative_variation((inputs @ found.basis.T).view(M, *SHAPE)).mean()
+    torch.testing.assert_close(varying.objective(SHARP), residual + 0.6 * later + cost + variation)
     relative = (found.weight - errors.T @ inputs).norm() / found.weight.norm()
     sharp = Search(found, params.model_copy(update={"alpha": (1, SHARP)}), torch.Generator().manual_seed(0))
     sharp.unit = search.unit
