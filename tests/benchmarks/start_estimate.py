@@ -3,7 +3,8 @@
     python tests/benchmarks/start_estimate.py DIR
 
 prints, for W1 of each victim, what is left of its start (c), the estimate of c, and the error of two estimates of
-L = W1 - c W1(0), relative to ||L||: the best of any rank by squares, and that of `kkt-delta --variant uniform`.
+L = W1 - c W1(0), relative to ||L||: the best of any rank by squares, and that of `kkt-delta --variant uniform`; and the
+share of the training images' energy that lies in the directions of the latter, in which candidates are sought.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from attacks.known_start.params import LEFT_OUT
 from attacks.unknown_start.uniform import Separation
 from bench.plan import registry
 from victims.equations.row_space import CosineSpace
@@ -39,10 +41,17 @@ def main() -> None:
         found = Separation(weight, CosineSpace.of(victim.input_shape, weight)).run(lambda: False, lambda step: None)
         missed = float((found.added - added).norm() / added.norm())
         by_squares = float((squares.min().clamp(min=0) / added.square().sum()).sqrt())
+        _, singular, right = torch.linalg.svd(found.added, full_matrices=False)
+        rest = 1 - singular.square().cumsum(0) / singular.square().sum()
+        directions = right[: int((rest > LEFT_OUT).sum()) + 1]
+        images = torch.from_numpy(victim.split.inputs).flatten(1)
+        held = float(((images @ directions.T).square().sum(1) / images.square().sum(1)).mean())
         told = (
-            f"c {known.decay:.3f}, estimated {found.decay:.3f} | by squares {by_squares:.2f} | by the box {missed:.2f}"
+            f"c {known.decay:.3f}, estimated {found.decay:.3f}",
+            f"by squares {by_squares:.2f}, by the box {missed:.2f}",
+            f"{len(directions)} directions hold {held:.2f} of the images",
         )
-        sys.stdout.write(f"{spec.name} | {told}\n")
+        sys.stdout.write(f"{spec.name} | {' | '.join(told)}\n")
         sys.stdout.flush()
 
 
