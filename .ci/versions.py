@@ -123,17 +123,11 @@ def unversioned(lock: Lock, now: Lock, held: dict[str, dict[str, str]]) -> Itera
             yield f"{file}: its code changed, and no version of {', '.join(same)}"
 
 
-def _shown(test: str, root: Path) -> str:
-    """Return a test's id, `tests/file.py::name`.
-
-    Raises:
-        SystemExit: there is no such test.
-    """
+def _is_test(test: str, root: Path) -> bool:
+    """Return whether there is a test of this id, `tests/file.py::name`."""
     file, _, name = test.partition("::")
     path = root / file
-    if not name or not path.is_file() or f"def {name.partition('[')[0]}(" not in path.read_text():
-        raise SystemExit(f"there is no test {test}; name one as tests/attacks/test_search.py::test_...")
-    return test
+    return bool(name) and path.is_file() and f"def {name.partition('[')[0]}(" in path.read_text()
 
 
 def main(words: Sequence[str] | None = None, root: Path = HERE.parent, path: Path = LOCK) -> int:
@@ -151,7 +145,9 @@ def main(words: Sequence[str] | None = None, root: Path = HERE.parent, path: Pat
         unknown = sorted(set(asked.accept) - set(trees))
         if unknown or not asked.shown_by:
             parser.error(f"no unit imports {', '.join(unknown)}" if unknown else "--accept needs --shown-by")
-        lock.same |= {(file, trees[file]): _shown(asked.shown_by, root) for file in asked.accept}
+        if not _is_test(asked.shown_by, root):
+            raise SystemExit(f"there is no test {asked.shown_by}; name one as tests/attacks/test_search.py::test_...")
+        lock.same |= {(file, trees[file]): asked.shown_by for file in asked.accept}
         lock.write(path)
     now.same = {entry: test for entry, test in lock.same.items() if trees.get(entry[0]) == entry[1]}
     troubles = list(unversioned(lock, now, held))
@@ -164,6 +160,11 @@ def main(words: Sequence[str] | None = None, root: Path = HERE.parent, path: Pat
         now.write(path)
     elif now != lock:
         troubles.append(f"{path.name} is behind; `python .ci/versions.py --write` takes up what changed")
+    troubles += [
+        f"{file}: {test} showed that its numbers are the same, and is gone; --accept it by another"
+        for (file, _), test in now.same.items()
+        if not _is_test(test, root)
+    ]
     sys.stdout.writelines(f"{line}\n" for line in troubles)
     return 1 if troubles else 0
 

@@ -108,6 +108,11 @@ def test_the_same_numbers_are_shown_by_a_test(check: Check, root: Path) -> None:
     assert check(*accept, SHOWN_BY, "--write") == (0, "")
     assert check() == (0, "")
     assert f'shown_by = "{SHOWN_BY}"' in (root / "versions.toml").read_text()
+    here, name = root / "tests" / "test_versions.py", SHOWN_BY.partition("::")[2]
+    edit(here, f"def {name}(", "def test_renamed(")
+    told = f"victims/training/loop.py: {SHOWN_BY} showed that its numbers are the same, and is gone"
+    assert check() == (1, f"{told}; --accept it by another\n")
+    edit(here, "def test_renamed(", f"def {name}(")
     edit(root / "victims" / "training" / "loop.py", "REPORT_SECONDS = 0.25", "REPORT_SECONDS = 0.2")
     assert check()[0] == 1
 
