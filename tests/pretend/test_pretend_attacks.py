@@ -138,7 +138,7 @@ CASES: dict[str, Case] = {
     "conv-span on two convolutions": Case("conv-span", CONVOLUTIONS, {"candidates": 6, "rounds": 1}),
     "kkt-delta": Case("kkt-delta", ORDINARY),
     "kkt-delta from a seed": Case("kkt-delta", ORDINARY, {"start": "guess", "seeds": 50}),
-    "kkt-delta without a start": Case("kkt-delta", ORDINARY, {"start": "uniform"}),
+    "kkt-delta without a start": Case("kkt-delta", ORDINARY, {"start": "uniform", "total_variation": 0.5}),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
     "projection": Case(
