@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import pandas as pd
+from pydantic_core import to_jsonable_python
 
 from attacks.base import Attack
 from bench.plan import registry
@@ -27,7 +28,8 @@ LONGEST = 44
 def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
     """Return the parameters of a row that are neither the attack's defaults nor its variant's.
 
-    A parameter that the attack no longer has is left out if its value is null.
+    A parameter that the variant sets and the row lacks has the attack's default, for which a description may leave it
+    out. One that the attack no longer has is left out if its value is null.
 
     Args:
         attack: its name; all parameters of one that the registry does not know are returned.
@@ -36,9 +38,13 @@ def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
     """
     params = _parsed(params_json)
     usual = _usual(attack, variant)
-    if usual is None:
+    if usual is None or not params:
         return params
-    return {key: value for key, value in params.items() if value != usual.get(key)}
+    kind = known_attacks()[attack]
+    lacking = {
+        key: kind.Params.model_fields[key].default for key in kind.variants.get(variant, {}) if key not in params
+    }
+    return {key: value for key, value in (params | to_jsonable_python(lacking)).items() if value != usual.get(key)}
 
 
 def readable(attack: str, variant: str, params_json: str) -> str:

@@ -41,6 +41,13 @@ def test_what_the_attack_has_no_more_is_named_where_it_was_set() -> None:
     assert settings("kkt", "", json.dumps(row)) == {"left": 3}
 
 
+def test_what_a_variant_sets_and_somebody_set_back_is_named_though_a_description_leaves_a_default_out() -> None:
+    kind, back = registry.attacks().items["kkt-delta"], {"total_variation": 0.0}
+    row = attack_params(kind, "uniform", back).model_dump(mode="json")
+    assert "total_variation" not in row
+    assert settings("kkt-delta", "uniform", json.dumps(row)) == back
+
+
 def test_of_an_unknown_attack_all_is_named() -> None:
     assert settings("nobody's", "", '{"a": 1, "b": null}') == {"a": 1, "b": None}
     assert settings("kkt", "unknown", '{"steps": 300}') == {"steps": 300}
