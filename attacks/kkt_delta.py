@@ -105,7 +105,6 @@ class KKTDelta(Attack[KKTDeltaParams]):
         from attacks.known_start.ranking import pooled
         from attacks.known_start.search import Search
         from attacks.optimisation.restarts import Restarts
-        from attacks.optimisation.variation import is_picture
         from victims.equations.network import Network
         from victims.ordinary.difference import first_moved
         from victims.ordinary.update import low_rank
@@ -135,8 +134,6 @@ class KKTDelta(Attack[KKTDeltaParams]):
             one = "as by LoRA, whose direction is no image, or by training on one image, which is the direction"
             assumed = (f"every layer moved by rank {low}, {several if low > 1 else one}",)
         params = self.params.resolved(rank, float(found.singular.norm() / start.weights[0].norm()))
-        if not is_picture(shape):
-            params = params.model_copy(update={"total_variation": 0.0})
         equation = Equation.of(start, end, found, rank, params.points)
         if self.params.start == "uniform":
             equation = replace(equation, bias=None)  # what was added to the biases is not known

@@ -55,7 +55,7 @@ class KKTDeltaParams(AttackParams):
         signal_span: over sqrt(n), what a candidate pays for back-propagated errors outside the span of the
             difference's columns.
         total_variation: over m, what a candidate pays for its total variation, relative to its size
-            (`attacks.optimisation.variation`); nothing where inputs are no pictures.
+            (`attacks.optimisation.variation`), which rows of a table do not have.
         dtype: precision of the search; c and n are found in float64.
         ranking: what makes the confidence in a candidate. "span" is the share of its errors in the span of the
             difference's columns; "evidence" asks also whether it follows from the difference and whether its gradients

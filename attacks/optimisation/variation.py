@@ -14,7 +14,7 @@ def relative_variation(pictures: Tensor) -> Tensor:
     """Return the mean length (m,) of the gradient at a pixel, relative to the root mean square pixel.
 
     It is the total variation of Rudin, Osher & Fatemi 1992, with the channels together (Bresson & Chan 2008), so that
-    edges of several channels cost less where they meet. Contrast does not change it.
+    edges of several channels cost less where they meet. Contrast does not change it. A row of a table has none.
 
     Args:
         pictures: (m, C, H, W), none of them 0.
@@ -25,9 +25,3 @@ def relative_variation(pictures: Tensor) -> Tensor:
     lengths = ((down.square() + right.square()).sum(1) + FLAT).sqrt()
     relative: Tensor = lengths.sum((1, 2)) * math.sqrt(channels / (height * width))
     return relative
-
-
-def is_picture(shape: tuple[int, int, int]) -> bool:
-    """Return whether an input (C, H, W) is grey or in colours, and no row of a table."""
-    channels, height, width = shape
-    return channels in (1, 3) and min(height, width) > 1

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from attacks.optimisation.variation import is_picture
 from attacks.unknown_start.uniform import STEPS, Separation
 from victims.equations.row_space import CosineSpace
 
@@ -34,10 +33,12 @@ def estimated_start(
     def steps_of(layer: int) -> Callable[[int], None]:
         return lambda step: report(STEPS * layer + step, STEPS * hidden)
 
+    channels, height, width = shape
     first = weights["layers.0.weight"]
     if not bool(first.any()):
         return None, ("the first layer is zero",)
-    space = CosineSpace.of(shape, first) if is_picture(shape) else None
+    images = channels in (1, 3) and min(height, width) > 1
+    space = CosineSpace.of(shape, first) if images else None
     found = Separation(first, space).run(expired, steps_of(0))
     if not found.uniform:
         return None, (
