@@ -30,7 +30,7 @@ def test_counts_are_one_to_one_beside_their_null(tmp_path: Path) -> None:
     alone = "each from a candidate of its own"
     assert first == f"70 of 100 training images came out of v, {alone}, by mine, which knew architecture, weights."
     line = _line(best.model_copy(update={"wall_s": 1, "train_s": 1}))
-    assert f": of 100 images, 70 (chance 7), {alone}; where a candidate may serve several, good 74 (chance 19)" in line
+    assert f"of 100 images, 70 (chance 7), {alone}; where a candidate may serve several, good 74 (chance 19)" in line
     assert second.startswith("Chance gets 7: the strictest of 2 null controls")
     assert str(tmp_path / "grid.png") in third
 
