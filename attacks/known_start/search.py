@@ -26,9 +26,9 @@ SMALL = 0.1
 class Search(Descent):
     """One search from random candidates.
 
-    Layer 2 has a residual of its own; candidates are x_i = sum_k S_k^p u_ik v_k, and u moves. A candidate alone pays
-    for the share of its errors' energy outside the span of the difference's columns, and for its total variation, which
-    mixtures of images have more of.
+    Layer 2 has a residual of its own; candidates are x_i = sum_k S_k^p u_ik v_k, and u moves. Each candidate pays for
+    the share of its errors' energy outside the span of the difference's columns, and for its total variation, which is
+    larger for a mixture of images than for an image.
 
     Args:
         equation: what the candidates have to make up.

@@ -41,15 +41,14 @@ def main() -> None:
         found = Separation(weight, CosineSpace.of(victim.input_shape, weight)).run(lambda: False, lambda step: None)
         missed = float((found.added - added).norm() / added.norm())
         by_squares = float((squares.min().clamp(min=0) / added.square().sum()).sqrt())
-        _, singular, right = torch.linalg.svd(found.added, full_matrices=False)
-        rest = 1 - singular.square().cumsum(0) / singular.square().sum()
-        directions = right[: int((rest > LEFT_OUT).sum()) + 1]
+        estimate = difference(weight, (weight - found.added) / found.decay)
+        basis = estimate.basis(estimate.holding(1 - LEFT_OUT)).float()
         images = torch.from_numpy(victim.split.inputs).flatten(1)
-        held = float(((images @ directions.T).square().sum(1) / images.square().sum(1)).mean())
+        held = float(((images @ basis).square().sum(1) / images.square().sum(1)).mean())
         told = (
             f"c {known.decay:.3f}, estimated {found.decay:.3f}",
             f"by squares {by_squares:.2f}, by the box {missed:.2f}",
-            f"{len(directions)} directions hold {held:.2f} of the images",
+            f"{basis.shape[1]} directions hold {held:.2f} of the images' energy",
         )
         sys.stdout.write(f"{spec.name} | {' | '.join(told)}\n")
         sys.stdout.flush()

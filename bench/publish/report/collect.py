@@ -182,7 +182,7 @@ def _counted(runs: pd.DataFrame, columns: list[str]) -> list[Row]:
     return counts.rename("runs").reset_index().to_dict("records")
 
 
-def counted(run: Row) -> str:
+def good_count(run: Row) -> str:
     """Return how many training records are good in a run, one to one where it has that count, and how they count."""
     one_to_one, good = (written(run, name, count) for name in (ONE_TO_ONE, "n_good"))
     if one_to_one == MISSING:

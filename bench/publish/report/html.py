@@ -20,7 +20,7 @@ from bench.publish.numbers import ARROWS, MISSING, ONE_TRAINING, number, process
 from bench.publish.published import Published, beside
 from bench.publish.ranking import Board, Row, cell_of
 from bench.publish.report.answer import Answer, answer
-from bench.publish.report.collect import Entry, Report, counted, gain_share
+from bench.publish.report.collect import Entry, Report, gain_share, good_count
 from bench.publish.report.columns import LEGEND, SHOWN, filled, glossary
 from bench.publish.report.figures.overview import gains
 from bench.publish.report.figures.svg import labelled, sharing_styles
@@ -136,7 +136,7 @@ def render(report: Report) -> str:
         script_hash=digest,
         cell_of=cell_of,
         mark=mark,
-        counted=counted,
+        good_count=good_count,
         gain_share=gain_share,
         number=number,
         processor=processor,
