@@ -16,6 +16,7 @@ from attacks.kkt_family.coefficients import Coefficients
 from victims.equations.gates import smooth_gate
 from victims.equations.network import Network
 from victims.equations.stationarity import layer_residuals
+from victims.training.hardware import Repeated
 
 BOX_WEIGHT = 1.0
 LAMBDA_WEIGHT = 5.0
@@ -113,13 +114,17 @@ def published_search(
         named |= {f"momentum.{index}": momentum for index, momentum in enumerate(momenta)}
         return named | {"step": torch.tensor(step)}
 
+    def descend() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        loss = published_loss(network, inputs, coefficients.at, alpha)
+        objective = loss + published_penalties(inputs, coefficients.variables[0], lambda_min)
+        torch.autograd.backward(objective, inputs=moving)
+
+    differentiated = Repeated(descend, inputs.device)
     for step in range(first + 1, steps + 1):
         if expired(step - 1):
             break
-        loss = published_loss(network, inputs, coefficients.at, alpha)
-        objective = loss + published_penalties(inputs, coefficients.variables[0], lambda_min)
-        optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(objective, inputs=moving)
+        differentiated()
         optimizer.step()
         if step % REPORT_STEPS == 0 or step == steps:
             report(step, inputs.detach())

@@ -17,6 +17,7 @@ from victims.equations.adjoint import StationarityResidual, Weighting, neuron_no
 from victims.equations.convolution import FeatureResidual
 from victims.equations.row_space import CosineSpace, RowSpace
 from victims.equations.spans import Span
+from victims.training.hardware import Repeated
 
 OFFSET_LR = 0.3
 """Learning rate of the gates' offsets."""
@@ -137,10 +138,9 @@ def search(
         offsets = coordinates.new_zeros(*coordinates.shape[:-1], neurons).requires_grad_()
         groups.append(([offsets], OFFSET_LR))
     cycle = OneCycle(groups, params.steps)
-    done = 0
-    if state:
-        done = cycle.restore(state)
-        residual = residual.in_parts() if int(state["parts"]) > 1 else residual
+    done = cycle.restore(state) if state else 0
+    if state and int(state["parts"]) > 1:
+        residual = residual.in_parts()
 
     def pixels() -> Tensor:
         return space.inputs(coordinates.detach() * scaling)
@@ -148,20 +148,23 @@ def search(
     def now() -> dict[str, Tensor]:
         return cycle.state() | {"parts": torch.tensor(residual.parts)}
 
-    for step in range(done + 1, params.steps + 1):
-        if expired(step - 1):
-            break
+    def descend(alpha: float) -> None:
         cycle.zero_grad()
         with torch.no_grad():
-            coordinates.grad = gradient(params.sharpness(step)) * scaling
+            coordinates.grad = gradient(alpha) * scaling
         if offsets is not None:
             (params.offset_price * offsets.square().sum()).backward()
         if params.smoothness:
             (params.smoothness * (coordinates * amplitudes).square().mean(-1).sum()).backward()
         if price:
             lengths = (coordinates * rate if rates else coordinates).norm(dim=-1)
-            terms = [one.sizes() @ own for one, own in zip(every, lengths, strict=True)]
-            (price * torch.stack(terms).sum()).backward()
+            (price * _sum_of_terms(every, lengths)).backward()
+
+    differentiated = Repeated(descend, coordinates.device)
+    for step in range(done + 1, params.steps + 1):
+        if expired(step - 1):
+            break
+        differentiated(params.sharpness(step))
         cycle.step()
         if step % REPORT_STEPS == 0 or step == params.steps:
             report(step, pixels())
@@ -173,6 +176,11 @@ def _scaling(space: RowSpace | CosineSpace, power: float) -> Tensor:
     """Return (S_k / rms S)^p, (r,)."""
     relative: Tensor = space.singular / space.singular.square().mean().sqrt()
     return relative**power
+
+
+def _sum_of_terms(every: Sequence[Coefficients], lengths: Tensor) -> Tensor:
+    """Return the sum of |c_i| ||x_i|| over all candidates of all searches, whose lengths ||x_i|| are (R, m)."""
+    return torch.stack([one.sizes() @ own for one, own in zip(every, lengths, strict=True)]).sum()
 
 
 def _term_bound(problem: Problem) -> float:

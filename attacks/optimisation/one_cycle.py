@@ -31,8 +31,11 @@ class OneCycle:
 
     def __init__(self, groups: Sequence[tuple[list[Tensor], float]], steps: int) -> None:
         self._variables = [variable for variables, _ in groups for variable in variables]
+        fused = all(variable.is_cuda for variable in self._variables)  # one kernel, which the host starts at once
         self._adam = torch.optim.Adam(
-            [{"params": variables, "lr": lr} for variables, lr in groups], betas=(HIGHEST_MOMENTUM, SQUARES)
+            [{"params": variables, "lr": lr} for variables, lr in groups],
+            betas=(HIGHEST_MOMENTUM, SQUARES),
+            fused=fused or None,
         )
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
             self._adam,
@@ -69,8 +72,9 @@ class OneCycle:
             for index, variable in enumerate(self._variables):
                 variable.copy_(state[f"variable.{index}"])
                 moments = {name: state[f"adam.{name}.{index}"].to(variable) for name in ("exp_avg", "exp_avg_sq")}
-                # Adam counts its steps on the host, in its own precision
-                self._adam.state[variable] = {"step": state[f"adam.step.{index}"], **moments}
+                # Adam counts its steps in its own precision: on the host, or fused on a GPU there
+                step = state[f"adam.step.{index}"]
+                self._adam.state[variable] = {"step": step.to(variable.device) if variable.is_cuda else step, **moments}
         for group, (lr, *betas) in zip(self._adam.param_groups, state["rates"].tolist(), strict=True):
             group["lr"], group["betas"] = lr, tuple(betas)
         self._schedule.last_epoch = int(state["step"])

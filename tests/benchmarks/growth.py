@@ -35,13 +35,17 @@ from victims.equations.architectures import build
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
-from victims.training.hardware import cpu_name, gpu_name, prepare
+from victims.training.hardware import WARM_UP, cpu_name, gpu_name, prepare
 from victims.training.loop import algorithm
 from victims.training.state import TrainState
 
 PIXELS = 3072
-RATE_SIDE = 1000
-"""Side of the square product by which the device's rate is measured."""
+RATE_SIDE = {"cpu": 1000, "cuda": 8192}
+"""Side of the square product by which the device's rate is measured: one that fills it."""
+BEGINNING = {"cpu": 1, "cuda": 2 * WARM_UP}
+"""Steps that are not measured: on a GPU those before they are recorded."""
+FEWEST = {"cpu": 1, "cuda": 100}
+"""The fewest steps that are."""
 REPEATS = 3
 ENOUGH_SECONDS = 0.3
 """A point is measured over so many steps that they take about as long as this."""
@@ -151,8 +155,9 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
 
 def rate(device: torch.device) -> float:
     """Return the float32 operations a second of a large square product, the best of a few."""
-    square = torch.randn(RATE_SIDE, RATE_SIDE, device=device)
-    return 2 * RATE_SIDE**3 / min(seconds(lambda: square @ square, device) for _ in range(REPEATS))
+    side = RATE_SIDE[device.type]
+    square = torch.randn(side, side, device=device)
+    return 2 * side**3 / min(seconds(lambda: square @ square, device) for _ in range(REPEATS))
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> float:
@@ -185,9 +190,10 @@ def measure(kind: str, point: Point, device: torch.device) -> dict[str, float | 
             first.append(seconds(partial(steps, count), device))
         counted.append(counter.get_total_flops())
     operations, rates, times = counted[1] - counted[0], [rate(device)], []
-    count = max(1, round(2 * ENOUGH_SECONDS / first[1]))
+    count = max(FEWEST[device.type], round(2 * ENOUGH_SECONDS / first[1]))
+    begun = BEGINNING[device.type]
     for _ in range(REPEATS if count > 1 else 1):
-        alone, more = seconds(partial(steps, 1), device), seconds(partial(steps, 1 + count), device)
+        alone, more = seconds(partial(steps, begun), device), seconds(partial(steps, begun + count), device)
         times.append(max(more - alone, 0.0) / count)
         rates.append(rate(device))
     del steps

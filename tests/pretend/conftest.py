@@ -15,7 +15,9 @@ from victims.informed.training import CHUNK_BYTES
 from victims.ordinary import descent
 from victims.training import lbfgs, loop
 
-DEVICE = register()  # while tests are collected: the first test that differentiates starts autograd's threads
+# While tests are collected: the first test that differentiates starts autograd's threads. torch has room for one
+# accelerator only, so the device is not pretended beside a real one.
+DEVICE = None if torch.cuda.is_available() else register()
 
 
 @pytest.fixture
@@ -24,6 +26,8 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
 
     Autograd stays in this thread: in one of the device's own it would add up gradients in another order.
     """
+    if DEVICE is None:
+        pytest.skip("there is a GPU, beside which no device can be pretended")
     for by_device in (CANDIDATES_PER_BATCH, CHUNK_BYTES):
         monkeypatch.setitem(by_device, NAME, by_device["cpu"])
     for module in (descent, lbfgs, loop, judge_training):

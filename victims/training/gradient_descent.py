@@ -6,12 +6,14 @@ Haim et al. 2022, Section 5.1; Buzaglo et al. 2023, Section 4, with other losses
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from victims.equations.losses import margins, sample_losses
 from victims.spec import GradientDescent, Loss
+from victims.training.hardware import Repeated
 from victims.training.state import Figures, TrainState
 
 
@@ -23,15 +25,23 @@ class GradientDescentAlgorithm:
         self.batches = 1 if spec.batch_size is None else math.ceil(n / spec.batch_size)
         self.steps = spec.epochs * self.batches
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
+        self._whole: Repeated[Figures] | None = None
 
     def start(self, state: TrainState) -> None:
-        """Nothing to carry: no momentum."""
+        """Nothing to carry: no momentum. The whole set is the same at every step of the training that begins."""
+        self._whole = None
 
     def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Figures:
         """Advance theta by -lr times the gradient of the loss on the whole set, or on this step's mini-batch."""
         if self.spec.batch_size is not None:
             chosen = self._batch(state.step, self.spec.batch_size, inputs.device)
-            inputs, labels = inputs[chosen], labels[chosen]
+            return self._descend(state, inputs[chosen], labels[chosen])
+        if self._whole is None:
+            self._whole = Repeated(partial(self._descend, state, inputs, labels), inputs.device)
+        return self._whole()
+
+    def _descend(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Figures:
+        """Advance theta by -lr times the gradient of the loss on these samples; the figures are those before."""
         parameters = list(state.model.parameters())
         outputs = state.model(inputs)
         loss = sample_losses(self.loss, outputs, labels).mean()
@@ -40,7 +50,7 @@ class GradientDescentAlgorithm:
         with torch.no_grad():
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.mul_(shrunk).add_(gradient, alpha=-self.spec.lr)
-        state.outside_scale = state.outside_scale * shrunk
+            state.outside_scale.mul_(shrunk)
         return Figures(loss.detach(), margins(outputs.detach(), labels))
 
     def _batch(self, step: int, size: int, device: torch.device) -> Tensor:
