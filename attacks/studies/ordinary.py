@@ -28,6 +28,8 @@ ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
     "known, n told": ("kkt-delta", {"images": "told"}),
 }
 """By knowledge of the start, the attack and its parameters. Where a network is not stationary, spans find less."""
+UNIFORM = {"start": "uniform", "coordinate_power": 0.3, "total_variation": 0.5}
+"""`kkt-delta --variant uniform` with one search: the attacker knows no more of the start than that torch drew it."""
 TOLD = frozenset({"adam", "adamw"})
 """Habits under which the difference does not show n: the attacker is told it, too."""
 
@@ -61,6 +63,17 @@ STUDIES: tuple[Study, ...] = (
         cells=_cells(HABITS.items()),
         smoke=_cells(((habit, f"digits-mlp-20-c10-sgd-{habit}") for habit in ("epochs30", "bias1")), steps=40),
         plots=(Plot("dots", "habit", "start", values=("share_good", "null_share_good")),),
+    ),
+    Study(
+        name="ordinary-unknown",
+        summary="the same networks, attacked from the weights alone by who knows how torch draws a start",
+        paper="after Buzaglo et al. 2023; new here",
+        cells=tuple(Cell({"habit": habit}, "kkt-delta", victim, UNIFORM) for habit, victim in HABITS.items()),
+        smoke=tuple(
+            Cell({"habit": habit}, "kkt-delta", f"digits-mlp-20-c10-sgd-{habit}", UNIFORM | {"steps": 40})
+            for habit in ("epochs30", "bias1")
+        ),
+        plots=(Plot("dots", "habit", values=("share_good", "null_share_good")),),
     ),
     Study(
         name="ordinary-many",
