@@ -117,7 +117,7 @@ class Repeated(Generic[Result]):
         import torch
 
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.device(self._device), torch.cuda.graph(graph):
             result = self._function(*self._arguments)
 
         def replay() -> Result:

@@ -10,6 +10,7 @@ import pandas as pd
 from attacks.base import Knowledge, Threat
 from bench.publish.best import (
     Best,
+    attacker,
     best_of_attackers,
     best_of_families,
     families_of,
@@ -68,7 +69,8 @@ class Answer:
         led: the best attack of each attacker, the attacker with least at hand first.
         kinds: the best row of each attack on each kind of network, best first; the kind that gives most away first. A
             kind's name tells how many of its networks give something away.
-        best: the entry with pictures that surely gains most records; None if none with pictures has a rank.
+        best: the entry with pictures that surely gains most records, of those with the weights alone if there are any;
+            None if none with pictures has a rank.
     """
 
     sentences: tuple[str, ...]
@@ -91,7 +93,8 @@ def answer(report: Report) -> Answer:
     led = [_led(threat, row) for threat, row in best_of_attackers(rows).items() if threat]
     kinds = {_kind(one): _gained([row for row in rows if families[str(row["victim"])] == one.family]) for one in best}
     pictured = [row for row in rows if row["rank"] and report.entries[cell_of(row)].files.examples is not None]
-    top = max(pictured, key=lambda row: number(row, "gain_low"), default=None)
+    alone = [row for row in pictured if attacker(row) is Threat.WEIGHTS]
+    top = max(alone or pictured, key=lambda row: number(row, "gain_low"), default=None)
     return Answer(
         sentences=_sentences(best, led),
         uncounted=_uncounted(report, board, rows, {victim for victim, _ in left_out}),

@@ -13,7 +13,7 @@ from bench.publish.numbers import number
 from bench.publish.ranking import Row
 from bench.publish.report.collect import Entry
 from bench.publish.report.figures import drawn as figures
-from bench.publish.report.files import Panel
+from bench.publish.report.files import GROUPS, Panel
 from bench.publish.report.pictures import Pictures, pictures
 from bench.scoring import PROTOCOLS
 
@@ -37,9 +37,9 @@ class Gallery:
     classes: tuple[str, ...] = ()
 
 
-def shown(entry: Entry | None, most: int) -> Pictures | None:
-    """Return pictures of an entry, so many of each group, None where there are none."""
-    return None if entry is None or entry.files.examples is None else pictures(entry.files.examples, most)
+def shown(entry: Entry | None, most: int, groups: Sequence[str] = GROUPS) -> Pictures | None:
+    """Return pictures of an entry, so many of each of these groups, None where there are none."""
+    return None if entry is None or entry.files.examples is None else pictures(entry.files.examples, most, groups)
 
 
 def cell_mark(entry: Entry) -> str:
@@ -77,12 +77,12 @@ def time_figures(entries: Sequence[Entry]) -> list[Panel]:
     ]
 
 
-def gallery(entry: Entry, most: int) -> Gallery:
-    """Return the figures and pictures of a cell, so many pictures of each group."""
+def gallery(entry: Entry, most: int, groups: Sequence[str] = GROUPS) -> Gallery:
+    """Return the figures and pictures of a cell, so many pictures of each of these groups."""
     run, found = entry.run, entry.files
     if run is None:
         return Gallery(entry, [], None, cell_mark(entry))
-    seen = shown(entry, most)
+    seen = shown(entry, most, groups)
     if found.drawn:
         return Gallery(entry, list(found.drawn), seen, cell_mark(entry), _classes(run, found.drawn))
     protocol = PROTOCOLS.get(str(run["protocol"]))

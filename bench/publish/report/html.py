@@ -32,7 +32,10 @@ from bench.store.records import ALIGNED_NULLS, FAILED, NULLS, Status
 
 HERE = Path(__file__).parent
 MOST_PICTURES = 400
-"""Reconstructions shown on the page, which bounds its size to a few megabytes; shared between the cells."""
+"""About how many reconstructions the page shows, which keeps it below ten megabytes; shared between the cells.
+
+Where three a cell are more, the cells of a network behind the one that gains most show their best one.
+"""
 MOST_A_GROUP = 4
 MOST_FIRST = 8
 """Reconstructions of each group on the first screen."""
@@ -192,13 +195,21 @@ def _any(row: dict[tuple[str, str], Entry]) -> Entry:
     return next(iter(row.values()))
 
 
+def _gain(entry: Entry) -> float:
+    """Return an entry's gain over its null controls, minus infinity where it has none."""
+    gain = number(entry.row, "gain")
+    return -math.inf if math.isnan(gain) else gain
+
+
 def _sections(report: Report, networks: dict[tuple[str, str], Named]) -> list[Section]:
     pictured = sum(entry.files.examples is not None for entry in report.entries.values())
-    most = min(MOST_A_GROUP, max(1, MOST_PICTURES // (len(GROUPS) * max(pictured, 1))))
+    many = len(GROUPS) * pictured > MOST_PICTURES
+    most = 1 if many else min(MOST_A_GROUP, MOST_PICTURES // (len(GROUPS) * max(pictured, 1)))
     sections = []
     for key, named in networks.items():
         entries = [entry for entry in report.entries.values() if definition(entry.row) == key]
         runs = [entry.run for entry in entries if entry.run is not None]
+        leading = max((entry for entry in entries if entry.files.examples is not None), key=_gain, default=None)
         sections.append(
             Section(
                 network=named,
@@ -208,7 +219,9 @@ def _sections(report: Report, networks: dict[tuple[str, str], Named]) -> list[Se
                 boards=[board for board in report.boards if (board.victim, board.victim_key) == key],
                 time=time_figures(entries),
                 papers=_papers(entries),
-                galleries=[gallery(entry, most) for entry in entries],
+                galleries=[
+                    gallery(entry, most, GROUPS[:1] if many and entry is not leading else GROUPS) for entry in entries
+                ],
                 entries="\n".join(map(cell_mark, entries)),
             )
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,17 +51,19 @@ class Pictures:
     step: int
 
 
-def pictures(examples: Examples, most: int) -> Pictures:
-    """Return the stacks of a run, at most so many of each group."""
-    chosen = {name: np.flatnonzero(examples.group == place)[:most] for place, name in enumerate(GROUPS)}
-    groups = {
+def pictures(examples: Examples, most: int, groups: Sequence[str] = GROUPS) -> Pictures:
+    """Return the stacks of a run, at most so many of each of these groups."""
+    chosen = {
+        name: np.flatnonzero(examples.group == place)[:most] for place, name in enumerate(GROUPS) if name in groups
+    }
+    stacks = {
         name: [Stack(stack_uri(examples.stacks[i]), float(examples.ssim[i]), int(examples.image[i])) for i in places]
         for name, places in chosen.items()
         if len(places)
     }
     layers, height, width = examples.stacks.shape[1:4]
     scale = max(1, round(_WIDTH / width))
-    return Pictures(LAYERS[:layers], groups, width * scale, (height + _SEAM) * scale)
+    return Pictures(LAYERS[:layers], stacks, width * scale, (height + _SEAM) * scale)
 
 
 def stack_uri(stack: NDArray[np.uint8]) -> str:

@@ -135,6 +135,16 @@ def test_the_picture_is_that_of_the_row_that_leads(built: Path) -> None:
     assert (best.row["attack"], best.row["victim"]) == ("kkt", "faces-mlp-20")
 
 
+def test_the_picture_is_of_who_has_the_weights_alone_though_others_get_more(
+    results: Path, scored: Scored, stored: Callable[[Path, RunRecord], None]
+) -> None:
+    runs = [scored("kkt", n_good=9), scored("kkt-delta", n_good=18, knowledge=START, victim="mnist-mlp-100")]
+    for one in runs:
+        stored(results, one)
+    best = told(results, runs).best
+    assert best is not None and best.row["attack"] == "kkt"
+
+
 def test_a_profile_tells_where_an_attack_does_not_surely_beat_chance(results: Path, scored: Scored) -> None:
     lost = {"null_n_good": 4, "null_n_good_unique": 4}
     records = [scored("kkt"), scored("kkt", victim="digits-mlp-100", n_good=3, **lost), scored("random", control=True)]

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from markupsafe import escape
 from matplotlib.image import imread
 from safetensors.numpy import load_file
 
 from bench.publish.leaderboard import write_tables
 from bench.publish.published import published
-from bench.publish.report import write_report
+from bench.publish.report import html, write_report
 from bench.publish.report.profiles import recipe
 from bench.store.records import RunRecord, Status
 
@@ -52,6 +53,24 @@ class Parsed(HTMLParser):
 
     def all(self, tag: str, **attributes: str) -> list[dict[str, str | None]]:
         return [found for name, found in self.elements if name == tag and attributes.items() <= found.items()]
+
+
+def test_many_cells_show_their_best_picture_and_the_leading_one_all(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html, "MOST_PICTURES", 3)
+    write_tables(
+        folder, [RunRecord.model_validate_json(one.read_text()) for one in sorted(folder.glob("runs/*/run.json"))]
+    )
+    shown: dict[str, set[str]] = {}
+    page = write_report(folder).read_text()
+    for run, group in re.findall(
+        r'<figure data-run="(\S+) [^"]*" data-group="(\w+)"', page[page.index('class="gallery') :]
+    ):
+        shown.setdefault(run, set()).add(group)
+    kkt = next(run for run in shown if run.startswith("kkt-faces"))
+    behind = next(run for run in shown if run.startswith("first-layer"))
+    assert (shown[kkt], shown[behind]) == ({"best", "median", "worst"}, {"best"})
 
 
 def test_it_says_what_is_in_the_folder(page: str) -> None:
