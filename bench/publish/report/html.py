@@ -34,7 +34,8 @@ HERE = Path(__file__).parent
 MOST_PICTURES = 400
 """About how many reconstructions the page shows, which keeps it below ten megabytes; shared between the cells.
 
-Where three a cell are more, the cells of a network behind the one that gains most show their best one.
+Where three a cell are more, the cells of a network behind the one that gains most, or is on the first screen, show
+their best one.
 """
 MOST_A_GROUP = 4
 MOST_FIRST = 8
@@ -109,11 +110,12 @@ def render(report: Report) -> str:
     )
     started = [text[:10] for text in report.runs["started_utc"] if text]
     networks = networks_of(report)
-    sections = _sections(report, networks)
+    said = answer(report)
+    sections = _sections(report, networks, said.best)
     found = profiles(report)
     page = environment.get_template("report.html.j2").render(
         report=report,
-        first=_first(answer(report)),
+        first=_first(said),
         sections=sections,
         network_of=lambda row: networks[definition(row)],
         families=list(dict.fromkeys(section.network.family for section in sections)),
@@ -201,7 +203,7 @@ def _gain(entry: Entry) -> float:
     return -math.inf if math.isnan(gain) else gain
 
 
-def _sections(report: Report, networks: dict[tuple[str, str], Named]) -> list[Section]:
+def _sections(report: Report, networks: dict[tuple[str, str], Named], first: Entry | None) -> list[Section]:
     pictured = sum(entry.files.examples is not None for entry in report.entries.values())
     many = len(GROUPS) * pictured > MOST_PICTURES
     most = 1 if many else min(MOST_A_GROUP, MOST_PICTURES // (len(GROUPS) * max(pictured, 1)))
@@ -220,7 +222,8 @@ def _sections(report: Report, networks: dict[tuple[str, str], Named]) -> list[Se
                 time=time_figures(entries),
                 papers=_papers(entries),
                 galleries=[
-                    gallery(entry, most, GROUPS[:1] if many and entry is not leading else GROUPS) for entry in entries
+                    gallery(entry, most, GROUPS[:1] if many and entry is not leading and entry is not first else GROUPS)
+                    for entry in entries
                 ],
                 entries="\n".join(map(cell_mark, entries)),
             )
