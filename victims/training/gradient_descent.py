@@ -6,6 +6,7 @@ Haim et al. 2022, Section 5.1; Buzaglo et al. 2023, Section 4, with other losses
 from __future__ import annotations
 
 import math
+import operator
 from functools import partial
 
 import torch
@@ -25,19 +26,19 @@ class GradientDescentAlgorithm:
         self.batches = 1 if spec.batch_size is None else math.ceil(n / spec.batch_size)
         self.steps = spec.epochs * self.batches
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
-        self._whole: Repeated[Figures] | None = None
+        self._given: tuple[object, ...] = ()
 
     def start(self, state: TrainState) -> None:
-        """Nothing to carry: no momentum. The whole set is the same at every step of the training that begins."""
-        self._whole = None
+        """Nothing to carry: no momentum."""
 
     def step(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Figures:
         """Advance theta by -lr times the gradient of the loss on the whole set, or on this step's mini-batch."""
         if self.spec.batch_size is not None:
             chosen = self._batch(state.step, self.spec.batch_size, inputs.device)
             return self._descend(state, inputs[chosen], labels[chosen])
-        if self._whole is None:
-            self._whole = Repeated(partial(self._descend, state, inputs, labels), inputs.device)
+        given = (state, inputs, labels)
+        if len(self._given) != len(given) or any(map(operator.is_not, given, self._given)):
+            self._given, self._whole = given, Repeated(partial(self._descend, *given), inputs.device)
         return self._whole()
 
     def _descend(self, state: TrainState, inputs: Tensor, labels: Tensor) -> Figures:

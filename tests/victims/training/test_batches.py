@@ -45,3 +45,13 @@ def test_every_epoch_is_another_permutation_of_all_samples() -> None:
 
 def test_a_training_that_goes_on_takes_the_epochs_that_are_left() -> None:
     assert epochs(seed=1, first=4) == epochs(seed=1)[4:]
+
+
+def test_the_whole_set_is_the_one_that_a_step_is_given() -> None:
+    model = Watched()
+    state = TrainState(model, outside_norm=0.0, outside_scale=torch.ones(()))
+    method = GradientDescentAlgorithm(GradientDescent(), "cross-entropy", N, seed=0)
+    sets = [torch.arange(start, start + float(N))[:, None] for start in (0, 20)]
+    for inputs in sets:
+        method.step(state, inputs, torch.arange(N) % 2)
+    assert model.shown == torch.cat(sets)[:, 0].int().tolist()
