@@ -18,6 +18,9 @@ from bench.plan.run import Run, attack_sha
 from bench.store.records import RunRecord, Status
 from victims.errors import UserError
 
+CODE = ("attacks", "bench", "victims")
+"""The packages that decide what a row says."""
+
 if TYPE_CHECKING:
     import torch
 
@@ -37,14 +40,23 @@ def peak_memory(device: torch.device) -> float:
 
 
 def git_commit() -> str:
-    """Return this checkout's short commit, or the empty string outside a checkout, or without a program git."""
+    """Return this checkout's short commit, with `-dirty` behind it if the code is another than the commit's.
+
+    The result is the empty string outside a checkout, or without a program git.
+    """
     if not (ROOT / ".git").exists():
         return ""
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        commit = _git("rev-parse", "--short", "HEAD").stdout.strip()
+        changed = _git("diff", "--quiet", "HEAD", "--", *CODE).returncode == 1
     except OSError:
         return ""
+    return f"{commit}-dirty" if changed else commit
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return what git says of this checkout."""
+    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
 
 
 def now_utc() -> str:

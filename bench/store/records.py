@@ -166,7 +166,7 @@ class RunRecord(WhatRan):
     bench_version: str
     """Version of this suite."""
     git_commit: str = ""
-    """Commit of this suite; empty outside of a clone."""
+    """Commit of this suite, `-dirty` behind it if its code was changed since; empty outside of a clone."""
     started_utc: str
     """When the attack began, by the clock of its machine."""
     flags: str = ""
