@@ -18,13 +18,13 @@ from bench.plan.run import Run, attack_sha
 from bench.store.records import RunRecord, Status
 from victims.errors import UserError
 
-CODE = ("attacks", "bench", "victims")
-"""The packages that decide what a row says."""
-
 if TYPE_CHECKING:
     import torch
 
     from attacks.base import Attack, Knowledge
+
+CODE = ("attacks", "bench", "victims")
+"""The packages that decide what a row says."""
 
 
 def peak_memory(device: torch.device) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from test_pretend_attacks import CASES as ATTACKS
@@ -46,7 +48,15 @@ def test_an_attack_runs_on_the_gpu(name: str, cuda: torch.device) -> None:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_step_is_the_step(name: str, cuda: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    recordings, record = list[object](), hardware.Repeated._recorded
+
+    def counted(repeated: hardware.Repeated[None]) -> Callable[[], None]:
+        recordings.append(repeated)
+        return record(repeated)
+
+    monkeypatch.setattr(hardware.Repeated, "_recorded", counted)
     recorded = run(ATTACKS[name], cuda)(STEPS)
+    assert recordings
     monkeypatch.setattr(hardware, "WARM_UP", STEPS)
     assert_close(recorded.candidates, run(ATTACKS[name], cuda)(STEPS).candidates)
 
