@@ -6,13 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView, no_reconstruction
-from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, UNLIKE
+from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, declined, doubted
 from attacks.known_start.params import LEFT_OUT, KKTDeltaParams
 from attacks.search_space import Range
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from attacks.known_start.equation import Equation
     from attacks.optimisation.restarts import Restarts
     from victims.exposure.card import Exposure
@@ -65,28 +63,13 @@ class KKTDelta(Attack[KKTDeltaParams]):
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a start whose seed is not found, or that is not where the training began, and a layer that stayed."""
-        if self.params.start == "uniform":
-            return None
-        if self.params.start == "guess" and not (exposure.seed is not None and exposure.seed.found):
-            return f"no seed below {self.params.seeds} drew the first layer"
-        if self.params.start == "guess" and exposure.start is None:
-            return UNLIKE
-        if exposure.start is not None and exposure.start.wrong:
-            return (
-                f"the training did not begin at this start: outside the span the cosine is {exposure.start.cosine:.2g}"
-            )
-        if exposure.start is not None and exposure.start.stayed:
-            return FIRST_STAYED
-        return None
+        start = self.params.start
+        return None if start == "uniform" else doubted(exposure, start, self.params.seeds)
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and a fully connected network with a hidden layer."""
-        if victim.architecture.kind != "mlp" or not victim.architecture.hidden:
-            return f"{victim.architecture.label}: for fully connected networks with a hidden layer"
-        if self.params.start == "known" and not victim.tells_start:
-            return "the start of its training is not known; set start=guess to look for its seed, or start=uniform"
-        if victim.training.kind == "ordinary" and victim.training.last_layers is not None:
-            return FIRST_STAYED
+        if why := declined(victim, self.params.start, "start=guess to look for its seed, or start=uniform"):
+            return why
         if self.params.path == "snapshots" and not (victim.training.kind == "ordinary" and victim.training.snapshots):
             return "it released no weights on the way: set path=segment"
         return None
@@ -105,12 +88,13 @@ class KKTDelta(Attack[KKTDeltaParams]):
         from attacks.known_start.ranking import pooled
         from attacks.known_start.search import Search
         from attacks.optimisation.restarts import Restarts
+        from attacks.unknown_start.start import initial_weights
         from victims.equations.network import Network
         from victims.ordinary.difference import first_moved
         from victims.ordinary.update import low_rank
 
         shape = view.architecture.input_shape
-        initial, guessed = self._start(view, ctx)
+        initial, guessed = initial_weights(view, ctx, self.params.start, self.params.seeds)
         if initial is None:
             return no_reconstruction(shape, *guessed)
         initial = {name: value.to(ctx.device) for name, value in initial.items()}
@@ -158,40 +142,6 @@ class KKTDelta(Attack[KKTDeltaParams]):
             restarts: for reports, budget and checkpoints.
         """
         return pooled
-
-    def _start(self, view: VictimView, ctx: AttackContext) -> tuple[dict[str, Tensor] | None, tuple[str, ...]]:
-        """Return the initial weights by parameter name, None if they cannot be told, and flags on how they were had.
-
-        Raises:
-            ValueError: the victim has no one start to tell.
-        """
-        if self.params.start == "known":
-            if view.initial_weights is None:
-                raise ValueError("the victim has no one start")
-            return view.initial_weights, ()
-        if self.params.start == "uniform":
-            from attacks.unknown_start.start import estimated_start
-
-            weights = {name: value.float() for name, value in view.weights.items()}
-            return estimated_start(weights, view.architecture.input_shape, lambda: ctx.expired(0), ctx.progress)
-        from victims.ordinary.seeds import drawn_start, guess_seed
-
-        architecture, seeds = view.architecture, self.params.seeds
-        assert architecture.spec.kind == "mlp"
-        first = view.weights["layers.0.weight"].cpu().numpy()
-        guess = guess_seed(
-            first,
-            range(seeds),
-            progress=lambda done: ctx.progress(done, seeds),
-            expired=lambda: ctx.expired(0),
-        )
-        odds = f"correlation {guess.correlation:.3f}, threshold {guess.threshold:.3f} for {guess.tried} seeds"
-        if not guess.found:
-            return None, (f"no seed below {guess.tried} drew the start: {odds}",)
-        start = drawn_start(architecture.spec, architecture.input_shape, guess.seed, view.weights)
-        if start is None:
-            return None, (f"seed {guess.seed} drew the first layer: {odds}", UNLIKE)
-        return start, (f"seed {guess.seed} drew the start: {odds}",)
 
     def _images(self, view: VictimView, found: Difference) -> tuple[int, tuple[str, ...]]:
         """Return the number of training images that is assumed, and a flag where the weights do not show it."""

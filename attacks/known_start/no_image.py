@@ -1,10 +1,54 @@
-"""The flags where the layer that an attack on a known start reads shows no image."""
+"""Where an attack on a known start shows no image: what it declines, what it doubts, its flags. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from attacks.unknown_start import UNLIKE
+
+if TYPE_CHECKING:
+    from victims.exposure.card import Exposure
+    from victims.spec import VictimSpec
 
 FIRST_MOVED = "its first layer was trained and sees the images: use kkt-delta"
 FIRST_STAYED = "its first layer was not trained and shows no image: use kkt-delta-features"
 LAST_ALONE = (
     "only the last layer moved: its difference is one sum of features a class, not one an image; try projection"
 )
-
-UNLIKE = "the seed tells its first layer alone: no description here fits which of its layers have biases"
 STILL = "the start is the released weights themselves: nothing was trained between them"
+
+
+def declined(victim: VictimSpec, start: str, otherwise: str) -> str | None:
+    """Return why an attack on the first layer declines a victim: it needs a hidden layer, and a start that was kept.
+
+    Args:
+        victim: the victim.
+        start: "known" where the start is told.
+        otherwise: what to set where it was not kept.
+    """
+    if victim.architecture.kind != "mlp" or not victim.architecture.hidden:
+        return f"{victim.architecture.label}: for fully connected networks with a hidden layer"
+    if start == "known" and not victim.tells_start:
+        return f"the start of its training is not known; set {otherwise}"
+    if victim.training.kind == "ordinary" and victim.training.last_layers is not None:
+        return FIRST_STAYED
+    return None
+
+
+def doubted(exposure: Exposure, start: Literal["known", "guess"], seeds: int) -> str | None:
+    """Return why a card speaks against an attack: the seed is not found, the training began elsewhere, a layer stayed.
+
+    Args:
+        exposure: what the weights show.
+        start: whether the start is told, or its seed guessed.
+        seeds: the number of seeds that are tried.
+    """
+    if start == "guess" and not (exposure.seed is not None and exposure.seed.found):
+        return f"no seed below {seeds} drew the first layer"
+    if start == "guess" and exposure.start is None:
+        return UNLIKE
+    if exposure.start is not None and exposure.start.wrong:
+        return f"the training did not begin at this start: outside the span the cosine is {exposure.start.cosine:.2g}"
+    if exposure.start is not None and exposure.start.stayed:
+        return FIRST_STAYED
+    return None

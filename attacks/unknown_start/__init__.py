@@ -1,1 +1,3 @@
-"""What a training has added to a start that nobody knows, but whose distribution is known."""
+"""The start of a training that was not told: its seed is guessed, or it is estimated from its distribution."""
+
+UNLIKE = "the seed tells its first layer alone: no description here fits which of its layers have biases"

@@ -1,13 +1,58 @@
-"""The start of a training, estimated layer by layer from the released weights."""
+"""The start of a training: told, drawn by a seed that is guessed, or estimated layer by layer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from torch import Tensor
 
+from attacks.context import AttackContext
+from attacks.knowledge import VictimView
+from attacks.unknown_start import UNLIKE
 from attacks.unknown_start.uniform import STEPS, Separation
 from victims.equations.row_space import CosineSpace
+
+
+def initial_weights(
+    view: VictimView, ctx: AttackContext, start: Literal["known", "guess", "uniform"], seeds: int
+) -> tuple[dict[str, Tensor] | None, tuple[str, ...]]:
+    """Return the initial weights by parameter name, None if they cannot be told, and flags on how they were had.
+
+    Args:
+        view: what the attack knows.
+        ctx: for progress and budget.
+        start: whether it is told, its seed guessed, or itself estimated.
+        seeds: how many seeds are tried, from 0 on.
+
+    Raises:
+        ValueError: the victim has no one start to tell.
+    """
+    if start == "known":
+        if view.initial_weights is None:
+            raise ValueError("the victim has no one start")
+        return view.initial_weights, ()
+    if start == "uniform":
+        weights = {name: value.float() for name, value in view.weights.items()}
+        return estimated_start(weights, view.architecture.input_shape, lambda: ctx.expired(0), ctx.progress)
+    from victims.ordinary.seeds import drawn_start, guess_seed
+
+    architecture = view.architecture
+    assert architecture.spec.kind == "mlp"
+    first = view.weights["layers.0.weight"].cpu().numpy()
+    guess = guess_seed(
+        first,
+        range(seeds),
+        progress=lambda done: ctx.progress(done, seeds),
+        expired=lambda: ctx.expired(0),
+    )
+    odds = f"correlation {guess.correlation:.3f}, threshold {guess.threshold:.3f} for {guess.tried} seeds"
+    if not guess.found:
+        return None, (f"no seed below {guess.tried} drew the start: {odds}",)
+    drawn = drawn_start(architecture.spec, architecture.input_shape, guess.seed, view.weights)
+    if drawn is None:
+        return None, (f"seed {guess.seed} drew the first layer: {odds}", UNLIKE)
+    return drawn, (f"seed {guess.seed} drew the start: {odds}",)
 
 
 def estimated_start(

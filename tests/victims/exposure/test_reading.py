@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from attacks.base import declined_unless_layered
 from attacks.kkt_delta import KKTDelta
-from attacks.known_start.no_image import UNLIKE
+from attacks.unknown_start import UNLIKE
 from attacks.known_start.params import KKTDeltaParams
 from bench.plan.exposed import exposure_lines
 from victims.base import Victim

@@ -1,0 +1,100 @@
+"""Reconstruction as blind source separation: the training images are the independent components of what they span.
+
+The equations are in `attacks.independent_components`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView, no_reconstruction
+from attacks.independent_components.params import CocktailPartyParams
+from attacks.independent_components.responses import SIZE
+from attacks.known_start.no_image import FIRST_STAYED, declined, doubted
+
+if TYPE_CHECKING:
+    from victims.exposure.card import Exposure
+    from victims.spec import VictimSpec
+
+
+class CocktailParty(Attack[CocktailPartyParams]):
+    """The mixtures of the rows of W1 - c W1(0) whose responses to small filters are the most independent.
+
+    No residual is minimised and no image is searched: that each image has edges of its own tells it from a mixture. The
+    network is asked for the signs alone.
+    """
+
+    name = "cocktail-party"
+    summary = "independent components of the rows that training has added to W1, in the responses to small filters"
+    paper = "after Kariyappa et al. 2023"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
+    Params = CocktailPartyParams
+    variants: ClassVar[dict[str, dict[str, Any]]] = {
+        "seed": {"start": "guess"},
+        "told": {"images": "told"},
+        "forgotten": {"start": "forgotten"},
+    }
+    audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
+
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """The needs, without a start that is not told, and with n where it is."""
+        needs = self.needs if self.params.start == "known" else self.needs - {Knowledge.INITIAL_WEIGHTS}
+        return needs | {Knowledge.N} if self.params.images == "told" else needs
+
+    @property
+    def threat(self) -> Threat:
+        """Who can mount it: a start that is guessed, or that is forgotten, need not be known."""
+        return {"known": Threat.START, "guess": Threat.SEED, "forgotten": Threat.WEIGHTS}[self.params.start]
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Return why not: it needs a start that was kept or forgotten, and a fully connected network."""
+        return declined(victim, self.params.start, "start=guess to look for its seed, or start=forgotten")
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Doubt a start that is not that of the training, or that is said to be forgotten and remains."""
+        start = self.params.start
+        return exposure.start_remains if start == "forgotten" else doubted(exposure, start, self.params.seeds)
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Return as many candidates as there are directions; the sparser its responses, the surer a candidate.
+
+        Raises:
+            ValueError: the start has another shape, the training did not begin at it, or it is the released network.
+        """
+        import torch
+
+        from attacks.independent_components.orientation import oriented
+        from attacks.independent_components.responses import responses
+        from attacks.independent_components.span import Span
+        from attacks.independent_components.unmixing import unmix
+        from attacks.unknown_start.start import initial_weights
+        from victims.equations.network import Network
+
+        params, shape, guessed = self.params, view.architecture.input_shape, tuple[str, ...]()
+        if min(shape[1:]) < SIZE:
+            return no_reconstruction(shape, "its records are no images")
+        n = view.n if params.images == "told" else None
+        end = Network.of(view.weights, shape, ctx.device, torch.float32)
+        if params.start == "forgotten":
+            span = Span.held_by(end, n)
+            if span is None:
+                return no_reconstruction(shape, "W1 shows no end of the images' span: is its start forgotten?")
+        else:
+            initial, guessed = initial_weights(view, ctx, params.start, params.seeds)
+            if initial is None:
+                return no_reconstruction(shape, *guessed)
+            start = Network.of(initial, shape, ctx.device, torch.float32)
+            if torch.equal(start.weights[0], end.weights[0]):
+                return no_reconstruction(shape, *guessed, FIRST_STAYED)
+            span = Span.added_to(start, end, n)
+        found = unmix(responses(span.basis.reshape(-1, *shape)), params.steps, ctx)
+        images = oriented(found.mixture @ span.basis, span.added, span.bias, span.network)
+        late = () if found.settled else (f"not settled after {found.steps} iterations",)
+        return Reconstruction(
+            candidates=images.reshape(-1, *shape),
+            confidence=found.contrast,
+            loss=1 - float(found.contrast.mean()),
+            grad_evals=found.steps,
+            flags=(*guessed, span.flag, *late),
+        )

@@ -1,0 +1,15 @@
+"""What `cocktail-party` computes: the images of a span as its independent components.
+
+A training leaves in the first layer a sum over the training images, whatever the loss, the order of the batches, the
+momentum and the schedule:
+
+    L = W1 - c W1(0) = sum_i D_i x_i'.
+
+So the images span the rows of L, and each is an unknown mixture B of a basis V of this span, X = B V: blind source
+separation (the cocktail party problem), as Kariyappa et al. 2023 have seen in one aggregated gradient. Pixels of
+different images are not independent: all have light skies and dark grounds. What a small filter without a mean answers
+nearly is, and it is sparse, since a scene is flat but for its edges (`responses`); a mixture of scenes is not. The
+mixture whose responses are the most independent is found by FastICA (Hyvarinen 1999; `unmixing`), without the network.
+That tells neither the sign nor the length of an image. The network does: errors D_i pass where neurons fire, and biases
+add up as sum_i D_i (`orientation`).
+"""

@@ -1,0 +1,77 @@
+"""The sign and the length of images that are known but for a factor each, told by the network."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attacks.known_start.equation import back_propagated
+from victims.equations.network import Network
+
+LENGTHS = (0.03, 0.1, 0.3, 1.0, 3.0)
+"""Root mean square pixels that candidates may have; where biases matter, they tell which."""
+SHARPNESS = 35.0
+"""Of the gates; as at the end of a search by `kkt-delta`."""
+RIDGE = 1e-3
+"""Of the least squares, in which errors have length 1."""
+AT_ONCE = 64
+"""Candidates whose errors are held at once."""
+
+
+@torch.no_grad()
+def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Network) -> Tensor:
+    """Return candidates (m, d) along directions, of one length, with the signs that fit the network best.
+
+    With L = sum_i D_i x_i', D = L X^+ is known up to a factor for each image. D_i is a sum of errors that are
+    back-propagated through the neurons that x_i fires; -x_i fires others. And the biases moved by b = sum_i D_i, a
+    least-squares problem for the factors: after Phong et al. 2018, who divide the gradient of one image by that of the
+    bias. The two are added, each relative to its median.
+
+    Args:
+        directions: X (m, d), linearly independent.
+        added: L (h, d).
+        bias: b (h,); None where it is not known.
+        network: where errors are taken.
+    """
+    pixels = directions / directions.square().mean(1, keepdim=True).sqrt()
+    errors = (added.double() @ torch.linalg.pinv(pixels.double())).T.to(pixels)
+    shares = {length: _both(pixels * length, errors, network) for length in LENGTHS}
+    length = max(LENGTHS, key=lambda one: float(torch.maximum(*shares[one]).mean()))
+    evidence = _relative(shares[length][0] - shares[length][1])
+    if bias is not None:
+        factors = torch.linalg.lstsq(errors.T.double().cpu(), bias.double().cpu()[:, None]).solution[:, 0]
+        evidence = evidence + _relative(factors.to(evidence))
+    return pixels * length * torch.where(evidence < 0, -1.0, 1.0)[:, None]
+
+
+def _both(candidates: Tensor, errors: Tensor, network: Network) -> tuple[Tensor, Tensor]:
+    """Return the shares (m,) that are explained by candidates (m, d) and by their opposites."""
+    parts = zip(candidates.split(AT_ONCE), errors.split(AT_ONCE), strict=True)
+    found = [(explained(one, held, network), explained(-one, held, network)) for one, held in parts]
+    return torch.cat([one for one, _ in found]), torch.cat([other for _, other in found])
+
+
+def explained(candidates: Tensor, held: Tensor, network: Network) -> Tensor:
+    """Return the share (m,) in [0, 1] of the squares of D_i that errors of the candidate make up.
+
+    They are D_i's best approximation by what comes back from the outputs, for any coefficients on them.
+
+    Args:
+        candidates: (m, d).
+        held: (m, h) D_i, up to a factor each.
+        network: where errors are taken.
+    """
+    outputs = torch.eye(len(network.weights[-1])).to(candidates)
+    each = (one.expand(len(candidates), -1) for one in outputs)
+    basis = torch.stack([back_propagated(network, candidates, one, SHARPNESS)[0][0] for one in each], dim=1)
+    tiny = torch.finfo(basis.dtype).tiny
+    basis = basis / basis.norm(dim=2, keepdim=True).clamp_min(tiny)
+    seen = basis @ held[:, :, None]
+    products = basis @ basis.mT + RIDGE * torch.eye(len(outputs)).to(basis)
+    made: Tensor = (torch.linalg.solve(products, seen) * seen).sum((1, 2))
+    return made / held.square().sum(1).clamp_min(tiny)
+
+
+def _relative(values: Tensor) -> Tensor:
+    """Return values relative to the median of their sizes."""
+    return values / values.abs().median().clamp_min(torch.finfo(values.dtype).tiny)

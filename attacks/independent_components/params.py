@@ -1,0 +1,28 @@
+"""The parameters of the attack by independent components; imports no torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import PositiveInt
+
+from attacks.base import AttackParams
+
+
+class CocktailPartyParams(AttackParams):
+    """Parameters of `cocktail-party`.
+
+    Attributes:
+        start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
+            default layers resemble the released weights too much for chance; "forgotten" takes W1 itself for what
+            training has added, as after weight decay for long or from a tiny start.
+        seeds: how many seeds are tried, from 0 on, where the start is guessed.
+        images: how their number n is had: "shown" reads it off the weights, and takes the directions above noise where
+            they do not show it; "told" is told.
+        steps: iterations of FastICA at most; it ends when it has settled.
+    """
+
+    start: Literal["known", "guess", "forgotten"] = "known"
+    seeds: PositiveInt = 100_000
+    images: Literal["shown", "told"] = "shown"
+    steps: PositiveInt = 300

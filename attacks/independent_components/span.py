@@ -1,0 +1,77 @@
+"""What a first layer holds of the training images: their span, and the sum of errors times images in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.known_start.equation import checked_difference
+from victims.equations.network import Network
+from victims.equations.row_space import row_span
+
+
+@dataclass(frozen=True)
+class Span:
+    """The rows of L = sum_i D_i x_i', and what is known beside.
+
+    Attributes:
+        basis: (r, d) orthonormal rows that span the images.
+        added: L (h, d).
+        bias: (h,) sum_i D_i; None where it is not known.
+        network: where errors are taken: the start, whose neurons most steps of a training from scratch had, or the end.
+        flag: how n was had.
+    """
+
+    basis: Tensor
+    added: Tensor
+    bias: Tensor | None
+    network: Network
+    flag: str
+
+    @classmethod
+    def added_to(cls, start: Network, end: Network, images: int | None) -> Span:
+        """Return what a training has added to its start.
+
+        Args:
+            start: the network at the beginning.
+            end: the released network.
+            images: n, None to read it off the weights.
+
+        Raises:
+            ValueError: the start is of another shape, is the released network itself, or is not where its training
+                began.
+        """
+        found = checked_difference(start, end)
+        rank = images or (found.rank if found.shows_images else found.above_noise)
+        shown = "" if images or found.shows_images else ", those that stand above noise: n is not shown"
+        like, biases = end.weights[0], (start.biases[0], end.biases[0])
+        added = None if biases[0] is None or biases[1] is None else biases[1] - found.decay * biases[0]
+        return cls(
+            found.directions[:rank].to(like),
+            like - found.decay * start.weights[0],
+            added,
+            start,
+            f"start decayed to {found.decay:.4g}, {rank} directions{shown}",
+        )
+
+    @classmethod
+    def held_by(cls, end: Network, images: int | None) -> Span | None:
+        """Return what the weights alone hold, None where they show no end of the images' span.
+
+        Biases are left out: a recipe may not decay them, and they then add up to nothing.
+
+        Args:
+            end: the released network.
+            images: n, None to read it off the weights.
+        """
+        weight = end.weights[0]
+        if images is None:
+            space = row_span(weight)
+            if not space.gap:
+                return None
+            basis = space.basis.T
+        else:
+            basis = torch.linalg.svd(weight.double(), full_matrices=False).Vh[:images].to(weight)
+        return cls(basis.contiguous(), weight, None, end, f"W1 taken for what was added, {len(basis)} directions")
