@@ -88,7 +88,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
             if torch.equal(start.weights[0], end.weights[0]):
                 return no_reconstruction(shape, *guessed, FIRST_STAYED)
             span = Span.added_to(start, end, n)
-        found = unmix(responses(span.basis.reshape(-1, *shape)), params.steps, ctx)
+        found = unmix(responses(span.basis.reshape(-1, *shape)), (params.steps, params.free_steps), ctx)
         images = oriented(found.mixture @ span.basis, span.added, span.bias, span.network)
         late = () if found.settled else (f"not settled after {found.steps} iterations",)
         return Reconstruction(

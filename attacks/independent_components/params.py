@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from attacks.base import AttackParams
 
@@ -20,9 +20,11 @@ class CocktailPartyParams(AttackParams):
         images: how their number n is had: "shown" reads it off the weights, and takes the directions above noise where
             they do not show it; "told" is told.
         steps: iterations of FastICA at most; it ends when it has settled.
+        free_steps: iterations at most of the descent on the likelihood that follows.
     """
 
     start: Literal["known", "guess", "forgotten"] = "known"
     seeds: PositiveInt = 100_000
     images: Literal["shown", "told"] = "shown"
     steps: PositiveInt = 300
+    free_steps: NonNegativeInt = 100
