@@ -65,19 +65,20 @@ def unmix(mixed: Tensor, steps: tuple[int, int], ctx: AttackContext) -> Unmixed:
     whitening = (vectors / values.clamp_min(torch.finfo(torch.float32).tiny).sqrt()).T
     white = (whitening @ mixed.double()).cpu().numpy()
     mixture = state["mixture"].numpy() if state else _drawn(len(white), ctx.generator)
-    done, settled = state["done"].tolist() if state else [0, 0], False
+    first, settled, *done = state["progress"].tolist() if state else (0, 0, 0, 0)
     stages: tuple[Chunk, Chunk] = (_rotated, _freed)
-    for stage, most in enumerate(steps):
-        settled = False
-        while not settled and done[stage] < most and not ctx.expired(sum(done)):
-            asked = min(CHUNK, most - done[stage])
+    for stage in range(first, len(stages)):
+        ended = done[stage] >= steps[stage]
+        while not (ended or ctx.expired(sum(done))):
+            asked = min(CHUNK, steps[stage] - done[stage])
             mixture, taken = stages[stage](white, mixture, asked)
             done[stage] += taken
             settled = taken < asked
+            ended = settled or done[stage] == steps[stage]
             ctx.report(sum(done), sum(steps), contrast=float(_contrast(mixture @ white).mean()))
-            ctx.checkpoint(partial(_packed, mixture, done))
+            ctx.checkpoint(partial(_packed, mixture, stage + ended, settled, *done))
     contrast = torch.from_numpy(_contrast(mixture @ white)).float()
-    return Unmixed((torch.from_numpy(mixture).to(whitening) @ whitening).to(mixed), contrast, sum(done), settled)
+    return Unmixed((torch.from_numpy(mixture).to(whitening) @ whitening).to(mixed), contrast, sum(done), bool(settled))
 
 
 def _contrast(components: np.ndarray) -> np.ndarray:
@@ -87,9 +88,9 @@ def _contrast(components: np.ndarray) -> np.ndarray:
     return means
 
 
-def _packed(mixture: np.ndarray, done: list[int]) -> dict[str, Tensor]:
-    """Return the state from which a separation goes on."""
-    return {"mixture": torch.from_numpy(mixture), "done": torch.tensor(done)}
+def _packed(mixture: np.ndarray, *progress: int) -> dict[str, Tensor]:
+    """Return the state from which a separation goes on: the stage, whether the last one settled, iterations of each."""
+    return {"mixture": torch.from_numpy(mixture), "progress": torch.tensor(progress)}
 
 
 def _drawn(rank: int, generator: torch.Generator) -> np.ndarray:

@@ -1,0 +1,228 @@
+"""Independent components: sources are separated, filters answer as said, signs are the network's, images come back."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
+from torch import Tensor
+
+from attacks import context as contexts
+from attacks.base import AttackContext, Knowledge, Threat
+from attacks.cocktail_party import CocktailParty
+from attacks.independent_components.orientation import LENGTHS, RIDGE, SHARPNESS, explained, oriented
+from attacks.independent_components.params import CocktailPartyParams
+from attacks.independent_components.responses import filters, responses
+from attacks.independent_components.span import Span
+from attacks.independent_components.unmixing import unmix
+from attacks.known_start.equation import back_propagated
+from attacks.known_start.no_image import FIRST_STAYED
+from bench.run.disclosure import view_of
+from victims.equations.network import Network
+from victims.recipes import Ordinary
+from victims.spec import DecayedDescent, MLPSpec, VictimSpec
+
+SOURCES, SAMPLES = 20, 1000
+PHOTOS = VictimSpec(
+    name="photos-mlp-20-c10-sgd",
+    dataset="photos",
+    n=20,
+    architecture=MLPSpec(hidden=(60, 40), outputs=10, biases="every", first_layer_scale=None),
+    training=Ordinary(lr=0.02, batch_size=4, epochs=10, weight_decay=1e-3),
+)
+FORGOTTEN = PHOTOS.model_copy(
+    update={
+        "name": "photos-mlp-20-c10-wd",
+        "architecture": MLPSpec(hidden=(60, 40), outputs=10),
+        "training": DecayedDescent(steps=300),
+    }
+)
+
+
+def mixtures(seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Return Laplace sources (r, T), and as many mixtures of them."""
+    generator = torch.Generator().manual_seed(seed)
+    uniform = torch.rand(SOURCES, SAMPLES, generator=generator) - 0.5
+    sources = -uniform.sign() * torch.log1p(-2 * uniform.abs())
+    return sources, torch.randn(SOURCES, SOURCES, generator=generator) @ sources
+
+
+def cosines(found: Tensor, truth: Tensor) -> Tensor:
+    """Return the cosine (n,) of each true row with the found row that is nearest to it, whatever the sign."""
+    return (F.normalize(truth.flatten(1)) @ F.normalize(found.flatten(1)).T).abs().amax(1)
+
+
+def test_mixed_sources_are_separated_and_the_likelihood_separates_them_better() -> None:
+    sources, mixed = mixtures()
+    rotated = unmix(mixed, (200, 0), context())
+    freed = unmix(mixed, (200, 100), context())
+
+    errors = [float((1 - cosines(one.mixture @ mixed, sources)).mean()) for one in (rotated, freed)]
+    assert errors[0] < 0.02
+    assert errors[1] < 0.75 * errors[0]
+    assert rotated.settled
+    assert freed.settled
+    assert rotated.steps < freed.steps < 300
+    assert bool((freed.contrast > 0.72).all())  # .7071 of a normal component
+
+
+def test_a_rotation_leaves_no_correlation_and_the_likelihood_does() -> None:
+    """What chance correlates is not told apart by a rotation, which is why the likelihood follows."""
+    _, mixed = mixtures()
+    for steps, none in (((200, 0), True), ((200, 100), False)):
+        components = unmix(mixed, steps, context()).mixture @ mixed
+        scaled = components / components.square().mean(1, keepdim=True).sqrt()
+        correlation = (scaled @ scaled.T / SAMPLES - torch.eye(SOURCES)).abs().max()
+        assert (float(correlation) < 1e-4) == none
+
+
+def test_a_separation_that_is_interrupted_goes_on_as_if_it_had_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
+    _, mixed = mixtures()
+    steps = 200, 100
+    whole = unmix(mixed, steps, context())
+    for saves in (1, 2):
+        memory = Memory(saves)
+        with pytest.raises(Interrupted):
+            unmix(mixed, steps, replace(context(), checkpoints=memory))
+        memory.most = 10**9
+        again = unmix(mixed, steps, replace(context(seed=5), checkpoints=memory))
+        assert torch.equal(again.mixture, whole.mixture)
+        assert again.steps == whole.steps
+
+
+def test_filters_are_orthonormal_and_see_neither_light_nor_colour_that_is_even() -> None:
+    bank = filters(3, torch.zeros(1, dtype=torch.float64))
+    assert bank.shape == (24, 3, 3, 3)
+    assert torch.allclose(bank.flatten(1) @ bank.flatten(1).T, torch.eye(24, dtype=torch.float64))
+    even = torch.tensor([0.2, -3.0, 1.0], dtype=torch.float64).reshape(1, 3, 1, 1).expand(1, 3, 5, 6)
+    assert float(F.conv2d(even, bank).abs().max()) < 1e-12
+
+
+def test_responses_are_of_equal_size_filter_by_filter_and_linear_in_the_picture() -> None:
+    pictures = torch.randn(4, 3, 6, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    pictures *= torch.linspace(0.1, 3, 7, dtype=torch.float64)  # answers differ in size from filter to filter
+    answered = responses(pictures)
+    assert answered.shape == (4, 8 * 3 * 4 * 5)
+    assert torch.allclose(answered.reshape(4, 24, -1).square().mean((0, 2)), torch.ones(24, dtype=torch.float64))
+    mixture = torch.tensor([[1.0, 2, 0, -1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], dtype=torch.float64)
+    mixed = responses(torch.einsum("ij,jchw->ichw", mixture, pictures)).reshape(4, 24, -1)
+    ratio = mixed / (mixture @ answered).reshape(4, 24, -1)
+    assert torch.allclose(ratio, ratio[:1, :, :1].expand_as(ratio))  # one factor a filter
+
+
+def one_step(biases: bool, size: float = 1.0) -> tuple[Network, Tensor, Tensor, Tensor]:
+    """Return a network, images (n, d) of a size, and the gradients by W1 and b1 of a loss of them."""
+    generator = torch.Generator().manual_seed(1)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64) / shape[-1] ** 0.5
+
+    bias = (draw(40), draw(30), draw(3)) if biases else (None, None, None)
+    network = Network((draw(40, 27), draw(30, 40), draw(3, 30)), bias)
+    images = size * F.normalize(draw(6, 27)) * 27**0.5
+    errors, _ = back_propagated(network, images, draw(6, 3), SHARPNESS)
+    return network, images, errors[0].T @ images, errors[0].sum(0)
+
+
+@pytest.mark.parametrize("told", ["gates", "biases"])
+@pytest.mark.parametrize("size", [LENGTHS[1], LENGTHS[3]])
+def test_signs_are_told_by_the_gates_and_by_the_biases(told: str, size: float) -> None:
+    network, images, added, bias = one_step(biases=True, size=size)
+    signs = torch.tensor([1.0, -1, 1, -1, -1, 1], dtype=torch.float64)[:, None]
+    if told == "biases":  # with a network that knows nothing of them
+        network = Network(tuple(torch.zeros_like(one) for one in network.weights), network.biases)
+    found = oriented(signs * images * 7, added, bias if told == "biases" else None, network)
+
+    assert torch.equal((found * images).sum(1) > 0, torch.ones(6, dtype=torch.bool))
+    assert torch.allclose(F.normalize(found) @ F.normalize(images).T, F.normalize(images) @ F.normalize(images).T)
+    if told == "gates":
+        assert torch.allclose(found, images)  # neurons with biases tell the size, too
+
+
+def test_errors_of_the_true_images_explain_what_the_weights_hold() -> None:
+    network, images, added, _ = one_step(biases=False)
+    held = (added @ torch.linalg.pinv(images)).T
+    assert float(explained(images, held, network).min()) > 0.99
+    assert float(explained(-images, held, network).max()) < 0.6
+    other = torch.randn(6, 40, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    basis = torch.stack(
+        [back_propagated(network, images, one.expand(6, -1), SHARPNESS)[0][0] for one in torch.eye(3).double()], dim=2
+    )
+    best = basis @ torch.linalg.lstsq(basis, other[:, :, None]).solution
+    expected = best[:, :, 0].square().sum(1) / other.square().sum(1)
+    assert torch.allclose(explained(images, other, network), expected, atol=10 * RIDGE)
+
+
+@pytest.mark.parametrize(("spec", "params"), [(PHOTOS, {}), (FORGOTTEN, {"start": "forgotten"})])
+def test_photographs_come_back_with_their_signs(spec: VictimSpec, params: dict[str, Any]) -> None:
+    victim = victim_of(spec)
+    found = attacked(CocktailParty(CocktailPartyParams(**params)), victim)
+
+    images = torch.from_numpy(victim.split.inputs)
+    products = F.normalize(images.flatten(1)) @ F.normalize(found.candidates.flatten(1)).T
+    assert len(found.candidates) == 20
+    assert int((products.amax(1) > 0.9).sum()) >= 17
+    assert found.confidence is not None
+    assert found.loss == pytest.approx(1 - float(found.confidence.mean()))
+
+
+def test_a_seed_is_guessed_and_n_is_told() -> None:
+    victim = victim_of(PHOTOS)
+    known, guessed, told = (
+        attacked(CocktailParty(CocktailPartyParams(**params)), victim)
+        for params in ({}, {"start": "guess", "seeds": 20}, {"images": "told"})
+    )
+    assert torch.allclose(guessed.candidates, known.candidates, atol=1e-4)
+    assert "drew the start" in guessed.flags[0]
+    assert torch.equal(told.candidates, known.candidates)
+
+
+def test_where_nothing_tells_the_span_there_is_no_image() -> None:
+    victim = deepcopy(victim_of(PHOTOS))
+    assert victim.start is not None
+    victim.model.load_state_dict(victim.start)
+    for start, reason in (("forgotten", "is its start forgotten?"), ("known", FIRST_STAYED)):
+        found = attacked(CocktailParty(CocktailPartyParams.model_validate({"start": start})), victim)
+        assert reason in found.flags[-1]
+        assert not found.candidates.any()
+
+
+def test_what_is_known_is_what_the_parameters_ask_for() -> None:
+    def attack(**params: Any) -> CocktailParty:
+        return CocktailParty(CocktailPartyParams(**params))
+
+    assert attack(start="guess").knowledge == attack(start="forgotten").knowledge
+    assert attack().knowledge - attack(start="guess").knowledge == {Knowledge.INITIAL_WEIGHTS}
+    assert attack(images="told").knowledge - attack().knowledge == {Knowledge.N}
+    assert [attack(start=one).threat for one in ("known", "guess", "forgotten")] == [
+        Threat.START,
+        Threat.SEED,
+        Threat.WEIGHTS,
+    ]
+
+
+def test_a_budget_ends_it_with_what_it_has() -> None:
+    victim = victim_of(PHOTOS)
+    attack = CocktailParty(CocktailPartyParams())
+    ctx = AttackContext(CPU, torch.Generator().manual_seed(0), lambda *_, **__: None, contexts.Budget(steps=20))
+    found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)
+    assert found.grad_evals == 20
+    assert "not settled after 20 iterations" in found.flags
+
+
+def test_the_span_of_a_known_start_is_that_of_the_images() -> None:
+    victim = victim_of(PHOTOS)
+    assert victim.start is not None
+    shape = (3, 32, 32)
+    start, end = (Network.of(one, shape) for one in (victim.start, victim.model.state_dict()))
+    span = Span.added_to(start, end, None)
+    images = torch.from_numpy(victim.split.inputs).flatten(1)
+    inside = images @ span.basis.T @ span.basis
+    assert float((inside - images).norm() / images.norm()) < 1e-3
+    assert span.network is start
