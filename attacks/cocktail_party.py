@@ -32,7 +32,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "seed": {"start": "guess"},
         "told": {"images": "told"},
-        "forgotten": {"start": "forgotten"},
+        "forgotten": {"start": "forgotten", "pixel_size": 0.25},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
 
@@ -89,7 +89,9 @@ class CocktailParty(Attack[CocktailPartyParams]):
                 return no_reconstruction(shape, *guessed, FIRST_STAYED)
             span = Span.added_to(start, end, n)
         found = unmix(responses(span.basis.reshape(-1, *shape)), (params.steps, params.free_steps), ctx)
-        images = oriented(found.mixture @ span.basis, span.added, span.bias, span.network)
+        rows = found.mixture @ span.basis
+        rows *= params.pixel_size / rows.square().mean(1, keepdim=True).sqrt()
+        images = oriented(rows, span.added, span.bias, span.network)
         late = () if found.settled else (f"not settled after {found.steps} iterations",)
         return Reconstruction(
             candidates=images.reshape(-1, *shape),

@@ -10,6 +10,6 @@ separation (the cocktail party problem), as Kariyappa et al. 2023 have seen in o
 different images are not independent: all have light skies and dark grounds. What a small filter without a mean answers
 nearly is, and it is sparse, since a scene is flat but for its edges (`responses`); a mixture of scenes is not. The
 mixture whose responses are the most independent is found by FastICA (Hyvarinen 1999; `unmixing`), without the network.
-That tells neither the sign nor the length of an image. The network does: errors D_i pass where neurons fire, and biases
-add up as sum_i D_i (`orientation`).
+That tells neither the length of an image nor its sign. The network tells the sign: errors D_i pass where neurons fire,
+and biases add up as sum_i D_i (`orientation`).
 """

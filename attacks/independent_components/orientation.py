@@ -1,4 +1,4 @@
-"""The sign and the length of images that are known but for a factor each, told by the network."""
+"""The signs of images that are known but for a factor each, told by the network."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from torch import Tensor
 from attacks.known_start.equation import back_propagated
 from victims.equations.network import Network
 
-LENGTHS = (0.03, 0.1, 0.3, 1.0, 3.0)
-"""Root mean square pixels that candidates may have; where biases matter, they tell which."""
 SHARPNESS = 35.0
 """Of the gates; as at the end of a search by `kkt-delta`."""
 RIDGE = 1e-3
@@ -20,7 +18,7 @@ AT_ONCE = 64
 
 @torch.no_grad()
 def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Network) -> Tensor:
-    """Return candidates (m, d) along directions, of one length, with the signs that fit the network best.
+    """Return the directions (m, d) with the signs that fit the network best.
 
     With L = sum_i D_i x_i', D = L X^+ is known up to a factor for each image. D_i is a sum of errors that are
     back-propagated through the neurons that x_i fires; -x_i fires others. And the biases moved by b = sum_i D_i, a
@@ -28,27 +26,19 @@ def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Ne
     bias. The two are added, each relative to its median.
 
     Args:
-        directions: X (m, d), linearly independent.
+        directions: X (m, d), linearly independent, of the length of images.
         added: L (h, d).
         bias: b (h,); None where it is not known.
         network: where errors are taken.
     """
-    pixels = directions / directions.square().mean(1, keepdim=True).sqrt()
-    errors = (added.double() @ torch.linalg.pinv(pixels.double())).T.to(pixels)
-    shares = {length: _both(pixels * length, errors, network) for length in LENGTHS}
-    length = max(LENGTHS, key=lambda one: float(torch.maximum(*shares[one]).mean()))
-    evidence = _relative(shares[length][0] - shares[length][1])
+    errors = (added.double() @ torch.linalg.pinv(directions.double())).T.to(directions)
+    parts = zip(directions.split(AT_ONCE), errors.split(AT_ONCE), strict=True)
+    told = torch.cat([explained(one, held, network) - explained(-one, held, network) for one, held in parts])
+    evidence = _relative(told)
     if bias is not None:
         factors = torch.linalg.lstsq(errors.T.double().cpu(), bias.double().cpu()[:, None]).solution[:, 0]
         evidence = evidence + _relative(factors.to(evidence))
-    return pixels * length * torch.where(evidence < 0, -1.0, 1.0)[:, None]
-
-
-def _both(candidates: Tensor, errors: Tensor, network: Network) -> tuple[Tensor, Tensor]:
-    """Return the shares (m,) that are explained by candidates (m, d) and by their opposites."""
-    parts = zip(candidates.split(AT_ONCE), errors.split(AT_ONCE), strict=True)
-    found = [(explained(one, held, network), explained(-one, held, network)) for one, held in parts]
-    return torch.cat([one for one, _ in found]), torch.cat([other for _, other in found])
+    return directions * torch.where(evidence < 0, -1.0, 1.0)[:, None]
 
 
 def explained(candidates: Tensor, held: Tensor, network: Network) -> Tensor:

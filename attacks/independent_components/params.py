@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from attacks.base import AttackParams
 
@@ -19,6 +19,8 @@ class CocktailPartyParams(AttackParams):
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
         images: how their number n is had: "shown" reads it off the weights, and takes the directions above noise where
             they do not show it; "told" is told.
+        pixel_size: root mean square of a candidate's pixels, which nothing tells: 1 for inputs (x - mean) / std, a
+            quarter for pixels in [0, 1] less a mean.
         steps: iterations of FastICA at most; it ends when it has settled.
         free_steps: iterations at most of the descent on the likelihood that follows.
     """
@@ -26,5 +28,6 @@ class CocktailPartyParams(AttackParams):
     start: Literal["known", "guess", "forgotten"] = "known"
     seeds: PositiveInt = 100_000
     images: Literal["shown", "told"] = "shown"
+    pixel_size: PositiveFloat = 1.0
     steps: PositiveInt = 300
     free_steps: NonNegativeInt = 100
