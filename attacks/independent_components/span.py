@@ -1,4 +1,7 @@
-"""What a first layer holds of the training images: their span, and the sum of errors times images in it."""
+"""What a first layer holds of the training images: their span, and the sum of errors times images in it.
+
+It is what a whole training has added, where Kariyappa et al. 2023 have one aggregated gradient.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from victims.equations.row_space import row_span
 
 @dataclass(frozen=True)
 class Span:
-    """The rows of L = sum_i D_i x_i', and what is known beside.
+    """The rows of L = sum_i D_i x_i' (after Kariyappa et al. 2023, who take a gradient), and what is known beside.
 
     Attributes:
         basis: (r, d) orthonormal rows that span the images.
