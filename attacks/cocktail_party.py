@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView, no_reconstruction
 from attacks.independent_components.params import CocktailPartyParams
-from attacks.independent_components.responses import SIZE
 from attacks.known_start.no_image import FIRST_STAYED, declined, doubted
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         import torch
 
         from attacks.independent_components.orientation import oriented
-        from attacks.independent_components.responses import responses
+        from attacks.independent_components.responses import SIZE, responses
         from attacks.independent_components.span import Span
         from attacks.independent_components.unmixing import unmix
         from attacks.unknown_start.start import initial_weights

@@ -140,6 +140,8 @@ CASES: dict[str, Case] = {
     "kkt-delta from a seed": Case("kkt-delta", ORDINARY, {"start": "guess", "seeds": 50}),
     "kkt-delta without a start": Case("kkt-delta", ORDINARY, {"start": "uniform", "total_variation": 0.5}),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
+    "cocktail-party": Case("cocktail-party", ORDINARY),
+    "cocktail-party without a start": Case("cocktail-party", CLASSES, {"start": "forgotten", "pixel_size": 0.25}),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
     "projection": Case(
         "projection",
@@ -277,6 +279,7 @@ KEEPING = {
     "projection": 2,
     "kernel-query": 2,
     "neuron-differences": 2,
+    "cocktail-party": 2,
 }
 """The number of checkpoints after which each is killed."""
 
