@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from picard import picard
 from picard.densities import Tanh
-from sklearn.decomposition import FastICA
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from attacks.base import AttackContext
@@ -94,18 +92,27 @@ def _packed(mixture: np.ndarray, *progress: int) -> dict[str, Tensor]:
 
 
 def _drawn(rank: int, generator: torch.Generator) -> np.ndarray:
-    """Return a random rotation (r, r). In single precision FastICA's first iterations may overflow."""
+    """Return a random rotation (r, r)."""
     drawn: np.ndarray = torch.linalg.qr(torch.randn(rank, rank, generator=generator, dtype=torch.float64)).Q.numpy()
     return drawn
 
 
 def _rotated(white: np.ndarray, rotation: np.ndarray, steps: int) -> tuple[np.ndarray, int]:
-    """Return a rotation (r, r) after iterations of symmetric FastICA."""
-    ica = FastICA(whiten=False, fun="exp", w_init=rotation, max_iter=steps, tol=SETTLED)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        ica.fit(white.T)
-    return ica.components_, int(ica.n_iter_)
+    """Return a rotation (r, r) after iterations of symmetric FastICA (Hyvarinen 1999, eq. 20).
+
+    The nearest rotation is had by singular vectors: scikit-learn's FastICA has it by the eigenvectors of W W', and ends
+    in nan where a component passes a normal one, whose step is 0.
+    """
+    for step in range(1, steps + 1):
+        components = rotation @ white
+        squares = np.square(components)
+        bell = np.exp(-squares / 2)
+        moved = (components * bell) @ white.T / white.shape[1] - ((1 - squares) * bell).mean(1)[:, None] * rotation
+        left, _, right = np.linalg.svd(moved)
+        before, rotation = rotation, left @ right
+        if np.abs(np.abs(np.einsum("ij,ij->i", rotation, before)) - 1).max() < SETTLED:
+            return rotation, min(step, steps - 1)
+    return rotation, steps
 
 
 def _freed(white: np.ndarray, mixture: np.ndarray, steps: int) -> tuple[np.ndarray, int]:
