@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from attacks.base import declined_unless_layered
 from attacks.kkt_delta import KKTDelta
-from attacks.unknown_start import UNLIKE
 from attacks.known_start.params import KKTDeltaParams
+from attacks.unknown_start import UNLIKE
 from bench.plan.exposed import exposure_lines
 from victims.base import Victim
 from victims.defences.spec import RandomSeed
