@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView, no_reconstruction
+from attacks.base import (
+    Attack,
+    AttackContext,
+    DivergedError,
+    Knowledge,
+    Reconstruction,
+    Threat,
+    VictimView,
+    no_reconstruction,
+)
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.known_start.no_image import FIRST_STAYED, declined, doubted
 
@@ -59,7 +68,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         """Return as many candidates as there are directions; the sparser its responses, the surer a candidate.
 
         Raises:
-            ValueError: the start has another shape, the training did not begin at it, or it is the released network.
+            DivergedError: the mixture is not finite.
+            ValueError: the start has another shape, or the training did not begin at it.
         """
         import torch
 
@@ -88,6 +98,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
                 return no_reconstruction(shape, *guessed, FIRST_STAYED)
             span = Span.added_to(start, end, n)
         found = unmix(responses(span.basis.reshape(-1, *shape)), (params.steps, params.free_steps), ctx)
+        if not found.mixture.isfinite().all():
+            raise DivergedError("the components are not finite")
         rows = found.mixture @ span.basis
         rows *= params.pixel_size / rows.square().mean(1, keepdim=True).sqrt()
         images = oriented(rows, span.added, span.bias, span.network)

@@ -23,9 +23,10 @@ CHUNK = 20
 DENSITY = 3.0
 """The density of a component is proportional to 1 / cosh(alpha s)^(1 / alpha): logistic at 1, nearly Laplace's at 3."""
 
-Chunk = Callable[[np.ndarray, np.ndarray, int], tuple[np.ndarray, int]]
-"""Maps white rows (r, T), a mixture (r, r) and a number of iterations to the mixture after them, and to the number that
-was done, less if nothing moves any more. The mixture is the whole state: it goes on as if not interrupted."""
+Chunk = Callable[[np.ndarray, np.ndarray, int], tuple[np.ndarray, int, bool]]
+"""Maps white rows (r, T), a mixture (r, r) and a number of iterations to the mixture after them, the number that was
+done, and whether it ended because nothing moves any more. The mixture is the whole state, so that a run that was
+interrupted goes on as if it had not been."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,8 @@ def unmix(mixed: Tensor, steps: tuple[int, int], ctx: AttackContext) -> Unmixed:
         ended = done[stage] >= steps[stage]
         while not (ended or ctx.expired(sum(done))):
             asked = min(CHUNK, steps[stage] - done[stage])
-            mixture, taken = stages[stage](white, mixture, asked)
+            mixture, taken, settled = stages[stage](white, mixture, asked)
             done[stage] += taken
-            settled = taken < asked
             ended = settled or done[stage] == steps[stage]
             ctx.report(sum(done), sum(steps), contrast=float(_contrast(mixture @ white).mean()))
             ctx.checkpoint(partial(_packed, mixture, stage + ended, settled, *done))
@@ -97,7 +97,7 @@ def _drawn(rank: int, generator: torch.Generator) -> np.ndarray:
     return drawn
 
 
-def _rotated(white: np.ndarray, rotation: np.ndarray, steps: int) -> tuple[np.ndarray, int]:
+def _rotated(white: np.ndarray, rotation: np.ndarray, steps: int) -> tuple[np.ndarray, int, bool]:
     """Return a rotation (r, r) after iterations of symmetric FastICA (Hyvarinen 1999, eq. 20).
 
     The nearest rotation is had by singular vectors: scikit-learn's FastICA has it by the eigenvectors of W W', and ends
@@ -111,11 +111,11 @@ def _rotated(white: np.ndarray, rotation: np.ndarray, steps: int) -> tuple[np.nd
         left, _, right = np.linalg.svd(moved)
         before, rotation = rotation, left @ right
         if np.abs(np.abs(np.einsum("ij,ij->i", rotation, before)) - 1).max() < SETTLED:
-            return rotation, min(step, steps - 1)
-    return rotation, steps
+            return rotation, step, True
+    return rotation, steps, False
 
 
-def _freed(white: np.ndarray, mixture: np.ndarray, steps: int) -> tuple[np.ndarray, int]:
+def _freed(white: np.ndarray, mixture: np.ndarray, steps: int) -> tuple[np.ndarray, int, bool]:
     """Return a mixture (r, r) after iterations of the quasi-Newton descent on the likelihood."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Picard did not converge")
@@ -130,4 +130,4 @@ def _freed(white: np.ndarray, mixture: np.ndarray, steps: int) -> tuple[np.ndarr
             tol=FLAT,
             return_n_iter=True,
         )
-    return found, int(taken)
+    return found, int(taken), taken < steps

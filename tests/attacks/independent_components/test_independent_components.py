@@ -71,6 +71,15 @@ def test_mixed_sources_are_separated_and_the_likelihood_separates_them_better() 
     assert bool((freed.contrast > 0.72).all())  # .7071 of a normal component
 
 
+def test_where_all_is_normal_there_is_a_rotation_all_the_same() -> None:
+    """Of a normal component FastICA's step is 0 but for chance, and the nearest rotation is nearly undetermined."""
+    normal = torch.randn(60, 500, generator=torch.Generator().manual_seed(0))
+    found = unmix(normal, (60, 0), context())
+    components = found.mixture @ normal
+    assert torch.allclose(components @ components.T / 500, torch.eye(60), atol=1e-4)
+    assert not found.settled
+
+
 def test_a_rotation_leaves_no_correlation_and_the_likelihood_does() -> None:
     """What chance correlates is not told apart by a rotation, which is why the likelihood follows."""
     _, mixed = mixtures()
