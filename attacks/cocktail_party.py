@@ -41,6 +41,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "seed": {"start": "guess"},
         "told": {"images": "told"},
         "forgotten": {"start": "forgotten", "pixel_size": 0.25},
+        "rounds": {"rounds": 8},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
 
@@ -73,10 +74,10 @@ class CocktailParty(Attack[CocktailPartyParams]):
         """
         import torch
 
-        from attacks.independent_components.orientation import oriented
-        from attacks.independent_components.responses import SIZE, responses
+        from attacks.independent_components.parts import Parts
+        from attacks.independent_components.responses import SIZE
+        from attacks.independent_components.rounds import Separation
         from attacks.independent_components.span import Span
-        from attacks.independent_components.unmixing import unmix
         from attacks.unknown_start.start import initial_weights
         from victims.equations.network import Network
 
@@ -97,17 +98,18 @@ class CocktailParty(Attack[CocktailPartyParams]):
             if torch.equal(start.weights[0], end.weights[0]):
                 return no_reconstruction(shape, *guessed, FIRST_STAYED)
             span = Span.added_to(start, end, n)
-        found = unmix(responses(span.basis.reshape(-1, *shape)), (params.steps, params.free_steps), ctx)
-        if not found.mixture.isfinite().all():
+        separations = max(1, params.rounds)
+        total = separations * (params.steps + params.free_steps) + params.rounds * params.round_steps
+        parts = Parts(ctx, total)
+        found = Separation(span, shape, params, parts).run()
+        if not found.images.isfinite().all():
             raise DivergedError("the components are not finite")
-        rows = found.mixture @ span.basis
-        rows *= params.pixel_size / rows.square().mean(1, keepdim=True).sqrt()
-        images = oriented(rows, span.added, span.bias, span.network)
-        late = () if found.settled else (f"not settled after {found.steps} iterations",)
+        kept = (f"the network explains {int(found.found.sum())} of {len(found.found)}",) if params.rounds else ()
+        late = () if found.settled else (f"not settled after {parts.done} iterations",)
         return Reconstruction(
-            candidates=images.reshape(-1, *shape),
-            confidence=found.contrast,
-            loss=1 - float(found.contrast.mean()),
-            grad_evals=found.steps,
-            flags=(*guessed, span.flag, *late),
+            candidates=found.images.reshape(-1, *shape),
+            confidence=found.sure,
+            loss=1 - float(found.sure.mean()),
+            grad_evals=parts.done,
+            flags=(*guessed, span.flag, *kept, *late),
         )

@@ -5,13 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attacks.known_start.equation import back_propagated
+from attacks.independent_components.errors import explained
 from victims.equations.network import Network
 
-SHARPNESS = 35.0
-"""Of the gates; as at the end of a search by `kkt-delta`."""
-RIDGE = 1e-3
-"""Of the least squares, in which errors have length 1."""
 AT_ONCE = 64
 """Candidates whose errors are held at once."""
 
@@ -33,33 +29,12 @@ def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Ne
     """
     errors = (added.double() @ torch.linalg.pinv(directions.double())).T.to(directions)
     parts = zip(directions.split(AT_ONCE), errors.split(AT_ONCE), strict=True)
-    told = torch.cat([explained(one, held, network) - explained(-one, held, network) for one, held in parts])
+    told = torch.cat([explained(one, held, (network,)) - explained(-one, held, (network,)) for one, held in parts])
     evidence = _relative(told)
     if bias is not None:
         factors = torch.linalg.lstsq(errors.T.double().cpu(), bias.double().cpu()[:, None]).solution[:, 0]
         evidence = evidence + _relative(factors.to(evidence))
     return directions * torch.where(evidence < 0, -1.0, 1.0)[:, None]
-
-
-def explained(candidates: Tensor, held: Tensor, network: Network) -> Tensor:
-    """Return the share (m,) in [0, 1] of the squares of D_i that errors of the candidate make up.
-
-    They are D_i's best approximation by what comes back from the outputs, for any coefficients on them.
-
-    Args:
-        candidates: (m, d).
-        held: (m, h) D_i, up to a factor each.
-        network: where errors are taken.
-    """
-    outputs = torch.eye(len(network.weights[-1])).to(candidates)
-    each = (one.expand(len(candidates), -1) for one in outputs)
-    basis = torch.stack([back_propagated(network, candidates, one, SHARPNESS)[0][0] for one in each], dim=1)
-    tiny = torch.finfo(basis.dtype).tiny
-    basis = basis / basis.norm(dim=2, keepdim=True).clamp_min(tiny)
-    seen = basis @ held[:, :, None]
-    products = basis @ basis.mT + RIDGE * torch.eye(len(outputs)).to(basis)
-    made: Tensor = (torch.linalg.solve(products, seen) * seen).sum((1, 2))
-    return made / held.square().sum(1).clamp_min(tiny)
 
 
 def _relative(values: Tensor) -> Tensor:

@@ -23,6 +23,10 @@ class CocktailPartyParams(AttackParams):
             quarter for pixels in [0, 1] less a mean.
         steps: iterations of FastICA at most; it ends when it has settled.
         free_steps: iterations at most of the descent on the likelihood that follows.
+        rounds: how often the joint likelihood of images and errors is descended on, and what the network does not
+            explain is separated anew; it ends when all is explained, or nothing new. 0 asks filters alone.
+        round_steps: steps of such a descent.
+        lr: its highest learning rate.
     """
 
     start: Literal["known", "guess", "forgotten"] = "known"
@@ -31,3 +35,6 @@ class CocktailPartyParams(AttackParams):
     pixel_size: PositiveFloat = 1.0
     steps: PositiveInt = 300
     free_steps: NonNegativeInt = 100
+    rounds: NonNegativeInt = 0
+    round_steps: PositiveInt = 160
+    lr: PositiveFloat = 0.003

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.known_start.equation import checked_difference
+from attacks.known_start.equation import checked_difference, interpolated
 from victims.equations.network import Network
 from victims.equations.row_space import row_span
 
@@ -23,7 +23,8 @@ class Span:
         basis: (r, d) orthonormal rows that span the images.
         added: L (h, d).
         bias: (h,) sum_i D_i; None where it is not known.
-        network: where errors are taken: the start, whose neurons most steps of a training from scratch had, or the end.
+        network: where signs are told: the start, whose neurons most steps of a training from scratch had, or the end.
+        way: where errors are taken: the middle of the straight way from the start and its end, or the end alone.
         flag: how n was had.
     """
 
@@ -31,6 +32,7 @@ class Span:
     added: Tensor
     bias: Tensor | None
     network: Network
+    way: tuple[Network, ...]
     flag: str
 
     @classmethod
@@ -56,6 +58,7 @@ class Span:
             like - found.decay * start.weights[0],
             added,
             start,
+            (interpolated(start, end, 0.5), end),
             f"start decayed to {found.decay:.4g}, {rank} directions{shown}",
         )
 
@@ -77,4 +80,6 @@ class Span:
             basis = space.basis.T
         else:
             basis = torch.linalg.svd(weight.double(), full_matrices=False).Vh[:images].to(weight)
-        return cls(basis.contiguous(), weight, None, end, f"W1 taken for what was added, {len(basis)} directions")
+        return cls(
+            basis.contiguous(), weight, None, end, (end,), f"W1 taken for what was added, {len(basis)} directions"
+        )

@@ -13,7 +13,7 @@ from picard import picard
 from picard.densities import Tanh
 from torch import Tensor
 
-from attacks.base import AttackContext
+from attacks.independent_components.parts import Parts
 
 SETTLED, FLAT = 1e-5, 1e-3
 """A rotation has settled when no component turns by more (1 less the cosine), and the likelihood is at its maximum when
@@ -46,7 +46,15 @@ class Unmixed:
     settled: bool
 
 
-def unmix(mixed: Tensor, steps: tuple[int, int], ctx: AttackContext) -> Unmixed:
+def whitened(mixed: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the whitening (r, r) of rows (r, T) of full rank, and the white rows, of mean square 1; in float64."""
+    rows = mixed.double()
+    values, vectors = torch.linalg.eigh(rows @ rows.T / rows.shape[1])
+    whitening = (vectors / values.clamp_min(torch.finfo(torch.float32).tiny).sqrt()).T
+    return whitening, whitening @ rows
+
+
+def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts) -> Unmixed:
     """Return the most independent components of rows, up to their signs.
 
     From a random rotation of the whitened rows, symmetric FastICA with the contrast exp(-s^2 / 2), which is made for
@@ -57,24 +65,24 @@ def unmix(mixed: Tensor, steps: tuple[int, int], ctx: AttackContext) -> Unmixed:
     Args:
         mixed: (r, T), of full rank.
         steps: the most iterations of the two.
-        ctx: for randomness, budget, reports and checkpoints.
+        parts: of which this is one: for randomness, budget, reports and checkpoints.
     """
-    state = ctx.resume()
-    values, vectors = torch.linalg.eigh(mixed.double() @ mixed.double().T / mixed.shape[1])
-    whitening = (vectors / values.clamp_min(torch.finfo(torch.float32).tiny).sqrt()).T
-    white = (whitening @ mixed.double()).cpu().numpy()
-    mixture = state["mixture"].numpy() if state else _drawn(len(white), ctx.generator)
+    state = parts.state
+    whitening, rows = whitened(mixed)
+    white = rows.cpu().numpy()
+    mixture = state["mixture"].numpy() if state else _drawn(len(white), parts.ctx.generator)
     first, settled, *done = state["progress"].tolist() if state else (0, 0, 0, 0)
     stages: tuple[Chunk, Chunk] = (_rotated, _freed)
     for stage in range(first, len(stages)):
         ended = done[stage] >= steps[stage]
-        while not (ended or ctx.expired(sum(done))):
+        while not (ended or parts.expired(sum(done))):
             asked = min(CHUNK, steps[stage] - done[stage])
             mixture, taken, settled = stages[stage](white, mixture, asked)
             done[stage] += taken
             ended = settled or done[stage] == steps[stage]
-            ctx.report(sum(done), sum(steps), contrast=float(_contrast(mixture @ white).mean()))
-            ctx.checkpoint(partial(_packed, mixture, stage + ended, settled, *done))
+            parts.report(sum(done), contrast=float(_contrast(mixture @ white).mean()))
+            parts.checkpoint(partial(_packed, mixture, stage + ended, settled, *done))
+    parts.end(sum(done))
     contrast = torch.from_numpy(_contrast(mixture @ white)).float()
     return Unmixed((torch.from_numpy(mixture).to(whitening) @ whitening).to(mixed), contrast, sum(done), bool(settled))
 

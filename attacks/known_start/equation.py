@@ -168,12 +168,12 @@ def interpolated(start: Network, end: Network, share: float) -> Network:
 def back_propagated(
     network: Network, inputs: Tensor, coefficients: Tensor, alpha: float
 ) -> tuple[list[Tensor], Tensor]:
-    """Return the gradients (m, h_l) of sum_j c_ij Phi_j(x_i) by pre-activations, and layer 1's activations (m, h_1).
+    """Return the gradients (..., m, h_l) of sum_j c_ij Phi_j(x_i) by pre-activations, and layer 1's activations (m, h_1).
 
     Args:
         network: fully connected, with a hidden layer.
         inputs: (m, r).
-        coefficients: (m, C).
+        coefficients: (..., m, C).
         alpha: sharpness of the gates sigmoid(alpha z).
     """
     gates, activations = list[Tensor](), list[Tensor]()

@@ -15,8 +15,10 @@ from torch import Tensor
 from attacks import context as contexts
 from attacks.base import AttackContext, Knowledge, Threat
 from attacks.cocktail_party import CocktailParty
-from attacks.independent_components.orientation import RIDGE, SHARPNESS, explained, oriented
+from attacks.independent_components.errors import RIDGE, SHARPNESS, explained
+from attacks.independent_components.orientation import oriented
 from attacks.independent_components.params import CocktailPartyParams
+from attacks.independent_components.parts import Parts
 from attacks.independent_components.responses import filters, responses
 from attacks.independent_components.span import Span
 from attacks.independent_components.unmixing import unmix
@@ -59,8 +61,8 @@ def cosines(found: Tensor, truth: Tensor) -> Tensor:
 
 def test_mixed_sources_are_separated_and_the_likelihood_separates_them_better() -> None:
     sources, mixed = mixtures()
-    rotated = unmix(mixed, (200, 0), context())
-    freed = unmix(mixed, (200, 100), context())
+    rotated = unmix(mixed, (200, 0), Parts(context(), 300))
+    freed = unmix(mixed, (200, 100), Parts(context(), 300))
 
     errors = [float((1 - cosines(one.mixture @ mixed, sources)).mean()) for one in (rotated, freed)]
     assert errors[0] < 0.02
@@ -74,7 +76,7 @@ def test_mixed_sources_are_separated_and_the_likelihood_separates_them_better() 
 def test_where_all_is_normal_there_is_a_rotation_all_the_same() -> None:
     """Of a normal component FastICA's step is 0 but for chance, and the nearest rotation is nearly undetermined."""
     normal = torch.randn(60, 500, generator=torch.Generator().manual_seed(0))
-    found = unmix(normal, (60, 0), context())
+    found = unmix(normal, (60, 0), Parts(context(), 300))
     components = found.mixture @ normal
     assert torch.allclose(components @ components.T / 500, torch.eye(60), atol=1e-4)
     assert not found.settled
@@ -84,7 +86,7 @@ def test_a_rotation_leaves_no_correlation_and_the_likelihood_does() -> None:
     """What chance correlates is not told apart by a rotation, which is why the likelihood follows."""
     _, mixed = mixtures()
     for steps, none in (((200, 0), True), ((200, 100), False)):
-        components = unmix(mixed, steps, context()).mixture @ mixed
+        components = unmix(mixed, steps, Parts(context(), 300)).mixture @ mixed
         scaled = components / components.square().mean(1, keepdim=True).sqrt()
         correlation = (scaled @ scaled.T / SAMPLES - torch.eye(SOURCES)).abs().max()
         assert (float(correlation) < 1e-4) == none
@@ -94,13 +96,13 @@ def test_a_separation_that_is_interrupted_goes_on_as_if_it_had_not_been(monkeypa
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
     _, mixed = mixtures()
     steps = 200, 100
-    whole = unmix(mixed, steps, context())
+    whole = unmix(mixed, steps, Parts(context(), 300))
     for saves in (1, 2):
         memory = Memory(saves)
         with pytest.raises(Interrupted):
-            unmix(mixed, steps, replace(context(), checkpoints=memory))
+            unmix(mixed, steps, Parts(replace(context(), checkpoints=memory), 300))
         memory.most = 10**9
-        again = unmix(mixed, steps, replace(context(seed=5), checkpoints=memory))
+        again = unmix(mixed, steps, Parts(replace(context(seed=5), checkpoints=memory), 300))
         assert torch.equal(again.mixture, whole.mixture)
         assert again.steps == whole.steps
 
@@ -154,15 +156,15 @@ def test_signs_are_told_by_the_gates_and_by_the_biases(told: str, size: float) -
 def test_errors_of_the_true_images_explain_what_the_weights_hold() -> None:
     network, images, added, _ = one_step(biases=False)
     held = (added @ torch.linalg.pinv(images)).T
-    assert float(explained(images, held, network).min()) > 0.99
-    assert float(explained(-images, held, network).max()) < 0.6
+    assert float(explained(images, held, (network,)).min()) > 0.99
+    assert float(explained(-images, held, (network,)).max()) < 0.6
     other = torch.randn(6, 40, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     basis = torch.stack(
         [back_propagated(network, images, one.expand(6, -1), SHARPNESS)[0][0] for one in torch.eye(3).double()], dim=2
     )
     best = basis @ torch.linalg.lstsq(basis, other[:, :, None]).solution
     expected = best[:, :, 0].square().sum(1) / other.square().sum(1)
-    assert torch.allclose(explained(images, other, network), expected, atol=10 * RIDGE)
+    assert torch.allclose(explained(images, other, (network,)), expected, atol=10 * RIDGE)
 
 
 @pytest.mark.parametrize(("spec", "params"), [(PHOTOS, {}), (FORGOTTEN, {"start": "forgotten", "pixel_size": 0.25})])

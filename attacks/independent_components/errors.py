@@ -1,0 +1,43 @@
+"""What a network says of the errors that weights hold of an image: they come back from its outputs, through its gates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from attacks.known_start.equation import back_propagated
+from victims.equations.network import Network
+
+SHARPNESS = 35.0
+"""Of the gates; as at the end of a search by `kkt-delta`."""
+RIDGE = 1e-3
+"""Of the least squares, in which errors have length 1."""
+
+
+def explained(candidates: Tensor, held: Tensor, networks: Sequence[Network], sharpness: float = SHARPNESS) -> Tensor:
+    """Return the share (m,) in [0, 1] of the squares of D_i that errors of the candidate make up.
+
+    They are D_i's best approximation by what comes back from the outputs, for any coefficients on them.
+
+    Args:
+        candidates: (m, r).
+        held: (m, h) D_i, up to a factor each.
+        networks: where errors are taken, each with coefficients of its own.
+        sharpness: of the gates.
+    """
+    tiny = torch.finfo(held.dtype).tiny
+    basis = torch.cat([_error_basis(network, candidates, sharpness) for network in networks], dim=1)
+    basis = basis / basis.norm(dim=2, keepdim=True).clamp_min(tiny)
+    seen = basis @ held[:, :, None]
+    products = basis @ basis.mT + RIDGE * torch.eye(basis.shape[1]).to(basis)
+    made: Tensor = (torch.linalg.solve(products, seen) * seen).sum((1, 2))
+    return made / held.square().sum(1).clamp_min(tiny)
+
+
+def _error_basis(network: Network, candidates: Tensor, sharpness: float) -> Tensor:
+    """Return the errors (m, C, h) of candidates (m, r) in layer 1, one for each of C outputs."""
+    outputs = torch.eye(len(network.weights[-1])).to(candidates)
+    errors, _ = back_propagated(network, candidates, outputs[:, None].expand(-1, len(candidates), -1), sharpness)
+    return errors[0].movedim(0, 1)

@@ -1,0 +1,119 @@
+"""The joint likelihood of images and of their errors, whose product the weights hold.
+
+L = sum_i D_i x_i' is a product of as many images x_i as it has rank, and of their errors D_i. Any mixture M of the rows
+that span the images is such a product: M gives the images, and the images the errors. Images are likely where small
+filters answer sparsely to them; errors are likely where they come back from the outputs of the network through the
+gates that their image opens. With s_i the responses to image i, of mean square 1, and e_i the share of D_i that is
+explained so, the negative logarithm of the likelihood is
+
+    d (sum_i mean_t -log p(s_it) - log |det M|) + h (sum_i log |D_i| + log(1 - e_i) / 2 + log |det X|)
+
+for images of d pixels and h neurons, X on the coordinates of their span: responses of density p (Ablin et al. 2018),
+and errors of h numbers that miss what is explained by normal noise. The determinants keep images, and errors, apart.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attacks.independent_components.errors import SHARPNESS, explained
+from attacks.independent_components.parts import Parts
+from attacks.independent_components.responses import responses
+from attacks.independent_components.span import Span
+from attacks.independent_components.unmixing import DENSITY, whitened
+from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
+
+RESPONSES = 5000
+"""Responses to an image that are taken at least, where there are more: neighbours say much the same."""
+SOFTEST = 2.0
+"""Sharpness of the gates at the beginning of a descent."""
+MOST = 0.9999
+"""A larger share counts as this one, so that no error is infinitely likely."""
+
+
+class JointLikelihood:
+    """The likelihood on one span.
+
+    Args:
+        span: the rows that are mixed, L, and the networks that explain errors.
+        shape: (C, H, W) of an image.
+        pixel_size: root mean square of an image's pixels.
+    """
+
+    def __init__(self, span: Span, shape: tuple[int, int, int], pixel_size: float) -> None:
+        basis = span.basis
+        self.basis, self.added = basis, basis @ span.added.T
+        self.networks = tuple(network.on_coordinates(basis.T) for network in span.way)
+        answered = responses(basis.reshape(-1, *shape))
+        whitening, white = whitened(answered[:, :: max(1, answered.shape[1] // RESPONSES)])
+        self.whitening, self.white = whitening.to(basis), white.to(basis)
+        self.length = pixel_size * basis.shape[1] ** 0.5
+
+    def images(self, mixture: Tensor) -> Tensor:
+        """Return the images (r, d) that a mixture (r, r) of the white rows makes, each of the pixels' size."""
+        return self._coordinates(mixture) @ self.basis
+
+    def mixture(self, images: Tensor) -> Tensor:
+        """Return the mixture (r, r) that makes images (r, d), with responses of mean square 1."""
+        found = torch.linalg.solve(self.whitening, images @ self.basis.T, left=False)
+        return found / (found @ self.white).square().mean(1, keepdim=True).sqrt()
+
+    def explained(self, images: Tensor) -> Tensor:
+        """Return the share (r,) of each image's errors that the networks explain."""
+        coordinates = images @ self.basis.T
+        return explained(coordinates, self._held(coordinates), self.networks)
+
+    def cost(self, mixture: Tensor, sharpness: float) -> Tensor:
+        """Return the negative logarithm of the likelihood per pixel, a scalar tensor that can be differentiated.
+
+        Args:
+            mixture: (r, r) of the white rows.
+            sharpness: of the gates.
+        """
+        components = mixture @ self.white
+        sizes = components.square().mean(1, keepdim=True).sqrt()
+        scaled = DENSITY * components / sizes
+        sparse = (scaled.abs() + F.softplus(-2 * scaled.abs())).mean(1).sum() / DENSITY  # log cosh, but for a constant
+        pictures = sparse - torch.linalg.slogdet(mixture / sizes).logabsdet
+        coordinates = self._coordinates(mixture)
+        held = self._held(coordinates)
+        shares = explained(coordinates, held, self.networks, sharpness).clamp(max=MOST)
+        errors = (held.norm(dim=1).log() + torch.log1p(-shares) / 2).sum()
+        errors = errors + torch.linalg.slogdet(coordinates).logabsdet
+        (h,), (rank, d) = self.added.shape[1:], self.basis.shape
+        return (pictures + errors * h / d) / rank
+
+    def descend(self, images: Tensor, steps: int, lr: float, parts: Parts) -> Tensor:
+        """Return the images (r, d) after so many steps on the likelihood, while the gates sharpen.
+
+        Args:
+            images: (r, d), linearly independent, where to begin.
+            steps: of Adam.
+            lr: highest learning rate of the mixture's entries.
+            parts: of which this is one.
+        """
+        mixture = self.mixture(images).requires_grad_()
+        cycle = OneCycle([([mixture], lr)], steps)
+        step = cycle.restore(parts.state) if parts.state else 0
+        while step < steps and not parts.expired(step):
+            cycle.zero_grad()
+            cost = self.cost(mixture, SOFTEST * (SHARPNESS / SOFTEST) ** (step / steps))
+            cost.backward()
+            cycle.step()
+            step += 1
+            if step % REPORT_STEPS == 0 or step == steps:
+                parts.report(step, likelihood=float(cost.detach()))
+            parts.checkpoint(cycle.state)
+        parts.end(step)
+        return self.images(mixture.detach())
+
+    def _coordinates(self, mixture: Tensor) -> Tensor:
+        """Return the images' coordinates (r, r) on the basis."""
+        return self.length * F.normalize(mixture @ self.whitening)
+
+    def _held(self, coordinates: Tensor) -> Tensor:
+        """Return the errors (r, h) whose product with the images is L."""
+        held: Tensor = torch.linalg.solve(coordinates.T, self.added)
+        return held

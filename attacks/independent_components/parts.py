@@ -1,0 +1,65 @@
+"""The parts of an attack, one after another: their steps add up, and a checkpoint says in which part it was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attacks.base import AttackContext
+from attacks.optimisation.restarts import below, under
+
+HELD, PART = "held.", "part."
+"""Prefixes of the names of a checkpoint's tensors: those that a part began with, and its own."""
+
+
+class Parts:
+    """The parts of one run under the budget of its context.
+
+    Args:
+        ctx: the attack's context.
+        total: steps of all parts, at most.
+
+    Attributes:
+        ctx: the same.
+        held: what the part in progress began with, by name; empty before the first.
+        state: its own state in the last checkpoint; empty to begin.
+        done: steps of the parts before it.
+        stopped: whether the budget is spent.
+    """
+
+    def __init__(self, ctx: AttackContext, total: int) -> None:
+        self.ctx, self.total = ctx, total
+        state = ctx.resume()
+        self.held, self.state = below(HELD, state), below(PART, state)
+        self.done, self.stopped = int(state.get("done", 0)), False
+        if state:
+            ctx.generator.set_state(state["generator"])
+
+    def begin(self, held: dict[str, Tensor]) -> None:
+        """Begin a part; one that goes on from a checkpoint keeps its state."""
+        self.held = held
+
+    def expired(self, step: int) -> bool:
+        """Say whether the budget is spent after so many steps of this part."""
+        self.stopped |= self.ctx.expired(self.done + step)
+        return self.stopped
+
+    def report(self, step: int, **figures: float) -> None:
+        """Report so many steps of this part."""
+        self.ctx.report(self.done + step, self.total, **figures)
+
+    def checkpoint(self, state: Callable[[], dict[str, Tensor]]) -> None:
+        """Offer the context the state of this part."""
+        self.ctx.checkpoint(
+            lambda: (
+                {"done": torch.tensor(self.done), "generator": self.ctx.generator.get_state()}
+                | under(HELD, self.held)
+                | under(PART, state())
+            )
+        )
+
+    def end(self, steps: int) -> None:
+        """End this part after so many steps."""
+        self.done, self.state = self.done + steps, {}
