@@ -1,4 +1,4 @@
-"""What a network says of the errors that weights hold of an image: they come back from its outputs, through its gates."""
+"""What a network says of errors that weights hold of an image: they come back from its outputs, through its gates."""
 
 from __future__ import annotations
 

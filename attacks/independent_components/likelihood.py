@@ -58,7 +58,8 @@ class JointLikelihood:
     def mixture(self, images: Tensor) -> Tensor:
         """Return the mixture (r, r) that makes images (r, d), with responses of mean square 1."""
         found = torch.linalg.solve(self.whitening, images @ self.basis.T, left=False)
-        return found / (found @ self.white).square().mean(1, keepdim=True).sqrt()
+        scaled: Tensor = found / (found @ self.white).square().mean(1, keepdim=True).sqrt()
+        return scaled
 
     def explained(self, images: Tensor) -> Tensor:
         """Return the share (r,) of each image's errors that the networks explain."""
@@ -83,7 +84,8 @@ class JointLikelihood:
         errors = (held.norm(dim=1).log() + torch.log1p(-shares) / 2).sum()
         errors = errors + torch.linalg.slogdet(coordinates).logabsdet
         (h,), (rank, d) = self.added.shape[1:], self.basis.shape
-        return (pictures + errors * h / d) / rank
+        cost: Tensor = (pictures + errors * h / d) / rank
+        return cost
 
     def descend(self, images: Tensor, steps: int, lr: float, parts: Parts) -> Tensor:
         """Return the images (r, d) after so many steps on the likelihood, while the gates sharpen.
@@ -111,7 +113,8 @@ class JointLikelihood:
 
     def _coordinates(self, mixture: Tensor) -> Tensor:
         """Return the images' coordinates (r, r) on the basis."""
-        return self.length * F.normalize(mixture @ self.whitening)
+        coordinates: Tensor = self.length * F.normalize(mixture @ self.whitening)
+        return coordinates
 
     def _held(self, coordinates: Tensor) -> Tensor:
         """Return the errors (r, h) whose product with the images is L."""

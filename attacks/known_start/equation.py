@@ -168,7 +168,7 @@ def interpolated(start: Network, end: Network, share: float) -> Network:
 def back_propagated(
     network: Network, inputs: Tensor, coefficients: Tensor, alpha: float
 ) -> tuple[list[Tensor], Tensor]:
-    """Return the gradients (..., m, h_l) of sum_j c_ij Phi_j(x_i) by pre-activations, and layer 1's activations (m, h_1).
+    """Return gradients (..., m, h_l) of sum_j c_ij Phi_j(x_i) by pre-activations, and layer 1's activations (m, h_1).
 
     Args:
         network: fully connected, with a hidden layer.
