@@ -41,7 +41,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "seed": {"start": "guess"},
         "told": {"images": "told"},
         "forgotten": {"start": "forgotten", "pixel_size": 0.25},
-        "rounds": {"rounds": 8},
+        "rounds": {"rounds": 8, "steps": 120},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
 

@@ -24,7 +24,7 @@ class CocktailPartyParams(AttackParams):
         steps: iterations of FastICA at most; it ends when it has settled.
         free_steps: iterations at most of the descent on the likelihood that follows.
         rounds: how often the joint likelihood of images and errors is descended on, and what the network does not
-            explain is separated anew; it ends when all is explained, or nothing new. 0 asks filters alone.
+            explain is separated anew, at most; 0 asks filters alone.
         round_steps: steps of such a descent.
         lr: its highest learning rate.
     """

@@ -1,17 +1,21 @@
 """Separation in rounds: an image whose errors the network explains is found, and the rest are separated anew.
 
 A picture of d pixels tells only so many directions apart, some 300 of 3,072. So the network is asked too: from what
-filters separate, a descent on the joint likelihood of images and errors. What the network explains then stays; what is
-left of the span without it has fewer directions, and filters tell them apart.
+filters separate, a descent on the joint likelihood of images and errors. Errors of an image and those of a mixture are
+then two groups, of which the network explains one nearly whole. What it explains stays; what is left of the span
+without it has fewer directions, and filters tell them apart.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import torch
+from skimage.filters import threshold_otsu
 from torch import Tensor
 
+from attacks.independent_components.errors import SHARPNESS
 from attacks.independent_components.likelihood import JointLikelihood
 from attacks.independent_components.orientation import oriented
 from attacks.independent_components.params import CocktailPartyParams
@@ -19,11 +23,16 @@ from attacks.independent_components.parts import Parts
 from attacks.independent_components.responses import responses
 from attacks.independent_components.span import Span
 from attacks.independent_components.unmixing import unmix
+from attacks.optimisation.restarts import below, under
 
-EXPLAINED = 0.8
-"""An image is found when the network explains this share of its errors."""
+EXPLAINED = 0.7
+"""An image is found only if the network explains this share of its errors."""
+LEAST_MISSED = 1e-4
+"""A smaller share counts as this one."""
 FEWEST = 2
 """Fewer rows are no mixture."""
+BEST = "best."
+"""Prefix of the names of a checkpoint's tensors that belong to the likeliest round."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +44,16 @@ class Separated:
         sure: (r,) the share of an image's errors that is explained, without rounds the contrast of its responses.
         found: (r,) bool, whether the image stays.
         settled: whether the last separation came to its end.
+        least: an image is found when so much of its errors is explained; it falls from round to round.
+        cost: the negative logarithm of the joint likelihood; infinite before the first descent.
     """
 
     images: Tensor
     sure: Tensor
     found: Tensor
     settled: bool
+    least: float = 1.0
+    cost: float = math.inf
 
     @classmethod
     def begun(cls, basis: Tensor) -> Separated:
@@ -51,12 +64,14 @@ class Separated:
     def of(cls, held: dict[str, Tensor], like: Tensor) -> Separated:
         """Return what `packed` has written."""
         found = held["found"].to(like.device)
-        return cls(held["images"].to(like), held["sure"].to(like), found, bool(held["settled"]))
+        images, sure = (held[name].to(like) for name in ("images", "sure"))
+        return cls(images, sure, found, bool(held["settled"]), float(held["least"]), float(held["cost"]))
 
     def packed(self) -> dict[str, Tensor]:
         """Return it as tensors by name."""
-        settled = torch.tensor(self.settled)
-        return {"images": self.images, "sure": self.sure, "found": self.found, "settled": settled}
+        scalars = {"settled": self.settled, "least": self.least, "cost": self.cost}
+        packed = {name: torch.tensor(value, dtype=torch.float64) for name, value in scalars.items()}
+        return {"images": self.images, "sure": self.sure, "found": self.found} | packed
 
 
 @dataclass(frozen=True)
@@ -79,23 +94,29 @@ class Separation:
         """Return as many images as the span has directions.
 
         Where the network explains none of them after the first descent, they are what filters alone separate. It ends
-        when a round finds no more images than the one before.
+        when a round is no likelier than the one before, which then stands.
         """
         parts, held = self.parts, self.parts.held
         now = Separated.of(held, self.span.basis) if held else Separated.begun(self.span.basis)
         if not self.params.rounds:
             return self._separate(now)
+        best = Separated.of(below(BEST, held), self.span.basis) if held else now
         likelihood = JointLikelihood(self.span, self.shape, self.params.pixel_size)
         for index in range(int(held["index"]) if held else 0, 2 * self.params.rounds):
-            parts.begin({"index": torch.tensor(index)} | now.packed())
-            following = self._descend(now, likelihood) if index % 2 else self._separate(now)
-            if index == 1 and not following.found.any():
+            parts.begin({"index": torch.tensor(index)} | now.packed() | under(BEST, best.packed()))
+            if index % 2 == 0:
+                now = self._separate(now)
+                best = now if index == 0 else best
+            else:
+                now = self._descend(now, likelihood)
+                if not now.found.any() or now.cost >= best.cost:
+                    break
+                best = now
+                if int((~now.found).sum()) < FEWEST:
+                    break
+            if parts.stopped:
                 break
-            more = int(following.found.sum()) > int(now.found.sum())
-            now = following
-            if parts.stopped or (index % 2 and (not more or int((~now.found).sum()) < FEWEST)):
-                break
-        return now
+        return best
 
     def _separate(self, now: Separated) -> Separated:
         """Return it with the rows that are not found separated by what filters answer."""
@@ -107,10 +128,21 @@ class Separation:
         images[rest] = new * self.params.pixel_size / new.square().mean(1, keepdim=True).sqrt()
         sure[rest] = one.contrast.to(sure)
         signed = oriented(images, self.span.added, self.span.bias, self.span.network)
-        return Separated(torch.where(rest[:, None], signed, images), sure, now.found, one.settled)
+        return replace(now, images=torch.where(rest[:, None], signed, images), sure=sure, settled=one.settled)
 
     def _descend(self, now: Separated, likelihood: JointLikelihood) -> Separated:
         """Return it after a descent of all images, with those found that the network explains."""
         images = likelihood.descend(now.images, self.params.round_steps, self.params.lr, self.parts)
         sure = likelihood.explained(images)
-        return Separated(images, sure, sure > EXPLAINED, now.settled)
+        cost = float(likelihood.cost(likelihood.mixture(images), SHARPNESS))
+        least = min(now.least, max(EXPLAINED, between(sure)))
+        return Separated(images, sure, sure > least, now.settled, least, cost)
+
+
+def between(shares: Tensor) -> float:
+    """Return the share between two groups of shares (r,) that are explained, by what they miss, on a scale of logs.
+
+    The groups are those whose variances within are the least (Otsu 1979).
+    """
+    missed = (1 - shares).clamp_min(LEAST_MISSED).log().cpu().numpy()
+    return 1 - math.exp(threshold_otsu(missed))

@@ -141,6 +141,7 @@ CASES: dict[str, Case] = {
     "kkt-delta without a start": Case("kkt-delta", ORDINARY, {"start": "uniform", "total_variation": 0.5}),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
     "cocktail-party": Case("cocktail-party", ORDINARY),
+    "cocktail-party in rounds": Case("cocktail-party", ORDINARY, {"rounds": 2, "round_steps": 5}),
     "cocktail-party without a start": Case("cocktail-party", CLASSES, {"start": "forgotten", "pixel_size": 0.25}),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
     "projection": Case(
