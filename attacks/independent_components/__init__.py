@@ -12,4 +12,8 @@ nearly is, and it is sparse, since a scene is flat but for its edges (`responses
 mixture whose responses are the most independent is found by FastICA (Hyvarinen 1999; `unmixing`), without the network.
 That tells neither the length of an image nor its sign. The network tells the sign: errors D_i pass where neurons fire,
 and biases add up as sum_i D_i (`orientation`).
+
+Where there are too many images for the edges of their pixels, the network tells more (`rounds`): a mixture says not
+only what the images are but also what their errors are, and errors that are likely come back from its outputs
+(`errors`). Both together have a likelihood (`likelihood`).
 """

@@ -68,10 +68,10 @@ class Separated:
         return cls(images, sure, found, bool(held["settled"]), float(held["least"]), float(held["cost"]))
 
     def packed(self) -> dict[str, Tensor]:
-        """Return it as tensors by name."""
+        """Return it as tensors by name, copies that share no memory."""
         scalars = {"settled": self.settled, "least": self.least, "cost": self.cost}
         packed = {name: torch.tensor(value, dtype=torch.float64) for name, value in scalars.items()}
-        return {"images": self.images, "sure": self.sure, "found": self.found} | packed
+        return packed | {name: getattr(self, name).clone() for name in ("images", "sure", "found")}
 
 
 @dataclass(frozen=True)
