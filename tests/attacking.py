@@ -133,7 +133,8 @@ class Memory:
         return self.last
 
     def save(self, checkpoint: Checkpoint) -> None:
-        state = load(save(checkpoint.state))  # as the store does, which takes no two tensors of the same memory
+        plain = {name: value.cpu().contiguous() for name, value in checkpoint.state.items()}
+        state = load(save(plain))  # as the store does, which takes no two tensors of the same memory
         self.last = Checkpoint(state, list(checkpoint.trace), checkpoint.seconds)
         self.kept += 1
         if self.kept == self.most:
