@@ -109,7 +109,7 @@ class Separation:
                 best = now if index == 0 else best
             else:
                 now = self._descend(now, likelihood)
-                if not now.found.any() or now.cost >= best.cost:
+                if not (now.found.any() and now.cost < best.cost):
                     break
                 best = now
                 if int((~now.found).sum()) < FEWEST:
@@ -131,8 +131,13 @@ class Separation:
         return replace(now, images=torch.where(rest[:, None], signed, images), sure=sure, settled=one.settled)
 
     def _descend(self, now: Separated, likelihood: JointLikelihood) -> Separated:
-        """Return it after a descent of all images, with those found that the network explains."""
+        """Return it after a descent of all images, with those found that the network explains.
+
+        Of a descent that diverges nothing is found.
+        """
         images = likelihood.descend(now.images, self.params.round_steps, self.params.lr, self.parts)
+        if not images.isfinite().all():
+            return replace(now, found=torch.zeros_like(now.found))
         sure = likelihood.explained(images)
         cost = float(likelihood.cost(likelihood.mixture(images), SHARPNESS))
         least = min(now.least, max(EXPLAINED, between(sure)))

@@ -157,6 +157,11 @@ def test_where_the_network_explains_nothing_filters_have_the_last_word(monkeypat
     assert "the network explains 0 of 20" in joint.flags
 
 
+def test_a_descent_that_diverges_leaves_what_was_there_before() -> None:
+    alone, joint = found_by(0), found_by(2, lr=1e30)
+    assert torch.equal(joint.candidates, alone.candidates)
+
+
 def test_rounds_that_are_interrupted_go_on_as_if_they_had_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
     params = {"steps": 60, "free_steps": 20, "round_steps": 15}
