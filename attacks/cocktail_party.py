@@ -29,7 +29,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
     """The mixtures of the rows of W1 - c W1(0) whose responses to small filters are the most independent.
 
     No residual is minimised and no image is searched: that each image has edges of its own tells it from a mixture. The
-    network is asked for the signs alone.
+    network is asked for the signs alone, but in rounds, where what it says of the errors tells images from mixtures.
     """
 
     name = "cocktail-party"
@@ -66,10 +66,12 @@ class CocktailParty(Attack[CocktailPartyParams]):
         return exposure.start_remains if start == "forgotten" else doubted(exposure, start, self.params.seeds)
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Return as many candidates as there are directions; the sparser its responses, the surer a candidate.
+        """Return as many candidates as there are directions.
+
+        A candidate is the surer the sparser its responses are, after rounds the more of its errors is explained.
 
         Raises:
-            DivergedError: the mixture is not finite.
+            DivergedError: the images are not finite.
             ValueError: the start has another shape, or the training did not begin at it.
         """
         import torch
@@ -103,13 +105,14 @@ class CocktailParty(Attack[CocktailPartyParams]):
         parts = Parts(ctx, total)
         found = Separation(span, shape, params, parts).run()
         if not found.images.isfinite().all():
-            raise DivergedError("the components are not finite")
+            raise DivergedError("the images are not finite")
         kept = (f"the network explains {int(found.found.sum())} of {len(found.found)}",) if params.rounds else ()
+        lost = ("a descent diverged and was left out",) if found.diverged else ()
         late = () if found.settled else (f"not settled after {parts.done} iterations",)
         return Reconstruction(
             candidates=found.images.reshape(-1, *shape),
             confidence=found.sure,
             loss=1 - float(found.sure.mean()),
             grad_evals=parts.done,
-            flags=(*guessed, span.flag, *kept, *late),
+            flags=(*guessed, span.flag, *kept, *lost, *late),
         )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load, save
+from torch import Tensor
 
 from attacks.base import Attack, AttackContext, AttackParams, Reconstruction
 from attacks.context import Checkpoint
+from attacks.known_start.equation import back_propagated
 from bench.run.disclosure import view_of
 from victims import obtain
 from victims.deletion import cache as deletion_cache
+from victims.equations.network import Network
 from victims.informed import cache as informed_cache
 from victims.informed.spec import AnySpec, DenseSpec, Descent, InformedSpec
 from victims.kernel.spec import KernelFit, KernelSpec
@@ -93,6 +98,51 @@ def digits_network(n: int, targets: int, epochs: int, hidden: int = 4) -> Inform
         architecture=DenseSpec(hidden=(hidden,)),
         training=Descent(epochs=epochs),
     )
+
+
+def sgd_network(dataset: str, n: int, hidden: tuple[int, ...], lr: float, batch_size: int, epochs: int) -> VictimSpec:
+    """Fully connected networks of ten classes that SGD trained with weight decay from torch's own start."""
+    return VictimSpec(
+        name=f"{dataset}-mlp-{n}-c10-sgd",
+        dataset=dataset,
+        n=n,
+        architecture=MLPSpec(hidden=hidden, outputs=10, biases="every", first_layer_scale=None),
+        training=Ordinary(lr=lr, batch_size=batch_size, epochs=epochs, weight_decay=1e-3),
+    )
+
+
+def drawn_network(generator: torch.Generator, *widths: int, biases: bool = True) -> Network:
+    """A network whose weights, and biases where it has any, are drawn normally: float64, smaller where layers are wide.
+
+    Args:
+        generator: of the weights.
+        widths: of the inputs, the hidden layers and the outputs.
+        biases: whether it has any.
+    """
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64) / shape[-1] ** 0.5
+
+    weights = tuple(draw(after, before) for before, after in pairwise(widths))
+    return Network(weights, tuple(draw(after) if biases else None for after in widths[1:]))
+
+
+def images_and_errors(
+    network: Network, n: int, generator: torch.Generator, sharpness: float, size: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Images (n, d), normal but for their root mean square, and their errors (n, h) in layer 1 by a drawn loss.
+
+    Args:
+        network: where the errors are.
+        n: how many.
+        generator: of the images, and of the loss's coefficients on the outputs.
+        sharpness: of the gates.
+        size: root mean square of each image.
+    """
+    d, outputs = network.weights[0].shape[1], len(network.weights[-1])
+    images = size * d**0.5 * F.normalize(torch.randn(n, d, generator=generator, dtype=torch.float64))
+    coefficients = torch.randn(n, outputs, generator=generator, dtype=torch.float64)
+    return images, back_propagated(network, images, coefficients, sharpness)[0][0]
 
 
 def victim_of(spec: AnySpec) -> Any:

@@ -1,4 +1,4 @@
-"""What a network says of errors that weights hold of an image: they come back from its outputs, through its gates."""
+"""How much of the errors that weights hold of an image a network explains: errors come back from its outputs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ RIDGE = 1e-3
 def explained(candidates: Tensor, held: Tensor, networks: Sequence[Network], sharpness: float = SHARPNESS) -> Tensor:
     """Return the share (m,) in [0, 1] of the squares of D_i that errors of the candidate make up.
 
-    They are D_i's best approximation by what comes back from the outputs, for any coefficients on them.
+    They are D_i's best approximation by what comes back from the outputs, for any coefficients on them, through the
+    gates that the candidate opens.
 
     Args:
-        candidates: (m, r).
+        candidates: (m, r), the inputs of the networks.
         held: (m, h) D_i, up to a factor each.
         networks: where errors are taken, each with coefficients of its own.
         sharpness: of the gates.

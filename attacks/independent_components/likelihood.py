@@ -1,15 +1,16 @@
 """The joint likelihood of images and of their errors, whose product the weights hold.
 
 L = sum_i D_i x_i' is a product of as many images x_i as it has rank, and of their errors D_i. Any mixture M of the rows
-that span the images is such a product: M gives the images, and the images the errors. Images are likely where small
-filters answer sparsely to them; errors are likely where they come back from the outputs of the network through the
-gates that their image opens. With s_i the responses to image i, of mean square 1, and e_i the share of D_i that is
-explained so, the negative logarithm of the likelihood is
+that span the images makes such a product: M gives the images, and the images give the errors. Images are likely if
+small filters answer sparsely to them. Errors are likely if they come back from the outputs of the network, through the
+gates that their image opens. The rows are whitened, and those of M scaled such that the responses s_i to image i have
+mean square 1; e_i is the share of D_i that is explained. Then the negative logarithm of the likelihood is
 
-    d (sum_i mean_t -log p(s_it) - log |det M|) + h (sum_i log |D_i| + log(1 - e_i) / 2 + log |det X|)
+    d (sum_i mean_t -log p(s_it) - log |det M|) + h (sum_i (log |D_i| + log(1 - e_i) / 2) + log |det X|)
 
-for images of d pixels and h neurons, X on the coordinates of their span: responses of density p (Ablin et al. 2018),
-and errors of h numbers that miss what is explained by normal noise. The determinants keep images, and errors, apart.
+but for a constant, for d pixels, h neurons and X, the images on the coordinates of their span. p is the density of a
+response (Ablin et al. 2018). What is not explained of D_i is taken for normal noise, of the size that fits best. The
+determinants keep images apart, and errors.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from attacks.independent_components.unmixing import DENSITY, whitened
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
 
 RESPONSES = 5000
-"""Responses to an image that are taken at least, where there are more: neighbours say much the same."""
+"""Where there are more responses to an image, a part of them is taken, not smaller than this: neighbours are alike."""
 SOFTEST = 2.0
 """Sharpness of the gates at the beginning of a descent."""
 MOST = 0.9999
@@ -67,7 +68,7 @@ class JointLikelihood:
         return explained(coordinates, self._held(coordinates), self.networks)
 
     def cost(self, mixture: Tensor, sharpness: float) -> Tensor:
-        """Return the negative logarithm of the likelihood per pixel, a scalar tensor that can be differentiated.
+        """Return the negative logarithm of the likelihood, per pixel and image: a scalar tensor with a gradient.
 
         Args:
             mixture: (r, r) of the white rows.

@@ -23,10 +23,10 @@ class CocktailPartyParams(AttackParams):
             quarter for pixels in [0, 1] less a mean.
         steps: iterations of FastICA at most; it ends when it has settled.
         free_steps: iterations at most of the descent on the likelihood that follows.
-        rounds: how often the joint likelihood of images and errors is descended on, and what the network does not
-            explain is separated anew, at most; 0 asks filters alone.
-        round_steps: steps of such a descent.
-        lr: its highest learning rate.
+        rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of images
+            and errors. 0 separates once and descends on nothing.
+        round_steps: steps of the descent of a round.
+        lr: the highest learning rate there, of the entries of the mixture.
     """
 
     start: Literal["known", "guess", "forgotten"] = "known"

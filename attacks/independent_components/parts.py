@@ -22,9 +22,9 @@ class Parts:
         total: steps of all parts, at most.
 
     Attributes:
-        ctx: the same.
-        held: what the part in progress began with, by name; empty before the first.
-        state: its own state in the last checkpoint; empty to begin.
+        ctx: as given.
+        held: the tensors that the part in progress began with, by name; empty before the first.
+        state: the part's own state in the last checkpoint; empty to begin.
         done: steps of the parts before it.
         stopped: whether the budget is spent.
     """
@@ -38,7 +38,7 @@ class Parts:
             ctx.generator.set_state(state["generator"])
 
     def begin(self, held: dict[str, Tensor]) -> None:
-        """Begin a part; one that goes on from a checkpoint keeps its state."""
+        """Begin a part. Its state stays where it goes on from a checkpoint."""
         self.held = held
 
     def expired(self, step: int) -> bool:

@@ -1,9 +1,9 @@
 """Separation in rounds: an image whose errors the network explains is found, and the rest are separated anew.
 
-A picture of d pixels tells only so many directions apart, some 300 of 3,072. So the network is asked too: from what
-filters separate, a descent on the joint likelihood of images and errors. Errors of an image and those of a mixture are
-then two groups, of which the network explains one nearly whole. What it explains stays; what is left of the span
-without it has fewer directions, and filters tell them apart.
+Filters tell some 300 directions of 3,072 pixels apart, and not 500. So the network is asked too. A descent on the joint
+likelihood of images and errors begins at what filters separate. After it the network explains nearly all of the errors
+of an image, and less of those of a mixture. Images that are found so stay. The rest of the span has fewer directions,
+and filters tell these apart.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class Separated:
         sure: (r,) the share of an image's errors that is explained, without rounds the contrast of its responses.
         found: (r,) bool, whether the image stays.
         settled: whether the last separation came to its end.
-        least: an image is found when so much of its errors is explained; it falls from round to round.
+        least: the share of its errors above which an image is found; it falls from round to round.
         cost: the negative logarithm of the joint likelihood; infinite before the first descent.
+        diverged: whether a descent that followed was not finite, and was left out.
     """
 
     images: Tensor
@@ -54,6 +55,7 @@ class Separated:
     settled: bool
     least: float = 1.0
     cost: float = math.inf
+    diverged: bool = False
 
     @classmethod
     def begun(cls, basis: Tensor) -> Separated:
@@ -68,7 +70,7 @@ class Separated:
         return cls(images, sure, found, bool(held["settled"]), float(held["least"]), float(held["cost"]))
 
     def packed(self) -> dict[str, Tensor]:
-        """Return it as tensors by name, copies that share no memory."""
+        """Return it as tensors by name. They are copies: the store takes no memory twice."""
         scalars = {"settled": self.settled, "least": self.least, "cost": self.cost}
         packed = {name: torch.tensor(value, dtype=torch.float64) for name, value in scalars.items()}
         return packed | {name: getattr(self, name).clone() for name in ("images", "sure", "found")}
@@ -93,8 +95,8 @@ class Separation:
     def run(self) -> Separated:
         """Return as many images as the span has directions.
 
-        Where the network explains none of them after the first descent, they are what filters alone separate. It ends
-        when a round is no likelier than the one before, which then stands.
+        Where the network explains none of them after the first descent, what filters alone separate stands. The rounds
+        end when one is no likelier than the one before, which then stands.
         """
         parts, held = self.parts, self.parts.held
         now = Separated.of(held, self.span.basis) if held else Separated.begun(self.span.basis)
@@ -109,7 +111,9 @@ class Separation:
                 best = now if index == 0 else best
             else:
                 now = self._descend(now, likelihood)
-                if not (now.found.any() and now.cost < best.cost):
+                if now.diverged:
+                    return replace(best, diverged=True)
+                if not now.found.any() or now.cost >= best.cost:
                     break
                 best = now
                 if int((~now.found).sum()) < FEWEST:
@@ -131,23 +135,20 @@ class Separation:
         return replace(now, images=torch.where(rest[:, None], signed, images), sure=sure, settled=one.settled)
 
     def _descend(self, now: Separated, likelihood: JointLikelihood) -> Separated:
-        """Return it after a descent of all images, with those found that the network explains.
-
-        Of a descent that diverges nothing is found.
-        """
+        """Return it after a descent of all images, with those found that the network explains."""
         images = likelihood.descend(now.images, self.params.round_steps, self.params.lr, self.parts)
-        if not images.isfinite().all():
-            return replace(now, found=torch.zeros_like(now.found))
-        sure = likelihood.explained(images)
         cost = float(likelihood.cost(likelihood.mixture(images), SHARPNESS))
+        if not math.isfinite(cost):
+            return replace(now, diverged=True)
+        sure = likelihood.explained(images)
         least = min(now.least, max(EXPLAINED, between(sure)))
         return Separated(images, sure, sure > least, now.settled, least, cost)
 
 
 def between(shares: Tensor) -> float:
-    """Return the share between two groups of shares (r,) that are explained, by what they miss, on a scale of logs.
+    """Return the share that parts shares (r,) into two groups: of the least variance within, in the log of 1 - share.
 
-    The groups are those whose variances within are the least (Otsu 1979).
+    After Otsu 1979.
     """
     missed = (1 - shares).clamp_min(LEAST_MISSED).log().cpu().numpy()
     return 1 - math.exp(threshold_otsu(missed))

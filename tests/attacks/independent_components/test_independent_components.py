@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
+from attacking import (
+    CPU,
+    Interrupted,
+    Memory,
+    attacked,
+    context,
+    drawn_network,
+    images_and_errors,
+    sgd_network,
+    victim_of,
+)
 from torch import Tensor
 
 from attacks import context as contexts
@@ -26,17 +36,10 @@ from attacks.known_start.equation import back_propagated
 from attacks.known_start.no_image import FIRST_STAYED
 from bench.run.disclosure import view_of
 from victims.equations.network import Network
-from victims.recipes import Ordinary
 from victims.spec import DecayedDescent, MLPSpec, VictimSpec
 
 SOURCES, SAMPLES = 20, 1000
-PHOTOS = VictimSpec(
-    name="photos-mlp-20-c10-sgd",
-    dataset="photos",
-    n=20,
-    architecture=MLPSpec(hidden=(60, 40), outputs=10, biases="every", first_layer_scale=None),
-    training=Ordinary(lr=0.02, batch_size=4, epochs=10, weight_decay=1e-3),
-)
+PHOTOS = sgd_network("photos", 20, (60, 40), lr=0.02, batch_size=4, epochs=10)
 FORGOTTEN = PHOTOS.model_copy(
     update={
         "name": "photos-mlp-20-c10-wd",
@@ -130,15 +133,9 @@ def test_responses_are_of_equal_size_filter_by_filter_and_linear_in_the_picture(
 def one_step(biases: bool, size: float = 1.0) -> tuple[Network, Tensor, Tensor, Tensor]:
     """Return a network, images (n, d) of a size, and the gradients by W1 and b1 of a loss of them."""
     generator = torch.Generator().manual_seed(1)
-
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64) / shape[-1] ** 0.5
-
-    bias = (draw(40), draw(30), draw(3)) if biases else (None, None, None)
-    network = Network((draw(40, 27), draw(30, 40), draw(3, 30)), bias)
-    images = size * F.normalize(draw(6, 27)) * 27**0.5
-    errors, _ = back_propagated(network, images, draw(6, 3), SHARPNESS)
-    return network, images, errors[0].T @ images, errors[0].sum(0)
+    network = drawn_network(generator, 27, 40, 30, 3, biases=biases)
+    images, errors = images_and_errors(network, 6, generator, SHARPNESS, size)
+    return network, images, errors.T @ images, errors.sum(0)
 
 
 @pytest.mark.parametrize("told", ["gates", "biases"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import CPU, ORDINARY, Interrupted, Memory, attacked, context, victim_of
+from attacking import CPU, ORDINARY, Interrupted, Memory, attacked, context, drawn_network, sgd_network, victim_of
 
 from attacks import context as contexts
 from attacks.base import AttackContext, Knowledge
@@ -27,13 +26,7 @@ from victims.recipes import Ordinary
 from victims.spec import MLPSpec, VictimSpec
 
 SHARP = 1e8
-TINY = VictimSpec(
-    name="digits-mlp-10-c10-sgd",
-    dataset="digits",
-    n=10,
-    architecture=MLPSpec(hidden=(200, 200), outputs=10, biases="every", first_layer_scale=None),
-    training=Ordinary(lr=0.02, batch_size=5, epochs=10, weight_decay=1e-3),
-)
+TINY = sgd_network("digits", 10, (200, 200), lr=0.02, batch_size=5, epochs=10)
 PARAMS = KKTDeltaParams(
     candidates=5,
     points=(0.5,),
@@ -51,13 +44,7 @@ PARAMS = KKTDeltaParams(
 
 
 def random_network(seed: int) -> Network:
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(*shape: int) -> torch.Tensor:
-        drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
-        return drawn / math.sqrt(shape[-1])
-
-    return Network((draw(9, 12), draw(8, 9), draw(3, 8)), (draw(9), draw(8), draw(3)))
+    return drawn_network(torch.Generator().manual_seed(seed), 12, 9, 8, 3)
 
 
 def test_the_signals_are_the_gradients_by_the_first_two_layers() -> None:

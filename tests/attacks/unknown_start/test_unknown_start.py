@@ -7,15 +7,13 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import attacked, victim_of
+from attacking import attacked, sgd_network, victim_of
 
 from attacks.kkt_delta import KKTDelta
 from attacks.known_start.params import KKTDeltaParams
 from attacks.unknown_start.start import estimated_start
 from attacks.unknown_start.uniform import Separation
 from victims.equations.row_space import CosineSpace
-from victims.recipes import Ordinary
-from victims.spec import MLPSpec, VictimSpec
 
 SHAPE = (3, 8, 8)
 DECAY = 0.9
@@ -113,13 +111,7 @@ def test_a_budget_ends_it() -> None:
 
 
 def test_images_come_back_without_the_start() -> None:
-    spec = VictimSpec(
-        name="photos-mlp-10-c10-sgd",
-        dataset="photos",
-        n=10,
-        architecture=MLPSpec(hidden=(200, 100), outputs=10, biases="every", first_layer_scale=None),
-        training=Ordinary(lr=0.02, batch_size=5, epochs=30, weight_decay=1e-3),
-    )
+    spec = sgd_network("photos", 10, (200, 100), lr=0.02, batch_size=5, epochs=30)
     victim = victim_of(spec)
     found = attacked(KKTDelta(KKTDeltaParams(start="uniform", steps=100, coordinate_power=0.3)), victim)
     assert any("n is not shown" in flag for flag in found.flags)
