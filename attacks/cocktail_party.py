@@ -41,7 +41,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "seed": {"start": "guess"},
         "told": {"images": "told"},
         "forgotten": {"start": "forgotten", "pixel_size": 0.25},
-        "rounds": {"rounds": 8, "steps": 120},
+        "rounds": {"rounds": 16, "steps": 120, "free_steps": 0},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
 

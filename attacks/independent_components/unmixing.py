@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import torch
 from picard import picard
 from picard.densities import Tanh
@@ -18,12 +17,14 @@ from attacks.independent_components.parts import Parts
 SETTLED, FLAT = 1e-5, 1e-3
 """A rotation has settled when no component turns by more (1 less the cosine), and the likelihood is at its maximum when
 no entry of its relative gradient is larger."""
+NEAR, MOST_STEPS = 1e-4, 60
+"""Of the nearest rotation: how far from orthonormal it may be before its last step, and the most steps."""
 CHUNK = 20
 """Iterations between two reports."""
 DENSITY = 3.0
 """The density of a component is proportional to 1 / cosh(alpha s)^(1 / alpha): logistic at 1, nearly Laplace's at 3."""
 
-Chunk = Callable[[np.ndarray, np.ndarray, int], tuple[np.ndarray, int, bool]]
+Chunk = Callable[[Tensor, Tensor, int], tuple[Tensor, int, bool]]
 """Maps white rows (r, T), a mixture (r, r) and a number of iterations to the mixture after them, the number that was
 done, and whether it ended because nothing moves any more. The mixture is the whole state, so that a run that was
 interrupted goes on as if it had not been."""
@@ -69,8 +70,8 @@ def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts) -> Unmixed:
     """
     state = parts.state
     whitening, rows = whitened(mixed)
-    white = rows.cpu().numpy()
-    mixture = state["mixture"].numpy() if state else _drawn(len(white), parts.ctx.generator)
+    white = rows.to(mixed)
+    mixture = (state["mixture"] if state else _drawn(len(white), parts.ctx.generator)).to(white)
     first, settled, *done = state["progress"].tolist() if state else (0, 0, 0, 0)
     stages: tuple[Chunk, Chunk] = (_rotated, _freed)
     for stage in range(first, len(stages)):
@@ -80,62 +81,75 @@ def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts) -> Unmixed:
             mixture, taken, settled = stages[stage](white, mixture, asked)
             done[stage] += taken
             ended = settled or done[stage] == steps[stage]
-            parts.report(sum(done), contrast=float(_contrast(mixture @ white).mean()))
+            parts.report(sum(done), contrast=float(_contrast(mixture, white).mean()))
             parts.checkpoint(partial(_packed, mixture, stage + ended, settled, *done))
     parts.end(sum(done))
-    contrast = torch.from_numpy(_contrast(mixture @ white)).float()
-    return Unmixed((torch.from_numpy(mixture).to(whitening) @ whitening).to(mixed), contrast, sum(done), bool(settled))
+    return Unmixed((mixture.to(whitening) @ whitening).to(mixed), _contrast(mixture, white), sum(done), bool(settled))
 
 
-def _contrast(components: np.ndarray) -> np.ndarray:
-    """Return E exp(-s^2 / 2) of each component (r, T), brought to unit variance: (r,)."""
-    squares = np.square(components)
-    means: np.ndarray = np.exp(-squares / (2 * squares.mean(1, keepdims=True))).mean(1)
+def _contrast(mixture: Tensor, white: Tensor) -> Tensor:
+    """Return E exp(-s^2 / 2) of each component of white rows (r, T), brought to unit variance: (r,)."""
+    squares = (mixture @ white).square()
+    means: Tensor = (squares / (-2 * squares.mean(1, keepdim=True))).exp().mean(1)
     return means
 
 
-def _packed(mixture: np.ndarray, *progress: int) -> dict[str, Tensor]:
+def _packed(mixture: Tensor, *progress: int) -> dict[str, Tensor]:
     """Return the state from which a separation goes on: the stage, whether the last one settled, iterations of each."""
-    return {"mixture": torch.from_numpy(mixture), "progress": torch.tensor(progress)}
+    return {"mixture": mixture, "progress": torch.tensor(progress)}
 
 
-def _drawn(rank: int, generator: torch.Generator) -> np.ndarray:
+def _drawn(rank: int, generator: torch.Generator) -> Tensor:
     """Return a random rotation (r, r)."""
-    drawn: np.ndarray = torch.linalg.qr(torch.randn(rank, rank, generator=generator, dtype=torch.float64)).Q.numpy()
+    drawn: Tensor = torch.linalg.qr(torch.randn(rank, rank, generator=generator, dtype=torch.float64)).Q
     return drawn
 
 
-def _rotated(white: np.ndarray, rotation: np.ndarray, steps: int) -> tuple[np.ndarray, int, bool]:
+def _rotated(white: Tensor, rotation: Tensor, steps: int) -> tuple[Tensor, int, bool]:
     """Return a rotation (r, r) after iterations of symmetric FastICA (Hyvarinen 1999, eq. 20).
 
-    The nearest rotation is had by singular vectors: scikit-learn's FastICA has it by the eigenvectors of W W', and ends
-    in nan where a component passes a normal one, whose step is 0.
+    scikit-learn's FastICA runs on no GPU, and ends in nan where a component passes a normal one, whose step is 0.
     """
     for step in range(1, steps + 1):
         components = rotation @ white
-        squares = np.square(components)
-        bell = np.exp(-squares / 2)
+        squares = components.square()
+        bell = (squares / -2).exp()
         moved = (components * bell) @ white.T / white.shape[1] - ((1 - squares) * bell).mean(1)[:, None] * rotation
-        left, _, right = np.linalg.svd(moved)
-        before, rotation = rotation, left @ right
-        if np.abs(np.abs(np.einsum("ij,ij->i", rotation, before)) - 1).max() < SETTLED:
+        before, rotation = rotation, nearest_rotation(moved)
+        if float(((rotation * before).sum(1).abs() - 1).abs().max()) < SETTLED:
             return rotation, step, True
     return rotation, steps, False
 
 
-def _freed(white: np.ndarray, mixture: np.ndarray, steps: int) -> tuple[np.ndarray, int, bool]:
+def nearest_rotation(matrix: Tensor) -> Tensor:
+    """Return the orthonormal matrix (r, r) that is nearest to M (r, r): (M M')^(-1/2) M.
+
+    It is had by the steps of Newton and Schulz, which are products of matrices: a GPU is slow at singular vectors. Each
+    step brings the singular values, which begin between 0 and 1, nearer to 1.
+    """
+    near: Tensor = matrix / torch.linalg.matrix_norm(matrix @ matrix.T).sqrt()
+    one = torch.eye(len(matrix)).to(matrix)
+    for _ in range(MOST_STEPS):
+        missed = near @ near.T - one
+        near = near - missed @ near / 2
+        if float(missed.abs().max()) < NEAR:
+            break
+    return near
+
+
+def _freed(white: Tensor, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
     """Return a mixture (r, r) after iterations of the quasi-Newton descent on the likelihood."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Picard did not converge")
         _, found, _, taken = picard(
-            white,
+            white.double().cpu().numpy(),
             fun=Tanh({"alpha": DENSITY}),
             ortho=False,
             whiten=False,
             centering=False,
-            w_init=mixture,
+            w_init=mixture.cpu().numpy(),
             max_iter=steps,
             tol=FLAT,
             return_n_iter=True,
         )
-    return found, int(taken), taken < steps
+    return torch.from_numpy(found).to(mixture), int(taken), taken < steps

@@ -110,6 +110,8 @@ EPOCHS = frozenset({"attacks/informed/reconstructor.py:fit"})
 NAMED = frozenset({"attacks/prior_aware.py:told"})
 """The attack's progress, after each of the victim's steps."""
 SEARCHED = frozenset({"attacks/deletion/search.py:evaluate"})
+ROTATION = frozenset(f"attacks/independent_components/unmixing.py:{one}" for one in ("_rotated", "nearest_rotation"))
+"""Whether a rotation has settled, and whether it is one."""
 
 
 def of(folder: str, functions: set[str], *more: str) -> frozenset[str]:
@@ -140,9 +142,11 @@ CASES: dict[str, Case] = {
     "kkt-delta from a seed": Case("kkt-delta", ORDINARY, {"start": "guess", "seeds": 50}),
     "kkt-delta without a start": Case("kkt-delta", ORDINARY, {"start": "uniform", "total_variation": 0.5}),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
-    "cocktail-party": Case("cocktail-party", ORDINARY),
-    "cocktail-party in rounds": Case("cocktail-party", ORDINARY, {"rounds": 2, "round_steps": 5}),
-    "cocktail-party without a start": Case("cocktail-party", CLASSES, {"start": "forgotten", "pixel_size": 0.25}),
+    "cocktail-party": Case("cocktail-party", ORDINARY, waits=ROTATION),
+    "cocktail-party in rounds": Case("cocktail-party", ORDINARY, {"rounds": 2, "round_steps": 5}, waits=ROTATION),
+    "cocktail-party without a start": Case(
+        "cocktail-party", CLASSES, {"start": "forgotten", "pixel_size": 0.25}, waits=ROTATION
+    ),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
     "projection": Case(
         "projection",

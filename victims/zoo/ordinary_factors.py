@@ -34,6 +34,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "bias1": {"biases": "first"},
     "init1e-4": {"first_layer_scale": 1e-4},
     "width300": {"hidden": (300, 300)},
+    "width2000": {"hidden": (2000, 2000)},
     "width3000": {"hidden": (3000, 1000)},
     "depth3": {"hidden": (1000, 1000, 1000)},
 }
@@ -43,21 +44,26 @@ MORE = {300: ("lr5e-3", "momentum0", "epochs30", "clip1", "width3000"), 500: ("l
 """By number of images, the habits that are also trained on this number."""
 
 
-def _victim(habit: str, dataset: str = "cifar", n: int = 100) -> VictimSpec:
-    """Return the victim of a habit."""
-    network: dict[str, Any] = {"outputs": 10, "biases": "every", "first_layer_scale": None} | NETWORKS.get(habit, {})
+def _victim(*habits: str, dataset: str = "cifar", n: int = 100) -> VictimSpec:
+    """Return the victim of these habits together."""
+    network: dict[str, Any] = {"outputs": 10, "biases": "every", "first_layer_scale": None}
+    training: dict[str, Any] = {}
+    for habit in habits:
+        network |= NETWORKS.get(habit, {})
+        training |= TRAININGS.get(habit, {})
     return VictimSpec(
-        name=f"{dataset}-mlp-{n}-c10-sgd-{habit}",
+        name=f"{dataset}-mlp-{n}-c10-sgd-{'-'.join(habits)}",
         dataset=dataset,
         n=n,
         architecture=MLPSpec(**network),
-        training=Ordinary(**TRAININGS.get(habit, {})),
+        training=Ordinary(**training),
     )
 
 
 VICTIMS = (
     *map(_victim, TRAININGS | NETWORKS),
     *(_victim(habit, n=n) for n, habits in MORE.items() for habit in habits),
-    _victim("epochs30", "digits", 20),
-    _victim("bias1", "digits", 20),
+    _victim("width2000", "lr5e-3", n=1000),
+    _victim("epochs30", dataset="digits", n=20),
+    _victim("bias1", dataset="digits", n=20),
 )
