@@ -37,6 +37,23 @@ def explained(candidates: Tensor, held: Tensor, networks: Sequence[Network], sha
     return made / held.square().sum(1).clamp_min(tiny)
 
 
+def chance(rank: int, coefficients: int, neurons: int) -> float:
+    """Return the share that a mixture can have explained by chance: where the gates were random.
+
+    Errors are chosen among as many dimensions as there are images, and the nearest of them to what the outputs span is
+    taken: the largest squared canonical correlation of random spans, at its limit for large ones (Wachter 1980).
+
+    Args:
+        rank: r, images.
+        coefficients: dimensions that come back from the outputs of all networks.
+        neurons: h.
+    """
+    images, outputs = rank / neurons, coefficients / neurons
+    if images + outputs >= 1:
+        return 1.0
+    return float((images * (1 - outputs)) ** 0.5 + (outputs * (1 - images)) ** 0.5) ** 2
+
+
 def _error_basis(network: Network, candidates: Tensor, sharpness: float) -> Tensor:
     """Return the errors (m, C, h) of candidates (m, r) in layer 1, one for each of C outputs."""
     outputs = torch.eye(len(network.weights[-1])).to(candidates)

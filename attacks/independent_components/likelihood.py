@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attacks.independent_components.errors import SHARPNESS, explained
+from attacks.independent_components.errors import SHARPNESS, chance, explained
 from attacks.independent_components.parts import Parts
 from attacks.independent_components.responses import responses
 from attacks.independent_components.span import Span
@@ -66,6 +66,12 @@ class JointLikelihood:
         """Return the share (r,) of each image's errors that the networks explain."""
         coordinates = images @ self.basis.T
         return explained(coordinates, self._held(coordinates), self.networks)
+
+    @property
+    def chance(self) -> float:
+        """The share of its errors that a mixture can have explained by chance."""
+        outputs = sum(len(network.weights[-1]) for network in self.networks)
+        return chance(len(self.basis), outputs, self.added.shape[1])
 
     def cost(self, mixture: Tensor, sharpness: float) -> Tensor:
         """Return the negative logarithm of the likelihood, per pixel and image: a scalar tensor with a gradient.

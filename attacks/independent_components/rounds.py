@@ -25,8 +25,6 @@ from attacks.independent_components.span import Span
 from attacks.independent_components.unmixing import unmix
 from attacks.optimisation.restarts import below, under
 
-EXPLAINED = 0.7
-"""An image is found only if the network explains this share of its errors."""
 LEAST_MISSED = 1e-4
 """A smaller share counts as this one."""
 FEWEST = 2
@@ -141,7 +139,7 @@ class Separation:
         if not math.isfinite(cost):
             return replace(now, diverged=True)
         sure = likelihood.explained(images)
-        least = min(now.least, max(EXPLAINED, between(sure)))
+        least = min(now.least, max(likelihood.chance, between(sure)))
         return Separated(images, sure, sure > least, now.settled, least, cost)
 
 
