@@ -134,7 +134,8 @@ class Separation:
 
     def _descend(self, now: Separated, likelihood: JointLikelihood) -> Separated:
         """Return it after a descent of all images, with those found that the network explains."""
-        images = likelihood.descend(now.images, self.params.round_steps, self.params.lr, self.parts)
+        params = self.params
+        images = likelihood.descend(now.images, params.round_steps, params.lr, self.parts, params.asked)
         cost = float(likelihood.cost(likelihood.mixture(images), SHARPNESS))
         if not math.isfinite(cost):
             return replace(now, diverged=True)

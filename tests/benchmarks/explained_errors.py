@@ -3,7 +3,8 @@
     python tests/benchmarks/explained_errors.py DIR
 
 prints, for a victim, the median share of the errors' squares that come back from the outputs: for the training images
-themselves, and for as many mixtures, each at a cosine of .8 to an image of its own.
+themselves, and for as many mixtures, each at a cosine of .8 to an image of its own. The last number is the share that a
+mixture can reach by chance: an attack finds what the network explains better.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ VICTIMS = (
     "cifar-mlp-500-c10-sgd-lr5e-3",
     "cifar-mlp-100-c10-sgd",
     "cifar-mlp-300-c10-sgd",
+    "cifar-mlp-500-c10-sgd",
+    "cifar-mlp-500-c10-sgd-width3000",
     "mnist-mlp-100-c10-sgd",
 )
 COSINE = 0.8
@@ -47,7 +50,8 @@ def main() -> None:
         drawn = torch.randn(len(images), len(images), generator=torch.Generator().manual_seed(0)) @ images
         across = drawn - (drawn * F.normalize(images)).sum(1, keepdim=True) * F.normalize(images)
         mixtures = COSINE * F.normalize(images) + math.sqrt(1 - COSINE**2) * F.normalize(across)
-        shares = (likelihood.explained(likelihood.length * F.normalize(one)).median() for one in (images, mixtures))
+        shares = [likelihood.explained(likelihood.length * F.normalize(one)).median() for one in (images, mixtures)]
+        shares.append(torch.tensor(likelihood.chance))
         sys.stdout.write(f"{name} | {' | '.join(f'{share:.2f}' for share in shares)}\n")
         sys.stdout.flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -25,13 +26,13 @@ from torch import Tensor
 from attacks import context as contexts
 from attacks.base import AttackContext, Knowledge, Threat
 from attacks.cocktail_party import CocktailParty
-from attacks.independent_components.errors import RIDGE, SHARPNESS, explained
+from attacks.independent_components.errors import RIDGE, SHARPNESS, chance, explained
 from attacks.independent_components.orientation import oriented
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.parts import Parts
 from attacks.independent_components.responses import filters, responses
 from attacks.independent_components.span import Span
-from attacks.independent_components.unmixing import unmix
+from attacks.independent_components.unmixing import nearest_rotation, unmix
 from attacks.known_start.equation import back_propagated
 from attacks.known_start.no_image import FIRST_STAYED
 from bench.run.disclosure import view_of
@@ -83,6 +84,15 @@ def test_where_all_is_normal_there_is_a_rotation_all_the_same() -> None:
     components = found.mixture @ normal
     assert torch.allclose(components @ components.T / 500, torch.eye(60), atol=1e-4)
     assert not found.settled
+
+
+@pytest.mark.parametrize("smallest", [1.0, 1e-4])
+def test_the_nearest_rotation_is_that_of_the_singular_vectors(smallest: float) -> None:
+    drawn = torch.randn(2, 30, 30, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    left, right = torch.linalg.qr(drawn).Q
+    values = torch.logspace(0, math.log10(smallest), 30, dtype=torch.float64) if smallest < 1 else torch.ones(30)
+    found = nearest_rotation(left * values.to(left) @ right)
+    assert torch.allclose(found, left @ right, atol=1e-7)
 
 
 def test_a_rotation_leaves_no_correlation_and_the_likelihood_does() -> None:
@@ -162,6 +172,20 @@ def test_errors_of_the_true_images_explain_what_the_weights_hold() -> None:
     best = basis @ torch.linalg.lstsq(basis, other[:, :, None]).solution
     expected = best[:, :, 0].square().sum(1) / other.square().sum(1)
     assert torch.allclose(explained(images, other, (network,)), expected, atol=10 * RIDGE)
+
+
+@pytest.mark.parametrize(("rank", "coefficients"), [(40, 8), (200, 8), (200, 40)])
+def test_chance_explains_as_much_as_random_spans_share(rank: int, coefficients: int) -> None:
+    """The largest squared cosine between two random spans of 400 neurons; at its limit within a few hundredths."""
+    generator = torch.Generator().manual_seed(0)
+    one, other = (
+        torch.linalg.qr(torch.randn(400, size, generator=generator, dtype=torch.float64)).Q
+        for size in (rank, coefficients)
+    )
+    assert float(torch.linalg.matrix_norm(one.T @ other, ord=2)) ** 2 == pytest.approx(
+        chance(rank, coefficients, 400), abs=0.05
+    )
+    assert chance(rank, coefficients, rank + coefficients) == 1
 
 
 @pytest.mark.parametrize(("spec", "params"), [(PHOTOS, {}), (FORGOTTEN, {"start": "forgotten", "pixel_size": 0.25})])
