@@ -124,8 +124,8 @@ def _rotated(white: Tensor, rotation: Tensor, steps: int) -> tuple[Tensor, int, 
 def nearest_rotation(matrix: Tensor) -> Tensor:
     """Return the orthonormal matrix (r, r) that is nearest to M (r, r): (M M')^(-1/2) M.
 
-    It is had by the steps of Newton and Schulz, which are products of matrices: a GPU is slow at singular vectors. Each
-    step brings the singular values, which begin between 0 and 1, nearer to 1.
+    It is had by the steps of Newton and Schulz (Bjorck & Bowie 1971), which are products of matrices: a GPU is slow at
+    singular vectors. Each step brings the singular values, which begin between 0 and 1, nearer to 1.
     """
     near: Tensor = matrix / torch.linalg.matrix_norm(matrix @ matrix.T).sqrt()
     one = torch.eye(len(matrix)).to(matrix)

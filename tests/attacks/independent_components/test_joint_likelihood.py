@@ -26,8 +26,9 @@ from torch import Tensor
 from attacks import context as contexts
 from attacks.base import AttackContext, Reconstruction
 from attacks.cocktail_party import CocktailParty
+from attacks.independent_components import likelihood as likelihoods
 from attacks.independent_components import rounds
-from attacks.independent_components.errors import explained
+from attacks.independent_components.errors import chance, explained
 from attacks.independent_components.likelihood import SHARPNESS, JointLikelihood
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.parts import Parts
@@ -78,6 +79,23 @@ def test_the_cost_is_the_negative_logarithm_that_the_head_of_the_file_writes() -
             noise += math.log(float(row.norm())) + math.log(1 - min(float(share), 0.9999)) / 2
         noise += float(torch.linalg.slogdet(candidates @ span.basis.T).logabsdet)
         assert float(joint.cost(mixture, 20.0)) == pytest.approx((pixels + noise * 60 / 36) / N)
+
+
+def test_some_images_stand_for_all() -> None:
+    """The costs of parts of one size, one after another, have the cost of all as their mean."""
+    _, images, _ = one_step()
+    joint = likelihood()
+    mixture = joint.mixture(images + 0.1 * images.flip(0))
+    parts = [float(joint.cost(mixture, 20.0, torch.tensor([index]))) for index in range(N)]
+    assert max(parts) > min(parts) + 0.01
+    assert sum(parts) / N == pytest.approx(float(joint.cost(mixture, 20.0)))
+
+
+def test_an_image_is_found_only_above_chance() -> None:
+    joint = likelihood()
+    assert joint.chance == chance(N, 3, 60)
+    two = JointLikelihood(replace(one_step()[0], way=one_step()[0].way * 2), SHAPE, 1.0)
+    assert two.chance == chance(N, 6, 60)
 
 
 def test_the_cost_does_not_depend_on_the_sizes_of_rows_and_is_least_near_the_images() -> None:
@@ -146,7 +164,7 @@ def test_images_are_told_from_mixtures_between_the_two_groups_of_what_is_missed(
 
 
 def test_where_the_network_explains_nothing_filters_have_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "EXPLAINED", 1.1)
+    monkeypatch.setattr(likelihoods, "chance", lambda *sizes: 1.0)
     alone, joint = found_by(0), found_by(3, round_steps=5)
     assert torch.equal(joint.candidates, alone.candidates)
     assert "the network explains 0 of 20" in joint.flags
@@ -158,9 +176,10 @@ def test_a_descent_that_diverges_leaves_what_was_there_before() -> None:
     assert "a descent diverged and was left out" in joint.flags
 
 
-def test_rounds_that_are_interrupted_go_on_as_if_they_had_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("asked", [1, 3])
+def test_rounds_that_are_interrupted_go_on_as_if_they_had_not_been(asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
-    params = {"steps": 60, "free_steps": 20, "round_steps": 15}
+    params = {"steps": 60, "free_steps": 20, "round_steps": 15, "asked": asked}
     whole = found_by(2, **params)
     memory = Memory()
     found_by(2, replace(context(), checkpoints=memory), **params)
