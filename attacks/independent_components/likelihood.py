@@ -73,13 +73,12 @@ class JointLikelihood:
         outputs = sum(len(network.weights[-1]) for network in self.networks)
         return chance(len(self.basis), outputs, self.added.shape[1])
 
-    def cost(self, mixture: Tensor, sharpness: float, asked: Tensor | None = None) -> Tensor:
+    def cost(self, mixture: Tensor, sharpness: float) -> Tensor:
         """Return the negative logarithm of the likelihood, per pixel and image: a scalar tensor with a gradient.
 
         Args:
             mixture: (r, r) of the white rows.
             sharpness: of the gates.
-            asked: indices of the images whose errors stand for those of all; None for all.
         """
         components = mixture @ self.white
         sizes = components.square().mean(1, keepdim=True).sqrt()
@@ -88,15 +87,14 @@ class JointLikelihood:
         pictures = sparse - torch.linalg.slogdet(mixture / sizes).logabsdet
         coordinates = self._coordinates(mixture)
         held = self._held(coordinates)
-        some = slice(None) if asked is None else asked
-        shares = explained(coordinates[some], held[some], self.networks, sharpness).clamp(max=MOST)
-        errors = held.norm(dim=1).log().sum() + torch.log1p(-shares).mean() / 2 * len(held)
+        shares = explained(coordinates, held, self.networks, sharpness).clamp(max=MOST)
+        errors = (held.norm(dim=1).log() + torch.log1p(-shares) / 2).sum()
         errors = errors + torch.linalg.slogdet(coordinates).logabsdet
         (h,), (rank, d) = self.added.shape[1:], self.basis.shape
         cost: Tensor = (pictures + errors * h / d) / rank
         return cost
 
-    def descend(self, images: Tensor, steps: int, lr: float, parts: Parts, one_in: int = 1) -> Tensor:
+    def descend(self, images: Tensor, steps: int, lr: float, parts: Parts) -> Tensor:
         """Return the images (r, d) after so many steps on the likelihood, while the gates sharpen.
 
         Args:
@@ -104,15 +102,13 @@ class JointLikelihood:
             steps: of Adam.
             lr: highest learning rate of the mixture's entries.
             parts: of which this is one.
-            one_in: a step asks the networks about one in so many images, drawn anew.
         """
         mixture = self.mixture(images).requires_grad_()
         cycle = OneCycle([([mixture], lr)], steps)
         step = cycle.restore(parts.state) if parts.state else 0
         while step < steps and not parts.expired(step):
             cycle.zero_grad()
-            asked = None if one_in == 1 else self._drawn(one_in, parts.ctx.generator)
-            cost = self.cost(mixture, SOFTEST * (SHARPNESS / SOFTEST) ** (step / steps), asked)
+            cost = self.cost(mixture, SOFTEST * (SHARPNESS / SOFTEST) ** (step / steps))
             cost.backward()
             cycle.step()
             step += 1
@@ -121,11 +117,6 @@ class JointLikelihood:
             parts.checkpoint(cycle.state)
         parts.end(step)
         return self.images(mixture.detach())
-
-    def _drawn(self, one_in: int, generator: torch.Generator) -> Tensor:
-        """Return the indices of one in so many images."""
-        rank = len(self.basis)
-        return torch.randperm(rank, generator=generator)[: -(-rank // one_in)].to(self.basis.device)
 
     def _coordinates(self, mixture: Tensor) -> Tensor:
         """Return the images' coordinates (r, r) on the basis."""

@@ -26,7 +26,6 @@ class CocktailPartyParams(AttackParams):
         rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of images
             and errors. 0 separates once and descends on nothing.
         round_steps: steps of the descent of a round.
-        asked: a step there asks the network about one in so many images, drawn anew: more are faster, and bring less.
         lr: the highest learning rate there, of the entries of the mixture.
     """
 
@@ -38,5 +37,4 @@ class CocktailPartyParams(AttackParams):
     free_steps: NonNegativeInt = 100
     rounds: NonNegativeInt = 0
     round_steps: PositiveInt = 160
-    asked: PositiveInt = 1
     lr: PositiveFloat = 0.003

@@ -134,8 +134,7 @@ class Separation:
 
     def _descend(self, now: Separated, likelihood: JointLikelihood) -> Separated:
         """Return it after a descent of all images, with those found that the network explains."""
-        params = self.params
-        images = likelihood.descend(now.images, params.round_steps, params.lr, self.parts, params.asked)
+        images = likelihood.descend(now.images, self.params.round_steps, self.params.lr, self.parts)
         cost = float(likelihood.cost(likelihood.mixture(images), SHARPNESS))
         if not math.isfinite(cost):
             return replace(now, diverged=True)

@@ -29,7 +29,6 @@ VICTIMS = (
     "cifar-mlp-100-c10-sgd",
     "cifar-mlp-300-c10-sgd",
     "cifar-mlp-500-c10-sgd",
-    "cifar-mlp-500-c10-sgd-width3000",
     "mnist-mlp-100-c10-sgd",
 )
 COSINE = 0.8

@@ -111,7 +111,6 @@ NAMED = frozenset({"attacks/prior_aware.py:told"})
 """The attack's progress, after each of the victim's steps."""
 SEARCHED = frozenset({"attacks/deletion/search.py:evaluate"})
 ROTATION = frozenset(f"attacks/independent_components/unmixing.py:{one}" for one in ("_rotated", "nearest_rotation"))
-"""Whether a rotation has settled, and whether it is one."""
 
 
 def of(folder: str, functions: set[str], *more: str) -> frozenset[str]:
@@ -144,9 +143,7 @@ CASES: dict[str, Case] = {
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
     "cocktail-party": Case("cocktail-party", ORDINARY, waits=ROTATION),
     "cocktail-party in rounds": Case("cocktail-party", ORDINARY, {"rounds": 2, "round_steps": 5}, waits=ROTATION),
-    "cocktail-party without a start": Case(
-        "cocktail-party", CLASSES, {"start": "forgotten", "pixel_size": 0.25}, waits=ROTATION
-    ),
+    "cocktail-party without a start": Case("cocktail-party", CLASSES, {"start": "forgotten"}, waits=ROTATION),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
     "projection": Case(
         "projection",

@@ -40,7 +40,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 """What differs in the network; `bias1` has a bias in layer 1 alone and `init1e-4` starts it small, as the papers do."""
 
-MORE = {300: ("lr5e-3", "momentum0", "epochs30", "clip1", "width3000"), 500: ("lr5e-3", "momentum0", "width3000")}
+MORE = {300: ("lr5e-3", "momentum0", "epochs30", "clip1", "width3000"), 500: ("lr5e-3", "momentum0")}
 """By number of images, the habits that are also trained on this number."""
 
 
