@@ -139,8 +139,8 @@ def nearest_rotation(matrix: Tensor) -> Tensor:
 
 def _freed(white: Tensor, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
     """Return a mixture (r, r) after iterations of the quasi-Newton descent on the likelihood."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Picard did not converge")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
         _, found, _, taken = picard(
             white.double().cpu().numpy(),
             fun=Tanh({"alpha": DENSITY}),
@@ -152,4 +152,5 @@ def _freed(white: Tensor, mixture: Tensor, steps: int) -> tuple[Tensor, int, boo
             tol=FLAT,
             return_n_iter=True,
         )
-    return torch.from_numpy(found).to(mixture), int(taken), taken < steps
+    settled = not any("did not converge" in str(one.message) for one in told)
+    return torch.from_numpy(found).to(mixture), int(taken) if settled else steps, settled

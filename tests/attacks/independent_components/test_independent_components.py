@@ -26,6 +26,7 @@ from torch import Tensor
 from attacks import context as contexts
 from attacks.base import AttackContext, Knowledge, Threat
 from attacks.cocktail_party import CocktailParty
+from attacks.independent_components import unmixing
 from attacks.independent_components.errors import RIDGE, SHARPNESS, chance, explained
 from attacks.independent_components.orientation import oriented
 from attacks.independent_components.params import CocktailPartyParams
@@ -84,6 +85,20 @@ def test_where_all_is_normal_there_is_a_rotation_all_the_same() -> None:
     components = found.mixture @ normal
     assert torch.allclose(components @ components.T / 500, torch.eye(60), atol=1e-4)
     assert not found.settled
+
+
+def test_the_likelihood_has_settled_only_at_its_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the relative gradient E tanh(alpha s_i) s_j - 1 is small; reports do not end the descent."""
+    monkeypatch.setattr(unmixing, "CHUNK", 3)
+    _, mixed = mixtures()
+    for most in (4, 100):
+        found = unmix(mixed, (1, most), Parts(context(), 300))
+        components = found.mixture @ mixed
+        gradient = torch.tanh(unmixing.DENSITY * components) @ components.T / SAMPLES - torch.eye(SOURCES)
+        assert found.settled == (most == 100)
+        assert found.settled == (float(gradient.abs().max()) < 2 * unmixing.FLAT)
+        assert found.steps <= 1 + most
+        assert found.settled or found.steps == 1 + most
 
 
 @pytest.mark.parametrize("smallest", [1.0, 1e-4])
