@@ -67,7 +67,7 @@ def inline_commands(document: Path) -> Iterator[list[str]]:
 
 def rows(document: Path) -> Iterator[list[str]]:
     """The words of the runs that rows of a table name: attack, network and trainings in the last cells."""
-    cells = re.compile(r"\| `([^`]+)` \| `([^`]+)`, ([\d-]+) \|$", re.MULTILINE)
+    cells = re.compile(r"\| `([^`]+)` \| `([^`]+)`, ([\d,-]+) \|$", re.MULTILINE)
     for attack, victim, seeds in cells.findall(document.read_text()):
         yield ["run", "-a", *attack.split(), "-v", victim, "--victim-seeds", seeds]
 
