@@ -38,15 +38,16 @@ def explained(candidates: Tensor, held: Tensor, networks: Sequence[Network], sha
 
 
 def chance(rank: int, coefficients: int, neurons: int) -> float:
-    """Return the share that a mixture can have explained by chance: where the gates were random.
+    """Return the share in [0, 1] of a mixture's errors that the networks can explain by chance.
 
-    Errors are chosen among as many dimensions as there are images, and the nearest of them to what the outputs span is
-    taken: the largest squared canonical correlation of random spans, at its limit for large ones (Wachter 1980).
+    The errors of all mixtures span as many dimensions as there are images. Those nearest to the span of what comes back
+    from the outputs are explained best. Of two random spans the share is the largest squared canonical correlation,
+    which is given here at its limit for large spans (Wachter 1980).
 
     Args:
-        rank: r, images.
-        coefficients: dimensions that come back from the outputs of all networks.
-        neurons: h.
+        rank: r, the number of images.
+        coefficients: the number of outputs, of all networks together.
+        neurons: h, of layer 1.
     """
     images, outputs = rank / neurons, coefficients / neurons
     if images + outputs >= 1:
