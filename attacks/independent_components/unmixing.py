@@ -108,15 +108,18 @@ def _drawn(rank: int, generator: torch.Generator) -> Tensor:
 def _rotated(white: Tensor, rotation: Tensor, steps: int) -> tuple[Tensor, int, bool]:
     """Return a rotation (r, r) after iterations of symmetric FastICA (Hyvarinen 1999, eq. 20).
 
+    It has settled where it no longer turns, and where it goes to and fro between two rotations, as it may for ever.
     scikit-learn's FastICA runs on no GPU, and ends in nan where a component passes a normal one, whose step is 0.
     """
+    before = rotation
     for step in range(1, steps + 1):
         components = rotation @ white
         squares = components.square()
         bell = (squares / -2).exp()
         moved = (components * bell) @ white.T / white.shape[1] - ((1 - squares) * bell).mean(1)[:, None] * rotation
-        before, rotation = rotation, nearest_rotation(moved)
-        if float(((rotation * before).sum(1).abs() - 1).abs().max()) < SETTLED:
+        earlier, before, rotation = before, rotation, nearest_rotation(moved)
+        turns = torch.stack([((rotation * former).sum(1).abs() - 1).abs().max() for former in (before, earlier)])
+        if float(turns.min()) < SETTLED:
             return rotation, step, True
     return rotation, steps, False
 

@@ -87,6 +87,16 @@ def test_where_all_is_normal_there_is_a_rotation_all_the_same() -> None:
     assert not found.settled
 
 
+def test_a_rotation_that_goes_to_and_fro_has_settled() -> None:
+    mixed = torch.randn(3, 60, generator=torch.Generator().manual_seed(30), dtype=torch.float64)
+    found = unmix(mixed, (400, 0), Parts(context(), 300))
+    earlier, before = (unmix(mixed, (found.steps - back, 0), Parts(context(), 300)) for back in (2, 1))
+    turns = [F.cosine_similarity(one.mixture @ mixed, found.mixture @ mixed).abs().min() for one in (earlier, before)]
+    assert (found.settled, earlier.settled, before.settled) == (True, False, False)
+    assert turns[0] > 1 - 1e-4
+    assert turns[1] < 0.95
+
+
 def test_the_likelihood_has_settled_only_at_its_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     """There the relative gradient E tanh(alpha s_i) s_j - 1 is small; reports do not end the descent."""
     monkeypatch.setattr(unmixing, "CHUNK", 3)
