@@ -42,7 +42,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "seed": {"start": "guess"},
         "told": {"images": "told"},
         "forgotten": {"start": "forgotten", "pixel_size": 0.25},
-        "rounds": {"rounds": 16, "steps": 120, "free_steps": 0},
+        "rounds": {"rounds": 16, "steps": 120, "free_steps": 20},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
 

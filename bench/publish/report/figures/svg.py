@@ -59,9 +59,9 @@ def labelled(svg: str, caption: str) -> str:
 
 
 def sharing_styles(page: str) -> str:
-    """Return a page whose figures name their styles in place of repeating them, less groups and blanks that do nothing.
+    """Return a page whose figures name their styles in place of repeating them, less what draws nothing.
 
-    The first is a sixth of the text, the second a tenth. Ids are short, and each is its figure's own.
+    Ids are short, and each is its figure's own.
 
     Args:
         page: HTML with a style element in its head. Names from tables are escaped in it, so each tag is our own.
@@ -114,7 +114,7 @@ def _shortened(tag: str) -> str:
 
 
 def _bare(svg: str) -> str:
-    """Return an SVG element without groups that set nothing and without blanks around the commands of its paths."""
+    """Return an SVG element without groups that set nothing and paths that draw nothing; the other paths are short."""
     nothing: list[bool] = []
 
     def needed(tag: re.Match[str]) -> str:
@@ -124,7 +124,33 @@ def _bare(svg: str) -> str:
         return "" if nothing.pop() else tag[0]
 
     svg = re.sub(r"</?g\b[^>]*(?<!/)>", needed, svg)
-    return re.sub(r' d="[^"]*"', lambda path: re.sub(r'\s*([MLCQz])\s*|\s+(?=")', r"\1", path[0]), svg)
+    svg = re.sub(r'<path [^>]*style="fill: none"/>', "", svg)
+    svg = re.sub(r' d="([^"]*)"', lambda path: f' d="{_relative(path[1])}"', svg)
+    return re.sub(r' (?:x|y|transform)="[^"]*"', lambda places: re.sub(r"\.0(?!\d)", "", places[0]), svg)
+
+
+def _relative(path: str) -> str:
+    """Return a path whose points are told from the one before, which is half as long; one with curves as it is.
+
+    They are told in tenths of a point, as they are drawn, so that no rounding adds up.
+    """
+    path = re.sub(r"\s*([MLCQz])\s*|\s+$", r"\1", path)
+    if re.search(r"[^MLz\d. -]|zL", path):
+        return path
+    told, place, first = "", (0, 0), (0, 0)
+    for command, across, down in re.findall(r"([ML])([\d.-]+) ([\d.-]+)|z", path):
+        if not command:
+            told, place = f"{told}z", first
+            continue
+        before, place = place, (round(10 * float(across)), round(10 * float(down)))
+        first = place if command == "M" else first
+        told += ("m" if command == "M" else " ") + " ".join(map(_tenths, np.subtract(place, before)))
+    return told.replace(" -", "-")
+
+
+def _tenths(number: int) -> str:
+    """Return a tenth of a number, without zeros that need not be written."""
+    return re.sub(r"\b0(?=\.[1-9])|\.0$", "", f"{number / 10:.1f}")
 
 
 def _themed(style: str) -> str:

@@ -24,6 +24,7 @@ from bench.publish.report.figures.overview import Gained, gains
 from bench.publish.report.figures.svg import labelled, sharing_styles
 
 SVG = "{http://www.w3.org/2000/svg}"
+PLACE = r"[A-Za-z]+|-?\d+(?:\.\d)?"
 SSIM = np.array([0.9, 0.7, 0.5, 0.1])
 SAMPLES = pd.DataFrame({"label": [0, 1, 0, 1], "output": [-2.0, 1, -3, 4], "margin": [2.0, 1, 3, 4], "ssim": SSIM})
 CURVE = pd.DataFrame({"precision": [1, 0.5, 2 / 3], "recall": [0.5, 0.5, 1]})
@@ -74,6 +75,20 @@ def test_what_a_figure_refers_to_is_in_it(svg: str) -> None:
     assert len(set(identifiers)) == len(identifiers)
 
 
+def points(path: str) -> list[tuple[str, float, float]]:
+    """Return the commands of a path and where each goes; a figure tells a line's points from the ones before."""
+    found, x, y, first = list[tuple[str, float, float]](), 0.0, 0.0, (0.0, 0.0)
+    for command, told in re.findall(r"([A-Za-z])([^A-Za-z]*)", path):
+        places = [float(place) for place in re.findall(r"-?(?:\d+\.?\d*|\.\d+)", told)]
+        for index, (across, down) in enumerate(zip(places[::2], places[1::2], strict=True)):
+            x, y = (x + across, y + down) if command == "m" else (across, down)
+            first = (x, y) if command in "mM" and index == 0 else first
+            found.append(("L" if index and command in "mM" else command.upper(), round(x, 1) + 0.0, round(y, 1) + 0.0))
+        if command == "z":
+            (x, y), found = first, [*found, ("z", 0, 0)]
+    return found
+
+
 def drawn(svg: str, styles: dict[str, str] | None = None) -> list[tuple[str, ...]]:
     """Return what each mark of a figure is, with all that the groups around it set; styles by name if they have one.
 
@@ -85,8 +100,10 @@ def drawn(svg: str, styles: dict[str, str] | None = None) -> list[tuple[str, ...
     def told(key: str, value: str) -> str:
         if places := re.findall(r"^#(\S+)$|^url\(#(\S+)\)$", value):
             return str(list(marks(meant["".join(places[0])], ())))
-        if key in ("d", "x", "y", "transform"):
-            return " ".join(re.findall(r"[A-Za-z]+|-?\d+(?:\.\d)?", re.sub(r"(\.\d)\d+", r"\1", value)))
+        if key == "d":
+            return str(points(re.sub(r"(\.\d)\d+", r"\1", value)))
+        if key in ("x", "y", "transform"):
+            return " ".join(f"{float(one):g}" if one[-1].isdigit() else one for one in re.findall(PLACE, value))
         return " ".join(value.split())
 
     def marks(element: ElementTree.Element, around: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -95,7 +112,7 @@ def drawn(svg: str, styles: dict[str, str] | None = None) -> list[tuple[str, ...
         if styles is not None and (style := styles.get(element.get("class", ""))):
             said["style"] = style
         around = around + ((str(sorted(said.items())),) if said else ())
-        if not element.tag.endswith(("}g", "}style", "}defs")):
+        if not element.tag.endswith(("}g", "}style", "}defs")) and said.get("style") != "fill: none":
             yield element.tag, (element.text or "").strip(), *around
         for child in element:
             yield from marks(child, around)
