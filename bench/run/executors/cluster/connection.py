@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import threading
 from pathlib import Path
 
 import ray
@@ -34,6 +36,7 @@ def connect(address: str, source: Path) -> None:
     told = f"--ray-address {chosen}" if address else f"{NAMED} {chosen}" if NAMED in os.environ else "Ray"
     if chosen not in HERE:
         _require_answer(chosen, told)
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
             chosen,
@@ -44,6 +47,9 @@ def connect(address: str, source: Path) -> None:
         )
     except (ConnectionError, ImportError, RuntimeError, ValueError, RayError) as error:
         raise UserError(f"{told}: {one_line(str(error))}") from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)  # Ray's own would exit, and leave the tables as they are
 
 
 def _require_answer(address: str, told: str) -> None:
