@@ -29,6 +29,8 @@ LEAST_MISSED = 1e-4
 """A smaller share counts as this one."""
 FEWEST = 2
 """Fewer rows are no mixture."""
+PATIENCE = 2
+"""So many rounds in a row that are no likelier than one before are the last: a single one may be chance."""
 BEST = "best."
 """Prefix of the names of a checkpoint's tensors that belong to the likeliest round."""
 
@@ -93,17 +95,19 @@ class Separation:
     def run(self) -> Separated:
         """Return as many images as the span has directions.
 
-        Where the network explains none of them after the first descent, what filters alone separate stands. The rounds
-        end when one is no likelier than the one before, which then stands.
+        Where the network explains none of them after the first descent, what filters alone separate stands. Else the
+        likeliest round stands, and the rounds end when `PATIENCE` in a row are no likelier.
         """
         parts, held = self.parts, self.parts.held
         now = Separated.of(held, self.span.basis) if held else Separated.begun(self.span.basis)
         if not self.params.rounds:
             return self._separate(now)
         best = Separated.of(below(BEST, held), self.span.basis) if held else now
+        vain = int(held["vain"]) if held else 0
         likelihood = JointLikelihood(self.span, self.shape, self.params.pixel_size)
         for index in range(int(held["index"]) if held else 0, 2 * self.params.rounds):
-            parts.begin({"index": torch.tensor(index)} | now.packed() | under(BEST, best.packed()))
+            counts = {"index": torch.tensor(index), "vain": torch.tensor(vain)}
+            parts.begin(counts | now.packed() | under(BEST, best.packed()))
             if index % 2 == 0:
                 now = self._separate(now)
                 best = now if index == 0 else best
@@ -111,10 +115,11 @@ class Separation:
                 now = self._descend(now, likelihood)
                 if now.diverged:
                     return replace(best, diverged=True)
-                if not now.found.any() or now.cost >= best.cost:
+                if not now.found.any():
                     break
-                best = now
-                if int((~now.found).sum()) < FEWEST:
+                vain = 0 if now.cost < best.cost else vain + 1
+                best = best if vain else now
+                if vain == PATIENCE or int((~now.found).sum()) < FEWEST:
                     break
             if parts.stopped:
                 break

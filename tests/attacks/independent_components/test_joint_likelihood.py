@@ -166,6 +166,31 @@ def test_a_descent_that_diverges_leaves_what_was_there_before() -> None:
     assert "a descent diverged and was left out" in joint.flags
 
 
+def test_two_rounds_that_are_no_likelier_are_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever they are interrupted."""
+    costs, ended = [-1.0, -0.9, -1.2, -1.1, -1.15, -2.0], list[int]()
+
+    def descended(self: rounds.Separation, now: rounds.Separated, likelihood: JointLikelihood) -> rounds.Separated:
+        ended.append(int(self.parts.held["index"]) // 2)
+        cost, first = costs[ended[-1]], torch.arange(len(now.images)) == 0
+        return replace(now, sure=torch.full((len(now.images),), cost), found=first, cost=cost)
+
+    monkeypatch.setattr(rounds.Separation, "_descend", descended)
+    monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
+    memory, params = Memory(), {"steps": 5, "free_steps": 0}
+    found_by(6, replace(context(), checkpoints=memory), **params)
+    assert ended == [0, 1, 2, 3, 4]
+    for saves in range(1, memory.kept):
+        halted = Memory(saves)
+        with pytest.raises(Interrupted):
+            found_by(6, replace(context(), checkpoints=halted), **params)
+        halted.most = 10**9
+        found = found_by(6, replace(context(), checkpoints=halted), **params)
+        assert ended[-1] == 4
+        assert found.confidence is not None
+        assert found.confidence.tolist() == pytest.approx([-1.2] * len(found.confidence))
+
+
 def test_rounds_that_are_interrupted_go_on_as_if_they_had_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
     params = {"steps": 60, "free_steps": 20, "round_steps": 15}
