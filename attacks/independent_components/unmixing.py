@@ -15,8 +15,8 @@ from torch import Tensor
 from attacks.independent_components.parts import Parts
 
 SETTLED, FLAT = 1e-5, 1e-3
-"""A rotation has settled when no component turns by more (1 less the cosine), and the likelihood is at its maximum when
-no entry of its relative gradient is larger."""
+"""A rotation has settled when no component turns by more (1 less the cosine) in one step or in two. The likelihood is
+at its maximum when no entry of its relative gradient is larger."""
 NEAR, MOST_STEPS = 1e-4, 60
 """Of the nearest rotation: how far from orthonormal it may be before its last step, and the most steps."""
 CHUNK = 20
@@ -38,7 +38,7 @@ class Unmixed:
         mixture: B (r, r): the components are B times the rows that were mixed.
         contrast: (r,) E exp(-s^2 / 2) of each component s of unit variance: .71 of a normal one, 1 of the sparsest.
         steps: iterations that were done.
-        settled: whether it ended because nothing moved any more.
+        settled: whether it ended because nothing moved any more, or went to and fro.
     """
 
     mixture: Tensor

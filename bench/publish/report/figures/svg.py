@@ -130,7 +130,7 @@ def _bare(svg: str) -> str:
 
 
 def _relative(path: str) -> str:
-    """Return a path whose points are told from the one before, which is half as long; one with curves as it is.
+    """Return a path whose points are told from the one before, which is shorter; one with curves as it is.
 
     They are told in tenths of a point, as they are drawn, so that no rounding adds up.
     """

@@ -49,7 +49,7 @@ def connect(address: str, source: Path) -> None:
         raise UserError(f"{told}: {one_line(str(error))}") from None
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # Ray's own would exit, and leave the tables as they are
+            signal.signal(signal.SIGTERM, handler)  # Ray's own would end the process, and no table be written
 
 
 def _require_answer(address: str, told: str) -> None:

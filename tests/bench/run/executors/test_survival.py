@@ -164,7 +164,7 @@ def test_a_child_does_not_survive_its_parent(world: World) -> None:
 @pytest.mark.parametrize("executor", ["local", "ray"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_finishes_the_tables(world: World, number: signal.Signals, executor: str) -> None:
-    """Ray begins with a handler of its own, which would exit with 15 and leave the tables."""
+    """Ray brings a handler of its own for SIGTERM, which would end the process and leave the tables."""
     words = ("-a", "plain", "-a", "steps", "-v", "mini-mlp-4", "--set", "steps=100000", "--jobs", 2)
     running = world.start(*words, "--executor", executor)
     deadline = time.monotonic() + 300
