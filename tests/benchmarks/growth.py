@@ -217,10 +217,14 @@ def draw(path: Path, table: pd.DataFrame, hardware: str) -> None:
             label = f"{kind}: its matrix products"
             grid[0][column].loglog(part[axis], part["floor_seconds"], ":", color=colour, label=label)
             grid[1][column].loglog(part[axis], part["peak_mib"], "o-", color=colour)
+        if axis == "depth":
+            for axes in (grid[0][column], grid[1][column]):
+                axes.set_xscale("linear")
         grid[1][column].set_xlabel({"n": "n (m = 2n)", "depth": "hidden layers"}.get(axis, axis))
     grid[0][0].set_ylabel("seconds a step")
     grid[1][0].set_ylabel("peak memory with weights, MiB")
-    grid[0][0].legend(fontsize=7)
+    lines = {line.get_label(): line for axes in grid[0] for line in axes.get_lines()}
+    figure.legend(lines.values(), lines, loc="outside lower center", ncols=len(lines), fontsize=8)
     figure.savefig(path, metadata={"Software": None})
 
 
