@@ -89,6 +89,15 @@ def test_the_model_finds_what_was_planted_and_foretells_larger_points(model: dic
     assert told["largest above n=1000"].max() < 1e-9
 
 
+def test_the_errors_that_the_readme_tells_are_those_of_the_stored_points(model: dict[str, Any]) -> None:
+    text = (SCRIPT.parent / "README.md").read_text()
+    told = model["quality"](pd.read_csv(SCRIPT.parents[2] / "results" / "growth" / "growth.csv"))
+    for step, part in told.groupby("step"):
+        time, memory = (part[part["of"] == of].iloc[0, 3:] for of in ("time", "memory"))
+        cells = (f"{value:.0%}" for value in (*time, *memory))
+        assert f"| {step} | {' | '.join(cells)} |" in text
+
+
 def test_the_models_products_are_those_that_were_counted(model: dict[str, Any]) -> None:
     """The counted ones have the last layer of one output too, which is 3 of some 10 h terms at the least width."""
     table = pd.read_csv(SCRIPT.parents[2] / "results" / "growth" / "growth.csv")
