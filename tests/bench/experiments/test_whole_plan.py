@@ -189,9 +189,10 @@ def test_the_published_plan_can_be_planned() -> None:
 def test_all_that_is_published_is_in_the_plan() -> None:
     plan = read_plan(PUBLISHED, smoke=False)
     runs = planned(plan.plan, registry.attacks(), registry.victims(), budget=None)  # type: ignore[arg-type]
-    rows = current(read_runs(ROOT / "results" / "runs.csv"))
-    published = set(rows[["attack", "variant", "victim"]].itertuples(index=False, name=None))
-    assert published <= {(run.attack.name, run.variant, run.victim.described.name) for run in runs}
+    made = {(run.attack.name, run.params.model_dump_json(), run.victim.described.name, run.seed) for run in runs}
+    for row in current(read_runs(ROOT / "results" / "runs.csv")).to_dict("records"):
+        params = registry.attacks().items[row["attack"]].Params.model_validate_json(row["params_json"])
+        assert (row["attack"], params.model_dump_json(), row["victim"], row["seed"]) in made, row["run_id"]
 
     studies = {name for table in plan.study for name in table.study}
     assert {path.name for path in (ROOT / "results" / "studies").iterdir() if path.is_dir()} <= studies
