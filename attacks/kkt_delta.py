@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView, no_reconstruction
-from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, declined, doubted
+from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, adapted, declined, doubted
 from attacks.known_start.params import LEFT_OUT, KKTDeltaParams
 from attacks.search_space import Range
 
@@ -114,9 +114,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         found = checked_difference(start, end)
         rank, assumed = self._images(view, found)
         if low := low_rank(start, end, found):
-            several = f"as by LoRA: W1 shows {low} directions and no image in them"
-            one = "as by LoRA, whose direction is no image, or by training on one image, which is the direction"
-            assumed = (f"every layer moved by rank {low}, {several if low > 1 else one}",)
+            assumed = (adapted(low),)
         params = self.params.resolved(rank, float(found.singular.norm() / start.weights[0].norm()))
         equation = Equation.of(start, end, found, rank, params.points)
         if self.params.start == "uniform":

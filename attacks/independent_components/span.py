@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from attacks.known_start.equation import checked_difference, interpolated
+from attacks.known_start.no_image import adapted
 from victims.equations.network import Network
 from victims.equations.row_space import row_span
+from victims.ordinary.update import low_rank
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Span:
         found = checked_difference(start, end)
         rank = images or (found.rank if found.shows_images else found.above_noise)
         shown = "" if images or found.shows_images else ", those that stand above noise: n is not shown"
+        if low := low_rank(start, end, found):
+            shown = f"; {adapted(low)}"
         like, biases = end.weights[0], (start.biases[0], end.biases[0])
         added = None if biases[0] is None or biases[1] is None else biases[1] - found.decay * biases[0]
         return cls(

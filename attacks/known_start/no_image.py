@@ -52,3 +52,10 @@ def doubted(exposure: Exposure, start: Literal["known", "guess"], seeds: int) ->
     if exposure.start is not None and exposure.start.stayed:
         return FIRST_STAYED
     return None
+
+
+def adapted(rank: int) -> str:
+    """Return what a low-rank update of this rank says of its directions, for a flag."""
+    several = f"as by LoRA: W1 shows {rank} directions and no image in them"
+    one = "as by LoRA, whose direction is no image, or by training on one image, which is the direction"
+    return f"every layer moved by rank {rank}, {several if rank > 1 else one}"

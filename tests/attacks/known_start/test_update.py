@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from attacking import attacked, context, victim_of
 
-from attacks.base import Architecture, Knowledge, VictimView
+from attacks.base import Architecture, Attack, Knowledge, VictimView
+from attacks.cocktail_party import CocktailParty
+from attacks.independent_components.params import CocktailPartyParams
 from attacks.kkt_delta import KKTDelta
 from attacks.known_start import search
 from attacks.known_start.equation import Equation, checked_difference
@@ -77,10 +79,11 @@ def test_a_low_rank_update_is_told_from_a_training_of_all_weights(seed: int) -> 
         assert low_rank(*ends, checked_difference(*ends)) == rank
 
 
-def test_a_low_rank_update_is_one_line_of_the_row() -> None:
-    found = attacked(KKTDelta(KKTDeltaParams(**QUICK)), victim_of(spec(lora_rank=4)))
+@pytest.mark.parametrize("attack", [KKTDelta(KKTDeltaParams(**QUICK)), CocktailParty(CocktailPartyParams(steps=2))])
+def test_a_low_rank_update_is_one_line_of_the_row(attack: Attack[Any]) -> None:
+    found = attacked(attack, victim_of(spec(lora_rank=4)))
     assert any("every layer moved by rank 4, as by LoRA" in flag for flag in found.flags)
-    assert not any("LoRA" in flag for flag in attacked(KKTDelta(KKTDeltaParams(**QUICK)), victim_of(spec())).flags)
+    assert not any("LoRA" in flag for flag in attacked(attack, victim_of(spec())).flags)
 
 
 def test_a_training_on_one_image_is_not_taken_for_an_update_without_images() -> None:
