@@ -10,6 +10,7 @@ import pytest
 
 from bench.plan import registry
 from bench.publish import published as module
+from bench.publish.claims import read_claims
 from bench.publish.leaderboard import BOARD_COLUMNS, write_tables
 from bench.publish.published import Published, beside, published
 from bench.publish.report.profiles import reported_accuracy
@@ -85,3 +86,6 @@ def test_each_paper_is_one_that_the_attacks_list() -> None:
     for entry in published():
         paper = entry.source.partition(",")[0].partition(";")[0]
         assert f"| {paper} |" in papers and entry.link in papers
+    for claim in read_claims(registry.ROOT / "results" / "claims.toml"):
+        paper = claim.source.partition(",")[0].partition(";")[0]
+        assert not paper or f"| {paper} |" in papers or "arXiv" in claim.source, claim.text
