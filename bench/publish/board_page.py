@@ -24,7 +24,7 @@ from bench.publish.numbers import (
     whole,
     written,
 )
-from bench.publish.published import beside
+from bench.publish.published import Published, beside, published
 from bench.publish.ranking import Board, Row
 from bench.terminal.text import few, variant_name
 
@@ -189,7 +189,7 @@ def _table(rows: Iterable[Row], names: Mapping[str, str], conflicts: Mapping[str
 
 def _papers(rows: Iterable[Row]) -> str:
     """Return a line for each number of a paper, beside it ours with default parameters, or else with others."""
-    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    found: dict[Published, dict[str, str]] = {}
     for row in sorted(rows, key=lambda row: (bool(row["params"]), bool(row["variant"]))):
         for ours, entry in beside(row):
             line = {
@@ -200,8 +200,8 @@ def _papers(rows: Iterable[Row]) -> str:
                 "paper": f"[{entry.value:g}]({entry.link})",
                 "of the paper": entry.source,
             }
-            found.setdefault((entry.attack, entry.victim, entry.column), line)
-    shown = list(found.values())
+            found.setdefault(entry, line)
+    shown = [found[entry] for entry in published() if entry in found]
     return pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True) if shown else ""
 
 

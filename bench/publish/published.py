@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from bench.plan.registry import ROOT
-from bench.publish.numbers import count, number, small
+from bench.publish.numbers import count, number
 from bench.store.records import COUNTS
 
 FILE = "attacks/published.toml"
@@ -25,7 +25,9 @@ class Published(BaseModel):
         column: the column of leaderboard.csv that it stands beside.
         value: the number.
         source: where in the paper it stands, and what is not alike.
-        link: to the paper.
+        link: to the paper; the table or section that `source` names is in it.
+        params: the parameters of the rows that are most like the paper's, as leaderboard.csv writes them; None where
+            it stands beside all rows.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,6 +38,7 @@ class Published(BaseModel):
     value: float
     source: str
     link: str
+    params: str | None = None
 
 
 @cache
@@ -53,12 +56,14 @@ def beside(row: Mapping[Hashable, Any]) -> list[tuple[str, Published]]:
     return [
         (_written(row, entry.column), entry)
         for entry in published()
-        if (entry.attack, entry.victim) == (row["attack"], row["victim"]) and number(row, entry.column) >= 0
+        if (entry.attack, entry.victim) == (row["attack"], row["victim"])
+        and entry.params in (None, row["params"])
+        and number(row, entry.column) >= 0
     ]
 
 
 def _written(row: Mapping[Hashable, Any], column: str) -> str:
     if column not in COUNTS:
-        return small(number(row, column))
+        return f"{number(row, column):.3g}"
     null = number(row, f"null_{column}")
     return f"{count(number(row, column))}{'' if math.isnan(null) else f' (null {count(null)})'}"

@@ -1,8 +1,10 @@
 """The figures of a README: the numbers that must have an entry in claims.toml.
 
-A figure is a count of images (`88 of 500`, `80 of the 88`, `85, 82 and 78 of 100`), the number of a null control
-(`null 17`, `null 3, 2, 1`), or a cell of a table that is a number, or several (`.0286`, `77%`, `13, 19, 13`), or begins
-with a count. The heads of tables, code blocks and what stands in backticks are left out.
+A figure is a count of images (`88 of 500`, `80 of the 88`, `85, 82 and 78 of 100`), a range (`45 to 79`), the number
+of a null control (`null 17`, `null 3, 2, 1`), an SSIM (`SSIM of .84`), or a cell of a table that is a number, or
+several (`.0286`, `77%`, `13, 19, 13`), or begins with a count. The heads of tables, code blocks and what stands in
+backticks are left out, and so are ranges of numbers with exponents, such as steps `from 3e-2 to 1e-5`, which are
+settings.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-NUMBER = r"(?<![\w.])(?:\d(?:[\d,]*\d)?(?:\.\d+)?|\.\d+)(?:e-?\d+)?"
+PLAIN = r"(?<![\w.])(?:\d(?:[\d,]*\d)?(?:\.\d+)?|\.\d+)"
+NUMBER = rf"{PLAIN}(?:e-?\d+)?"
 SEVERAL = rf"{NUMBER}%?(?:(?:,|\s+and|,\s+and)\s+{NUMBER}%?)*"
 COUNT = re.compile(rf"({SEVERAL})\s+of\s+(?:the\s+)?({NUMBER})")
 NULL = re.compile(rf"null\s+(?:of\s+)?({SEVERAL})")
+RANGE = re.compile(rf"(?<!-){PLAIN}%?\s+to\s+{PLAIN}(?![\w-])")
+SSIM = re.compile(rf"SSIM\s+(?:(?:above|of)\s+)?({SEVERAL})")
 CELL = re.compile(rf"\|\s*({SEVERAL})\s*(?=\|)")
 HEAD = re.compile(r"^\|.*\n(?=\|[ :|-]+$)", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -40,7 +45,7 @@ def figures(text: str) -> list[Figure]:
     """Return the figures of a document, each number once, in their order."""
     plain = HEAD.sub(_blank, CODE.sub(_blank, FENCE.sub(_blank, text)))
     found = {}
-    for pattern in (COUNT, NULL, CELL):
+    for pattern in (COUNT, NULL, RANGE, SSIM, CELL):
         for match in pattern.finditer(plain):
             for one in re.finditer(NUMBER, match.group()):
                 start = match.start() + one.start()

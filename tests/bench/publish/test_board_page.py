@@ -15,7 +15,6 @@ from bench.publish.best import Best, attacker, families_of, given_away
 from bench.publish.board_file import read_leaderboard
 from bench.publish.leaderboard import write_tables
 from bench.publish.numbers import COVERAGE, ONE_TRAINING, ROW_BY_ROW
-from bench.publish.published import published
 from bench.store.good_images import encode
 from bench.store.records import OVERLAPPED, RunRecord
 
@@ -233,35 +232,6 @@ def test_seconds_of_a_shared_machine_are_at_most_those(record: Make, tmp_path: P
     head, *rows = tables[folded]
     assert [row[head.index("time ↓")] for row in rows] == ["30 s", "≤ 1.5 min"]
     assert list(read_leaderboard(tmp_path / "leaderboard.csv")["overlapped"]) == [1, 1]
-
-
-def test_the_papers_number_stands_beside_ours_and_its_null_with_its_link(record: Make, tmp_path: Path) -> None:
-    entry = published()[0]
-    counts = {"n_good_haim_min": 155, "null_n_good_haim_min": 31}
-    told = {"attack": entry.attack, "victim": entry.victim}
-    set_otherwise = {"tuned_by": "user", "params_json": '{"steps": 1}', "params_hash": "x"}
-    other = record(**told, **set_otherwise, **(counts | {"n_good_haim_min": 160}), **good(70))
-    tables = page(tmp_path, record(**told, **counts, **good(60)), other)
-    _, row = tables["Beside the papers"]
-
-    assert row == [
-        f"`{entry.attack}`",
-        f"`{entry.victim}`",
-        f"`{entry.column}`",
-        "155 (null 31)",
-        f"[17]({entry.link})",
-        entry.source,
-    ]
-
-
-def test_what_the_papers_published_names_attacks_and_victims_that_there_are() -> None:
-    from bench.plan import registry
-    from bench.publish.leaderboard import BOARD_COLUMNS
-
-    attacks, victims = registry.attacks().items, registry.victims().items
-    for entry in published():
-        assert entry.attack in attacks and entry.victim in victims and entry.column in BOARD_COLUMNS
-        assert entry.link.startswith("https://arxiv.org/abs/")
 
 
 NOTHING = "Of the one model attacked, no attack surely got more than its null controls"

@@ -264,9 +264,14 @@ def test_a_paper_s_number_stands_once_beside_all_of_ours(results: Path, scored: 
     told |= {name: 9 for name in ("n_good_haim_mean",) if name != paper.column}
     runs = [scored(params_hash=str(place), run_id=str(place), **told) for place in range(3)]
     write_tables(results, runs)
-    section = write_report(results).read_text().partition('class="network"')[2]
-    assert section.count(str(escape(paper.source))) == 1
+    whole = write_report(results).read_text()
+    section = whole.partition('class="network"')[2]
+    assert section.count(f'<a href="{paper.link}">{escape(paper.source)}</a>') == 1
     assert section.count("155 of ") == 3
+    parsed = Parsed(whole)
+    assert {"href": paper.link} in parsed.all("a"), "the attack's profile and the network's section lead to the paper"
+    leading = [(tag, given["href"]) for tag, given in parsed.elements if str(given.get("href")).startswith("http")]
+    assert {tag for tag, _ in leading} == {"a"}, "a link loads nothing until it is clicked"
 
 
 def test_old_figures_that_show_classes_by_colour_have_a_key_below(folder: Path, page: str) -> None:
