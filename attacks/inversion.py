@@ -185,6 +185,7 @@ class Inversion(Attack[InversionParams]):
         """Return the function from images and classes to the classes' logits and their gradients in the images."""
         import torch
 
+        from victims.devices.upload import uploaded
         from victims.equations.losses import soft_margins
 
         params = self.params
@@ -206,7 +207,8 @@ class Inversion(Attack[InversionParams]):
             step = params.difference * math.sqrt(pixels)
             gradient = torch.zeros_like(images)
             for _ in range(params.directions):
-                direction = torch.randn(images.shape, generator=ctx.generator).to(images, non_blocking=True)
+                drawn = torch.randn(images.shape, generator=ctx.generator)
+                direction = uploaded(drawn.to(images.dtype), images.device)
                 direction = direction / direction.flatten(1).norm(dim=1)[:, None, None, None]
                 ahead, behind = (soft_margins(view.logits(images + h * direction), labels) for h in (step, -step))
                 rise = (ahead - behind) / (2 * step)

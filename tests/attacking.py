@@ -145,14 +145,14 @@ def images_and_errors(
     return images, back_propagated(network, images, coefficients, sharpness)[0][0]
 
 
-def victim_of(spec: AnySpec) -> Any:
+def victim_of(spec: AnySpec, device: torch.device = CPU) -> Any:
     """The victim that a spec describes, trained without reports."""
     train: Any = {
         "dataset": obtain.obtain,
         "informed": informed_cache.obtain,
         "deletion": deletion_cache.obtain,
     }[spec.setting]
-    return train(spec, None, CPU, lambda *progress: None, lambda notice: None)
+    return train(spec, None, device, lambda *progress: None, lambda notice: None)
 
 
 def context(seed: int = 0) -> AttackContext:

@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from victims.devices.upload import uploaded
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps reconstructed and true images, both (k, C, H, W) in [0, 1], to a scalar."""
 
@@ -83,9 +85,9 @@ class Pairs:
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Pairs]:
         """Yield all pairs in a random order, `size` at a time."""
-        for chosen in torch.randperm(len(self.images), generator=generator).split(size):
-            part = chosen.to(self.features.device, non_blocking=True)
-            yield Pairs(self.features[part], self.images[part])
+        order = uploaded(torch.randperm(len(self.images), generator=generator), self.features.device)
+        for chosen in order.split(size):
+            yield Pairs(self.features[chosen], self.images[chosen])
 
 
 def fit(

@@ -7,7 +7,8 @@ tensor from none, such as `torch.zeros(3, device="pretend")`, are registered for
 
 What a GPU refuses is refused: tensors of two devices in one operation (a CPU tensor without dimensions may take part
 where CUDA lets it), and random numbers from a CPU generator. Numbers from the device's own generator, which no seed of
-this suite reaches, are refused too. What a GPU waits for is counted by `waits.Waits`.
+this suite reaches, are refused too. What a GPU waits for is counted by `waits.Waits`. The host has page-locked memory,
+as beside a GPU: `pin_memory` marks its result, and no other tensor is `is_pinned`.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def _copied(target: Tensor, source: Tensor, non_blocking: bool = False) -> Tenso
     if isinstance(source, PretendTensor):
         target.host.copy_(source.host)
         return target
-    if not non_blocking:
+    if not (non_blocking and source.is_pinned()):
         Waits.note("upload")
     target.host.copy_(source)
     return target
@@ -212,6 +213,17 @@ def _made_by(func: Any) -> Callable[..., Tensor]:
     return make
 
 
+def _pinned(source: Tensor, device: torch.device | None = None) -> Tensor:
+    """Return a copy that says it is in page-locked memory."""
+    copied = source.clone()
+    copied.page_locked = True  # type: ignore[attr-defined]
+    return copied
+
+
+def _is_pinned(tensor: Tensor, device: torch.device | None = None) -> bool:
+    return getattr(tensor, "page_locked", False)
+
+
 def register() -> torch.device:
     """Return the device, after it has been made known to torch, once a process and before autograd's first use."""
     if not hasattr(torch, NAME):
@@ -221,6 +233,8 @@ def register() -> torch.device:
             library.impl(func, _made_by(func), "PrivateUse1")
         # torch.tensor keeps its own copy from what tensor subclasses dispatch
         library.impl("_copy_from", lambda source, target, *rest: _copied(target, source, *rest), "PrivateUse1")
+        library.impl("_pin_memory", _pinned, "CPU")
+        library.impl("is_pinned", _is_pinned, "CPU")
         LIBRARIES.append(library)
     return torch.device(NAME)
 

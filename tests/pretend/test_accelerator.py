@@ -13,6 +13,8 @@ from accelerator import NAME, PretendTensor
 from torch import Tensor, nn
 from waits import Waits, growth
 
+from victims.devices.upload import uploaded
+
 GENERATOR = torch.Generator().manual_seed(0)
 X, Y = (torch.randn(4, 3, generator=GENERATOR) for _ in range(2))
 HERE = "tests/pretend/test_accelerator.py"
@@ -119,7 +121,10 @@ WAITS: dict[str, tuple[Callable[[Tensor], object], int]] = {
     "upload of a number": (lambda x: torch.tensor(1.0, device=x.device), 1),
     "an index of the host": (lambda x: x[torch.tensor([0, 1])], 1),
     "a mask that is filled": (lambda x: x.clone().index_put_((x > 0,), torch.tensor(1.0)), 0),
-    "upload without a wait": (lambda x: torch.ones(3).to(x.device, non_blocking=True), 0),
+    "upload of ordinary memory": (lambda x: torch.ones(3).to(x.device, non_blocking=True), 1),
+    "a blocking upload": (lambda x: torch.ones(3).pin_memory().to(x.device), 1),
+    "upload without a wait": (lambda x: torch.ones(3).pin_memory().to(x.device, non_blocking=True), 0),
+    "uploaded": (lambda x: uploaded(torch.ones(3), x.device) + uploaded(x[0], x.device), 0),
     "factories": (lambda x: torch.full((2,), 3.0, device=x.device) + x.new_ones(2) + torch.zeros_like(x)[0, :2], 0),
     "a number of the host": (lambda x: x * 2.0 + torch.tensor(1.0), 0),
     "computing": (lambda x: (x @ x.T).softmax(1).argmax(1) + x[:, 1:].sum(), 0),
@@ -165,6 +170,11 @@ def test_backward_may_wait_too(pretend: torch.device) -> None:
         def backward(ctx: Any, *gradients: Tensor) -> Tensor:
             return gradients[0] * float(gradients[0].sum())
 
+    x = X.to(pretend).requires_grad_()
     with Waits() as waits:
-        Waiting.apply(X.to(pretend, non_blocking=True).requires_grad_()).sum().backward()
+        Waiting.apply(x).sum().backward()
     assert waits.by_place == {f"{HERE}:backward": 1}
+
+
+def test_on_the_cpu_nothing_is_copied_into_page_locked_memory() -> None:
+    assert uploaded(X, torch.device("cpu")) is X

@@ -11,6 +11,7 @@ from test_pretend_attacks import run
 from test_pretend_trainings import CASES as TRAININGS
 from torch import Tensor
 
+from victims.devices.upload import uploaded
 from victims.training import hardware
 
 pytestmark = pytest.mark.gpu
@@ -34,6 +35,18 @@ def assert_close(found: Tensor, wanted: Tensor) -> None:
     assert found.shape == wanted.shape
     found, wanted = found.cpu().double(), wanted.cpu().double()
     assert (found - wanted).norm() <= CLOSE * wanted.norm()
+
+
+def test_the_host_goes_on_beside_an_upload(cuda: torch.device) -> None:
+    drawn = torch.randn(2**22)
+    uploaded(drawn, cuda)  # torch keeps the page-locked memory
+    torch.cuda.synchronize()
+    busy = torch.cuda.Event()
+    torch.cuda._sleep(2**31)  # cycles, about a second
+    busy.record()
+    found = uploaded(drawn, cuda)
+    assert not busy.query()
+    assert torch.equal(found.cpu(), drawn)
 
 
 @pytest.mark.parametrize("name", ATTACKS)

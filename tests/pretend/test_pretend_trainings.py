@@ -6,20 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
-from accelerator import Split
-from attacking import Interrupted
+from accelerator import PretendTensor, Split
+from attacking import KERNEL, RANDOM_FEATURES, Interrupted, victim_of
 from torch import Tensor
 from waits import growth
 
 from bench.scoring.judges import training as judge_training
 from bench.scoring.judges.networks import build as build_judge
+from victims.deletion.spec import Deletion, DeletionSpec, ShallowSpec
 from victims.informed.networks import initial
 from victims.informed.private_descent import train_privately
-from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
+from victims.informed.spec import AnySpec, DenseSpec, Descent, GLMSpec, SmallCNNSpec
 from victims.informed.training import train_many
 from victims.ordinary import descent
 from victims.ordinary.descent import Examples
@@ -47,6 +48,28 @@ STEPS = 3
 Weights = dict[str, Tensor]
 MLP = MLPSpec(hidden=(8, 6))
 Report = Callable[[loop.TrainProgress], None]
+ON_THE_CPU: dict[str, tuple[str, AnySpec]] = {
+    "interpolation": ("its end in closed form, float64: one system of n unknowns", RANDOM_FEATURES),
+    "kernel": ("scikit-learn fits it", KERNEL),
+    "newton": (
+        "NumPy and SciPy fit it in float64, as exactly as the closed-form attack needs",
+        GLMSpec(name="cancer-logistic-tiny", dataset="cancer", n=60, targets=2),
+    ),
+    "deletion": (
+        "SciPy and Newton's method fit a small model in float64, to a relative gradient of 1e-9",
+        DeletionSpec(
+            name="digits-unlearn-tiny-60",
+            dataset="digits",
+            n=60,
+            targets=2,
+            architecture=ShallowSpec(loss="cross-entropy"),
+            training=Deletion(),
+        ),
+    ),
+}
+"""The recipes that compute on the CPU whatever the device, each with the reason and a victim."""
+NOT_TRAINED = {"released"}
+"""The recipes of weights that an owner has trained."""
 
 
 def quiet(progress: loop.TrainProgress) -> None:
@@ -58,13 +81,15 @@ REGULARISED = ("victims/training/lbfgs.py:as_arrays", "victims/training/regulari
 
 @dataclass(frozen=True)
 class Case:
-    """A recipe.
+    """A training.
 
     Attributes:
+        recipe: the kind of its recipe.
         train: returns the weights after so many steps on a device; it may be given a checkpoint and a report.
         waits: the functions in which its steps wait for the device, and are meant to.
     """
 
+    recipe: str
     train: Callable[..., Weights]
     waits: frozenset[str] = frozenset()
 
@@ -78,7 +103,7 @@ def stationary(recipe: Callable[[int], Any], *waits: str, **more: Any) -> Case:
         labels = LABELS % max(spec.architecture.outputs, 2)  # type: ignore[union-attr]
         return loop.train(spec, INPUTS, labels, device, Unfinished(checkpoint), report).state_dict()
 
-    return Case(train, frozenset(waits))
+    return Case(recipe(STEPS).kind, train, frozenset(waits))
 
 
 def ordinary(architecture: Any = None, **recipe: Any) -> Case:
@@ -99,7 +124,7 @@ def ordinary(architecture: Any = None, **recipe: Any) -> Case:
         return {f"{index}.{name}": value for index, state in enumerate(states) for name, value in state.items()}
 
     stops = {"victims/ordinary/descent.py:run"} if "stop_loss" in recipe else set()
-    return Case(train, frozenset(stops))
+    return Case(Ordinary().kind, train, frozenset(stops))
 
 
 def informed(architecture: Any, **recipe: Any) -> Case:
@@ -117,7 +142,8 @@ def informed(architecture: Any, **recipe: Any) -> Case:
         trained = train_privately(*arguments, lambda done, total: None, traced=True)
         return trained.parameters | {f"trace.{name}": value for name, value in trained.trace.items()}
 
-    return Case(train, frozenset({"victims/informed/private_descent.py:_descend"} if traced else ()))
+    waits = {"victims/informed/private_descent.py:_descend"} if traced else set()
+    return Case(Descent().kind, train, frozenset(waits))
 
 
 def judged(device: torch.device, steps: int) -> Weights:
@@ -134,9 +160,11 @@ def decayed(steps: int, **more: Any) -> DecayedDescent:
     return DecayedDescent(steps=steps, **more)
 
 
+JUDGE = "judge"
 SEARCHED = "victims/training/decayed_descent.py:_step"
 CASES: dict[str, Case] = {
     "normalised": stationary(lambda steps: NormalizedDescent(steps=steps)),
+    "untrained twin": stationary(lambda steps: NormalizedDescent(steps=steps), twin="untrained"),
     "normalised, three classes": stationary(
         lambda steps: NormalizedDescent(steps=steps), architecture=MLPSpec(hidden=(8,), outputs=3, biases="all")
     ),
@@ -175,8 +203,33 @@ CASES: dict[str, Case] = {
     "informed, batches in secret order": informed(DenseSpec(hidden=(4,)), batch_size=16),
     "informed, private": informed(DenseSpec(hidden=(4,)), privacy=Privacy()),
     "informed, sampled": informed(DenseSpec(hidden=(4,)), privacy=Privacy(sampling_rate=0.3), order_seed=0),
-    "judge": Case(judged),
+    "judge": Case(JUDGE, judged),
 }
+
+
+def test_every_recipe_has_a_case_or_computes_on_the_cpu() -> None:
+    recipes = set[str]()
+    for spec in get_args(AnySpec):
+        training = spec.model_fields["training"].annotation
+        recipes |= {recipe.model_fields["kind"].default for recipe in get_args(training) or (training,)}
+    trained = {case.recipe for case in CASES.values()} - {JUDGE}
+    assert sorted([*trained, *ON_THE_CPU, *NOT_TRAINED]) == sorted(recipes)
+
+
+@pytest.mark.parametrize("recipe", ON_THE_CPU)
+def test_what_computes_on_the_cpu_leaves_the_device_alone(
+    recipe: str, pretend: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its card names the CPU."""
+
+    def made(*arguments: object) -> PretendTensor:
+        raise AssertionError(f"{recipe} computes on the device: it needs a case")
+
+    _, spec = ON_THE_CPU[recipe]
+    assert spec.training.kind == recipe
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(tmp_path))  # where no victim is trained yet
+    monkeypatch.setattr(PretendTensor, "__new__", made)
+    assert victim_of(spec, pretend).card.device == CPU.type
 
 
 SLOW = ("informed, sampled",)

@@ -44,7 +44,7 @@ def obtain(
     Args:
         spec: the victim.
         data_dir: the data folder, None for the default.
-        device: the device to train on.
+        device: the device to train on; generalised linear models are fitted on the CPU, as the card says.
         report: called with the number of models that are trained, and the number of all.
         notice: called with one line for the user, such as that a cached file was altered.
 
@@ -107,7 +107,7 @@ def _train(
     start = start_of(spec, split)
     optimality, trace = None, None
     if isinstance(spec, GLMSpec):
-        weights, optimality = _fit_many(spec, split, report)
+        (weights, optimality), device = _fit_many(spec, split, report), torch.device("cpu")
     else:
         fixed, targets = (_tensors(part) for part in (split.fixed, split.targets))
         arguments = (spec.architecture, spec.training, fixed, targets, start, seeds_of(spec), device, report)

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from victims.devices.upload import uploaded
 from victims.informed.networks import Parameters
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
 from victims.informed.stacked import Points, logits
@@ -99,11 +100,11 @@ class Problem:
         size = self.training.batch_size or n + 1
         order = orders[epoch, :, index * size : (index + 1) * size]
         if len(order) == 1:
-            fixed = order[0][order[0] < n].to(images.device, non_blocking=True)
+            fixed = uploaded(order[0][order[0] < n], images.device)
             m = order.shape[1] - len(fixed)  # 1 where the batch holds the extra record, else 0
             rows = torch.cat([self.targets[fixed].expand(k, -1, -1), targets[:, None][:, :m]], 1)
             return Batch(Points(self.images[fixed], images[:, None][:, :m]), rows.mT.contiguous())
-        order = order.to(images.device, non_blocking=True)
+        order = uploaded(order, images.device)
         extra, fixed = (order == n)[:, :, None], order.clamp_max(n - 1)
         points = torch.where(extra[..., None, None], images[:, None], self.images[fixed])
         rows = torch.where(extra, targets[:, None], self.targets[fixed])

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from victims.devices.upload import uploaded
 from victims.informed.networks import ACTIVATIONS, CHUNK, LabelledImages, Parameters, forward, initial
 from victims.informed.privacy import noise_multiplier
 from victims.informed.spec import DenseSpec, Descent, SmallCNNSpec
@@ -74,7 +75,7 @@ class PrivateDescent:
         if self.sampled is None:
             summed: Parameters = self._shared(parameters, self.images, self.labels)
             return summed
-        chosen = self.sampled[step].nonzero()[:, 0].to(self.images.device, non_blocking=True)
+        chosen = uploaded(self.sampled[step].nonzero()[:, 0], self.images.device)
         if not len(chosen):
             return {name: torch.zeros_like(value) for name, value in parameters.items()}
         few: Parameters = self._shared(parameters, self.images[chosen], self.labels[chosen])
@@ -92,7 +93,7 @@ class PrivateDescent:
         if self.rate is None:
             return None
         drawn = torch.stack([torch.rand((), generator=one) for one in generators])
-        return (drawn < self.rate).to(self.images, non_blocking=True)
+        return uploaded((drawn < self.rate).to(self.images.dtype), self.images.device)
 
 
 def train_privately(
@@ -150,7 +151,7 @@ def _descend(
         summed: Parameters = {}
         for name, value in parameters.items():
             drawn = torch.stack([torch.randn(value.shape[1:], generator=one) for one in own])
-            noise = drawn.to(value.device, non_blocking=True)
+            noise = uploaded(drawn, value.device)
             part = secret[name] if takes_part is None else torch.einsum("k,k...->k...", takes_part, secret[name])
             summed[name] = known[name] + part + problem.deviation * noise
         if traced:

@@ -11,6 +11,7 @@ from typing import assert_never
 import torch
 from torch import Tensor, nn
 
+from victims.devices.upload import uploaded
 from victims.equations.architectures import MLP
 from victims.equations.losses import margins, sample_losses
 from victims.ordinary.private import PrivateGradients
@@ -73,7 +74,7 @@ class Descent:
         self.model.train()
         while self.step < self.steps:
             self._begun = self.shuffle.get_state()
-            order = torch.randperm(len(self.labels), generator=self.shuffle).to(self.labels.device, non_blocking=True)
+            order = uploaded(torch.randperm(len(self.labels), generator=self.shuffle), self.labels.device)
             for batch in order.split(self.training.batch_size)[self.step % self.batches :]:
                 outputs, mean = self._descend(batch)
                 if time.monotonic() - reported > REPORT_SECONDS or self.step == self.steps:

@@ -67,7 +67,7 @@ def obtain(
     Args:
         spec: the victim, trained by `Ordinary` or `Interpolation`.
         data_dir: the data folder, None for the default.
-        device: where to train.
+        device: where to train; random features are fitted on the CPU, as the card says.
         report: told the training's progress.
         notice: told in one line what the user should know, such as a cached file that was found altered.
 
@@ -155,7 +155,7 @@ def _train(
 ) -> Victim:
     with unfinished(spec, folder) as training:
         if isinstance(spec.training, Interpolation):
-            trained = interpolate(spec, data.members, report)
+            trained, device = interpolate(spec, data.members, report), torch.device("cpu")
         else:
             trained = train_ordinary(spec, data.members, data.others, device, report, training)
         start, model = trained.start.float(), trained.model.float()

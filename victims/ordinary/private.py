@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from victims.devices.upload import uploaded
 from victims.equations.architectures import MLP
 from victims.informed.privacy import noise_multiplier
 from victims.informed.private_descent import clipped_sum
@@ -47,5 +48,5 @@ class PrivateGradients:
         summed = clipped_sum(self.architecture, self.clip, parameters, inputs, labels)
         for name, parameter in self.model.named_parameters():
             drawn = torch.randn(parameter.shape, generator=self.generator, dtype=parameter.dtype)
-            noise = drawn.to(parameter.device, non_blocking=True)
+            noise = uploaded(drawn, parameter.device)
             parameter.grad = (summed[name] + self.deviation * noise) / len(labels)

@@ -12,6 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from victims.devices.upload import uploaded
 from victims.equations.losses import margins, sample_losses
 from victims.spec import GradientDescent, Loss
 from victims.training.hardware import Repeated
@@ -60,5 +61,5 @@ class GradientDescentAlgorithm:
         if epoch != self._epoch:
             generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
             order = torch.randperm(self.n, generator=generator)
-            self._epoch, self._order = epoch, order.to(device, non_blocking=True)
+            self._epoch, self._order = epoch, uploaded(order, device)
         return self._order[batch * size : (batch + 1) * size]

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bench.scoring.judges.networks import Network, Standardize
+from victims.devices.upload import uploaded
 
 SEED = 0
 """Of the initial weights, the order of the images and their augmentation."""
@@ -84,8 +85,8 @@ def train(
     model.train()
     reported = time.monotonic()
     for step, chosen in zip(range(1, steps + 1), _batches(len(images), batch, generator), strict=False):
-        moved = augment(images[chosen].to(device, non_blocking=True), recipe, generator)
-        targets = labels[chosen].to(device, non_blocking=True)
+        moved = augment(uploaded(images[chosen], device), recipe, generator)
+        targets = uploaded(labels[chosen], device)
         logits = model(moved)
         loss = F.cross_entropy(logits, targets)
         optimizer.zero_grad()
@@ -123,7 +124,7 @@ def augment(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tenso
     cosine, sine = scale * angle.cos(), scale * angle.sin()
     reach = 2 * recipe.shift  # affine_grid's coordinates run from -1 to 1
     rows = (mirror * cosine, -sine, reach * right), (mirror * sine, cosine, reach * down)
-    maps = torch.stack([torch.stack(row, 1) for row in rows], 1).to(images.device, non_blocking=True)
+    maps = uploaded(torch.stack([torch.stack(row, 1) for row in rows], 1), images.device)
     grid = F.affine_grid(maps, list(images.shape), align_corners=False)
     return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
