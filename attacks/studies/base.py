@@ -39,7 +39,7 @@ class Plot:
             label `sees`, and the other values, which are the same for all attacks, once.
         x: label of the columns.
         y: label of the rows or lines; empty for one line an attack.
-        values: columns of the study's table that are drawn.
+        values: columns of the study's table that are drawn; a share that the table lacks is told by its count and n.
         logarithmic: whether the scale of the values, and for a curve also of `x`, is logarithmic.
     """
 

@@ -68,6 +68,6 @@ STUDIES: tuple[Study, ...] = (
         paper="new here",
         cells=tuple(estimated(penalty, public) for penalty in PENALTIES for public in PUBLIC),
         smoke=(Cell({"penalty": 10, "public": 200}, "unlearning", DIGITS["softmax"], {"public": 200}),),
-        plots=(Plot("map", "public", "penalty", values=("n_good", "mse_p50")),),
+        plots=(Plot("map", "public", "penalty", values=("n_good", "null_n_good", "mse_p50")),),
     ),
 )

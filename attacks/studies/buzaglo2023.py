@@ -9,6 +9,9 @@ SMOKE = {"restarts": 1, "steps": 60}
 ONE = {"restarts": 1}
 """One of the attack's four default restarts: at n = 100 the first restart finds most of the images."""
 
+COUNTS = ("n_good", "null_n_good", "n_good_unique", "null_n_good_unique")
+SHARES = ("share_good", "null_share_good", "share_good_unique", "null_share_good_unique")
+
 
 def classes_cells(n: int) -> tuple[Cell, ...]:
     """Return the binary problem of the first paper and a softmax of each number of classes, n images in all."""
@@ -33,7 +36,7 @@ STUDIES: tuple[Study, ...] = (
         paper="Buzaglo et al. 2023, Fig. 3",
         cells=classes_cells(500),
         smoke=(Cell({"classes": 10}, "kkt-multiclass", "digits-mlp-50-c10", SMOKE),),
-        plots=(Plot("curve", "classes", values=("n_good", "n_good_unique", "null_n_good")),),
+        plots=(Plot("curve", "classes", values=COUNTS),),
     ),
     Study(
         name="samples",
@@ -45,7 +48,7 @@ STUDIES: tuple[Study, ...] = (
             for k in GRID_SAMPLES
         ),
         smoke=(Cell({"classes": 10, "samples": 5}, "kkt-multiclass", "digits-mlp-50-c10", SMOKE),),
-        plots=(Plot("map", "samples", "classes", values=("share_good", "null_share_good")),),
+        plots=(Plot("map", "samples", "classes", values=SHARES),),
     ),
     Study(
         name="decay",
@@ -54,7 +57,7 @@ STUDIES: tuple[Study, ...] = (
         cells=decay_cells(2) + decay_cells(10),
         smoke=(Cell({"classes": 2, "weight_decay": 1e-2}, "kkt-general", "digits-mlp-50-wd1e-2", SMOKE),),
         plots=(
-            Plot("curve", "weight_decay", "classes", values=("n_good", "n_good_unique"), logarithmic=True),
+            Plot("curve", "weight_decay", "classes", values=COUNTS, logarithmic=True),
             Plot("scatter", "weight_decay"),
         ),
     ),
@@ -68,7 +71,7 @@ STUDIES: tuple[Study, ...] = (
             for scale, variant in (("1e-4", ""), ("1e-3", "-init1e-3"), ("standard", "-stdinit"))
         ),
         smoke=(Cell({"first_layer_scale": "1e-4"}, "kkt", "faces-mlp-20", SMOKE),),
-        plots=(Plot("curve", "first_layer_scale"),),
+        plots=(Plot("curve", "first_layer_scale", values=COUNTS),),
     ),
     Study(
         name="convolution",
@@ -78,6 +81,6 @@ STUDIES: tuple[Study, ...] = (
             Cell({"kernel": k, "channels": c}, "kkt-conv", f"cifar-conv-50-k{k}-{c}") for k in KERNELS for c in CHANNELS
         ),
         smoke=(Cell({"kernel": 3, "channels": 4}, "kkt-conv", "digits-conv-20-k3-4", SMOKE),),
-        plots=(Plot("map", "kernel", "channels", values=("n_good", "null_n_good")),),
+        plots=(Plot("map", "kernel", "channels", values=COUNTS),),
     ),
 )

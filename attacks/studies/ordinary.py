@@ -33,6 +33,8 @@ UNIFORM = {"start": "uniform", "coordinate_power": 0.3, "total_variation": 0.5}
 TOLD = frozenset({"adam", "adamw"})
 """Habits under which the difference does not show n: the attacker is told it, too."""
 
+SHARES = ("share_good_unique", "null_share_good_unique")
+
 
 def _cells(habits: Iterable[tuple[str, str]], **fewer: int) -> tuple[Cell, ...]:
     """Return each victim attacked with the weights alone, and with the start where it is known."""
@@ -62,7 +64,7 @@ STUDIES: tuple[Study, ...] = (
         paper="after Buzaglo et al. 2023; new here",
         cells=_cells(HABITS.items()),
         smoke=_cells(((habit, f"digits-mlp-20-c10-sgd-{habit}") for habit in ("epochs30", "bias1")), steps=40),
-        plots=(Plot("dots", "habit", "start", values=("share_good", "null_share_good")),),
+        plots=(Plot("dots", "habit", "start", values=SHARES),),
     ),
     Study(
         name="ordinary-unknown",
@@ -73,7 +75,7 @@ STUDIES: tuple[Study, ...] = (
             Cell({"habit": habit}, "kkt-delta", f"digits-mlp-20-c10-sgd-{habit}", UNIFORM | {"steps": 40})
             for habit in ("epochs30", "bias1")
         ),
-        plots=(Plot("dots", "habit", values=("share_good", "null_share_good")),),
+        plots=(Plot("dots", "habit", values=SHARES),),
     ),
     Study(
         name="ordinary-many",
@@ -81,6 +83,6 @@ STUDIES: tuple[Study, ...] = (
         paper="after Buzaglo et al. 2023; new here",
         cells=_many("cifar", MORE),
         smoke=_many("digits", {20: ("epochs30",)}, steps=40),
-        plots=(Plot("dots", "habit", "n", values=("share_good", "null_share_good")),),
+        plots=(Plot("dots", "habit", "n", values=SHARES),),
     ),
 )

@@ -60,6 +60,7 @@ def study(
     name: Annotated[str, typer.Argument(help="The study; without one they are listed.")] = "",
     smoke: Annotated[bool, typer.Option("--smoke", help="Few and cheap cells, to see that it works.")] = False,
     missing: Annotated[bool, typer.Option("--missing", help="Only cells of which its table has no good row.")] = False,
+    pictures: Annotated[bool, typer.Option("--pictures", help="Run nothing; draw its table again.")] = False,
     device: Device = "auto",
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),
@@ -78,13 +79,16 @@ def study(
             say(f"{known.name}: {known.summary} ({known.paper}; {len(known.cells)} runs)")
         return
     chosen = studies.match([name])[0]
-    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
-    data, chosen_device = choose_data_dir(data_dir), choose_device(device)
 
-    from bench.experiments.study import part_of, run_study
+    from bench.experiments.study import part_of, redraw, run_study
     from bench.run.setup import Setup
 
     cells, root = part_of(chosen, results_dir, smoke)
+    if pictures:
+        redraw(chosen, cells, root)
+        return
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    data, chosen_device = choose_data_dir(data_dir), choose_device(device)
     work_begins()
     setup = Setup(root, data, plugin_dir, str(chosen_device), twins=False, jobs=jobs)
     raise typer.Exit(run_study(chosen, cells, attacks, victims, setup, missing))

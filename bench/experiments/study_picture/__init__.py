@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from bench.experiments.study_picture.drawn import draw, strips
+from bench.experiments.study_picture.drawn import draw
+from bench.experiments.study_picture.samples import strips
 
 __all__ = ["draw", "strips"]

@@ -15,7 +15,7 @@ from attacking import ORDINARY, victim_of
 
 from attacks.base import Reconstruction
 from attacks.studies.base import Cell, Study
-from bench.experiments.study import BESIDE, measure, neighbours
+from bench.experiments.measured import BESIDE, measure, neighbours
 from bench.plan import registry
 from bench.plan.options import attack_params
 from bench.run.artifacts import write_reconstruction
@@ -179,7 +179,7 @@ def test_candidates_are_measured_and_drawn_in_the_pixels_that_a_victim_standardi
     inputs = torch.from_numpy(victim.split.inputs)
     surer = torch.tensor([torch.nan, *range(9)])  # NaN counts as the least
     write_reconstruction(store.folder("one"), Reconstruction(inputs.clone(), confidence=surer))
-    monkeypatch.setattr("bench.experiments.study.strips", lambda path, title, shown: drawn.append(shown[0][1]))
+    monkeypatch.setattr("bench.experiments.measured.strips", lambda path, title, shown: drawn.append(shown[0][1]))
     study = Study(name="s", summary="", paper="", cells=(), smoke=(), plots=())
     where = measure(store, row, victim, study, Cell({}, "kkt-delta", ORDINARY.name, {}))
     assert where["mse_to_training"] == pytest.approx(0, abs=1e-10)

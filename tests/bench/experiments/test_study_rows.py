@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,17 @@ import pandas as pd
 import pytest
 
 from attacks.studies.base import Cell
+from bench.experiments.measured import INFORMED
 from bench.experiments.study import former_rows
 from bench.run.executors.choice import Inline
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.store.cells import to_csv
-from bench.store.records import Status
+from bench.store.records import ALIGNED_NULLS, NULLS, Status
 from victims.errors import UserError
 
 STUDY = """
-from attacks.studies.base import Cell, Study
+from attacks.studies.base import Cell, Plot, Study
 from victims.spec import MLPSpec, Regularised, VictimSpec
 
 VICTIMS = (
@@ -28,7 +30,8 @@ VICTIMS = (
     ),
 )
 SMOKE = tuple(Cell({"a": a}, "deco", "digits-mlp-6-wd", {"steps": steps}) for a, steps in (("1e-4", 1), ("NA", 2)))
-STUDIES = (Study(name="tiny", summary="two runs", paper="nobody, 2026", cells=(), smoke=SMOKE),)
+PLOTS = (Plot("curve", "a"),)
+STUDIES = (Study(name="tiny", summary="two runs", paper="nobody, 2026", cells=(), smoke=SMOKE, plots=PLOTS),)
 """
 
 
@@ -72,6 +75,32 @@ def test_rows_of_cells_that_were_not_made_again_stay_whatever_data_are_at_hand(
     monkeypatch.setattr(Inline, "execute", absent_from_the_second_on)
     assert study().status == 1
     assert path.read_text() == before
+
+
+def test_a_table_holds_the_count_of_each_null_control(study: Callable[..., Any], path: Path) -> None:
+    assert study().status == 0
+    table = pd.read_csv(path)
+    assert table[list(NULLS)].notna().any().to_dict() == {
+        "null_random": True, "null_mean_image": True, "null_held_out": True,
+        "null_untrained": False, "null_disjoint": False,
+    }, "studies attack no twins"  # fmt: skip
+    assert table[list(NULLS)].max(axis=1).tolist() == table["null_n_good"].tolist()
+    assert set(ALIGNED_NULLS) < set(INFORMED)
+
+
+def test_pictures_are_drawn_again_without_a_run(
+    study: Callable[..., Any], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert study("--pictures").status == 2, "there is no table"
+    assert study().status == 0
+    shutil.rmtree(path.parent / "runs")
+    picture, before = path.with_name("tiny-curve.png"), path.read_text()
+    picture.unlink()
+    monkeypatch.setattr(Inline, "execute", absent)
+    assert study("--pictures").status == 0
+    assert picture.exists()
+    assert path.read_text() == before
+    assert not (path.parent / "runs").exists()
 
 
 def test_a_cell_whose_scoring_failed_is_missing(
