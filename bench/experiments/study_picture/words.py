@@ -45,6 +45,7 @@ WORDS = {
     "noise": "noise on both releases",
     "samples": "images a class",
     "public": "public records",
+    "wall_s": "seconds of the attack",
     "width": "neurons of each hidden layer",
     "first_layer_scale": "scale of layer 1's initial weights",
     "truth_share": "share of the training images in the start",
@@ -58,8 +59,6 @@ AXES = {
     "cosine": "cosine similarity",
 }
 """What values are, by a part of their name, where several of them share an axis."""
-
-
 LEVELS = {
     "(base)": "SGD as usual",
     "adam": "Adam",
