@@ -1,10 +1,10 @@
-"""The parameters of the attack by independent components; imports no torch."""
+"""The parameters of the attacks by independent components; imports no torch."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from attacks.base import AttackParams
 
@@ -38,3 +38,19 @@ class CocktailPartyParams(AttackParams):
     rounds: NonNegativeInt = 0
     round_steps: PositiveInt = 160
     lr: PositiveFloat = 0.003
+
+
+class CocktailPartyFeaturesParams(AttackParams):
+    """Parameters of `cocktail-party-features`.
+
+    Attributes:
+        steps: iterations of FastICA at most; it ends when it has settled.
+        point: share of the straight way from start to end at which the front maps images to features, in [0, 1].
+        image_steps: steps in which images are searched that have the features.
+        lr: the highest learning rate there, of the images' coordinates on cosines.
+    """
+
+    steps: PositiveInt = 300
+    point: Annotated[float, Field(ge=0, le=1)] = 0.5
+    image_steps: PositiveInt = 200
+    lr: PositiveFloat = 0.3

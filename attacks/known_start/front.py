@@ -68,6 +68,15 @@ class FeatureExtractor:
             hidden = torch.relu(layer(hidden))
         return hidden
 
+    @torch.no_grad()
+    def maps(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Return (channels, height, width) of the feature maps of an image (C, H, W), behind convolutions."""
+        front = self.network.front
+        assert isinstance(front, nn.Sequential)
+        like = next(self.network.parameters())
+        _, channels, height, width = front[:-1](torch.zeros(1, *shape).to(like)).shape
+        return channels, height, width
+
 
 def head(state: Mapping[str, Tensor], stayed: int) -> Network:
     """Return the fully connected network on the features: all layers but the first `stayed`."""

@@ -62,7 +62,7 @@ VICTIMS = (
     _mlp("faces", 50, "sgd", outputs=1),
     _mlp("photos", 100, "sgd"),
     *(_mlp("digits", 20, variant) for variant in ("sgd", "finetuned", *PARTS)),
-    _cnn("cifar", 100, "finetuned"),
+    *(_cnn("cifar", n, "finetuned") for n in (100, 300)),
     _cnn("mnist", 100, "finetuned"),
     _deep("cifar", 100),
     _cnn("digits", 20, "finetuned"),

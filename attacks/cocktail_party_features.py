@@ -1,0 +1,97 @@
+"""Reconstruction as blind source separation behind convolutions: the features of training images are independent.
+
+The equations are in `attacks.independent_components.maps`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attacks.base import Attack, AttackContext, DivergedError, Knowledge, Reconstruction, VictimView, no_reconstruction
+from attacks.independent_components.params import CocktailPartyFeaturesParams
+from attacks.known_start.no_image import LAST_ALONE
+
+if TYPE_CHECKING:
+    from victims.spec import VictimSpec
+
+MISSED = 1e-5
+"""Of the squares, the most that the directions hold which are left out. No gap shows the number of images: features
+move on the way, and with every batch that normalises them."""
+INNER_STAYED = "the fully connected layer behind the convolutions was not trained: use kkt-delta-features"
+SMALL_MAPS = "its feature maps are smaller than a filter"
+
+
+class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
+    """The images whose features are the independent components of W - c W(0), for W right behind convolutions.
+
+    The components are found without the network; the convolutions then tell which image has them.
+    """
+
+    name = "cocktail-party-features"
+    version = 1
+    summary = (
+        "cocktail-party behind convolutions: independent components of feature maps, and the images that have them"
+    )
+    paper = "after Kariyappa et al. 2023"
+    needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
+    Params = CocktailPartyFeaturesParams
+
+    def supports(self, victim: VictimSpec) -> str | None:
+        """Return why not: it needs a start that was kept, and a hidden layer that moved right behind convolutions."""
+        if not victim.tells_start:
+            return "the start of its training is not known"
+        architecture = victim.architecture
+        if architecture.kind != "cnn":
+            return f"{architecture.label}: for convolutions with batch normalisation"
+        if not architecture.hidden:
+            return LAST_ALONE
+        tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
+        return INNER_STAYED if tuned is not None and tuned <= len(architecture.hidden) else None
+
+    def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
+        """Return as many candidates as there are directions; one is the surer the nearer it comes to its features.
+
+        Raises:
+            DivergedError: the images are not finite.
+            ValueError: the victim has no one start, or its start is of another shape or a wrong one.
+        """
+        import torch
+
+        from attacks.independent_components.maps import images_of, separated
+        from attacks.independent_components.parts import Parts
+        from attacks.independent_components.responses import SIZE
+        from attacks.known_start.equation import checked_difference
+        from attacks.known_start.front import FeatureExtractor, head
+        from victims.ordinary.difference import first_moved
+
+        params, shape = self.params, view.architecture.input_shape
+        if view.initial_weights is None:
+            raise ValueError("the victim has no one start")
+        start, end = (
+            {name: value.to(ctx.device) for name, value in state.items()}
+            for state in (view.initial_weights, view.weights)
+        )
+        if first_moved(start, end):
+            return no_reconstruction(shape, INNER_STAYED)
+        front = FeatureExtractor.of(lambda: view.architecture.build().to(ctx.device), start, end, params.point, 0)
+        if min(front.maps(shape)[1:]) < SIZE:
+            return no_reconstruction(shape, SMALL_MAPS)
+        found = checked_difference(head(start, 0), head(end, 0))
+        rank = found.holding(1 - MISSED)
+        basis = found.directions[:rank].to(ctx.device, torch.float32)
+        parts = Parts(ctx, params.steps + params.image_steps)
+        components = separated(basis, front.maps(shape), params, parts)
+        images, cosines = images_of(components.features, front, shape, params, parts)
+        if not images.isfinite().all():
+            raise DivergedError("the images are not finite")
+        late = () if components.settled else ("the separation did not settle",)
+        return Reconstruction(
+            candidates=images,
+            confidence=cosines,
+            loss=1 - float(cosines.mean()),
+            grad_evals=parts.done,
+            flags=(
+                f"start decayed to {found.decay:.4g}, {rank} directions with all but {MISSED:g} of the squares",
+                *late,
+            ),
+        )
