@@ -16,4 +16,6 @@ and biases add up as sum_i D_i (`orientation`).
 Where there are too many images for the edges of their pixels, the network tells more (`rounds`): a mixture says not
 only what the images are but also what their errors are, and errors that are likely come back from its outputs
 (`errors`). Both together have a likelihood (`likelihood`).
+
+Behind convolutions the first fully connected layer sees feature maps, and these are separated likewise (`maps`).
 """

@@ -143,6 +143,7 @@ CASES: dict[str, Case] = {
     "cocktail-party": Case("cocktail-party", ORDINARY, ONCE, waits=ROTATED),
     "cocktail-party in rounds": Case("cocktail-party", ORDINARY, ONCE | {"rounds": 2, "round_steps": 5}, waits=ROTATED),
     "cocktail-party without a start": Case("cocktail-party", CLASSES, ONCE | {"start": "forgotten"}, waits=ROTATED),
+    "cocktail-party-features": Case("cocktail-party-features", BATCH_NORM, {}, "image_steps"),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
     "projection": Case(
         "projection",
@@ -269,19 +270,11 @@ class Killing(CheckpointFile):
             raise Interrupted
 
 
-KEEPING = {
-    "kkt": 2,
-    "kkt published": 2,
-    "kkt-span rounds": STEPS + 2,
-    "kkt-conv": 2,
-    "conv-span": 2,
-    "kkt-delta": 2,
-    "kkt-delta-features": 2,
-    "projection": 2,
-    "kernel-query": 2,
-    "neuron-differences": 2,
-    "cocktail-party": 2,
-}
+TWICE = (
+    *("kkt", "kkt published", "kkt-conv", "conv-span", "kkt-delta", "kkt-delta-features", "projection", "kernel-query"),
+    *("neuron-differences", "cocktail-party", "cocktail-party-features"),
+)
+KEEPING = dict.fromkeys(TWICE, 2) | {"kkt-span rounds": STEPS + 2}
 """The number of checkpoints after which each is killed."""
 
 
