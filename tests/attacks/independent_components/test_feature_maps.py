@@ -70,7 +70,7 @@ def test_photographs_come_back() -> None:
     assert found.confidence is not None
     assert found.loss == pytest.approx(1 - float(found.confidence.mean()))
     assert 20 <= len(found.candidates) <= 60
-    assert f"{len(found.candidates)} directions, all but 1e-05 of the squares" in found.flags[0]
+    assert f"{len(found.candidates)} directions with all but 1e-05 of the squares" in found.flags[0]
 
 
 @pytest.mark.parametrize("saves", [1, 3, 8])
