@@ -14,7 +14,7 @@ from bench.check.claims import ContractClaim
 from bench.check.tiny import CPU, session
 from bench.plan.capability import untold
 from bench.plan.options import attack_params
-from bench.terminal.text import describe
+from bench.terminal.text import describe, variant_name
 from victims.base import Victim
 from victims.datasets import Split
 from victims.deletion.data import split_of as deletion_split_of
@@ -58,15 +58,20 @@ def victim_claims(
 
 
 def _taken(spec: AnySpec, attacks: Sequence[type[Attack[Any]]]) -> ContractClaim:
-    """Return the claim that an attack takes a victim; it names those that do, controls aside, or why none does."""
+    """Return the claim that an attack takes a victim; it names those that do, controls aside, or why none does.
+
+    An attack is named with each variant that an audit runs: what its defaults decline, such as a victim whose start is
+    not known, a variant may take.
+    """
     takers, reasons = [], []
-    for attack in (attack for attack in attacks if attack.setting == spec.setting):
-        made = attack(attack_params(attack, "", {}))
+    fitting = [attack for attack in attacks if attack.setting == spec.setting]
+    for attack, variant in [(kind, variant) for kind in fitting for variant in kind.audits]:
+        made, name = attack(attack_params(attack, variant, {})), variant_name(attack.name, variant)
         reason = made.supports(spec) or untold(made.knowledge, spec)
         if reason is not None:
-            reasons.append(f"{attack.name}: {reason}")
+            reasons.append(f"{name}: {reason}")
         elif not attack.control:
-            takers.append(attack.name)
+            takers.append(name)
     if not takers:
         return ContractClaim(spec.name, TAKEN, f"none does: {'; '.join(reasons)}")
     told = f"{len(takers)} attacks take it" if len(takers) > 1 else TAKEN

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 TERMS = {"tuple": "array", "dictionary": "table"}
 """Words of pydantic's messages: what TOML calls the same thing."""
+MISSPELT = "extra_forbidden"
+"""What pydantic calls a key that a table does not have."""
 
 
 class Section(BaseModel):
@@ -141,6 +145,9 @@ class PlanFile(BaseModel):
         return self.model_copy(update=kept)
 
 
+TABLES: dict[str, type[BaseModel]] = {"plan": Section, "study": StudySection, "tune": TuneSection}
+
+
 def read_plan(path: Path, smoke: bool) -> PlanFile:
     """Return the plan of a file, or its small version: runs with the changes of their `smoke` tables, and no searches.
 
@@ -159,14 +166,28 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
     except OSError as error:
         raise UserError(f"--config {path}: {error.strerror}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        message = re.sub("|".join(TERMS), lambda found: TERMS[found[0]], first["msg"].replace("Tuple", "tuple"))
-        raise UserError(f"--config {path}: {'.'.join(map(str, first['loc']))}: {message}") from None
+        raise UserError(f"--config {path}: {_complaint(error)}") from None
     except RecursionError:
         raise UserError(f"--config {path} is nested too deeply") from None
     except ValueError as error:
         raise UserError(f"--config {path} is no TOML: {error}") from None
     return plan
+
+
+def _complaint(error: ValidationError) -> str:
+    """Return what is wrong with a plan's file, in TOML's words; a key that no table has is told before one it lacks."""
+    first = min(error.errors(), key=lambda found: found["type"] != MISSPELT)
+    *outer, key = map(str, first["loc"])
+    where = f"table {int(outer[1]) + 1} of [[{outer[0]}]]: {'.'.join([*outer[2:], key])}" if outer[1:] else key
+    if first["type"] == MISSPELT:
+        table = TABLES[outer[0]] if outer else Section if error.title == Section.__name__ else PlanFile
+        near = difflib.get_close_matches(key, table.model_fields, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(table.model_fields)}"
+        return f"{where}: there is no such key; {hint}"
+    message = re.sub("|".join(TERMS), lambda found: TERMS[found[0]], first["msg"].replace("Tuple", "tuple"))
+    if isinstance(value := first["input"], str) and "valid array" in message:
+        message += f"; write {key} = {json.dumps([value])}"
+    return f"{where}: {message}"
 
 
 def require_settings(

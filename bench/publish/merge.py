@@ -63,7 +63,9 @@ def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple
     problems += [*lacking, *_other_rows(runs), *_other_weights(runs)]
     if problems:
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-        raise UserError(f"the folders do not fit, and nothing was written: {'; '.join(problems[:SHOWN])}{more}")
+        twice = not replace and any(problem.startswith("the run ") for problem in problems)
+        hint = "; --replace takes the runs of the later folder" if twice else ""
+        raise UserError(f"the folders do not fit, and nothing was written: {'; '.join(problems[:SHOWN])}{more}{hint}")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
         made = Path(folder) / "merged"

@@ -84,10 +84,20 @@ def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
     _csv(pd.DataFrame(trace) if trace else pd.DataFrame(columns=["step", "wall_s"]), folder / "trace.csv")
 
 
-def write_scores(folder: Path, victim: AnyVictim, reference: Reference, evaluation: Evaluation, title: str) -> None:
+def write_scores(
+    folder: Path, victim: AnyVictim, reference: Reference, evaluation: Evaluation, title: str, chance: float | None
+) -> None:
     """Write per_sample.csv, held_out.csv, confidence.csv if the attack gave a confidence, and pictures of images.
 
     The pictures are examples.safetensors and grid.png; rows of a table have none.
+
+    Args:
+        folder: the run's.
+        victim: the victim that was attacked.
+        reference: what the candidates were scored against.
+        evaluation: their scores.
+        title: names the run in the heading of grid.png, before its count.
+        chance: what the strictest null control gets, which stands beside the count; None where none ran.
     """
     _csv(_per_sample(victim, reference, evaluation), folder / "per_sample.csv")
     _csv(pd.DataFrame({"ssim": evaluation.held_out.numpy()}), folder / "held_out.csv")
@@ -98,12 +108,13 @@ def write_scores(folder: Path, victim: AnyVictim, reference: Reference, evaluati
         return
     write_tensors(folder / "examples.safetensors", _examples(reference, evaluation))
     shown = evaluation.by_column.get(PICTURED, evaluation.row)
+    beside = "" if chance is None else f", chance {chance:.3g}"
     grid(
         folder / "grid.png",
         reference.truth.images,
         shown.reconstruction,
         shown.ssim,
-        title=f"{title}: {evaluation.row.n_good} of {len(shown.ssim)} good ({evaluation.row.protocol.name})",
+        title=f"{title}: {evaluation.row.n_good} of {len(shown.ssim)} good{beside} ({evaluation.row.protocol.name})",
     )
 
 

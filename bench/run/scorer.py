@@ -126,7 +126,7 @@ class Scorer:
         )
         with self.store.writing(record.run_id, copied=True) as folder:
             if chosen.name == record.protocol:
-                artifacts.write_scores(folder, victim, reference, evaluation, run.title)
+                artifacts.write_scores(folder, victim, reference, evaluation, run.title, scored.null_n_good)
                 write_record(folder, scored)
             else:
                 write_record(folder, scored, chosen.name)

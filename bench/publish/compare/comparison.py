@@ -86,10 +86,13 @@ def _standing(entry: Entry, others: Sequence[Entry]) -> str:
     """Return how the gain of a cell stands beside the gains of other attacks on its victim, empty without any.
 
     Two gains are level where they may be equal at 95%. Where a table does not tell the images, only equal gains are.
+    A cell whose every run failed has the gain 0 and no place beside others.
     """
     row = entry.row
+    if _all_failed(row):
+        return ": every run failed"
     rivals = [other for other in others if all(other.row[name] == row[name] for name in ("victim", "n", "protocol"))]
-    rivals = [other for other in rivals if not pd.isna(other.row["gain"])]
+    rivals = [other for other in rivals if not pd.isna(other.row["gain"]) and not _all_failed(other.row)]
     if not rivals or pd.isna(row["gain"]):
         return ""
     rivals.sort(key=lambda other: -other.row["gain"])
@@ -100,6 +103,10 @@ def _standing(entry: Entry, others: Sequence[Entry]) -> str:
             told.append(f"{side} {', '.join(found)}")
     apart = {other.row["weights"] for other in rivals} - {row["weights"], ""}
     return f": gain {signed(row['gain'])}, {'; '.join(told)}{' (on other weights)' if apart and row['weights'] else ''}"
+
+
+def _all_failed(row: Row) -> bool:
+    return bool(row["failed"] == row["seeds"])
 
 
 def _lead(entry: Entry, other: Entry) -> int:

@@ -253,7 +253,9 @@ def test_a_model_of_zeros_has_learnt_nothing(tmp_path: Path) -> None:
     assert "its accuracy on them is 0.000" in learnt.trouble
     (taken,) = (text for text in claims if "take it" in text)
     assert re.fullmatch(r"\d+ attacks take it: .*kkt-general, .*", taken)
-    assert "kkt-delta" not in taken, "it needs the start, which nobody gave"
+    names = taken.partition(": ")[2].split(", ")
+    assert "kkt-delta" not in names, "it needs the start, which nobody gave"
+    assert "kkt-delta:uniform" in names, "what an audit runs is named, though the defaults decline"
 
 
 def test_weights_that_do_not_load_are_attacked_by_nobody(tmp_path: Path) -> None:

@@ -103,8 +103,20 @@ def test_runs_that_differ_in_parameters_alone_are_told_apart_by_these(
     ("text", "line"),
     [
         ("plan = 3", "plan: Input should be a valid array"),
-        ("[[plan]]\nattack = ['tiny']", "plan.0.victim: Field required"),
-        ("[[plan]]\nattack = ['tiny']\nvictim = ['x']\nepochs = 3", "plan.0.epochs: Extra inputs are not permitted"),
+        ("[[plan]]\nattack = ['tiny']", "table 1 of [[plan]]: victim: Field required"),
+        (
+            "[[plan]]\nattack = ['tiny']\nvictim = ['x']\nepochs = 3",
+            "table 1 of [[plan]]: epochs: there is no such key; there are",
+        ),
+        (
+            "[[plan]]\nattak = ['tiny']\nvictim = ['x']",
+            "table 1 of [[plan]]: attak: there is no such key; did you mean attack?",
+        ),
+        ("[[plann]]\nattack = ['tiny']", "plann: there is no such key; did you mean plan?"),
+        (
+            "[[plan]]\nattack = ['tiny']\nvictim = ['x']\n[[plan]]\nattack = 'tiny'\nvictim = ['x']",
+            'table 2 of [[plan]]: attack: Input should be a valid array; write attack = ["tiny"]',
+        ),
         ("[[plan]", "is no TOML: "),
         ("[[plan]]\nattack = ['tiny']\nvictim = ['faces-mlp-4-tinny']", "did you mean faces-mlp-4-tiny"),
         ("[[plan]]\nattack = ['tiny']\nvictim = ['faces-mlp-4-tiny']\nset = {a = 1}", "tiny has no such parameter"),
@@ -113,8 +125,8 @@ def test_runs_that_differ_in_parameters_alone_are_told_apart_by_these(
             "wrong.toml: section a: set count=nan: ",
         ),
         ("[[tune]]\nattack = ['tiny']\nvictim = ['x']\nset = {count = true}", "wrong.toml: set count=true: "),
-        ("[[plan]]\nattack = ['tiny']\nvictim = []", "plan.0.victim: array should have at least 1 item"),
-        ("[[study]]\nstudy = []", "study.0.study: array should have at least 1 item"),
+        ("[[plan]]\nattack = ['tiny']\nvictim = []", "table 1 of [[plan]]: victim: array should have at least 1 item"),
+        ("[[study]]\nstudy = []", "table 1 of [[study]]: study: array should have at least 1 item"),
         ("", "plans nothing: it has no table [[plan]]"),
         (None, "No such file"),
     ],

@@ -161,6 +161,19 @@ def test_every_format_lists_all(bench: Callable[..., Any], two: tuple[Path, Path
         assert len({line.count("|") for line in ended.out.splitlines() if line.startswith("|")}) == 1
 
 
+@pytest.mark.parametrize("file", ["runs.csv", "leaderboard.csv"])
+def test_a_cell_of_failures_alone_stands_beside_no_other(record: Make, tmp_path: Path, file: str) -> None:
+    """It counts as its null control, and that gain of 0 is ahead of an attack below its own."""
+    failed = record(attack="broken", status=Status.ERROR, n=100, n_good=None, null_n_good=7, null_n_good_unique=7)
+    below = record(attack="below", **good(5) | {"null_n_good_unique": 9, "null_images": good(9)["good_images"]})
+    write_tables(tmp_path / "old", [below, failed])
+    write_tables(tmp_path / "new", [failed.model_copy(update={"attack": "mine"}), record(attack="works", **good(20))])
+    found = compare(tmp_path / "old" / file, tmp_path / "new" / file).only_new
+
+    assert found[1] == "mine on faces-mlp-4 (buzaglo2023): every run failed"
+    assert found[0] == "works on faces-mlp-4 (buzaglo2023): gain +20, ahead of below −4"
+
+
 def test_one_line_names_all_victims_of_an_attack(bench: Callable[..., Any], record: Make, tmp_path: Path) -> None:
     write_tables(tmp_path / "old", [record(victim=f"v{place}") for place in range(3)])
     write_tables(tmp_path / "new", [])

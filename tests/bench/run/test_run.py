@@ -30,6 +30,17 @@ def calls(plugins: Path) -> list[int]:
     return counted
 
 
+def test_the_picture_says_what_chance_gets(run: Bench, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture is shown without its table, and of faces chance may get as many as an attack."""
+    monkeypatch.setattr("bench.run.artifacts.grid", lambda path, *_, title: path.with_suffix(".txt").write_text(title))
+    assert run("-a", "random").status == 0
+
+    folder = only_run(results)
+    record = RunRecord.model_validate_json((folder / "run.json").read_text())
+    told = f"{record.n_good} of 4 good, chance {record.null_n_good} (buzaglo2023)"
+    assert (folder / "grid.txt").read_text() == f"random on faces-mlp-4-tiny seed 0: {told}"
+
+
 @pytest.mark.parametrize("attack", [LIGHT_KKT, ("-a", "first-layer"), ("-a", "random")], ids=lambda args: args[1])
 def test_run_stores_all_that_a_run_is(run: Bench, results: Path, attack: tuple[str, ...]) -> None:
     ended = run(*attack)
