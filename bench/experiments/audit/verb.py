@@ -207,7 +207,7 @@ def _audit(
         unit=unit,
         weights_sha256=victim.card.weights_sha256,
         created_utc=now_utc(),
-        headline=words.headline(threats, n, unit),
+        headline=words.headline(threats, n, unit, bool(card.layers)),
         verdict=words.verdict(threats),
         records_given=n,
         records_trained=spec.n_trained,

@@ -114,13 +114,17 @@ def _ruled_out(finding: ThreatFinding) -> str:
     return "".join(f" {', '.join(names)} cannot work: {reason}." for reason, names in by_reason.items())
 
 
-def headline(findings: Sequence[ThreatFinding], n: int, unit: Unit = "images") -> str:
-    """Return the verdict in one sentence.
+UNREAD = "Its layers could not be read, so the attacks that get most out of other models were not tried on it."
+
+
+def headline(findings: Sequence[ThreatFinding], n: int, unit: Unit = "images", read: bool = True) -> str:
+    """Return the verdict in one sentence, of a model whose layers are not known in two.
 
     Args:
         findings: of all attackers.
         n: the number of training records given.
         unit: what the records are.
+        read: whether the model's layers are known, so that the attacks on layers apply.
     """
     found = [one for one in findings if one.outcome is AuditOutcome.FOUND]
     if found:
@@ -133,7 +137,8 @@ def headline(findings: Sequence[ThreatFinding], n: int, unit: Unit = "images") -
         told = f"even all {n} could not be told from chance, which gets {least}"
         return f"Whether training {unit} can be reconstructed was not shown: {told}."
     if nothing:
-        return f"None of {n} training {unit} was reconstructed beyond chance, by the attacks that were tried."
+        nobody = f"None of {n} training {unit} was reconstructed beyond chance, by the"
+        return f"{nobody} attacks that were tried." if read else f"{nobody} few attacks that apply. {UNREAD}"
     if any(finding.outcome is AuditOutcome.UNVERIFIED for finding in findings):
         return f"Nothing could be verified: no training {unit} were given to compare the attacks' candidates with."
     return "No attack was run to its end, so nothing is known of what can be reconstructed."

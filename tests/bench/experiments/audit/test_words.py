@@ -139,6 +139,9 @@ def test_the_headline_is_the_count_with_the_largest_lead_and_its_own_null() -> N
     assert words.headline(nothing, N) == (
         "None of 40 training images was reconstructed beyond chance, by the attacks that were tried."
     )
+    assert words.headline(nothing, N, read=False) == (
+        f"None of 40 training images was reconstructed beyond chance, by the few attacks that apply. {words.UNREAD}"
+    )
 
 
 def test_where_chance_leaves_no_room_nothing_was_shown() -> None:
