@@ -69,8 +69,8 @@ class Answer:
         led: the best attack of each attacker, the attacker with least at hand first.
         kinds: the best row of each attack on each kind of network, best first; the kind that gives most away first. A
             kind's name tells how many of its networks give something away.
-        best: the entry with pictures that surely gains most records, of those with the weights alone if there are any;
-            None if none with pictures has a rank.
+        best: the entry with pictures of the largest `standing`, of those with the weights alone if there are any, so
+            that the picture is of what the sentences tell; None if none with pictures has a rank.
     """
 
     sentences: tuple[str, ...]
@@ -94,7 +94,7 @@ def answer(report: Report) -> Answer:
     kinds = {_kind(one): _gained([row for row in rows if families[str(row["victim"])] == one.family]) for one in best}
     pictured = [row for row in rows if row["rank"] and report.entries[cell_of(row)].files.examples is not None]
     alone = [row for row in pictured if attacker(row) is Threat.WEIGHTS]
-    top = max(alone or pictured, key=lambda row: number(row, "gain_low"), default=None)
+    top = max(alone or pictured, key=standing, default=None)
     return Answer(
         sentences=_sentences(best, led),
         uncounted=_uncounted(report, board, rows, {victim for victim, _ in left_out}),

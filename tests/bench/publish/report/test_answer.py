@@ -145,6 +145,18 @@ def test_the_picture_is_of_who_has_the_weights_alone_though_others_get_more(
     assert best is not None and best.row["attack"] == "kkt"
 
 
+def test_the_picture_is_of_the_attack_that_the_sentences_name(
+    results: Path, scored: Scored, stored: Callable[[Path, RunRecord], None]
+) -> None:
+    often = [scored("kkt", n_good=12, victim_seed=seed, run_id=str(seed)) for seed in (0, 1)]
+    once = scored("kkt-span", n_good=18, victim="mnist-mlp-100")
+    for one in (*often, once):
+        stored(results, one)
+    found = told(results, [*often, once])
+    assert "kkt gets 11 of 20" in found.sentences[1]
+    assert found.best is not None and found.best.row["attack"] == "kkt"
+
+
 def test_a_profile_tells_where_an_attack_does_not_surely_beat_chance(results: Path, scored: Scored) -> None:
     lost = {"null_n_good": 4, "null_n_good_unique": 4}
     records = [scored("kkt"), scored("kkt", victim="digits-mlp-100", n_good=3, **lost), scored("random", control=True)]
