@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 from attacks.base import Attack, AttackContext, DivergedError, Knowledge, Reconstruction, VictimView, no_reconstruction
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.known_start.no_image import LAST_ALONE
+from attacks.known_start.params import MISSED
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
-MISSED = 1e-5
-"""Of the squares, the most that the directions hold which are left out. No gap shows the number of images: features
-move on the way, and with every batch that normalises them."""
 INNER_STAYED = "the fully connected layer behind the convolutions was not trained: use kkt-delta-features"
 SMALL_MAPS = "its feature maps are smaller than a filter"
 
@@ -49,7 +47,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         return INNER_STAYED if tuned is not None and tuned <= len(architecture.hidden) else None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Return as many candidates as there are directions; one is the surer the nearer it comes to its features.
+        """Return a candidate for each direction; it is the surer the nearer its features come to its component.
 
         Raises:
             DivergedError: the images are not finite.
@@ -74,13 +72,14 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         if first_moved(start, end):
             return no_reconstruction(shape, INNER_STAYED)
         front = FeatureExtractor.of(lambda: view.architecture.build().to(ctx.device), start, end, params.point, 0)
-        if min(front.maps(shape)[1:]) < SIZE:
+        maps = front.maps(shape)
+        if min(maps[1:]) < SIZE:
             return no_reconstruction(shape, SMALL_MAPS)
         found = checked_difference(head(start, 0), head(end, 0))
         rank = found.holding(1 - MISSED)
         basis = found.directions[:rank].to(ctx.device, torch.float32)
         parts = Parts(ctx, params.steps + params.image_steps)
-        components = separated(basis, front.maps(shape), params, parts)
+        components = separated(basis, maps, params, parts)
         images, cosines = images_of(components.features, front, shape, params, parts)
         if not images.isfinite().all():
             raise DivergedError("the images are not finite")

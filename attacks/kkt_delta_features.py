@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView, no_reconstruction
 from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE
-from attacks.known_start.params import FeatureParams
+from attacks.known_start.params import MISSED, FeatureParams
 from attacks.search_space import Range
 
 if TYPE_CHECKING:
     from victims.exposure.card import Exposure
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
-
-MISSED = 1e-5
-"""Where no gap shows the number of directions, the search leaves out at most this share of the squares."""
 
 
 class KKTDeltaFeatures(Attack[FeatureParams]):

@@ -3,8 +3,8 @@
 The first fully connected layer sees feature maps phi(x_i), and what a training adds to it is sum_i D_i phi(x_i)': the
 cocktail party again (after Kariyappa et al. 2023), with maps in the place of images. Maps of one image are as flat but
 for edges as the image is, so that small filters tell maps from mixtures of them, each channel by itself. A map is not
-negative behind a ReLU, which tells its sign; its length is not known. The images are searched from which the front
-makes maps of these directions.
+negative behind a ReLU, which tells its sign; its length is not known. Then images are
+searched from which the front makes maps that point in these directions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SMALL = 0.01
 
 
 @dataclass(frozen=True)
-class Separated:
+class Components:
     """The components of a span of features.
 
     Attributes:
@@ -40,7 +40,7 @@ class Separated:
     settled: bool
 
 
-def separated(basis: Tensor, maps: tuple[int, int, int], params: Params, parts: Parts) -> Separated:
+def separated(basis: Tensor, maps: tuple[int, int, int], params: Params, parts: Parts) -> Components:
     """Return the independent components of a span of features, with the signs that a ReLU leaves.
 
     Args:
@@ -50,13 +50,13 @@ def separated(basis: Tensor, maps: tuple[int, int, int], params: Params, parts: 
         parts: of which this is the first.
     """
     if held := parts.held:
-        return Separated(held["features"].to(basis), bool(held["settled"]))
+        return Components(held["features"].to(basis), bool(held["settled"]))
     answered = responses(basis.reshape(-1, 1, *maps[1:])).reshape(len(basis), -1)
     one = unmix(answered, (params.steps, 0), parts)
     features = one.mixture @ basis
     features = features * torch.where(features.sum(1, keepdim=True) < 0, -1.0, 1.0)
     parts.begin({"features": features, "settled": torch.tensor(one.settled)})
-    return Separated(features, one.settled)
+    return Components(features, one.settled)
 
 
 def images_of(
@@ -66,7 +66,7 @@ def images_of(
     params: Params,
     parts: Parts,
 ) -> tuple[Tensor, Tensor]:
-    """Return images (r, C, H, W) whose features have given directions, and the cosines (r,) that they reach.
+    """Return images (r, C, H, W) whose features point in given directions, and the cosines (r,) of both.
 
     Args:
         features: (r, f).

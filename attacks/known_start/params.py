@@ -116,6 +116,11 @@ class ResolvedParams(KKTDeltaParams):
         return {name: value for name, value in self.model_dump().items() if getattr(given, name) is None}
 
 
+MISSED = 1e-5
+"""Behind layers whose features move on the way no gap ends the span: the directions that are left out hold at most this
+share of the squares."""
+
+
 class FeatureParams(AttackParams):
     """Parameters of `kkt-delta-features`.
 

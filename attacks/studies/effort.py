@@ -6,18 +6,15 @@ and gates follow the number of steps. `forgotten` of `cocktail-party` stands bes
 
 from __future__ import annotations
 
-from typing import Any
-
+from attacks.cocktail_party import CocktailParty
+from attacks.kkt_span import KKTSpan
 from attacks.studies.base import Cell, Plot, Study
 
 STEPS = (300, 600, 1200, 2500)
 """Steps of a search without rounds; the last is the default."""
-ROUNDS: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
-    "rounds": ({}, (1, 3, 6)),
-    "kinks": ({"round_steps": 1000, "round_offset_price": 1e-6, "products": "bfloat16"}, (1, 2, 4, 6)),
-}
-"""By variant of `kkt-span` its parameters, and how many rounds are tried; the last are the variant's own."""
-FORGOTTEN = {"start": "forgotten", "pixel_size": 0.25}
+ROUNDS = {"rounds": (1, 3, 6), "kinks": (1, 2, 4, 6)}
+"""How many rounds are tried by variant of `kkt-span`; the last are the variant's own."""
+FORGOTTEN = CocktailParty.variants["forgotten"]
 ITERATIONS = ((50, 0), (300, 0), (300, 100))
 """Of FastICA at most, and of the descent on the likelihood after it; the last are the default."""
 
@@ -27,20 +24,20 @@ def cells(victim: str) -> tuple[Cell, ...]:
     return (
         *(Cell({"search": "alone", "planned": steps}, "kkt-span", victim, {"steps": steps}) for steps in STEPS),
         *(
-            Cell({"search": name, "planned": count}, "kkt-span", victim, params | {"rounds": count})
-            for name, (params, counts) in ROUNDS.items()
+            Cell({"search": name, "planned": count}, "kkt-span", victim, KKTSpan.variants[name] | {"rounds": count})
+            for name, counts in ROUNDS.items()
             for count in counts
         ),
         *(
-            Cell({"search": "forgotten", "planned": sum(most)}, "cocktail-party", victim, FORGOTTEN | steps_of(*most))
-            for most in ITERATIONS
+            Cell(
+                {"search": "forgotten", "planned": rotations + free},
+                "cocktail-party",
+                victim,
+                FORGOTTEN | {"steps": rotations, "free_steps": free},
+            )
+            for rotations, free in ITERATIONS
         ),
     )
-
-
-def steps_of(rotations: int, free: int) -> dict[str, int]:
-    """Return the parameters for so many iterations."""
-    return {"steps": rotations, "free_steps": free}
 
 
 def study(name: str, victim: str, what: str) -> Study:
