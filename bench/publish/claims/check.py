@@ -1,4 +1,4 @@
-"""Each claim against the tables, and each figure of a README against the claims."""
+"""Each claim against the tables, and each figure of a README or a finding against the claims."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from bench.publish.ranking import current
 from bench.store.records import Status
 from victims.errors import UserError
 
-DOCUMENTS = (
+READMES = (
     *("README.md", "results/README.md", "attacks/README.md", "victims/README.md"),
     *("tests/README.md", "tests/benchmarks/README.md"),
 )
-"""The documents whose figures need an entry, from the root of the repository. bench/README.md quotes no results."""
+"""READMEs whose figures need an entry, from the root of the repository. bench/README.md quotes no results."""
+FINDINGS = "results/findings"
+"""The folder whose documents all are checked beside the READMEs."""
 COUNTS = ("n_good", "null_")
 """How the names of columns that count images begin."""
 
@@ -144,17 +146,23 @@ def _text(value: object) -> str:
     return str(value) if math.isnan(number) else f"{number:.10g}"
 
 
+def checked(root: Path) -> list[str]:
+    """Return the documents whose figures need an entry, from the root of the repository."""
+    return [*READMES, *sorted(f"{FINDINGS}/{path.name}" for path in (root / FINDINGS).glob("*.md"))]
+
+
 def documents(claims: Sequence[Claim], root: Path) -> Iterator[Finding]:
     """Yield what is wrong between the documents and the claims on them.
 
     Raises:
         UserError: a document that a claim names cannot be read.
     """
-    texts = {name: _document(root / name) for name in {*DOCUMENTS, *(claim.file for claim in claims)} if name}
+    names = checked(root)
+    texts = {name: _document(root / name) for name in {*names, *(claim.file for claim in claims)} if name}
     for claim in claims:
         if claim.file and not any(places(texts[claim.file], claim.text)):
             yield Finding(ClaimOutcome.FAILS, claim.text, f"{claim.file} has no such words any more; change the entry")
-    for name in DOCUMENTS:
+    for name in names:
         text = texts[name]
         quoted = [(place, claim) for claim in claims if claim.file == name for place in places(text, claim.text)]
         for figure in figures(text):
