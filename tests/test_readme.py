@@ -1,4 +1,4 @@
-"""What the READMEs say exists: links, flags, verbs, attacks, victims, files; and they are short enough to be read."""
+"""What READMEs and findings say exists: links, flags, verbs, attacks, victims, files; and they are short enough."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from bench.plan import registry
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("attacks", "victims", "bench", "results", "tests")
+FINDINGS = sorted((ROOT / "results" / "findings").glob("*.md"))
 DOCUMENTS = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in FOLDERS), ROOT / ".github/CONTRIBUTING.md"]
+DOCUMENTS += FINDINGS
 ELSEWHERE = {"--check", "--accept", "--shown-by", "--write"}
 """Flags of other programs: of `ruff format` and of `.ci/versions.py`."""
 ELSEWHERE |= {"--array", "--nodes", "--ntasks-per-node", "--cpus-per-task", "--gpus-per-node"}
@@ -83,8 +85,26 @@ def test_the_results_of_the_readme_are_rows_that_can_be_run() -> None:
     assert len(list(rows(ROOT / "README.md"))) == table.count("\n|") - 2 > 0
 
 
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+@pytest.mark.parametrize(("name", "most"), [("README.md", 150), ("results/README.md", 160)])
+def test_the_readme_is_short(name: str, most: int) -> None:
+    assert len((ROOT / name).read_text().splitlines()) <= most
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda path: path.stem)
+def test_a_finding_is_short_and_begins_with_its_question_which_the_list_of_findings_has(finding: Path) -> None:
+    heading, question = finding.read_text().split("\n\n")[:2]
+    assert len(finding.read_text().splitlines()) <= 300
+    row = f"| [{heading.removeprefix('# ')}](findings/{finding.name}) | {' '.join(question.split())} |"
+    assert row in (ROOT / "results" / "README.md").read_text().splitlines()
+
+
+def test_every_picture_of_the_results_is_shown() -> None:
+    shown = {
+        (document.parent / place).resolve()
+        for document in DOCUMENTS
+        for place in re.findall(r"\]\(([^)]+\.png)\)", document.read_text())
+    }
+    assert {*(ROOT / "results").glob("*.png")} - shown == set()
 
 
 @every_document
