@@ -1,4 +1,4 @@
-"""The verb `verify`: do the tables, or runs that are made again, say what the READMEs say."""
+"""The verb `verify`: do the tables, or runs that are made again, say what the READMEs and the findings say."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def verify(
     """Check that the stored tables support every sentence of claims.toml, and that every figure has an entry.
 
     A claim holds, does not hold, or is not comparable, with the reason. Exit status 1 if one does not hold, a figure of
-    the READMEs has no entry, or a leaderboard is not what runs.csv makes. --rerun measures again, and checks that
-    instead; then also if a run fails.
+    the READMEs or of results/findings has no entry, or a leaderboard is not what runs.csv makes. --rerun measures
+    again, and checks that instead; then also if a run fails.
     """
     from bench.plan.registry import ROOT
     from bench.publish import claims as entries

@@ -1,4 +1,4 @@
-"""The verb `verify`: whether the stored tables say what the READMEs say."""
+"""The verb `verify`: whether the stored tables say what the READMEs and the findings say."""
 
 from bench.publish.claims.check import rows_of, verify, weights_of
 from bench.publish.claims.entries import Claim, read_claims

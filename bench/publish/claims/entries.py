@@ -21,7 +21,7 @@ class Claim(BaseModel):
 
     Attributes:
         text: the words as they stand in `file`, line breaks aside; of a paper's claim our words for it.
-        file: the README that holds them; empty for a claim of a paper that stands nowhere else.
+        file: the document that holds them, such as a README; empty for a claim of a paper that stands nowhere else.
         source: the paper, and the place in it, of a claim that a paper makes.
         theirs: the paper's numbers by column, which stand beside ours and decide nothing.
         table: the table of the results folder that holds the row: a CSV, or `leaderboard`, which runs.csv makes.

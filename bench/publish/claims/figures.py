@@ -1,4 +1,4 @@
-"""The figures of a README: the numbers that must have an entry in claims.toml.
+"""The figures of a document: the numbers that must have an entry in claims.toml.
 
 A figure is a count of images (`88 of 500`, `80 of the 88`, `85, 82 and 78 of 100`), a range (`45 to 79`), the number
 of a null control (`null 17`, `null 3, 2, 1`), an SSIM (`SSIM of .84`), or a cell of a table that is a number, or
