@@ -91,14 +91,14 @@ def run(
 ) -> None:
     """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
 
-    Without options: kkt-span on photos-mlp-100-c10-wd1e-4, which needs no download; on released weights, your own
-    model's, every attack. What is stored and unchanged is not run again, and what was interrupted goes on where it
+    Without options: kkt-span and cocktail-party on photos-mlp-100-c10-wd1e-4, which needs no download. Where only the
+    victim is named: kkt-span, or on released weights, your own model's, every attack. What is stored and unchanged is not run again, and what was interrupted goes on where it
     was. A failure is stored too: it is run again when its attack's version, its parameters, victim or budget change,
     when it lacked memory or data, and with --retry-failed.
     """
     from bench.plan import registry
-    from bench.plan.config import PlanFile, Section, planned, require_settings
-    from bench.plan.options import choose_data_dir, choose_device, default, parse_budget, parse_memory, parse_settings
+    from bench.plan.config import PlanFile, default_plan, planned, require_settings
+    from bench.plan.options import choose_data_dir, choose_device, parse_budget, parse_memory, parse_settings
     from bench.run.executors import server
     from bench.store.folders import Store
 
@@ -107,10 +107,12 @@ def run(
     of_a_cluster = {"--ray-address": ray_address or None, "--cpus": cpus, "--gpus": gpus}
     if executor != "ray" and (idle := [option for option, value in of_a_cluster.items() if value is not None]):
         raise UserError(f"{idle[0]} is for runs on a cluster; give --executor ray too, or leave {idle[0]} out")
-    attacks, victims, usual = registry.attacks(plugin_dir), registry.victims(plugin_dir), default()
-    attacked = victims.match(victim or [usual.victim])
-    audit = any(spec.training.kind == "released" for spec in attacked)
-    asked = PlanFile(plan=(Section(attack=("*" if audit else usual.attack,), victim=(usual.victim,)),))
+    attacks, victims, asked = registry.attacks(plugin_dir), registry.victims(plugin_dir), default_plan()
+    first = asked.plan[0]
+    if any(spec.training.kind == "released" for spec in victims.match(victim or list(first.victim))):
+        asked = PlanFile(plan=(first.changed({"attack": ["*"]}),))
+    elif attack or victim or variant or set_:
+        asked = PlanFile(plan=(first,))
     if config is not None:
         asked = _plan_of(config, smoke, only or [], executor)
     elif smoke or only:
@@ -261,13 +263,13 @@ def tune(
     Trials are kept in RESULTS/tune: a search that was killed goes on, and the same command in several shells shares it.
     """
     from bench.plan import registry
-    from bench.plan.config import require_images
-    from bench.plan.options import attack_params, choose_data_dir, choose_device, default, parse_budget, parse_settings
+    from bench.plan.config import default_plan, require_images
+    from bench.plan.options import attack_params, choose_data_dir, choose_device, parse_budget, parse_settings
     from bench.store.folders import Store
 
-    attacks, victims, usual = registry.attacks(plugin_dir), registry.victims(plugin_dir), default()
-    chosen = attacks.match(attack or [usual.attack])
-    attacked = victims.match(victim or [usual.victim], defence or [])
+    attacks, victims, usual = registry.attacks(plugin_dir), registry.victims(plugin_dir), default_plan().plan[0]
+    chosen = attacks.match(attack or list(usual.attack))
+    attacked = victims.match(victim or list(usual.victim), defence or [])
     require_images(attacked)
     settings = parse_settings(set_ or [])
     params = {kind.name: attack_params(kind, variant, settings) for kind in chosen}

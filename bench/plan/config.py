@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from attacks.context import Budget
 from bench.plan.options import attack_params, parse_seeds
-from bench.plan.registry import Registry, Victims
+from bench.plan.registry import ROOT, Registry, Victims
 from bench.plan.run import Run
 from bench.terminal.text import short
 from victims.errors import UserError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from victims.informed.spec import AnySpec
 
 
+DEFAULT = ROOT / "attacks/default.toml"
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 TERMS = {"tuple": "array", "dictionary": "table"}
 """Words of pydantic's messages: what TOML calls the same thing."""
@@ -143,6 +144,11 @@ class PlanFile(BaseModel):
             for kind in ("plan", "study", "tune")
         }
         return self.model_copy(update=kept)
+
+
+def default_plan() -> PlanFile:
+    """Return what is run where nobody says what. Its first section has the attack, and the victim, of who names one."""
+    return read_plan(DEFAULT, smoke=False)
 
 
 TABLES: dict[str, type[BaseModel]] = {"plan": Section, "study": StudySection, "tune": TuneSection}

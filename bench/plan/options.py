@@ -7,9 +7,8 @@ import fnmatch
 import json
 import os
 import re
-import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
@@ -27,14 +26,6 @@ ControlSet = Literal["all", "quick"]
 """Which null controls a row gets."""
 
 
-class Default(NamedTuple):
-    """What is attacked where the command line names no attack, or no victim."""
-
-    attack: str
-    victim: str
-
-
-DEFAULT = "attacks/default.toml"
 LARGEST_SEED = 2**32
 MOST_SEEDS = 10_000
 BUDGET = re.compile(r"([0-9]{1,15}|[0-9]{0,15}\.[0-9]{1,15})(s|m|h|steps)")
@@ -45,13 +36,6 @@ MEMORY = re.compile(r"([0-9]{1,15}|[0-9]{0,15}\.[0-9]{1,15})([mgt])b?", re.IGNOR
 MEBIBYTES = {"m": 1, "g": 2**10, "t": 2**20}
 MOST_MEMORY = 2**60
 DEVICE = re.compile(r"cuda(?::([0-9]{1,4}))?")
-
-
-def default() -> Default:
-    """Return what is attacked where nobody says what."""
-    from bench.plan.registry import ROOT
-
-    return Default(**tomllib.loads((ROOT / DEFAULT).read_text()))
 
 
 def parse_seeds(text: str, option: str = "--seeds") -> list[int]:

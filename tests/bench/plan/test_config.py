@@ -12,7 +12,7 @@ import pytest
 
 from attacks.context import Budget
 from bench.plan import registry
-from bench.plan.config import planned, read_plan
+from bench.plan.config import default_plan, planned, read_plan
 from bench.plan.run import told_apart
 
 PAPER_SCALE = Path(__file__).parents[2] / "benchmarks" / "paper_scale.toml"
@@ -166,3 +166,24 @@ def test_the_paper_scale_plan_runs_on_a_cpu(run_file: Bench, results: Path) -> N
     declined = ("kkt-multiclass:", "kkt-multiclass:paper", "reconn:", "reconn-linear:")
     skipped = dict.fromkeys(declined, "skipped")
     assert ended_as == dict.fromkeys(("kkt:", "kkt:paper", "kkt-general:", "kkt-general:paper"), "ok") | skipped
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        ((), ["{attack} on {victim}", "{second} on {victim}"]),
+        (("--seeds", "1"), ["{attack} on {victim} seed 1", "{second} on {victim} seed 1"]),
+        (("-a", "random"), ["random on {victim}"]),
+        (("-v", "faces-mlp-100"), ["{attack} on faces-mlp-100"]),
+        (("--variant", "rounds"), ["{attack}:rounds on {victim}"]),
+        (("--set", "steps=9"), ["{attack} on {victim}"]),
+    ],
+)
+def test_a_command_that_names_nothing_runs_the_default_plan_and_a_name_its_first_table(
+    bench: Bench, words: tuple[str, ...], runs: list[str]
+) -> None:
+    first, second = default_plan().plan
+    names = {"attack": first.attack[0], "victim": first.victim[0], "second": f"{second.attack[0]}:{second.variant}"}
+    told = bench("run", "--dry-run", "--only-cached", *words).out
+    planned = [line for line in told.splitlines() if " on " in line and "│" in line]
+    assert [line.startswith(run.format(**names)) for line, run in zip(planned, runs, strict=True)] == [True] * len(runs)

@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from bench.plan import registry
-from bench.plan.options import default, matches
+from bench.plan.options import matches
 from bench.plan.registry import ROOT, Registry
 from victims.errors import UserError
 
@@ -254,11 +254,6 @@ def test_the_plugin_folder_must_exist(tmp_path: Path) -> None:
     for find in (registry.attacks, registry.victims):
         with pytest.raises(UserError, match="does not exist"):
             find(tmp_path / "file")
-
-
-def test_what_is_attacked_without_a_name_is_there() -> None:
-    assert default().attack in registry.attacks().items
-    assert default().victim in registry.victims().items
 
 
 def test_the_harness_names_no_attack_and_no_victim() -> None:
