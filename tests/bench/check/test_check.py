@@ -21,8 +21,6 @@ from bench.plan.registry import ROOT
 from victims.errors import UserError
 
 GOOD = """
-import torch
-
 from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
 
 
@@ -38,6 +36,8 @@ class Own(Attack[Params]):
     ATTRIBUTES
 
     def reconstruct(self, view, ctx):
+        import torch
+
         shape, weights = view.architecture.input_shape, view.weights
         images = torch.randn(self.params.candidates, *shape, generator=ctx.generator)
         labels, evals = None, 0
@@ -213,16 +213,18 @@ def test_what_new_writes_passes(bench: Callable[..., Any], tmp_path: Path) -> No
         assert made.status == 0
         path = folder / f"{re.sub('[-.]', '_', name)}.py"
         assert str(path) in made.out
-        checked = bench("check", path)
-        assert (checked.status, "✗" in checked.out, name in checked.out) == (0, False, True)
+        claims = list(check_file(path, {}, None))
+        assert [claim for claim in claims if not claim.holds] == []
+        assert name in {claim.subject for claim in claims}
+    checked = bench("check", folder / "my_attack_2.py")
+    assert (checked.status, "✗" in checked.out, "my-attack.2" in checked.out) == (0, False, True)
     assert "my_attack_2.py" in bench("new", "attack", "my-attack.2", "--folder", folder).err
 
 
-def test_a_new_model_wants_its_files(bench: Callable[..., Any], tmp_path: Path) -> None:
-    checked = bench("check", write_new("model", "mine", tmp_path, {}))
+def test_a_new_model_wants_its_files(tmp_path: Path) -> None:
+    claims = check_file(write_new("model", "mine", tmp_path, {}), {}, None)
 
-    assert checked.status == 1
-    assert "there are no weights at" in " ".join(checked.out.split())
+    assert any("there are no weights at" in claim.trouble for claim in claims)
 
 
 ZEROS = """
@@ -269,10 +271,11 @@ def test_weights_that_do_not_load_are_attacked_by_nobody(tmp_path: Path) -> None
     assert not any("take" in text for text in claims)
 
 
-def test_a_shipped_file_can_be_checked(bench: Callable[..., Any]) -> None:
-    checked = bench("check", ROOT / "attacks" / "first_layer.py")
+def test_a_shipped_file_can_be_checked() -> None:
+    claims = list(check_file(ROOT / "attacks" / "first_layer.py", {}, None))
 
-    assert (checked.status, "first-layer" in checked.out) == (0, True)
+    assert [claim for claim in claims if not claim.holds] == []
+    assert "first-layer" in {claim.subject for claim in claims}
 
 
 def test_what_holds_neither_attack_nor_victim_is_a_mistake(tmp_path: Path) -> None:

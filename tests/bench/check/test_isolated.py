@@ -35,11 +35,25 @@ def test_what_ends_the_process_is_a_claim_that_does_not_hold(tmp_path: Path, bod
 
 
 def test_a_process_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolated, "SILENT_SECONDS", 20.0)
-    blocked = "import signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}); time.sleep(3600)"
-    *_, last = isolated_claims(written(tmp_path, body=blocked), {}, None)
+    blocks, pid, wait = tmp_path / "blocks", tmp_path / "pid", isolated.wait
+    body = (
+        "import os, pathlib, signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}); "
+        f"open({str(pid)!r}, 'w').write(str(os.getpid())); pathlib.Path({str(blocks)!r}).touch(); time.sleep(3600)"
+    )
 
-    assert last.trouble.startswith("nothing was heard of it for 20 s")
+    def impatient(heard: list[Any], seconds: float) -> list[Any]:
+        """Wait until it blocks, and then for what it has said before."""
+        assert seconds == isolated.SILENT_SECONDS
+        while not blocks.exists():
+            if found := wait(heard, 0.1):
+                return found
+        return wait(heard, 0.5)
+
+    monkeypatch.setattr(isolated, "wait", impatient)
+    *_, last = isolated_claims(written(tmp_path, body=body), {}, None)
+
+    assert last.trouble.startswith("nothing was heard of it for 300 s, after the claim `takes one of the")
+    assert not psutil.pid_exists(int(pid.read_text()))
 
 
 def test_an_import_that_changes_torch_is_a_claim_that_does_not_hold(bench: Bench, tmp_path: Path) -> None:
