@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bench.plan.options import value_text
@@ -107,11 +108,11 @@ def rows_of(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
     If several rows of runs.csv match, those that a higher version supersedes are left out. If several rows of either
     table are left, and the claim names no parameter, those of default parameters are meant.
     """
-    chosen = pd.Series(True, index=table.index)
+    places = np.arange(len(table))
     for name, value in claim.where.items():
-        column = table[name] if name in table.columns else pd.Series("", index=table.index)
-        chosen &= column.map(_text) == _text(value)
-    rows = table[chosen]
+        cells = table[name].iloc[places] if name in table.columns else pd.Series("", index=places)
+        places = places[(cells.map(_text) == _text(value)).to_numpy(dtype=bool)]
+    rows = table.iloc[places]
     if len(rows) > 1 and claim.table == RUNS:
         rows = current(rows)
     if len(rows) > 1 and not claim.setting() and "tuned_by" in rows.columns:
