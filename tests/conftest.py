@@ -8,12 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Forked, carry_out, main, server_state, with_server
 from stored_runs import PLAIN
 
 from bench.store.records import RunRecord
@@ -143,6 +145,32 @@ def followed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
         return bench(*args)
 
     return call
+
+
+@pytest.fixture
+def forked(tmp_path: Path) -> Iterator[Callable[..., Forked]]:
+    """Start the command line in a process of its own, which may be killed; the server of `followed` forks it.
+
+    It does not import torch, which a fresh one does twice: plug-ins are not rehearsed where torch is there. A server
+    of its own takes seconds: who asks for none has its runs forked by the server that forked it.
+    """
+    from bench.run.executors import server
+
+    started: list[Forked] = []
+
+    def call(given: dict[str, str], *words: object, task: Callable[[], None] = main, own_server: bool = True) -> Forked:
+        out, err = (tmp_path / f"forked-{len(started)}.{name}" for name in ("out", "err"))
+        context = server.start(1)
+        task = task if own_server else partial(with_server, server_state(), task)
+        process = context.Process(target=carry_out, args=(given, list(map(str, words)), out, err, task))
+        process.start()
+        started.append(Forked(process, out, err))
+        return started[-1]
+
+    yield call
+    for one in started:
+        one.kill()
+        one.communicate()
 
 
 @pytest.fixture

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from processes import ROOT, bench_run, environment
+import pytest
+from processes import bench_run, environment
 
 PLUGIN = """
 from victims.spec import MLPSpec, NormalizedDescent, VictimSpec
@@ -48,23 +48,30 @@ class Slow(Attack):
 """
 
 
-def test_kill_in_the_middle_of_a_plan(tmp_path: Path, followed: Callable[..., Any]) -> None:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the cache, with the judge of the faces, who is trained once."""
+    return tmp_path_factory.mktemp("kept")
+
+
+def test_kill_in_the_middle_of_a_plan(
+    tmp_path: Path, kept: Path, followed: Callable[..., Any], forked: Callable[..., Any]
+) -> None:
     plugins, results = tmp_path / "plugins", tmp_path / "results"
     plugins.mkdir()
     plugin = plugins / "small.py"
     plugin.write_text(PLUGIN.replace("LONG", "100_000_000"))
-    given = environment(tmp_path, BENCH_JOBS="1")
+    given = environment(kept, BENCH_JOBS="1")
     command = bench_run(
         plugins, results, "-a", "first-layer", "-v", "faces-quick-4", "-v", "faces-long-4", "--controls", "quick"
     )
-    running = subprocess.Popen(command, cwd=ROOT, env=given, stdout=subprocess.PIPE, text=True)
-    assert running.stdout is not None
-    for line in running.stdout:  # until the second victim is in training
-        if line.startswith("train faces-long-4"):
-            break
+    running = forked(given, *command[3:], own_server=False)
+    while "\ntrain faces-long-4" not in running.printed:  # until the second victim is in training
+        assert running.returncode is None, running.communicate()
+        time.sleep(0.05)
     time.sleep(0.2)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
+    running.kill()
+    running.communicate()
     assert running.returncode == -signal.SIGKILL
     assert list(pd.read_csv(results / "runs.csv")["victim"]) == ["faces-quick-4"]
 
@@ -76,20 +83,22 @@ def test_kill_in_the_middle_of_a_plan(tmp_path: Path, followed: Callable[..., An
     assert not list((results / "runs").glob(".*"))
 
 
-def test_kill_while_a_run_is_scored_loses_no_attack(tmp_path: Path, followed: Callable[..., Any]) -> None:
+def test_kill_while_a_run_is_scored_loses_no_attack(
+    tmp_path: Path, kept: Path, followed: Callable[..., Any], forked: Callable[..., Any]
+) -> None:
     plugins, results, calls = tmp_path / "plugins", tmp_path / "results", tmp_path / "calls"
     plugins.mkdir()
     (plugins / "small.py").write_text(PLUGIN.replace("LONG", "50"))
     (plugins / "slow.py").write_text(SLOW)
-    given = environment(tmp_path, BENCH_JOBS="1", BENCH_CALLS=str(calls))
+    given = environment(kept, BENCH_JOBS="1", BENCH_CALLS=str(calls))
     command = bench_run(plugins, results, "-a", "slow", "-v", "faces-quick-4")
-    running = subprocess.Popen(command, cwd=ROOT, env=given, stdout=subprocess.DEVNULL)
+    running = forked(given, *command[3:], own_server=False)
     deadline = time.monotonic() + 120
     while not (calls.exists() and calls.read_text().count("called") == 2):  # until the attack on the untrained twin
         assert time.monotonic() < deadline
         time.sleep(0.1)
     running.kill()
-    running.wait()
+    running.communicate()
     assert pd.read_csv(results / "runs.csv").empty  # nothing is scored yet
 
     again = followed(given, *command[3:], "--controls", "quick")

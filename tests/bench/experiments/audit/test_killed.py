@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +9,7 @@ from typing import Any
 
 import pytest
 from owners import small_cnn
-from processes import ROOT, environment
+from processes import environment
 
 from attacks.inversion import Inversion
 from bench.experiments.audit.model import Audit
@@ -58,25 +55,25 @@ class Second(First):
 
 
 def test_a_killed_audit_goes_on_with_the_attack_that_was_running(
-    tmp_path: Path, followed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, followed: Callable[..., Any], forked: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Inversion, "supports", Inversion.supports)  # the file changes it in this process too
     file, results, calls = small_cnn.make(tmp_path), tmp_path / "results", tmp_path / "calls"
     file.write_text(file.read_text() + ATTACKS)
     given = environment(tmp_path, BENCH_JOBS="1", BENCH_CALLS=str(calls))
-    command = [sys.executable, "-m", "bench", "audit", str(file), "--budget", "600s", "--results-dir", str(results)]
-    running = subprocess.Popen([*command, "--device", "cpu"], cwd=ROOT, env=given, stdout=subprocess.DEVNULL)
+    words = ("audit", file, "--budget", "600s", "--results-dir", results, "--device", "cpu")
+    running = forked(given, *words, own_server=False)
     deadline = time.monotonic() + 300
     while not (calls.exists() and "b-second" in calls.read_text()):
         assert time.monotonic() < deadline
-        assert running.poll() is None
+        assert running.returncode is None, running.communicate()
         time.sleep(0.1)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
+    running.kill()
+    running.communicate()
     folder = results / "audits" / "mine"
     assert not (folder / "audit.json").exists(), "no verdict before its end"
 
-    again = followed(given, *command[3:], "--device", "cpu")
+    again = followed(given, *words)
     assert again.status == 0, again.err
     assert calls.read_text().split() == ["a-first", "b-second", "b-second"]
     found = Audit.model_validate_json((folder / "audit.json").read_text())

@@ -75,10 +75,10 @@ def test_scoring_that_dies_costs_no_reconstruction_and_no_other_run(world: World
     assert [path.read_bytes() for path in stored] == content
 
 
-def test_a_killed_fork_server_costs_nothing(world: World) -> None:
+def test_a_killed_fork_server_costs_nothing(world: World, forked: Callable[..., Any]) -> None:
     """What ran is begun again, and the rest of the plan goes on."""
     words = ("-a", "steps", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--set", "steps=200", "--controls", "quick")
-    running = world.start(*words)
+    running = forked(world.environment, *world.command(*words)[3:])
     deadline = time.monotonic() + 120
     while not (world.results / ".work" / "checkpoints").exists():
         assert time.monotonic() < deadline

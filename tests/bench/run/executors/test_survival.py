@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
-from processes import ROOT
+from processes import main
 from world import World, comparable, make_world
 
 SWEEP = ("-a", "steps", "-a", "plain", "-v", "mini-mlp-4", "-v", "mini-mlp-6", "--seeds", "0-2", "--jobs", 2)
 RUNS = 12
 TABLES = ("runs.csv", "leaderboard.csv")
-FORKED = """
-import os, random, signal, sys, time
-import bench.experiments.sweep, bench.publish.leaderboard, bench.scoring.learned_metrics
-import bench.run.artifacts, bench.run.disclosure, bench.run.null_controls
-from bench.cli.main import main
 
-chance, table = random.Random(int(sys.argv[1])), sys.argv[2]
-sys.argv = ["bench", *sys.argv[3:]]
-for _ in range(5):
-    child = os.fork()
-    if child == 0:
-        main()
-    while not os.path.exists(table):  # a busy machine takes longer to get to the first run
-        time.sleep(0.05)
-    time.sleep(chance.uniform(0.2, 1.5))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-main()
-"""
-"""Starts the sweep without the seconds that the imports take, and kills it; the last one is left to its end."""
+
+def killed_five_times(seed: int, table: Path) -> None:
+    """Start the command line and kill it, without the seconds that its imports take; leave the last one to its end."""
+    import bench.experiments.sweep
+    import bench.publish.leaderboard
+    import bench.run.artifacts
+    import bench.run.disclosure
+    import bench.run.null_controls
+    import bench.scoring.learned_metrics  # noqa: F401
+
+    chance = random.Random(seed)
+    for _ in range(5):
+        child = os.fork()
+        if child == 0:
+            main()
+        while not table.exists():  # a busy machine takes longer to get to the first run
+            time.sleep(0.05)
+        time.sleep(chance.uniform(0.2, 1.5))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    main()
 
 
 def killed_at_random(world: World, kills: int, chance: random.Random, seconds: float) -> int:
@@ -64,17 +70,18 @@ def require_whole(world: World) -> None:
     assert world.unfinished() == []
 
 
-def test_five_kills_and_a_resume(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_five_kills_and_a_resume(
+    world: World, tmp_path_factory: pytest.TempPathFactory, forked: Callable[..., Any]
+) -> None:
     undisturbed = make_world(tmp_path_factory.mktemp("undisturbed"))
     words = (*SWEEP[:-1], 0)
-    assert undisturbed.run(*words).returncode == 0
+    whole = forked(undisturbed.environment, *undisturbed.command(*words)[3:])
+    killing = partial(killed_five_times, 1, world.results / "runs.csv")
+    killed = forked(world.environment, *world.command(*words)[3:], task=killing)
+    for one in (whole, killed):
+        printed = one.communicate()
+        assert one.returncode == 0, printed
     require_whole(undisturbed)
-
-    line = [sys.executable, "-c", FORKED, "1", str(world.results / "runs.csv"), *world.command(*words)[3:]]
-    killed = subprocess.run(
-        line, cwd=ROOT, env=world.environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert killed.returncode == 0, killed.stderr
     require_whole(world)
     for name in TABLES:
         assert comparable(world.rows(name)) == comparable(undisturbed.rows(name))
@@ -102,10 +109,12 @@ def test_a_sweep_that_is_killed_and_resumed_is_the_undisturbed_one(
 @pytest.mark.parametrize(
     ("processes", "seeds", "jobs"), [(3, 3, 0), pytest.param(4, 5, 1, marks=pytest.mark.slow)], ids=["quick", "40 runs"]
 )
-def test_several_processes_share_a_sweep(world: World, processes: int, seeds: int, jobs: int) -> None:
+def test_several_processes_share_a_sweep(
+    world: World, processes: int, seeds: int, jobs: int, forked: Callable[..., Any]
+) -> None:
     victims = [word for n in (2, 4, 6, 8) for word in ("-v", f"mini-mlp-{n}")]
     words = ("-a", "plain", "-a", "steps", *victims, "--seeds", f"0-{seeds - 1}", "--controls", "quick", "--jobs", jobs)
-    running = [world.start(*words) for _ in range(processes)]
+    running = [forked(world.environment, *world.command(*words)[3:]) for _ in range(processes)]
     ended = [(*process.communicate(), process.returncode) for process in running]
 
     assert [status for _, _, status in ended] == [0] * processes, ended
@@ -145,10 +154,11 @@ def test_an_attack_goes_on_from_its_checkpoint(world: World) -> None:
     assert other.rows()["attack_loss"].tolist() == [loss]
 
 
-def test_a_child_does_not_survive_its_parent(world: World) -> None:
+def test_a_child_does_not_survive_its_parent(world: World, forked: Callable[..., Any]) -> None:
     import psutil
 
-    running = world.start("-a", "steps", "-v", "mini-mlp-4", "--set", "steps=100000")
+    words = ("-a", "steps", "-v", "mini-mlp-4", "--set", "steps=100000")
+    running = forked(world.environment, *world.command(*words)[3:])
     deadline = time.monotonic() + 120
     while not (world.results / ".work" / "checkpoints").exists():
         assert time.monotonic() < deadline

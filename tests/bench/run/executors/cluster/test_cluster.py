@@ -69,6 +69,7 @@ class Halts(Steps):
         return found
 """
 Worlds = Callable[..., World]
+AtHome = Callable[[World, tuple[str, ...]], list[dict[str, object]]]
 
 
 def on(machines: Machines, *words: object) -> tuple[object, ...]:
@@ -116,11 +117,17 @@ def halt(nodes: Sequence[Machine]) -> None:
         (one.tmp / "home" / "go").unlink(missing_ok=True)
 
 
-def here(world: World, plan: tuple[str, ...]) -> list[dict[str, object]]:
+@pytest.fixture
+def at_home(forked: Callable[..., Any]) -> AtHome:
     """The rows of a plan on one machine."""
-    done = world.run(*plan, "--jobs", 2)
-    assert done.returncode == 0, done.stderr
-    return rows(world)
+
+    def call(world: World, plan: tuple[str, ...]) -> list[dict[str, object]]:
+        done = forked(world.environment, *world.command(*plan, "--jobs", 2)[3:], own_server=False)
+        printed = done.communicate()
+        assert done.returncode == 0, printed
+        return rows(world)
+
+    return call
 
 
 def killed(world: World, machines: Machines, plan: tuple[str, ...], runs: int) -> dict[Path, int]:
@@ -133,7 +140,7 @@ def killed(world: World, machines: Machines, plan: tuple[str, ...], runs: int) -
 
 
 def test_a_plan_is_that_of_one_machine_though_a_node_goes_and_the_driver_is_killed(
-    machines: Machines, worlds: Worlds
+    machines: Machines, worlds: Worlds, at_home: AtHome
 ) -> None:
     world = worlds()
     first = killed(world, machines, FEW, 2)
@@ -143,18 +150,18 @@ def test_a_plan_is_that_of_one_machine_though_a_node_goes_and_the_driver_is_kill
     machines.add()
     out, err = running.communicate()
     assert running.returncode == 0, out + err
-    assert rows(world) == here(worlds(), FEW)
+    assert rows(world) == at_home(worlds(), FEW)
     assert len(rows(world)) == 6
     assert {path: path.stat().st_mtime_ns for path in first} == first  # nothing was done twice
     assert not world.unfinished()
 
 
 @pytest.mark.slow
-def test_a_plan_on_machines_that_share_nothing_is_that_of_one(three: Machines, worlds: Worlds) -> None:
+def test_a_plan_on_machines_that_share_nothing_is_that_of_one(three: Machines, worlds: Worlds, at_home: AtHome) -> None:
     world, before, left = worlds(COUNTS_TRAININGS), calls(three.nodes), folders(three.nodes)
     done = world.run(*on(three, *MANY))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert rows(world) == here(worlds(COUNTS_TRAININGS), MANY)
+    assert rows(world) == at_home(worlds(COUNTS_TRAININGS), MANY)
     assert sorted(world.rows()["sequence"]) == list(range(1, 25))
     made = calls(three.nodes) - before
     assert {name: made[name] for name in made if name.startswith("train")} == {
@@ -166,7 +173,7 @@ def test_a_plan_on_machines_that_share_nothing_is_that_of_one(three: Machines, w
 
 
 @pytest.mark.slow
-def test_a_node_that_goes_and_one_that_comes_cost_no_row(three: Machines, worlds: Worlds) -> None:
+def test_a_node_that_goes_and_one_that_comes_cost_no_row(three: Machines, worlds: Worlds, at_home: AtHome) -> None:
     world = worlds()
     running = world.start(*on(three, *MANY))
     wait(lambda: stored(world) >= 12, running)
@@ -174,11 +181,13 @@ def test_a_node_that_goes_and_one_that_comes_cost_no_row(three: Machines, worlds
     three.add()
     out, err = running.communicate()
     assert running.returncode == 0, out + err
-    assert rows(world) == here(worlds(), MANY)
+    assert rows(world) == at_home(worlds(), MANY)
 
 
 @pytest.mark.slow
-def test_a_node_that_comes_and_cannot_do_the_runs_gets_none(machines: Machines, worlds: Worlds) -> None:
+def test_a_node_that_comes_and_cannot_do_the_runs_gets_none(
+    machines: Machines, worlds: Worlds, at_home: AtHome
+) -> None:
     """The plan halts until the node was examined; Ray has given it a run by then, which it could not do."""
     world, able = worlds(HALTS), machines.living()
     plan = ("-a", "halts", "-v", "mini-mlp-4", "--controls", "quick", "--seeds", "0-5")
@@ -195,7 +204,7 @@ def test_a_node_that_comes_and_cannot_do_the_runs_gets_none(machines: Machines, 
     walked = calls([unfit])
     unfit.fail()
     assert running.returncode == 0, out + err
-    assert rows(world) == here(worlds(HALTS), plan)
+    assert rows(world) == at_home(worlds(HALTS), plan)
     assert not walked
 
 
@@ -234,18 +243,18 @@ def test_a_node_that_cannot_do_the_runs_is_one_line(
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_goes_on_where_it_was(three: Machines, worlds: Worlds) -> None:
+def test_a_driver_that_is_killed_goes_on_where_it_was(three: Machines, worlds: Worlds, at_home: AtHome) -> None:
     machines, world = three, worlds()
     first = killed(world, machines, MANY, 12)
     done = world.run(*on(machines, *MANY))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert rows(world) == here(worlds(), MANY)
+    assert rows(world) == at_home(worlds(), MANY)
     assert len(first) >= 12
     assert {path: path.stat().st_mtime_ns for path in first} == first
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_from_the_checkpoint_that_came_back(machines: Machines, worlds: Worlds) -> None:
+def test_a_run_goes_on_from_the_checkpoint_that_came_back(machines: Machines, worlds: Worlds, at_home: AtHome) -> None:
     """The driver is killed in the middle of a run, and its next one does only what is left."""
     world, plan = worlds(HALTS), ("-a", "halts", "-v", "mini-mlp-4", "--controls", "quick", "--set", "steps=40")
     halt(machines.living())
@@ -264,7 +273,7 @@ def test_a_run_goes_on_from_the_checkpoint_that_came_back(machines: Machines, wo
     trace = pd.read_csv(world.results / "runs" / row["run_id"] / "trace.csv")
     assert list(trace["step"]) == list(range(1, 41))
     assert (trace["wall_s"].diff().dropna() >= 0).all()  # of both drivers: the clock goes on, too
-    assert rows(world) == here(worlds(HALTS), plan)
+    assert rows(world) == at_home(worlds(HALTS), plan)
 
 
 @pytest.mark.slow
