@@ -213,7 +213,7 @@ def _failures_counted(runs: pd.DataFrame) -> pd.DataFrame:
 
     `wall_s` of a run that overlapped others is empty where another run of its cell has seconds of its own.
     """
-    failed, cells = unsuccessful(runs), [runs[name] for name in CELL]
+    failed, cells = unsuccessful(runs), runs.groupby(list(CELL), sort=False).ngroup()
     counts = {}
     for name in COUNTS:  # a cell whose protocol lacks a count has no such count for its failures either
         counted = (runs[name].notna() & ~failed).groupby(cells).transform("any") | (name == "n_good")

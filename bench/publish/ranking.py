@@ -73,13 +73,16 @@ def defined(runs: pd.DataFrame) -> pd.DataFrame:
     A row takes the key of a row with the same victim and weights. A row without weights, whose run never saw any, takes
     the key of its victim if the table has one definition of that name.
     """
-    told = runs[runs["victim_key"] != ""]
+    has_key = runs["victim_key"] != ""
+    if has_key.all():
+        return runs
+    told = runs[has_key]
     of_weights = told[told["victim_sha"] != ""].groupby(["victim", "victim_sha"])["victim_key"].first()
     names = told.groupby("victim")["victim_key"].agg(["first", "nunique"])
     of_name = names.loc[names["nunique"] == 1, "first"]
     same = of_weights.reindex(pd.MultiIndex.from_frame(runs[["victim", "victim_sha"]])).set_axis(runs.index)
     guess = same.where(runs["victim_sha"] != "", runs["victim"].map(of_name))
-    return runs.assign(victim_key=runs["victim_key"].where(runs["victim_key"] != "", guess.where(guess.notna(), "")))
+    return runs.assign(victim_key=runs["victim_key"].where(has_key, guess.where(guess.notna(), "")))
 
 
 class _Run(NamedTuple):

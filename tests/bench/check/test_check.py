@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ import torch
 from safetensors.torch import save_file
 
 from bench.check import check_file, trial
-from bench.check.new import write_new
 from bench.check.watch import watched
 from bench.plan.registry import ROOT
 from victims.errors import UserError
@@ -155,6 +152,13 @@ def written(folder: Path, attributes: str = "", body: str = "") -> Path:
 LOOP = "for step in range(9):\n            ctx.report(step, 9)\n            if ctx.expired(step): break"
 
 
+def all_hold(path: Path) -> set[str]:
+    """Assert that nothing is wrong with a file, and return of what it was claimed."""
+    claims = list(check_file(path, {}, None))
+    assert [claim for claim in claims if not claim.holds] == []
+    return {claim.subject for claim in claims}
+
+
 @pytest.mark.parametrize("body", ["", LOOP])
 def test_nothing_is_wrong_with_a_good_attack(tmp_path: Path, body: str) -> None:
     claims = list(check_file(written(tmp_path, body=body), {}, None))
@@ -205,28 +209,6 @@ def test_a_training_that_raises_is_not_said_to_repeat_itself(tmp_path: Path, mon
     assert "trains the same twice" not in claims
 
 
-def test_what_new_writes_passes(bench: Callable[..., Any], tmp_path: Path) -> None:
-    folder = tmp_path / "plugins"
-    names = ("my-attack.2", "3", "none", "reconstruction")
-    for kind, name in (*(("attack", name) for name in names), ("victim", "my-victim")):
-        made = bench("new", kind, name, "--folder", folder)
-        assert made.status == 0
-        path = folder / f"{re.sub('[-.]', '_', name)}.py"
-        assert str(path) in made.out
-        claims = list(check_file(path, {}, None))
-        assert [claim for claim in claims if not claim.holds] == []
-        assert name in {claim.subject for claim in claims}
-    checked = bench("check", folder / "my_attack_2.py")
-    assert (checked.status, "✗" in checked.out, "my-attack.2" in checked.out) == (0, False, True)
-    assert "my_attack_2.py" in bench("new", "attack", "my-attack.2", "--folder", folder).err
-
-
-def test_a_new_model_wants_its_files(tmp_path: Path) -> None:
-    claims = check_file(write_new("model", "mine", tmp_path, {}), {}, None)
-
-    assert any("there are no weights at" in claim.trouble for claim in claims)
-
-
 ZEROS = """
 from pathlib import Path
 from torch import nn
@@ -272,10 +254,7 @@ def test_weights_that_do_not_load_are_attacked_by_nobody(tmp_path: Path) -> None
 
 
 def test_a_shipped_file_can_be_checked() -> None:
-    claims = list(check_file(ROOT / "attacks" / "first_layer.py", {}, None))
-
-    assert [claim for claim in claims if not claim.holds] == []
-    assert "first-layer" in {claim.subject for claim in claims}
+    assert "first-layer" in all_hold(ROOT / "attacks" / "first_layer.py")
 
 
 def test_what_holds_neither_attack_nor_victim_is_a_mistake(tmp_path: Path) -> None:
