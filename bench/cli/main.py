@@ -38,7 +38,7 @@ def _status() -> int:
         sys.stdout.flush()
     except (UserError, typer.TyperException) as error:
         text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
-        complain(f"bench: {text}")
+        complain(f"bench: {text.replace(': Value error, ', ': ')}")  # typer says which kind of exception it caught
     except BrokenPipeError:  # whoever read the output has seen enough
         return 1
     except OSError as error:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -36,6 +36,9 @@ MEMORY = re.compile(r"([0-9]{1,15}|[0-9]{0,15}\.[0-9]{1,15})([mgt])b?", re.IGNOR
 MEBIBYTES = {"m": 1, "g": 2**10, "t": 2**20}
 MOST_MEMORY = 2**60
 DEVICE = re.compile(r"cuda(?::([0-9]{1,4}))?")
+
+NO_LIST = ("tuple_type", "missing", "too_long", "too_short", "float_type", "float_parsing", "int_type", "int_parsing")
+"""What pydantic calls a value that is no list of numbers as long as the tuple that it is for."""
 
 
 def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
@@ -166,7 +169,19 @@ def attack_params(
         first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else "params"
         where = given if key in settings or not variant else f"variant {variant} of {attack.name}:"
-        raise UserError(f"{where} {key}={short(first['input'])}: {first['msg']}") from None
+        value, form = first["input"], ""
+        if key in settings and (length := _items(fields[key].annotation)) and first["type"] in NO_LIST:
+            example = json.dumps(fields[key].default or [1] * (length if length > 0 else 2), separators=(",", ":"))
+            value, form = settings[key], f"; write a list, such as {key}={example}"
+        raise UserError(f"{where} {key}={short(value)}: {first['msg']}{form}") from None
+
+
+def _items(annotation: Any) -> int:
+    """Return how many items the tuple of an annotation has, -1 for any number of them, 0 if there is no tuple."""
+    items = get_args(annotation)
+    if get_origin(annotation) is tuple:
+        return -1 if Ellipsis in items else len(items)
+    return next(filter(None, map(_items, items)), 0)
 
 
 def choose_device(name: str, elsewhere: bool = False) -> torch.device:
@@ -200,10 +215,13 @@ def choose_data_dir(given: Path | None) -> Path | None:
     """Return the data folder: `--data-dir`, BENCH_DATA_DIR, or None for the default.
 
     Raises:
-        UserError: the folder given on the command line does not exist.
+        UserError: the folder given on the command line does not exist, or one given anywhere is a file.
     """
+    named = os.environ.get("BENCH_DATA_DIR")
+    folder = given if given is not None or not named else Path(named)
+    if folder is not None and folder.is_file():
+        option = "--data-dir" if given is not None else "BENCH_DATA_DIR"
+        raise UserError(f"the data folder {folder} is a file; give {option} the folder that holds it, {folder.parent}")
     if given is not None and not given.is_dir():
         raise UserError(f"the data folder {given} does not exist; give --data-dir a folder that holds NAME.npz files")
-    if given is None and os.environ.get("BENCH_DATA_DIR"):
-        return Path(os.environ["BENCH_DATA_DIR"])
-    return given
+    return folder

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from bench.store.cells import DIGITS, read_cells
+from bench.store.cells import DIGITS, TooLongError, read_cells
 from bench.store.good_images import decode
 from bench.store.possible import LARGEST, LARGEST_WHOLE, MASKS, SMALLEST, WHOLE
 from bench.store.records import (
     COLUMNS,
     RENAMED,
     SCHEMA_VERSION,
+    NewerSchemaError,
     RunRecord,
     ScoreState,
     Status,
     require_known_schema,
 )
-from bench.terminal.text import few, one_line
+from bench.store.remote import is_copy
+from bench.terminal.text import command, few, one_line
 from victims.errors import UserError
 
 TEXT = [name for name, field in RunRecord.model_fields.items() if field.annotation in (str, Status, ScoreState)]
@@ -29,6 +32,8 @@ FLAGS = [name for name, field in RunRecord.model_fields.items() if field.annotat
 NUMBERS = [name for name in COLUMNS if name not in (*TEXT, *FLAGS)]
 MOST_ROWS = 50_000
 """Most rows of a table that is compared or reported; each row takes some milliseconds."""
+TABLES = ("runs.csv", "leaderboard.csv")
+"""What the folders of runs make anew."""
 REQUIRED = ["schema_version", *(name for name, field in RunRecord.model_fields.items() if field.is_required())]
 
 
@@ -42,7 +47,37 @@ def read_runs(path: Path, most: int | None = None) -> pd.DataFrame:
     Raises:
         UserError: the file is missing, too long, cut short, no CSV, of another schema, or holds what no run can have.
     """
-    return runs_of(path, read_cells(path, most))
+    with way_out(path):
+        return runs_of(path, read_cells(path, most))
+
+
+@contextmanager
+def way_out(path: Path) -> Iterator[None]:
+    """Return a context that adds to a complaint about a damaged table how the run folders beside it make it anew.
+
+    Raises:
+        UserError: what was complained of; unchanged if no run folder is there, or the table is not damaged.
+    """
+    try:
+        yield
+    except (NewerSchemaError, TooLongError):
+        raise
+    except UserError as error:
+        made = path.name in TABLES and path.exists() and not is_copy(path.parent)
+        if not made or not has_runs(path.parent):
+            raise
+        raise UserError(f"{error}; move {path} away, and {remade(path.parent)}, without runs that it lacks") from None
+
+
+def has_runs(root: Path) -> bool:
+    """Say whether a results folder holds folders of runs."""
+    return any((root / "runs").glob("*/run*.json"))
+
+
+def remade(root: Path) -> str:
+    """Return which command makes the tables of a results folder from its run folders, as half a sentence."""
+    again = command("run", "--only-cached", *(() if root == Path("results") else ("--results-dir", str(root))))
+    return f"`{again}` makes it from {root / 'runs'}"
 
 
 def runs_of(path: Path, cells: pd.DataFrame) -> pd.DataFrame:

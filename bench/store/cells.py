@@ -20,6 +20,10 @@ EXACT = 2.0**53
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
+class TooLongError(UserError):
+    """A table has more rows than are compared or reported."""
+
+
 def as_cell(text: str) -> str:
     """Return text as a cell of a CSV file: an apostrophe stands before what a spreadsheet would take for a formula."""
     return f"'{text}" if FORMULA.match(text) else text
@@ -38,7 +42,8 @@ def read_cells(path: Path, most: int | None = None) -> pd.DataFrame:
         most: rows that it may have at most; None for any number.
 
     Raises:
-        UserError: the file is missing, too long, cut short, or no CSV.
+        TooLongError: the file has more rows.
+        UserError: it is missing, cut short, or no CSV.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -54,7 +59,7 @@ def read_cells(path: Path, most: int | None = None) -> pd.DataFrame:
     if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
         raise UserError(f"{path} has the column {short(twice[0])} twice; it does not say which of them is meant")
     if most is not None and len(rows) > most:
-        raise UserError(f"{path} has more than {most:,} rows; keep those that are meant in a file of their own")
+        raise TooLongError(f"{path} has more than {most:,} rows; keep those that are meant in a file of their own")
     for number, row in enumerate(rows, start=1):
         if len(row) > len(header):
             raise UserError(f"{path} is no CSV file that can be read (row {number} has more cells than the header)")

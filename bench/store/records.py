@@ -195,15 +195,19 @@ class RunRecord(WhatRan):
         return f"its scores failed: {self.scores_reason}" if self.scores is ScoreState.FAILED else ""
 
 
+class NewerSchemaError(UserError):
+    """A stored record or table is of a newer program."""
+
+
 def require_known_schema(version: object, path: Path) -> None:
     """Check that a stored record or table is not of a newer program.
 
     Raises:
-        UserError: it is.
+        NewerSchemaError: it is.
     """
     text = str(version)
     if text.isdigit() and int(text) > SCHEMA_VERSION:
-        raise UserError(f"{path} has schema {text}, this program reads {SCHEMA_VERSION}; update the program")
+        raise NewerSchemaError(f"{path} has schema {text}, this program reads {SCHEMA_VERSION}; update the program")
 
 
 RENAMED = {"hit_rate": "base_rate"}

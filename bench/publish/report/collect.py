@@ -18,7 +18,7 @@ from bench.publish.report import files
 from bench.publish.report.files import RunFiles
 from bench.publish.report.former import former, mark
 from bench.publish.report.reproduce import command
-from bench.publish.runs_table import MOST_ROWS, read_runs
+from bench.publish.runs_table import MOST_ROWS, has_runs, read_runs, remade
 from bench.store.records import CELL, ONE_TO_ONE, Status
 from bench.terminal.text import variant_name
 from victims.errors import UserError
@@ -107,6 +107,8 @@ def collect(root: Path, across_knowledge: bool = False, earlier: Sequence[Path] 
     """
     table = root / "runs.csv"
     runs = current(read_runs(table, MOST_ROWS)) if table.exists() else pd.DataFrame()
+    if not table.exists() and has_runs(root):
+        raise UserError(f"{table} is missing; {remade(root)}")
     if runs.empty:
         raise UserError(f"no runs in {root} to report; `python -m bench run` makes some, --results-dir names a folder")
     board = leaderboard(runs)

@@ -264,3 +264,22 @@ def compare_nested_parameters(scene: Scene) -> Words:
 def show_a_nested_run(scene: Scene) -> Words:
     scene.file("results/runs/kkt-one/run.json", '{"a":' + "[" * 100_000)
     return ["show", "kkt-one", "--results-dir", scene.root / "results"]
+
+
+@case("results/runs.csv away, and `python -m bench run --only-cached --results-dir")
+def damaged_table_beside_run_folders(scene: Scene) -> Words:
+    scene.file("results/runs/tiny/run.json", "{}")
+    scene.file("results/runs.csv", 'attack,victim\nkkt,"fa"ces\n')
+    return ["report", "--results-dir", scene.root / "results"]
+
+
+@case("leaderboard.csv away, and `python -m bench run --only-cached --results-dir")
+def damaged_leaderboard_beside_run_folders(scene: Scene) -> Words:
+    scene.file("new/runs/tiny/run.json", "{}")
+    return scene.compare(scene.file("new/leaderboard.csv", 'attack,victim\nkkt,"fa"ces\n'))
+
+
+@case("runs.csv is missing; `python -m bench run --only-cached --results-dir")
+def report_of_run_folders_without_a_table(scene: Scene) -> Words:
+    scene.file("results/runs/tiny/run.json", "{}")
+    return ["report", "--results-dir", scene.root / "results"]
