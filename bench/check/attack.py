@@ -106,6 +106,8 @@ def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:
             attack_params(attack, variant, {})
         except UserError as error:
             yield f"variant {variant!r}: {error}"
+    if strange := [variant for variant in attack.audits if variant and variant not in attack.variants]:
+        yield f"`audits` names {strange[0]!r}, which is none of the variants {', '.join(attack.variants) or '(none)'}"
 
 
 def _told(name: str, knowledge: frozenset[Knowledge], trial: Trial) -> Iterator[ContractClaim]:

@@ -14,6 +14,7 @@ from bench.check.claims import ContractClaim
 from bench.check.tiny import CPU, session
 from bench.plan.capability import untold
 from bench.plan.options import attack_params
+from bench.plan.prospects import Outlook, Prospect, prospects
 from bench.terminal.text import describe, variant_name
 from victims.base import Victim
 from victims.datasets import Split
@@ -61,21 +62,42 @@ def _taken(spec: AnySpec, attacks: Sequence[type[Attack[Any]]]) -> ContractClaim
     """Return the claim that an attack takes a victim; it names those that do, controls aside, or why none does.
 
     An attack is named with each variant that an audit runs: what its defaults decline, such as a victim whose start is
-    not known, a variant may take.
+    not known, a variant may take. Of a model of somebody's own, attacks of another setting that an audit can mount on
+    its kind come first: they take no other kind.
     """
-    takers, reasons = [], []
+    if isinstance(spec, VictimSpec) and spec.training.kind == "released":
+        found = [(one.name, one.outlook is Outlook.OPEN, one.reason) for one in _by_kind(spec, attacks)]
+    else:
+        found = list(_of_setting(spec, attacks))
+    takers = [name for name, takes, _ in found if takes]
+    if not takers:
+        reasons = [f"{name}: {reason}" for name, _, reason in found]
+        return ContractClaim(spec.name, TAKEN, f"none does: {'; '.join(reasons)}")
+    told = f"{len(takers)} attacks take it" if len(takers) > 1 else TAKEN
+    return ContractClaim(spec.name, f"{told}: {', '.join(takers)}{_narrowed(spec)}")
+
+
+def _by_kind(spec: VictimSpec, attacks: Sequence[type[Attack[Any]]]) -> list[Prospect]:
+    """Return what an audit would say of each attack before it measures anything, those of another setting first."""
+    found = prospects(attacks, spec, None)
+    return sorted(found, key=lambda one: one.attack.setting == spec.setting)
+
+
+def _of_setting(spec: AnySpec, attacks: Sequence[type[Attack[Any]]]) -> Iterator[tuple[str, bool, str]]:
+    """Yield each attack of a victim's setting, whether it takes it, and if not the reason; controls that do are not."""
     fitting = [attack for attack in attacks if attack.setting == spec.setting]
     for attack, variant in [(kind, variant) for kind in fitting for variant in kind.audits]:
         made, name = attack(attack_params(attack, variant, {})), variant_name(attack.name, variant)
         reason = made.supports(spec) or untold(made.knowledge, spec)
-        if reason is not None:
-            reasons.append(f"{name}: {reason}")
-        elif not attack.control:
-            takers.append(name)
-    if not takers:
-        return ContractClaim(spec.name, TAKEN, f"none does: {'; '.join(reasons)}")
-    told = f"{len(takers)} attacks take it" if len(takers) > 1 else TAKEN
-    return ContractClaim(spec.name, f"{told}: {', '.join(takers)}")
+        if reason is not None or not attack.control:
+            yield name, reason is None, reason or ""
+
+
+def _narrowed(spec: AnySpec) -> str:
+    """Return why the attacks on layers do not take a model of somebody's own, empty where its layers are known."""
+    network = spec.architecture if isinstance(spec, VictimSpec) else None
+    uncovered = network.uncovered if network is not None and network.kind == "module" else ""
+    return f" (not those on layers: {uncovered})" if uncovered else ""
 
 
 def _trainable(spec: VictimSpec, data_dir: Path | None) -> Iterator[ContractClaim]:
@@ -139,4 +161,5 @@ def _released(spec: VictimSpec, data_dir: Path | None) -> Iterator[ContractClaim
     if isinstance(victim, Victim) and spec.n:
         accuracy = f", accuracy {victim.card.train_accuracy:.3f}" if spec.loss == "cross-entropy" else ""
         measured = f" (loss {victim.card.train_loss:.3g}{accuracy})"
-        yield ContractClaim(spec.name, LEARNT + measured, victim.unlearnt)
+        learnt = LEARNT.replace("images", "rows") if spec.tabular else LEARNT
+        yield ContractClaim(spec.name, learnt + measured, victim.unlearnt)
