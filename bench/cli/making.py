@@ -33,8 +33,8 @@ def audit(
 ) -> None:
     """Measure what a model gives away: exposure, every attack that can work, its null controls, in one page.
 
-    Writes audit.html, audit.json and records.csv to RESULTS/audits/NAME. Killed, it goes on where it was. Exit status 0
-    whatever is found.
+    Writes audit.html, audit.json and records.csv to RESULTS/audits/NAME. Killed, it goes on where it was; the same
+    command tries again what failed. Exit status 0 whatever is found.
     """
     from bench.check import require_python_file
     from bench.plan import registry
@@ -48,9 +48,10 @@ def audit(
     from bench.experiments.audit.verb import Asked
     from bench.experiments.audit.verb import audit as run_audit
     from bench.run.setup import Setup
+    from bench.run.steps import Again
 
     root = results_dir / "audits" / spec.name
-    setup = Setup(root, None, file, str(chosen), twins=False, jobs=jobs)
+    setup = Setup(root, None, file, str(chosen), twins=False, again=Again.FAILED, jobs=jobs)
     work_begins()
     raise typer.Exit(run_audit(spec, attacks, setup, Asked(file, limit, fail_above, device, results_dir)))
 

@@ -17,7 +17,7 @@ from bench.experiments.audit.model import AuditAttempt, AuditOutcome, Group, Ove
 from bench.experiments.audit.scores import Hits, Scored
 from bench.experiments.audit.words import sentence
 from bench.plan.prospects import Outlook, Prospect
-from bench.store.records import RunRecord, Status
+from bench.store.records import OVERLAPPED, RunRecord, Status
 
 SIGNIFICANCE = 0.01
 """Largest probability that an audit finds something in a model that gives nothing away."""
@@ -50,12 +50,15 @@ def _attempt(prospect: Prospect, row: RunRecord | None, scored: Scored, runs: in
         return _blank(known, prospect.reason)
     if row.status is Status.OK and not row.n:
         ran = {"status": row.status, "run_id": row.run_id, "candidates": row.n_candidates, "seconds": row.wall_s}
-        return _blank(known, "").model_copy(update=ran | {"budget_spent": _spent(row)})
+        return _blank(known, "").model_copy(update=ran | {"budget_spent": _spent(row), "remarks": _remarks(row)})
     if prospect.name not in scored.attacks:
         return _blank(known, row.trouble or row.reason).model_copy(update={"status": row.status, "run_id": row.run_id})
     counted = _counted(known, scored.attacks[prospect.name], runs)
     return counted.model_copy(
-        update={"run_id": row.run_id, "seconds": row.wall_s, "budget_spent": _spent(row), "status": row.status}
+        update={
+            **{"run_id": row.run_id, "seconds": row.wall_s, "budget_spent": _spent(row), "status": row.status},
+            "remarks": _remarks(row),
+        }
     )
 
 
@@ -89,6 +92,11 @@ def _known(prospect: Prospect) -> dict[str, Any]:
 
 def _spent(row: RunRecord) -> bool:
     return "budget" in row.flags.split(";")
+
+
+def _remarks(row: RunRecord) -> list[str]:
+    """Return the flags that are an attack's own sentences; those of the harness begin with one word, or the time."""
+    return [flag for flag in row.flags.split(";") if " " in flag.partition(":")[0] and not flag.startswith(OVERLAPPED)]
 
 
 def _blank(known: dict[str, Any], reason: str) -> AuditAttempt:

@@ -58,6 +58,9 @@ class AuditAttempt(Part):
     )
     beyond_chance: bool = Field(description="Whether that p-value is below 0.01 over the number of attacks run.")
     seconds: float | None = Field(description="Wall time of the attack.")
+    remarks: list[str] = Field(
+        default=[], description="What the attack said of its own run, such as why it found no start."
+    )
     budget_spent: bool = Field(description="Whether the time given ended it before it was done.")
 
 
@@ -130,6 +133,9 @@ class Audit(Part):
     by_margin: list[Group] = Field(description="Who was hit, by quarters of the margin, the smallest first.")
     overlaps: list[Overlap] = Field(description="Who was hit, by the attacks that hit, the largest group first.")
     limits: list[str] = Field(description="What was not tested, and what the audit lacked.")
+    follows: list[str] = Field(
+        default=[], description="What follows: what was not shown, and what more time or more knowledge would try."
+    )
     advice: list[str] = Field(description="What its owner can do.")
     command: str = Field(description="What makes this audit again.")
     budget_seconds: float = Field(description="Time that all attacks had together.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from bench import __version__
 from bench.experiments.audit import findings, words
 from bench.experiments.audit.candidates import surest
 from bench.experiments.audit.cells import runs_of, share_of
+from bench.experiments.audit.follows import follows, with_more
 from bench.experiments.audit.last_record import LastRecords, attacked
 from bench.experiments.audit.model import Audit, AuditAttempt, Environment, Record, Unit
 from bench.experiments.audit.page import render, telling
@@ -69,9 +70,10 @@ class Asked:
     device: str = "auto"
     results_dir: Path = Path("results")
 
-    def command(self, spec: VictimSpec) -> str:
-        """Return the command that makes the same audit again, quoted for a shell."""
-        words = ["audit", str(self.file), "-v", spec.name, "--budget", str(self.budget)]
+    def command(self, spec: VictimSpec, changed: dict[str, str] | None = None) -> str:
+        """Return the command that makes the same audit again, or one with other options, quoted for a shell."""
+        options = {"-v": spec.name, "--budget": str(self.budget)} | (changed or {})
+        words = ["audit", str(self.file), *(word for option in options.items() for word in option)]
         if self.fail_above is not None:
             words += ["--fail-above", str(self.fail_above)]
         words += [] if self.device == "auto" else ["--device", self.device]
@@ -129,7 +131,9 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
         unverified = {name: row.run_id for name, row in by_name.items() if row.status is Status.OK and not row.n}
         candidates = [surest(name, run_id, victim, store) for name, run_id in unverified.items()]
         failures += len(made) - len(hits)
-    result, records = _audit(victim, card, findings.attempts(found, by_name, made, reached), reached, asked, setup)
+    more = with_more(attacks.items.values(), spec, found)
+    tried = findings.attempts(found, by_name, made, reached)
+    result, records = _audit(victim, card, tried, more, reached, asked, setup)
     units = victim.units
     if units is None:
         page = render(result, telling(records, reached), candidates)
@@ -139,7 +143,7 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
     _write(setup.results_dir, result, records, page, beside)
     if changed := words.recounted(result.attempts, {name: row.protocol for name, row in by_name.items()}):
         say(changed, console)
-    for sentence in (result.headline, *result.verdict):
+    for sentence in (result.headline, *result.verdict, *result.follows):
         say(sentence, console)
     say(f"  {setup.results_dir / PAGE}", console)
     if asked.fail_above is None:
@@ -189,6 +193,7 @@ def _audit(
     victim: Victim,
     card: Exposure,
     tried: Sequence[AuditAttempt],
+    more: Mapping[str, Sequence[str]],
     reached: Scored,
     asked: Asked,
     setup: Setup,
@@ -221,6 +226,7 @@ def _audit(
         by_margin=findings.by_margin(records),
         overlaps=findings.overlaps(records),
         limits=words.limits(victim, card, threats, tried, share_of(asked.budget, ran)),
+        follows=follows(threats, tried, more, spec, asked),
         advice=words.advice(threats),
         command=asked.command(spec),
         budget_seconds=asked.budget.seconds,
