@@ -31,6 +31,11 @@ from victims.errors import UserError
 if TYPE_CHECKING:
     from bench.plan.config import PlanFile
 
+EVERY = (
+    "no attack is named: each is tried with every parameter set that an audit tries, and one that does not take the "
+    "victim is skipped; `audit FILE` also leaves out those that cannot work on the weights, and shares out a time"
+)
+
 
 @app.command()
 def run(
@@ -92,12 +97,13 @@ def run(
     """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
 
     Without options: kkt-span and cocktail-party on photos-mlp-100-c10-wd1e-4, which needs no download. Where only the
-    victim is named: kkt-span, or on released weights, your own model's, every attack. What is stored and unchanged is not run again, and what was interrupted goes on where it
-    was. A failure is stored too: it is run again when its attack's version, its parameters, victim or budget change,
-    when it lacked memory or data, and with --retry-failed.
+    victim is named: kkt-span, or on released weights, your own model's, every attack with every parameter set that an
+    audit tries. What is stored and unchanged is not run again, and what was interrupted goes on where it was. A failure
+    is stored too: it is run again when its attack's version, its parameters, victim or budget change, when it lacked
+    memory or data, and with --retry-failed.
     """
     from bench.plan import registry
-    from bench.plan.config import PlanFile, default_plan, planned, require_settings
+    from bench.plan.config import PlanFile, audited, default_plan, planned, require_settings
     from bench.plan.options import choose_data_dir, choose_device, parse_budget, parse_memory, parse_settings
     from bench.run.executors import server
     from bench.store.folders import Store
@@ -109,16 +115,18 @@ def run(
         raise UserError(f"{idle[0]} is for runs on a cluster; give --executor ray too, or leave {idle[0]} out")
     attacks, victims, asked = registry.attacks(plugin_dir), registry.victims(plugin_dir), default_plan()
     first = asked.plan[0]
-    if any(spec.training.kind == "released" for spec in victims.match(victim or list(first.victim))):
-        asked = PlanFile(plan=(first.changed({"attack": ["*"]}),))
-    elif attack or victim or variant or set_:
-        asked = PlanFile(plan=(first,))
+    own = any(spec.training.kind == "released" for spec in victims.match(victim or list(first.victim)))
+    every = audited(attacks, first.victim[0], all_variants=not (variant or set_)) if own and not (attack or config) else ()
+    if every or attack or victim or variant or set_:
+        asked = PlanFile(plan=every or (first,))
     if config is not None:
         asked = _plan_of(config, smoke, only or [], executor)
     elif smoke or only:
         raise UserError(f"{'--smoke' if smoke else '--only'} is of the plan of a file; name one with --config")
-    given: dict[str, Any] = {"attack": attack, "victim": victim, "defence": defence, "variant": variant, "seeds": seeds}
-    given |= {"victim_seeds": victim_seeds}
+    given: dict[str, Any] = {
+        **{"attack": attack, "victim": victim, "defence": defence, "variant": variant, "seeds": seeds},
+        "victim_seeds": victim_seeds,
+    }
     sections = tuple(section.changed(given) for section in asked.plan)
     if config is not None:
         require_settings(config, (*sections, *asked.tune), attacks)
@@ -154,8 +162,8 @@ def run(
         copy_to=copy_to or "",
     )
     known = Known(attacks, victims, registry.studies(plugin_dir))
-    for line in announced(asked, known, setup, limit, smoke) if config or (len(plan) > 1 and not only_cached) else ():
-        say(line)
+    if config or (len(plan) > 1 and not only_cached):
+        say("\n".join([EVERY] * bool(every) + announced(asked, known, setup, limit, smoke)))
     if dry_run:
         from bench.cli.tables import todo_table
         from bench.run.todo import preview_plan

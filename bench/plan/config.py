@@ -70,6 +70,28 @@ class Section(BaseModel):
         return Section.model_validate(values)
 
 
+def audited(attacks: Registry[type[Attack[Any]]], victim: str, all_variants: bool = True) -> tuple[Section, ...]:
+    """Return a section for each parameter set that an audit runs of any attack, the defaults of all attacks first.
+
+    What the defaults of an attack need, such as the start of the training, another parameter set of it may find out.
+
+    Args:
+        attacks: all that are known.
+        victim: name of the victim.
+        all_variants: False for the defaults alone.
+    """
+    by_variant: dict[str, list[str]] = {"": []}
+    for name, kind in attacks.items.items():
+        for variant in kind.audits if all_variants else ("",):
+            if not variant or variant in kind.variants:
+                by_variant.setdefault(variant, []).append(name)
+    return tuple(
+        Section(attack=tuple(names), victim=(victim,), variant=variant)
+        for variant, names in by_variant.items()
+        if names
+    )
+
+
 class StudySection(BaseModel):
     """Studies, which the verb of that name runs.
 

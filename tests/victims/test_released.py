@@ -236,6 +236,7 @@ def test_an_audit_runs_or_skips_every_attack(
     own = saved(tmp_path, two_layers, test=False)
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "mine.py").write_text(PLUGIN.format(weights=str(own.weights), images=str(own.images)))
+    audited = [(attack.name, variant) for attack in registry.attacks().items.values() for variant in attack.audits]
     for attack in registry.attacks().items.values():  # the audit itself is meant, not the attacks
         if attack.name not in ("random", "first-layer"):
             monkeypatch.setattr(attack, "supports", lambda self, victim: "too slow for a test")
@@ -243,7 +244,8 @@ def test_an_audit_runs_or_skips_every_attack(
     rows = pd.read_csv(tmp_path / "results" / "runs.csv", keep_default_na=False).set_index("attack")
 
     assert ended.status == 0
-    assert set(rows.index) == set(registry.attacks().items)
+    assert "no attack is named: each is tried with every parameter set that an audit tries" in ended.out
+    assert sorted(zip(rows.index, rows["variant"], strict=True)) == sorted(audited)
     assert list(rows.index[rows["status"] == "ok"]) == ["first-layer", "random"]
     assert set(rows["status"]) == {"ok", "skipped"}
     flags = rows.loc["first-layer", "flags"]
