@@ -11,6 +11,8 @@ from victims.errors import UserError
 
 KEYS = ("train_images", "train_labels", "test_images", "test_labels")
 _PARTS = ("train", "test")
+LIKELY_BYTES = 16
+"""Floats from 0 to more than this, and to 255 at most, are bytes that were converted; normalised ones stay below."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,19 @@ def _images(array: np.ndarray, what: str) -> np.ndarray:
     if array.ndim == 3:
         array = array[..., np.newaxis]
     if array.ndim != 4 or array.shape[3] not in (1, 3) or 0 in array.shape[1:]:
-        raise UserError(f"{what} has the shape {array.shape}; expected (N, H, W), (N, H, W, 1) or (N, H, W, 3)")
+        first = array.ndim == 4 and array.shape[1] in (1, 3)
+        hint = "; channels come last: images.transpose(0, 2, 3, 1)" if first else ""
+        raise UserError(f"{what} has the shape {array.shape}; expected (N, H, W), (N, H, W, 1) or (N, H, W, 3){hint}")
     if array.dtype != np.uint8 and not np.issubdtype(array.dtype, np.floating):
         raise UserError(f"{what} has the type {array.dtype}; expected uint8, or floats from 0 to 1")
     if array.dtype != np.uint8 and array.size:
         if np.isnan(array).any():
             raise UserError(f"{what} contains NaN; expected floats from 0 to 1")
-        if array.min() < 0 or array.max() > 1:
-            raise UserError(f"{what} ranges from {array.min():g} to {array.max():g}; expected floats from 0 to 1")
+        low, high = array.min(), array.max()
+        if low < 0 or high > 1:
+            bytes_of = low >= 0 and LIKELY_BYTES < high <= 255
+            hint = "images.astype('uint8') where they are bytes" if bytes_of else "give images before normalisation"
+            raise UserError(f"{what} ranges from {low:g} to {high:g}; expected floats from 0 to 1; {hint}")
     images = np.array(array.transpose(0, 3, 1, 2), dtype=np.float32, order="C")
     if array.dtype == np.uint8:
         images /= 255
