@@ -7,6 +7,8 @@ import signal
 import unicodedata
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
 LONGEST = 500
 """Characters of a reason; what is longer ends in an ellipsis."""
 LONGEST_QUOTE = 80
@@ -61,10 +63,20 @@ def ending(code: int) -> str:
 def describe(error: BaseException) -> str:
     """Return an exception as one line: its type, and its message if that can be had."""
     try:
-        message = str(error)
+        message = _of_fields(error) if isinstance(error, ValidationError) else str(error)
     except BaseException as second:  # its own method failed
         message = f"its message cannot be shown: {type(second).__name__}"
     return one_line(f"{type(error).__name__}: {message}").removesuffix(": ").removesuffix(":")
+
+
+def _of_fields(error: ValidationError) -> str:
+    """Return what is wrong with each field of a description, without pydantic's types and addresses."""
+    told = []
+    for one in error.errors():
+        place = ".".join(map(str, one["loc"]))
+        value = f"={short(one['input'])}" if place and one["type"] != "missing" else ""
+        told.append(f"{place}{value}{': ' if place else ''}{one['msg']}")
+    return f"{error.title}: {'; '.join(told)}"
 
 
 def _escaped(character: str) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from bench.store.cells import as_cell, from_cell
 from bench.terminal.text import LONGEST, STEERING, describe, ending, few, lines, one_line
+from victims.spec import VictimSpec
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,16 @@ def test_an_exception_is_its_type_and_its_message() -> None:
     assert describe(RuntimeError("a bug")) == "RuntimeError: a bug"
     assert describe(RuntimeError()) == "RuntimeError"
     assert describe(Unprintable()) == "Unprintable: its message cannot be shown: ValueError"
+
+
+def test_a_wrong_description_names_the_field_its_value_and_no_address() -> None:
+    with pytest.raises(ValidationError) as wrong:
+        VictimSpec.model_validate({"name": "x", "n": -4})
+    said = describe(wrong.value)
+    assert said.startswith("ValidationError: VictimSpec: ")
+    assert "dataset: Field required" in said
+    assert "n=-4: Input should be greater than" in said
+    assert "https" not in said
 
 
 @pytest.mark.parametrize(("code", "words"), [(0, "with exit status 0"), (-11, "by SIGSEGV"), (-35, "by signal 35")])
