@@ -103,7 +103,7 @@ def run(
     memory or data, and with --retry-failed.
     """
     from bench.plan import registry
-    from bench.plan.config import PlanFile, audited, default_plan, planned, require_settings
+    from bench.plan.config import named_plan, planned, require_settings
     from bench.plan.options import choose_data_dir, choose_device, parse_budget, parse_memory, parse_settings
     from bench.run.executors import server
     from bench.store.folders import Store
@@ -113,20 +113,19 @@ def run(
     of_a_cluster = {"--ray-address": ray_address or None, "--cpus": cpus, "--gpus": gpus}
     if executor != "ray" and (idle := [option for option, value in of_a_cluster.items() if value is not None]):
         raise UserError(f"{idle[0]} is for runs on a cluster; give --executor ray too, or leave {idle[0]} out")
-    attacks, victims, asked = registry.attacks(plugin_dir), registry.victims(plugin_dir), default_plan()
-    first = asked.plan[0]
-    own = any(spec.training.kind == "released" for spec in victims.match(victim or list(first.victim)))
-    every = audited(attacks, first.victim[0], all_variants=not (variant or set_)) if own and not (attack or config) else ()
-    if every or attack or victim or variant or set_:
-        asked = PlanFile(plan=every or (first,))
+    attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
+    own = (
+        any(spec.training.kind == "released" for spec in victims.match(victim))
+        if victim and not (attack or config)
+        else False
+    )
+    asked = named_plan(attacks, own, named=bool(attack or victim), changed=bool(variant or set_))
     if config is not None:
         asked = _plan_of(config, smoke, only or [], executor)
     elif smoke or only:
         raise UserError(f"{'--smoke' if smoke else '--only'} is of the plan of a file; name one with --config")
-    given: dict[str, Any] = {
-        **{"attack": attack, "victim": victim, "defence": defence, "variant": variant, "seeds": seeds},
-        "victim_seeds": victim_seeds,
-    }
+    given: dict[str, Any] = {"attack": attack, "victim": victim, "defence": defence, "variant": variant}
+    given |= {"seeds": seeds, "victim_seeds": victim_seeds}
     sections = tuple(section.changed(given) for section in asked.plan)
     if config is not None:
         require_settings(config, (*sections, *asked.tune), attacks)
@@ -163,7 +162,7 @@ def run(
     )
     known = Known(attacks, victims, registry.studies(plugin_dir))
     if config or (len(plan) > 1 and not only_cached):
-        say("\n".join([EVERY] * bool(every) + announced(asked, known, setup, limit, smoke)))
+        say("\n".join([EVERY] * (own and len(asked.plan) > 1) + announced(asked, known, setup, limit, smoke)))
     if dry_run:
         from bench.cli.tables import todo_table
         from bench.run.todo import preview_plan

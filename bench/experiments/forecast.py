@@ -13,10 +13,10 @@ from bench.plan.run import Run
 from bench.publish.numbers import duration
 from bench.publish.runs_table import read_runs
 from bench.run.executors.cluster.needs import attacks_twins
-from bench.run.null_controls import TWINS
 from bench.run.setup import Setup
 from bench.run.steps import Step
 from bench.run.todo import Todo
+from bench.store.records import TWINS
 from bench.terminal.progress import plural
 from victims.errors import UserError
 

@@ -47,7 +47,6 @@ def announced(plan: PlanFile, known: Known, setup: Setup, budget: Budget, smoke:
             search.
     """
     from bench.experiments.forecast import forecast, times_of
-    from bench.experiments.tuning.verb import ranges_of
 
     lines = []
     with TerminalReporter(Console()) as reporter:
@@ -59,11 +58,7 @@ def announced(plan: PlanFile, known: Known, setup: Setup, budget: Budget, smoke:
                 told.append(forecast(todo(runs, setup, session), times, setup).text)
             named = [study for table in plan.study if table.section == name for study in table.study]
             told += [_of_study(study, setup, smoke) for study in (known.studies.match(named) if named else ())]
-            for table in (table for table in plan.tune if table.section == name):
-                for run in _searched(table, known):
-                    if run.possible():
-                        ranges_of(run, table.set)
-                told.append(_of_search(table))
+            told += [_of_search(table, known) for table in plan.tune if table.section == name]
             lines.append(f"{name or 'the plan'}: {'; '.join(told)}")
     return lines
 
@@ -128,6 +123,12 @@ def _of_study(study: Study, setup: Setup, smoke: bool) -> str:
     return f"study {study.name}, {plural(len(cells), 'run')}{took}"
 
 
-def _of_search(table: TuneSection) -> str:
+def _of_search(table: TuneSection, known: Known) -> str:
+    """Return what a table searches, and how often; raise what `announced` does."""
+    from bench.experiments.tuning.verb import ranges_of
+
+    for run in _searched(table, known):
+        if run.possible():
+            ranges_of(run, table.set)
     searched = f"{', '.join(table.attack)} on {', '.join(table.victim)}"
     return f"search of {searched}, {plural(table.trials, 'trial')} each"

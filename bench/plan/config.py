@@ -173,6 +173,22 @@ def default_plan() -> PlanFile:
     return read_plan(DEFAULT, smoke=False)
 
 
+def named_plan(attacks: Registry[type[Attack[Any]]], own: bool, named: bool, changed: bool) -> PlanFile:
+    """Return what is run where the command line does not name all.
+
+    Args:
+        attacks: all that are known.
+        own: whether a victim is one's own model, and no attack is named: then it is what an audit tries.
+        named: whether an attack or a victim is named, which the sections do not have yet.
+        changed: whether a parameter set or a parameter is given, which not every attack need have.
+    """
+    usual = default_plan()
+    first = usual.plan[0]
+    if own:
+        return PlanFile(plan=audited(attacks, first.victim[0], all_variants=not changed))
+    return PlanFile(plan=(first,)) if named or changed else usual
+
+
 TABLES: dict[str, type[BaseModel]] = {"plan": Section, "study": StudySection, "tune": TuneSection}
 
 

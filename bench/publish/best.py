@@ -15,13 +15,11 @@ from bench.plan.family import family
 from bench.publish.numbers import number
 from bench.publish.parameters import known_attacks, known_victims
 from bench.publish.ranking import Row
-from bench.store.records import ALIGNED_NULLS, NULLS
+from bench.store.records import ALIGNED_NULLS, NULLS, TWINS
 
 OTHER = "other"
 """The family of a victim that is not known here, in a table that does not tell it."""
 KNOWN = frozenset(Knowledge)
-OF_TWINS = ("null_untrained", "null_disjoint")
-"""Null controls that attack a twin of the network."""
 DIGITS = 6
 """Digits shown of the key of a victim's definition, where one name has several."""
 
@@ -107,13 +105,13 @@ def standing(row: Row) -> tuple[bool, bool, float]:
 
 def has_twin(row: Mapping[Any, Any]) -> bool:
     """Return whether the null controls of a row attack a twin of the network: an untrained one, or of other images."""
-    return not all(math.isnan(number(row, name)) for name in OF_TWINS)
+    return not all(math.isnan(number(row, name)) for name in TWINS)
 
 
 def twin_leads(row: Mapping[Any, Any]) -> bool:
     """Return whether a null control that attacks a twin of the network gets more than each of the row's others."""
     got = {name: number(row, name) for name in NULLS | ALIGNED_NULLS}
-    most = {twin: [n for name, n in got.items() if (name in OF_TWINS) == twin and n >= 0] for twin in (True, False)}
+    most = {twin: [n for name, n in got.items() if (name in TWINS) == twin and n >= 0] for twin in (True, False)}
     return max(most[True], default=-1) > max(most[False], default=math.inf)
 
 

@@ -22,7 +22,7 @@ from bench.run.session import Session
 from bench.scoring import Protocol, Scores
 from bench.scoring.evaluation import Reference, count_scores, counts, mean_image_scores, one_to_one_scores, together
 from bench.store.good_images import encode
-from bench.store.records import ABSENT, ALIGNED_NULLS, LOST, NULLS, RAISED
+from bench.store.records import ABSENT, ALIGNED_NULLS, LOST, NULLS, RAISED, TWINS
 from bench.store.tensors import DamagedError, read_tensors, write_tensors
 from bench.terminal.text import describe
 from victims.base import Victim
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from attacks.base import Attack, Reconstruction
     from victims.spec import VictimSpec
 
-TWINS: dict[str, Literal["untrained", "disjoint"]] = {"null_untrained": "untrained", "null_disjoint": "disjoint"}
 TWIN_SEED = 0
 SOURCE = "attack_sha"
 """The key, among a file's metadata, of the hash of the source that attacked the twin."""

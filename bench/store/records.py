@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -26,6 +27,8 @@ ALIGNED_NULLS: dict[str, str] = {
     "null_shuffled": "each reconstruction scored against the target of another model",
 }
 """The same where candidate i is for image i, as the informed adversary's are."""
+TWINS: dict[str, Literal["untrained", "disjoint"]] = {"null_untrained": "untrained", "null_disjoint": "disjoint"}
+"""Those that attack a twin of the network: which."""
 
 
 OVERLAPPED = "wall_s is too long"

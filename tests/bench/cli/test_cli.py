@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -220,7 +221,7 @@ from bench.plan import config, registry
 from bench.run.executors import server
 registry.attacks(), registry.victims()
 print('torch' in sys.modules)
-sys.argv = ['bench', 'run', '--dry-run']
+sys.argv = ['bench', 'run', '--dry-run', *sys.argv[1:]]
 try:
     main.main()
 except SystemExit:
@@ -228,13 +229,17 @@ except SystemExit:
 """
 
 
-def test_nothing_is_loaded_before_it_is_needed(process: Bench) -> None:
+@pytest.mark.parametrize(("words", "loaded"), [(["-a", "random"], {"torch"}), ([], {"torch", "pandas"})])
+def test_nothing_is_loaded_before_it_is_needed(
+    process: Bench, tmp_path: Path, words: list[str], loaded: set[str]
+) -> None:
     """A plug-in's import is rehearsed in a fork, which is safe only as long as torch is not loaded.
 
-    A plan is previewed with torch alone: each of the others takes up to a second of every process.
+    A run is previewed with torch alone, and how long several take is told from a table: each of the others takes up to
+    a second of every process.
     """
-    first, *_, last = process("-c", LOADED).out.splitlines()
-    assert (first, last) == ("False", "{'torch'}")
+    first, *_, last = process("-c", LOADED, "--results-dir", tmp_path, *words).out.splitlines()
+    assert (first, ast.literal_eval(last)) == ("False", loaded)
 
 
 def test_a_folder_of_the_users_home_may_be_named_by_its_sign(

@@ -14,6 +14,7 @@ from typing import Literal
 from bench.plan.registry import Victims
 from bench.plan.run import Run
 from bench.run.session import Session
+from bench.store.records import TWINS
 from victims.cache import CARD
 from victims.dataset_files import SHIPPED, dataset_paths, fingerprint
 from victims.defences.stacking import undefended
@@ -84,8 +85,6 @@ def preparations(run: Run, twins: bool) -> list[Preparation]:
         run: the run.
         twins: whether null controls attack twins.
     """
-    from bench.run.null_controls import TWINS
-
     name, seed = run.victim.described.name, run.victim.retraining
     if not run.possible():
         return []
@@ -114,7 +113,7 @@ def checkpoint_of_run(run_id: str) -> tuple[str, ...]:
 
 def controls_of(run: Run) -> tuple[str, ...]:
     """Return globs of the null controls in the cache that a run shares with the other seeds of its attack."""
-    from bench.run.null_controls import TWIN_SEED, TWINS
+    from bench.run.null_controls import TWIN_SEED
 
     if not attacks_twins(run):
         return ()
