@@ -87,7 +87,7 @@ def estimated_start(
     found = Separation(first, space).run(expired, steps_of(0))
     if not found.uniform:
         return None, (
-            "the first layer was not drawn uniformly, as torch.nn.Linear draws it: what is left of it has a "
+            "the first layer does not look drawn uniformly, as torch.nn.Linear draws it: what is left of it has a "
             f"distribution {found.misfit:.2g} away from that",
         )
     start = dict(weights) | {"layers.0.weight": (first - found.added) / found.decay}
@@ -98,5 +98,5 @@ def estimated_start(
         if behind.uniform:
             start[name] = (weights[name] - behind.added) / found.decay
         else:
-            flags.append(f"layer {layer + 1} was not drawn uniformly: taken as released")
+            flags.append(f"layer {layer + 1} does not look drawn uniformly: taken as released")
     return start, tuple(flags)

@@ -75,7 +75,7 @@ def _rehearse(loads: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, str], s
             os.killpg(child.pid or 0, signal.SIGKILL)
         child.join()
     if silent:
-        return reasons, f"its import takes more than {LIMIT_SECONDS:g} s"
+        return reasons, f"its import takes more than {LIMIT_SECONDS:g} s; if this machine is busy, try again later"
     return reasons, f"its import ends the process {ending(child.exitcode or 0)}"
 
 

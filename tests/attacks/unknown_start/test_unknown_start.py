@@ -79,7 +79,7 @@ def test_a_start_that_was_not_drawn_uniformly_is_told() -> None:
     normal = added + torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)) / math.sqrt(3 * 192)
     start, flags = estimated_start({"layers.0.weight": normal, "layers.1.weight": normal[:, :10]}, SHAPE)
     assert start is None
-    assert "was not drawn uniformly" in flags[0]
+    assert "does not look drawn uniformly" in flags[0]
     assert estimated_start({"layers.0.weight": 0 * weight}, SHAPE) == (None, ("the first layer is zero",))
 
 
@@ -100,7 +100,7 @@ def test_every_layer_but_the_last_is_estimated() -> None:
     weights["layers.1.weight"] = torch.randn(60, 300, generator=generator) / 30
     start, flags = estimated_start(weights, SHAPE)
     assert start is not None
-    assert flags[1:] == ("layer 2 was not drawn uniformly: taken as released",)
+    assert flags[1:] == ("layer 2 does not look drawn uniformly: taken as released",)
     assert torch.equal(start["layers.1.weight"], weights["layers.1.weight"])
 
 
