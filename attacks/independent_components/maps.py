@@ -3,8 +3,8 @@
 The first fully connected layer sees feature maps phi(x_i), and what a training adds to it is sum_i D_i phi(x_i)': the
 cocktail party again (after Kariyappa et al. 2023), with maps in the place of images. Maps of one image are as flat but
 for edges as the image is, so that small filters tell maps from mixtures of them, each channel by itself. A map is not
-negative behind a ReLU, which tells its sign; its length is not known. Then images are
-searched from which the front makes maps that point in these directions.
+negative behind a ReLU, which tells its sign; its length is not known. Then images are searched
+from which the front makes maps that point in these directions.
 """
 
 from __future__ import annotations

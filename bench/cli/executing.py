@@ -114,10 +114,8 @@ def run(
     if executor != "ray" and (idle := [option for option, value in of_a_cluster.items() if value is not None]):
         raise UserError(f"{idle[0]} is for runs on a cluster; give --executor ray too, or leave {idle[0]} out")
     attacks, victims = registry.attacks(plugin_dir), registry.victims(plugin_dir)
-    own = (
-        any(spec.training.kind == "released" for spec in victims.match(victim))
-        if victim and not (attack or config)
-        else False
+    own = bool(victim and not (attack or config)) and any(
+        spec.training.kind == "released" for spec in victims.match(victim or [])
     )
     asked = named_plan(attacks, own, named=bool(attack or victim), changed=bool(variant or set_))
     if config is not None:
