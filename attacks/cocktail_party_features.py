@@ -15,7 +15,7 @@ from attacks.known_start.params import MISSED
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
-INNER_STAYED = "the fully connected layer behind the convolutions was not trained: use kkt-delta-features"
+INNER_STAYED = "the first fully connected layer was not trained: use kkt-delta-features"
 SMALL_MAPS = "its feature maps are smaller than a filter"
 
 
@@ -39,8 +39,8 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         if not victim.tells_start:
             return "the start of its training is not known"
         architecture = victim.architecture
-        if architecture.kind != "cnn":
-            return f"{architecture.label}: for convolutions with batch normalisation"
+        if architecture.kind not in ("cnn", "front"):
+            return f"{architecture.label}: for convolutions, and a hidden layer with ReLUs right behind them"
         if not architecture.hidden:
             return LAST_ALONE
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None

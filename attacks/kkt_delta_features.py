@@ -45,8 +45,8 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         if not victim.tells_start:
             return "the start of its training is not known"
         architecture = victim.architecture
-        if architecture.kind == "module" or architecture.kind == "conv":  # noqa: PLR1714 (mypy follows this form)
-            return f"{architecture.label}: for fully connected layers, behind convolutions with batch normalisation"
+        if architecture.kind in ("module", "conv", "kernel"):
+            return f"{architecture.label}: for fully connected layers with ReLUs, behind convolutions or others"
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
         if tuned == 1 or architecture.kind == "rf" or (architecture.kind == "cnn" and not architecture.hidden):
             return LAST_ALONE

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 UNEQUAL = "Adam scales each entry of a gradient by its own factor: what was learnt is no sum over the images' features"
 FADED = "weight decay shrank the start of its last layer, which does not show by how much"
 MORE = "more than its last layer moved, and the features with it: use kkt-delta, or kkt-delta-features"
-BATCHED = "batch normalisation: in training its features were those of a batch, and of no single image"
+BATCHED = "it has, or may have, batch normalisation, and then its features were those of a batch, not of an image"
 STOOD = "its last layer did not move: nothing was learnt"
 
 
@@ -41,7 +41,7 @@ class Projection(Attack[ProjectionParams]):
             return "the start of its training is not known"
         if victim.architecture.kind == "module":
             return f"{victim.architecture.label}: its last layer is not known"
-        if victim.architecture.kind == "cnn":
+        if victim.architecture.kind in ("cnn", "front"):
             return BATCHED
         if victim.training.kind == "ordinary" and victim.training.last_layers != 1:
             return MORE

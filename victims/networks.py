@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from victims.frozen_model import FrozenModel
+from victims.frozen_model import FrozenModel, omitted_if_default
 from victims.kernel.spec import KernelSpec
 
 
@@ -90,7 +90,8 @@ class CNNSpec(FrozenModel):
     """Convolutions, each with batch normalisation and a ReLU, then fully connected layers, as people build them.
 
     Attributes:
-        channels: of each convolution's output; kernel 3, padding 1, stride 2, so that each halves the sides.
+        channels: of each convolution's output; kernel 3, padding 1.
+        halved: what halves the sides at each convolution: its stride of 2, or max pooling behind it.
         hidden: widths of the fully connected hidden layers.
         outputs: C; one output is a binary classifier.
         biases: "every" layer has one.
@@ -98,19 +99,51 @@ class CNNSpec(FrozenModel):
         homogeneous: not, with biases behind the first layer.
     """
 
-    uncovered: ClassVar[str] = "convolutions with padding and strides, and batch normalisation"
+    uncovered: ClassVar[str] = "convolutions with padding, strides or pooling, and batch normalisation"
     homogeneous: ClassVar[bool] = False
 
     kind: Literal["cnn"] = "cnn"
     channels: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (32,)
+    halved: Annotated[Literal["stride", "pooling"], omitted_if_default("stride")] = "stride"
     hidden: tuple[PositiveInt, ...] = (500,)
     outputs: PositiveInt = 1
     biases: Literal["every"] = "every"
 
     @property
     def label(self) -> str:
-        """Short text for tables, e.g. `cnn bn(32)-500-10`."""
-        return f"cnn bn({', '.join(map(str, self.channels))})-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
+        """Short text for tables, e.g. `cnn bn(32)-500-10`, or `cnn bn(32) pool-500-10`."""
+        front = f"bn({', '.join(map(str, self.channels))}){' pool' if self.halved == 'pooling' else ''}"
+        return f"cnn {front}-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
+
+
+class FrontSpec(FrozenModel):
+    """A torch module that ends in a hidden layer and more, fully connected with ReLUs, for released weights.
+
+    What stands before them, its front, may be anything that torch.fx can follow: convolutions with pooling, padding or
+    normalisation, residual blocks.
+
+    Attributes:
+        name: its class.
+        hidden: widths of the fully connected hidden layers.
+        outputs: C; one output is a binary classifier or a regression.
+        biases: "all": any layer may have one.
+        uncovered: what its front has that a sequence of linear layers and ReLUs has not.
+        homogeneous: not taken for it.
+    """
+
+    homogeneous: ClassVar[bool] = False
+
+    kind: Literal["front"] = "front"
+    name: str
+    hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+    outputs: PositiveInt = 1
+    biases: Literal["all"] = "all"
+    uncovered: str = Field(default="", exclude=True)
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `Net front-120-84-10`."""
+        return f"{self.name} front-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
 
 
 class ModuleSpec(FrozenModel):
@@ -170,4 +203,4 @@ class RandomFeaturesSpec(FrozenModel):
 
 BuiltSpec = MLPSpec | ConvSpec | CNNSpec | RandomFeaturesSpec
 """What the suite can build."""
-NetworkSpec = BuiltSpec | KernelSpec | ModuleSpec
+NetworkSpec = BuiltSpec | KernelSpec | FrontSpec | ModuleSpec

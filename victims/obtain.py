@@ -24,7 +24,7 @@ from victims.kernel import obtain as kernel
 from victims.ordinary import obtain as ordinary
 from victims.ordinary.obtain import training_displacement
 from victims.recipes import Interpolation, Ordinary, Released
-from victims.spec import VictimSpec
+from victims.spec import BuiltSpec, VictimSpec
 from victims.training import loop
 
 
@@ -119,8 +119,7 @@ def _load(spec: VictimSpec, folder: Path, split: Split, notice: Callable[[str], 
     card = victim_card(VictimCard, spec, folder, notice)
     if card is None:
         return None
-    assert spec.architecture.kind != "module"
-    assert spec.architecture.kind != "kernel"
+    assert isinstance(spec.architecture, BuiltSpec)
     model = blank(spec.architecture, split.inputs.shape[1:])
     model.load_state_dict(load_file(folder / WEIGHTS))
     return Victim(card, model, split)

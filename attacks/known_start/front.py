@@ -61,7 +61,7 @@ class FeatureExtractor:
     def __call__(self, images: Tensor) -> Tensor:
         """Return the features (m, f) of images (m, C, H, W), with the gradient by them."""
         before = getattr(self.network, "front", None)
-        hidden: Tensor = images.flatten(1) if before is None else before(images)
+        hidden: Tensor = (images if before is None else before(images)).flatten(1)
         layers = self.network.layers
         assert isinstance(layers, nn.ModuleList)
         for layer in layers[: self.stayed]:
@@ -70,11 +70,12 @@ class FeatureExtractor:
 
     @torch.no_grad()
     def maps(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-        """Return (channels, height, width) of the feature maps of an image (C, H, W), behind convolutions."""
+        """Return (channels, height, width) of the feature maps of an image (C, H, W); rows are maps of one pixel."""
         front = self.network.front
-        assert isinstance(front, nn.Sequential)
+        assert isinstance(front, nn.Module)
         like = next(self.network.parameters())
-        _, channels, height, width = front[:-1](torch.zeros(1, *shape).to(like)).shape
+        found = front(torch.zeros(1, *shape).to(like)).shape[1:]
+        channels, height, width = found if len(found) == len(shape) else (found.numel(), 1, 1)
         return channels, height, width
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -79,36 +79,49 @@ class ConvNet(ReLUNetwork):
         self.layers = nn.ModuleList([*convolutions, *(nn.Linear(a, b, bias=False) for a, b in pairs)])
 
 
-class BatchNormCNN(nn.Module):
-    """Convolutions with batch normalisation (Ioffe and Szegedy 2015) and ReLU, then fully connected layers with ReLUs.
+class FrontNetwork(nn.Module):
+    """A front of any kind, and fully connected layers with ReLUs on what it returns.
 
     Parameters and running statistics of the front are `front.*`, those of the fully connected layers `layers.{l}.*`.
 
-    Args:
-        shape: (C_in, H, W) of an input.
-        channels: of each convolution's output; kernel 3, padding 1, stride 2.
-        widths: (h_1, ..., C) of the fully connected layers.
+    Attributes:
+        front: from inputs (n, C_in, H, W) to feature maps (n, C, H', W'), or to rows (n, f).
+        layers: the fully connected layers.
     """
 
-    def __init__(self, shape: Sequence[int], channels: Sequence[int], widths: Sequence[int]) -> None:
+    def __init__(self, front: nn.Module, layers: Iterable[nn.Linear]) -> None:
         super().__init__()
-        blocks: list[nn.Module] = []
-        sides = tuple(shape[1:])
-        for before, after in zip((shape[0], *channels[:-1]), channels, strict=True):
-            blocks += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
-            sides = tuple((side + 1) // 2 for side in sides)
-        self.front = nn.Sequential(*blocks, nn.Flatten())
-        features = channels[-1] * math.prod(sides)
-        pairs = zip((features, *widths[:-1]), widths, strict=True)
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
+        self.front, self.layers = front, nn.ModuleList(layers)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return Phi(theta; x) for inputs (n, C, H, W): (n,) for a network with one output, else (n, C)."""
-        hidden = self.front(inputs)
+        """Return Phi(theta; x) for inputs (n, C_in, H, W): (n,) for a network with one output, else (n, C)."""
+        hidden = self.front(inputs).flatten(1)
         for layer in self.layers[:-1]:
             hidden = torch.relu(layer(hidden))
         outputs: Tensor = self.layers[-1](hidden)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+
+class BatchNormCNN(FrontNetwork):
+    """Convolutions with batch normalisation (Ioffe and Szegedy 2015) and ReLU, then fully connected layers with ReLUs.
+
+    Args:
+        shape: (C_in, H, W) of an input.
+        channels: of each convolution's output; kernel 3, padding 1.
+        widths: (h_1, ..., C) of the fully connected layers.
+        pooled: whether max pooling halves the sides behind each convolution, and not its stride.
+    """
+
+    def __init__(self, shape: Sequence[int], channels: Sequence[int], widths: Sequence[int], pooled: bool) -> None:
+        blocks: list[nn.Module] = []
+        sides = tuple(shape[1:])
+        for before, after in zip((shape[0], *channels[:-1]), channels, strict=True):
+            blocks += [nn.Conv2d(before, after, 3, stride=1 if pooled else 2, padding=1), nn.BatchNorm2d(after)]
+            blocks += [nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)] if pooled else [nn.ReLU()]
+            sides = tuple((side + 1) // 2 for side in sides)
+        features = channels[-1] * math.prod(sides)
+        pairs = zip((features, *widths[:-1]), widths, strict=True)
+        super().__init__(nn.Sequential(*blocks), (nn.Linear(a, b) for a, b in pairs))
 
 
 class RandomFeatures(nn.Module):
@@ -203,7 +216,7 @@ def blank(spec: BuiltSpec, shape: Sequence[int]) -> nn.Module:
         UserError: the kernel is larger than what it is laid on.
     """
     if isinstance(spec, CNNSpec):
-        return BatchNormCNN(shape, spec.channels, (*spec.hidden, spec.outputs)).eval()
+        return BatchNormCNN(shape, spec.channels, (*spec.hidden, spec.outputs), spec.halved == "pooling").eval()
     if isinstance(spec, RandomFeaturesSpec):
         return RandomFeatures(math.prod(shape), spec).eval()
     return _empty(spec, shape).eval()

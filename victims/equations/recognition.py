@@ -53,8 +53,7 @@ def relu_network_of(module: nn.Module, shape: tuple[int, int, int]) -> ReLUNetwo
         widths = (linears[0].in_features, *(layer.out_features for layer in linears))
         network = MLP(widths, [layer.bias is not None for layer in linears])
     network.layers = nn.ModuleList(layers)
-    if not _agree(module, network, shape):
-        raise NotCoveredError("its layers in a row do not compute what it computes")
+    require_equal(module, network, shape)
     return network.eval()
 
 
@@ -116,12 +115,8 @@ def _steps(module: nn.Module) -> Iterator[nn.Module]:
     Raises:
         NotCoveredError: the forward cannot be followed, branches, or does something else.
     """
-    try:
-        graph = fx.symbolic_trace(module).graph
-    except Exception as error:  # whatever the module's own code raises on a symbol
-        raise NotCoveredError(f"torch.fx cannot follow its forward ({' '.join(str(error).split())[:80]})") from None
     modules, current = dict(module.named_modules()), None
-    for node in graph.nodes:
+    for node in traced(module).nodes:
         if node.op == "placeholder":
             if current is not None:
                 raise NotCoveredError("it takes more than one input")
@@ -129,7 +124,7 @@ def _steps(module: nn.Module) -> Iterator[nn.Module]:
         elif node.op != "output" and not _is_shape(node):
             if _joins(node):
                 raise NotCoveredError(f"a sum of two branches (`add`, a residual connection) is {CHAINS}")
-            step = _step(node, modules)
+            step = step_of(node, modules)
             if current is None or not node.args or node.args[0] is not current:
                 raise NotCoveredError(f"{_name(node, modules)} does not take the output of the step before")
             current = node
@@ -137,7 +132,19 @@ def _steps(module: nn.Module) -> Iterator[nn.Module]:
                 yield step
 
 
-def _step(node: fx.Node, modules: dict[str, nn.Module]) -> nn.Module | None:
+def traced(module: nn.Module) -> fx.Graph:
+    """Return the graph of a module's forward.
+
+    Raises:
+        NotCoveredError: torch.fx cannot follow it.
+    """
+    try:
+        return fx.symbolic_trace(module).graph
+    except Exception as error:  # whatever the module's own code raises on a symbol
+        raise NotCoveredError(f"torch.fx cannot follow its forward ({' '.join(str(error).split())[:80]})") from None
+
+
+def step_of(node: fx.Node, modules: dict[str, nn.Module]) -> nn.Module | None:
     """Return what a node does to its input, None for nothing.
 
     Raises:
@@ -198,11 +205,12 @@ def _simple(layer: nn.Conv2d) -> bool:
 
 
 @torch.no_grad()
-def _agree(module: nn.Module, network: ReLUNetwork, shape: tuple[int, int, int]) -> bool:
-    """Say whether both return the same outputs for four random inputs of this shape (C, H, W)."""
+def require_equal(module: nn.Module, network: nn.Module, shape: tuple[int, int, int]) -> None:
+    """Raise a NotCoveredError unless both return the same outputs for four random inputs of this shape (C, H, W)."""
     inputs = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
     outputs: object = module(inputs)
     expected: Tensor = network(inputs)
     if not isinstance(outputs, Tensor) or outputs.numel() != expected.numel():
-        return False
-    return torch.allclose(outputs.reshape(expected.shape), expected, rtol=1e-4, atol=1e-6)
+        raise NotCoveredError("it does not return one tensor of outputs")
+    if not torch.allclose(outputs.reshape(expected.shape), expected, rtol=1e-4, atol=1e-6):
+        raise NotCoveredError("its layers in a row do not compute what it computes")

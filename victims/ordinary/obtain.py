@@ -25,7 +25,7 @@ from victims.ordinary.difference import difference, first_moved, movement
 from victims.ordinary.interpolation import interpolate
 from victims.ordinary.training import train_ordinary
 from victims.recipes import Interpolation, Ordinary
-from victims.spec import VictimSpec
+from victims.spec import BuiltSpec, VictimSpec
 from victims.training.loop import TrainProgress
 
 START, SNAPSHOTS = "start.safetensors", "snapshots.safetensors"
@@ -137,8 +137,7 @@ def _load(spec: VictimSpec, folder: Path, data: Data, notice: Callable[[str], No
     card = victim_card(VictimCard, spec, folder, notice, (WEIGHTS, START, SNAPSHOTS))
     if card is None:
         return None
-    assert spec.architecture.kind != "module"
-    assert spec.architecture.kind != "kernel"
+    assert isinstance(spec.architecture, BuiltSpec)
     model = blank(spec.architecture, data.split.inputs.shape[1:])
     model.load_state_dict(load_file(folder / WEIGHTS))
     earlier = _unpacked(load_file(folder / SNAPSHOTS)) if card.snapshots_sha256 else ()

@@ -11,7 +11,7 @@ from victims.equations.architectures import blank, seeded
 from victims.ordinary.adaptation import adapt, merged
 from victims.ordinary.descent import Descent, Examples, Report
 from victims.recipes import Ordinary
-from victims.spec import VictimSpec
+from victims.spec import BuiltSpec, VictimSpec
 from victims.unfinished import Unfinished
 
 START, TUNING = "start.", "tuning."
@@ -56,8 +56,7 @@ def train_ordinary(
     """
     training, architecture = spec.training, spec.architecture
     assert isinstance(training, Ordinary)
-    assert architecture.kind != "module"
-    assert architecture.kind != "kernel"
+    assert isinstance(architecture, BuiltSpec)
     dtype, shape = getattr(torch, training.dtype), members.inputs.shape[1:]
     file = checkpoint or Unfinished()
     state = file.load()

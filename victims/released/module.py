@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -10,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from victims.equations.fronts import front_network_of, spec_of
 from victims.equations.recognition import NotCoveredError, architecture_of, relu_network_of
 from victims.errors import UserError
 from victims.files import sha256_file
@@ -74,21 +76,25 @@ def built_architecture(name: str, network: Callable[[], nn.Module], shape: Shape
     try:
         return architecture_of(relu_network_of(_on_rows(module, shape), shape))
     except NotCoveredError as error:
+        uncovered = str(error)
+    try:
+        return spec_of(front_network_of(_on_rows(module, shape), shape), type(module).__name__, uncovered)
+    except NotCoveredError:
         classes = 1 if outputs.ndim == 1 else outputs.shape[1]
-        return ModuleSpec(name=type(module).__name__, outputs=classes, uncovered=str(error))
+        return ModuleSpec(name=type(module).__name__, outputs=classes, uncovered=uncovered)
 
 
 def answering(module: nn.Module, shape: Shape) -> nn.Module:
-    """Return the plain network that the module is, or the module itself, answering (n,) where it has one output.
+    """Return the network of named layers that the module is, or the module itself, answering (n,) for one output.
 
     A row of a table, (1, 1, d), reaches the module as (n, d).
     """
     module = _on_rows(module, shape)
-    try:
-        return relu_network_of(module, shape)
-    except NotCoveredError:
-        module.register_forward_hook(_one_output)
-        return module
+    for network_of in (relu_network_of, front_network_of):
+        with suppress(NotCoveredError):
+            return network_of(module, shape)
+    module.register_forward_hook(_one_output)
+    return module
 
 
 def is_row(shape: Shape) -> bool:

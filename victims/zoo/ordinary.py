@@ -3,8 +3,8 @@
 Names are `<dataset>-<mlp or cnn>-<n>[-c10]-<training>`: `sgd` is SGD with momentum, decay and a cosine over 300 epochs,
 `sgd3000` over 3,000, `adamw` 100 epochs of AdamW, `finetuned` a few epochs of SGD from a network pre-trained on other
 images of the dataset: all its layers, the `last2` or the `last1`, or a low-rank update (`lora8`). `snapshots` also
-released weights on the way, `deep` has two convolutions instead of one. Without `c10` they are the binary problems of
-Haim et al. 2022.
+released weights on the way, `deep` has two convolutions instead of one, `pooled` max pooling in the place of strides.
+Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
@@ -46,6 +46,12 @@ def _deep(dataset: str, n: int) -> VictimSpec:
     return shallow.model_copy(update={"name": f"{shallow.name}-deep"})
 
 
+def _pooled(strided: VictimSpec) -> VictimSpec:
+    """Return a victim with max pooling in the place of strides."""
+    architecture = strided.architecture.model_copy(update={"halved": "pooling"})
+    return strided.model_copy(update={"name": f"{strided.name}-pooled", "architecture": architecture})
+
+
 def _named(dataset: str, n: int, variant: str, architecture: MLPSpec | CNNSpec) -> VictimSpec:
     classes = f"-c{architecture.outputs}" if architecture.outputs > 1 else ""
     name = f"{dataset}-{architecture.kind}-{n}{classes}-{variant}"
@@ -65,5 +71,7 @@ VICTIMS = (
     *(_cnn("cifar", n, "finetuned") for n in (100, 300)),
     _cnn("mnist", 100, "finetuned"),
     _deep("cifar", 100),
+    _pooled(_cnn("cifar", 100, "finetuned")),
+    _pooled(_deep("cifar", 100)),
     _cnn("digits", 20, "finetuned"),
 )

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from attacking import CPU, attacked
+from attacking import CPU, attacked, sgd_network, victim_of
 from safetensors.torch import save_file
 from torch import nn
 
+from attacks.cocktail_party_features import CocktailPartyFeatures
+from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.kkt_delta import KKTDelta
 from attacks.kkt_delta_features import KKTDeltaFeatures
 from attacks.known_start.params import FeatureParams, KKTDeltaParams
@@ -22,9 +24,15 @@ from victims.exposure.reading import exposure
 from victims.obtain import obtain
 from victims.recipes import Released
 from victims.released import released
-from victims.spec import ConvSpec, MLPSpec, ModuleSpec, VictimSpec
+from victims.spec import CNNSpec, ConvSpec, MLPSpec, ModuleSpec, VictimSpec
 
 N, EPOCHS = 6, 12
+
+
+def cnn() -> nn.Module:
+    """A CNN as people write it, with pooling."""
+    front = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)
+    return nn.Sequential(*front, nn.Flatten(), nn.Linear(1024, 30), nn.ReLU(), nn.Linear(30, 10))
 
 
 def network() -> nn.Module:
@@ -56,7 +64,7 @@ def tuned(tmp_path: Path) -> tuple[nn.Module, dict[str, torch.Tensor], Path]:
 
 def described(folder: Path, **given: Any) -> VictimSpec:
     files = {"weights": folder / "tuned.safetensors", "images": folder / "images.npz"}
-    return released("mine", network=network, mean=0.5, std=0.3, **{**files, **given})
+    return released("mine", **{"network": network, "mean": 0.5, "std": 0.3, **files, **given})
 
 
 def loaded(spec: VictimSpec) -> Victim:
@@ -109,6 +117,31 @@ def test_a_model_whose_first_layer_stayed_is_for_kkt_delta_features(tuned: Any) 
         card = exposure(victim, seeds=5)
         assert card.start is not None
         assert card.start.stayed == len(names)
+
+
+def test_a_cnn_of_ones_own_gives_what_the_same_network_of_the_suite_gives(tmp_path: Path) -> None:
+    spec = sgd_network("photos", 20, (30,), lr=0.02, batch_size=5, epochs=3).model_copy(
+        update={"architecture": CNNSpec(channels=(4,), halved="pooling", hidden=(30,), outputs=10), "name": "own-cnn"}
+    )
+    victim = victim_of(spec)
+    assert victim.start is not None
+    places = {"front.0": "0", "front.1": "1", "layers.0": "5", "layers.1": "7"}
+    for file, state in (("tuned", victim.model.state_dict()), ("start", victim.start)):
+        own = {f"{places[name.rpartition('.')[0]]}.{name.rpartition('.')[2]}": value for name, value in state.items()}
+        save_file(own, tmp_path / f"{file}.safetensors")
+    pixels = victim.split.inputs * victim.scale + victim.split.mean
+    arrays = {"train_images": pixels.transpose(0, 2, 3, 1).clip(0, 1), "train_labels": victim.split.labels}
+    np.savez(tmp_path / "images.npz", **arrays)
+    mean, std = victim.split.mean[:, 0, 0].tolist(), np.ravel(victim.scale).tolist()
+    mine = loaded(described(tmp_path, network=cnn, initial=tmp_path / "start.safetensors", mean=mean, std=std))
+    for attack in (
+        CocktailPartyFeatures(CocktailPartyFeaturesParams(steps=20, image_steps=4)),
+        KKTDeltaFeatures(FeatureParams(steps=3, restarts=1)),
+    ):
+        assert attack.supports(mine.spec) is None
+        found, expected = attacked(attack, mine), attacked(attack, victim)
+        torch.testing.assert_close(found.candidates, expected.candidates, rtol=1e-3, atol=1e-4)
+        assert found.candidates.std() > 0
 
 
 def test_of_other_modules_it_says_what_it_is_for() -> None:

@@ -1,0 +1,117 @@
+"""A module's last fully connected layers are told from its front, whatever that is, and nothing else is taken so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from victims.equations.fronts import front_network_of, spec_of
+from victims.equations.recognition import NotCoveredError
+
+SHAPE = (3, 12, 12)
+
+
+class LeNet(nn.Module):
+    """As people write it: functions between the layers, the shape taken from the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(3, 4, 3, padding=1, stride=2), nn.MaxPool2d(2)
+        self.fc1, self.fc2, self.fc3 = nn.Linear(36, 9), nn.Linear(9, 7), nn.Linear(7, 5)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.pool(F.relu(self.conv(inputs)))
+        hidden = hidden.view(hidden.size(0), -1)
+        hidden = F.dropout(F.relu(self.fc1(hidden)), 0.5, self.training)
+        outputs: Tensor = self.fc3(F.relu(self.fc2(hidden)))
+        return outputs
+
+
+class Residual(nn.Module):
+    """A block with a skip connection and another activation, and one output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3), nn.GELU())
+        self.head = nn.Sequential(nn.Flatten(), nn.Linear(432, 6), nn.ReLU(), nn.Linear(6, 1))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.head(inputs + self.block(inputs))
+        return outputs
+
+
+class Bypass(nn.Module):
+    """Its last layer sees the features, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc1, self.fc2 = nn.Conv2d(3, 2, 3, stride=3), nn.Linear(32, 32), nn.Linear(32, 4)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        features = torch.relu(self.conv(inputs)).flatten(1)
+        outputs: Tensor = self.fc2(features + torch.relu(self.fc1(features)))
+        return outputs
+
+
+def rows() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(432, 8), nn.Tanh(), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))
+
+
+TAKEN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[int, ...]]] = {
+    "a LeNet": (LeNet, (4, 3, 3), (9, 7, 5)),
+    "a residual block": (Residual, (3, 12, 12), (6, 1)),
+    "layers with another activation": (rows, (8,), (6, 2)),
+}
+OTHER = {
+    "one layer": lambda: nn.Sequential(nn.Conv2d(3, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(50, 4)),
+    "another activation": lambda: nn.Sequential(nn.Flatten(), nn.Linear(432, 6), nn.Tanh(), nn.Linear(6, 2)),
+    "no activation": lambda: nn.Sequential(nn.Flatten(), nn.Linear(432, 6), nn.Linear(6, 2)),
+    "a last ReLU": lambda: nn.Sequential(nn.Flatten(), nn.Linear(432, 6), nn.ReLU(), nn.Linear(6, 2), nn.ReLU()),
+    "a normalisation between": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(432, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2)
+    ),
+    "a bypass": Bypass,
+}
+
+
+def drawn(make: Callable[[], nn.Module]) -> nn.Module:
+    torch.manual_seed(0)
+    return make().eval()
+
+
+@pytest.mark.parametrize(("make", "maps", "widths"), TAKEN.values(), ids=TAKEN)
+def test_front_and_layers_compute_what_the_module_does(
+    make: Callable[[], nn.Module], maps: tuple[int, ...], widths: tuple[int, ...]
+) -> None:
+    module, inputs = drawn(make), torch.rand(5, *SHAPE)
+    found = front_network_of(module, SHAPE)
+    outputs = module(inputs)
+    torch.testing.assert_close(found(inputs), outputs[:, 0] if outputs.shape[1] == 1 else outputs)
+    assert tuple(found.front(inputs).shape[1:]) == maps
+    spec = spec_of(found, "Net", "pooling")
+    assert (*spec.hidden, spec.outputs) == widths
+    assert spec.uncovered == "pooling"
+
+
+@pytest.mark.parametrize("make", OTHER.values(), ids=OTHER)
+def test_a_module_that_ends_otherwise_is_not_taken(make: Callable[[], nn.Module]) -> None:
+    with pytest.raises(NotCoveredError, match="no two fully connected layers"):
+        front_network_of(drawn(make), SHAPE)
+
+
+def test_the_parameters_are_the_modules_own_and_their_names_tell_front_from_layers() -> None:
+    module = LeNet().eval()
+    found = front_network_of(module, SHAPE)
+    assert set(found.state_dict()) == {
+        *(f"front.conv.{kind}" for kind in ("weight", "bias")),
+        *(f"layers.{layer}.{kind}" for layer in range(3) for kind in ("weight", "bias")),
+    }
+    assert found.state_dict()["front.conv.weight"].data_ptr() == module.conv.weight.data_ptr()
+    assert found.layers[0].weight is module.fc1.weight
+    other = {name: value + 1 for name, value in found.state_dict().items()}
+    found.load_state_dict(other)
+    assert torch.equal(module.fc3.bias, other["layers.2.bias"])
