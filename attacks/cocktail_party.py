@@ -78,6 +78,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         import torch
 
         from attacks.independent_components.parts import Parts
+        from attacks.independent_components.pictures import Images
         from attacks.independent_components.responses import SIZE
         from attacks.independent_components.rounds import Separation
         from attacks.independent_components.span import Span
@@ -101,19 +102,15 @@ class CocktailParty(Attack[CocktailPartyParams]):
             if torch.equal(start.weights[0], end.weights[0]):
                 return no_reconstruction(shape, *guessed, FIRST_STAYED)
             span = Span.added_to(start, end, n)
-        separations = max(1, params.rounds)
-        total = separations * (params.steps + params.free_steps) + params.rounds * params.round_steps
-        parts = Parts(ctx, total)
-        found = Separation(span, shape, params, parts).run()
+        parts = Parts(ctx, params.schedule.total)
+        found = Separation(span, Images(shape), params.pixel_size, params.schedule, parts).run()
         if not found.images.isfinite().all():
             raise DivergedError("the images are not finite")
-        kept = (f"the network explains {int(found.found.sum())} of {len(found.found)}",) if params.rounds else ()
-        lost = ("a descent diverged and was left out",) if found.diverged else ()
         late = () if found.settled else (f"not settled after {parts.done} iterations",)
         return Reconstruction(
             candidates=found.images.reshape(-1, *shape),
             confidence=found.sure,
             loss=1 - float(found.sure.mean()),
             grad_evals=parts.done,
-            flags=(*guessed, span.flag, *kept, *lost, *late),
+            flags=(*guessed, span.flag, *found.flags(params.schedule), *late),
         )

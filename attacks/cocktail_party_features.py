@@ -5,12 +5,11 @@ The equations are in `attacks.independent_components.maps`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, DivergedError, Knowledge, Reconstruction, VictimView, no_reconstruction
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.known_start.no_image import LAST_ALONE
-from attacks.known_start.params import MISSED
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -22,17 +21,19 @@ SMALL_MAPS = "its feature maps are smaller than a filter"
 class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
     """The images whose features are the independent components of W - c W(0), for W right behind convolutions.
 
-    The components are found without the network; the convolutions then tell which image has them.
+    Filters tell components from mixtures, and in rounds the fully connected layers do; the convolutions then tell which
+    image has them.
     """
 
     name = "cocktail-party-features"
-    version = 1
+    version = 2
     summary = (
         "cocktail-party behind convolutions: independent components of feature maps, and the images that have them"
     )
     paper = "after Kariyappa et al. 2023"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
     Params = CocktailPartyFeaturesParams
+    variants: ClassVar[dict[str, dict[str, Any]]] = {"filters": {"rounds": 0, "steps": 300, "free_steps": 0}}
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and a hidden layer that moved right behind convolutions."""
@@ -53,9 +54,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             DivergedError: the images are not finite.
             ValueError: the victim has no one start, or its start is of another shape or a wrong one.
         """
-        import torch
-
-        from attacks.independent_components.maps import images_of, separated
+        from attacks.independent_components.maps import features_span, images_of, separated, typical_size
         from attacks.independent_components.parts import Parts
         from attacks.independent_components.responses import SIZE
         from attacks.known_start.equation import checked_difference
@@ -75,22 +74,18 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         maps = front.maps(shape)
         if min(maps[1:]) < SIZE:
             return no_reconstruction(shape, SMALL_MAPS)
-        found = checked_difference(head(start, 0), head(end, 0))
-        rank = found.holding(1 - MISSED)
-        basis = found.directions[:rank].to(ctx.device, torch.float32)
-        parts = Parts(ctx, params.steps + params.image_steps)
-        components = separated(basis, maps, params, parts)
-        images, cosines = images_of(components.features, front, shape, params, parts)
+        first, last = head(start, 0), head(end, 0)
+        span = features_span(first, last, checked_difference(first, last), params)
+        parts = Parts(ctx, params.schedule.total + params.image_steps)
+        found = separated(span, maps, typical_size(front, shape), params, parts)
+        images, cosines = images_of(found.images, front, shape, params, parts)
         if not images.isfinite().all():
             raise DivergedError("the images are not finite")
-        late = () if components.settled else ("the separation did not settle",)
+        late = () if found.settled else ("the separation did not settle",)
         return Reconstruction(
             candidates=images,
             confidence=cosines,
             loss=1 - float(cosines.mean()),
             grad_evals=parts.done,
-            flags=(
-                f"start decayed to {found.decay:.4g}, {rank} directions with all but {MISSED:g} of the squares",
-                *late,
-            ),
+            flags=(span.flag, *found.flags(params.schedule), *late),
         )

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from attacks.independent_components.errors import SHARPNESS, chance, explained
 from attacks.independent_components.parts import Parts
-from attacks.independent_components.responses import responses
+from attacks.independent_components.pictures import Pictures
 from attacks.independent_components.span import Span
 from attacks.independent_components.unmixing import DENSITY, whitened
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
@@ -39,18 +39,18 @@ class JointLikelihood:
 
     Args:
         span: the rows that are mixed, L, and the networks that explain errors.
-        shape: (C, H, W) of an image.
-        pixel_size: root mean square of an image's pixels.
+        pictures: what the rows are mixtures of.
+        size: root mean square of an image's pixels.
     """
 
-    def __init__(self, span: Span, shape: tuple[int, int, int], pixel_size: float) -> None:
+    def __init__(self, span: Span, pictures: Pictures, size: float) -> None:
         basis = span.basis
         self.basis, self.added = basis, basis @ span.added.T
         self.networks = tuple(network.on_coordinates(basis.T) for network in span.way)
-        answered = responses(basis.reshape(-1, *shape))
+        answered = pictures.responses(basis)
         whitening, white = whitened(answered[:, :: max(1, answered.shape[1] // RESPONSES)])
         self.whitening, self.white = whitening.to(basis), white.to(basis)
-        self.length = pixel_size * basis.shape[1] ** 0.5
+        self.length = size * basis.shape[1] ** 0.5
 
     def images(self, mixture: Tensor) -> Tensor:
         """Return the images (r, d) that a mixture (r, r) of the white rows makes, each of the pixels' size."""

@@ -2,14 +2,13 @@
 
 The first fully connected layer sees feature maps phi(x_i), and what a training adds to it is sum_i D_i phi(x_i)': the
 cocktail party again (after Kariyappa et al. 2023), with maps in the place of images. Maps of one image are as flat but
-for edges as the image is, so that small filters tell maps from mixtures of them, each channel by itself. A map is not
-negative behind a ReLU, which tells its sign; its length is not known. Then images are searched
-from which the front makes maps that point in these directions.
+for edges as the image is, so that small filters tell maps from mixtures of them, each channel by itself. Deeper maps
+have fewer edges; there the layers behind them tell more, in rounds. A map is not negative behind a ReLU, which tells
+its sign; its length is not known. Then images are searched from which the front makes maps that point in these
+directions.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -17,46 +16,73 @@ from torch import Tensor
 
 from attacks.independent_components.params import CocktailPartyFeaturesParams as Params
 from attacks.independent_components.parts import Parts
-from attacks.independent_components.responses import responses
-from attacks.independent_components.unmixing import unmix
+from attacks.independent_components.pictures import FeatureMaps
+from attacks.independent_components.rounds import Separated, Separation
+from attacks.independent_components.span import Span
+from attacks.known_start.equation import interpolated
 from attacks.known_start.front import FeatureExtractor
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
+from attacks.optimisation.restarts import below, under
+from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace
+from victims.ordinary.difference import Difference
 
+FEATURES = "features."
+"""Prefix of the names of a checkpoint's tensors that belong to the components, once they are found."""
 SMALL = 0.01
 """Standard deviation of the coordinates of the images that a search begins with."""
+TYPICAL = 32
+"""Images of noise whose features tell how large features are."""
 
 
-@dataclass(frozen=True)
-class Components:
-    """The components of a span of features.
-
-    Attributes:
-        features: (r, f), each a direction alone.
-        settled: whether the separation came to its end.
-    """
-
-    features: Tensor
-    settled: bool
-
-
-def separated(basis: Tensor, maps: tuple[int, int, int], params: Params, parts: Parts) -> Components:
-    """Return the independent components of a span of features, with the signs that a ReLU leaves.
+def features_span(start: Network, end: Network, found: Difference, params: Params) -> Span:
+    """Return the span of the features, and what is known beside.
 
     Args:
-        basis: (r, f), rows that span the features.
-        maps: (C, H, W) of the features, f = C H W; H and W are at least 3.
+        start: the fully connected layers at the beginning.
+        end: those of the released network.
+        found: the difference of the first of them.
         params: hyperparameters.
-        parts: of which this is the first.
     """
-    if held := parts.held:
-        return Components(held["features"].to(basis), bool(held["settled"]))
-    answered = responses(basis.reshape(-1, 1, *maps[1:])).reshape(len(basis), -1)
-    one = unmix(answered, (params.steps, 0), parts)
-    features = one.mixture @ basis
-    features = features * torch.where(features.sum(1, keepdim=True) < 0, -1.0, 1.0)
-    parts.begin({"features": features, "settled": torch.tensor(one.settled)})
-    return Components(features, one.settled)
+    rank, like = found.holding(1 - params.missed), end.weights[0]
+    flag = f"start decayed to {found.decay:.4g}, {rank} directions with all but {params.missed:g} of the squares"
+    way = (interpolated(start, end, params.point),)
+    return Span(
+        found.directions[:rank].to(like).contiguous(), like - found.decay * start.weights[0], None, start, way, flag
+    )
+
+
+@torch.no_grad()
+def typical_size(front: FeatureExtractor, shape: tuple[int, int, int]) -> float:
+    """Return the root mean square of the features of noise, as large as features of images roughly are.
+
+    The noise is the same in every run.
+
+    Args:
+        front: maps images to features.
+        shape: (C, H, W) of an image.
+    """
+    like = next(front.network.parameters())
+    images = torch.randn(TYPICAL, *shape, generator=torch.Generator().manual_seed(0)).to(like)
+    return float(front(images).square().mean().sqrt())
+
+
+def separated(span: Span, maps: tuple[int, int, int], size: float, params: Params, parts: Parts) -> Separated:
+    """Return the independent components of a span of features.
+
+    Args:
+        span: of the features.
+        maps: (C, H, W) of the features; H and W are at least 3.
+        size: root mean square of a feature.
+        params: hyperparameters.
+        parts: of which these are the first.
+    """
+    held = below(FEATURES, parts.held)
+    if held:
+        return Separated.of(held, span.basis)
+    found = Separation(span, FeatureMaps(maps), size, params.schedule, parts).run()
+    parts.begin(under(FEATURES, found.packed()))
+    return found
 
 
 def images_of(

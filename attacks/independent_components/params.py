@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from attacks.base import AttackParams
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long a separation goes on.
+
+    Attributes:
+        steps: iterations of FastICA at most.
+        free_steps: iterations at most of the descent on the likelihood of the components that follows.
+        rounds: the most rounds; 0 separates once and descends on no joint likelihood.
+        round_steps: steps of the descent of a round.
+        lr: the highest learning rate there.
+    """
+
+    steps: int
+    free_steps: int
+    rounds: int
+    round_steps: int
+    lr: float
+
+    @property
+    def total(self) -> int:
+        """The most steps of all rounds."""
+        return max(1, self.rounds) * (self.steps + self.free_steps) + self.rounds * self.round_steps
 
 
 class CocktailPartyParams(AttackParams):
@@ -39,18 +64,39 @@ class CocktailPartyParams(AttackParams):
     round_steps: PositiveInt = 160
     lr: PositiveFloat = 0.003
 
+    @property
+    def schedule(self) -> Schedule:
+        """How long the separation goes on."""
+        return Schedule(self.steps, self.free_steps, self.rounds, self.round_steps, self.lr)
+
 
 class CocktailPartyFeaturesParams(AttackParams):
     """Parameters of `cocktail-party-features`.
 
     Attributes:
+        missed: share of the squares of what training has added that the directions searched leave out, in (0, 1).
+        point: share of the straight way from start to end at which features and errors are taken, in [0, 1].
         steps: iterations of FastICA at most; it ends when it has settled.
-        point: share of the straight way from start to end at which the front maps images to features, in [0, 1].
+        free_steps: iterations at most of the descent on the likelihood of the components that follows.
+        rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of features
+            and errors. 0 separates once and descends on nothing.
+        round_steps: steps of the descent of a round.
+        round_lr: the highest learning rate there, of the entries of the mixture.
         image_steps: steps in which images are searched that have the features.
         lr: the highest learning rate there, of the images' coordinates on cosines.
     """
 
-    steps: PositiveInt = 300
+    missed: Annotated[float, Field(gt=0, lt=1)] = 3e-5
     point: Annotated[float, Field(ge=0, le=1)] = 0.5
+    steps: PositiveInt = 120
+    free_steps: NonNegativeInt = 20
+    rounds: NonNegativeInt = 16
+    round_steps: PositiveInt = 160
+    round_lr: PositiveFloat = 0.003
     image_steps: PositiveInt = 200
     lr: PositiveFloat = 0.3
+
+    @property
+    def schedule(self) -> Schedule:
+        """How long the separation goes on."""
+        return Schedule(self.steps, self.free_steps, self.rounds, self.round_steps, self.round_lr)

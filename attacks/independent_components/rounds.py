@@ -17,10 +17,9 @@ from torch import Tensor
 
 from attacks.independent_components.errors import SHARPNESS
 from attacks.independent_components.likelihood import JointLikelihood
-from attacks.independent_components.orientation import oriented
-from attacks.independent_components.params import CocktailPartyParams
+from attacks.independent_components.params import Schedule
 from attacks.independent_components.parts import Parts
-from attacks.independent_components.responses import responses
+from attacks.independent_components.pictures import Pictures
 from attacks.independent_components.span import Span
 from attacks.independent_components.unmixing import unmix
 from attacks.optimisation.restarts import below, under
@@ -67,13 +66,19 @@ class Separated:
         """Return what `packed` has written."""
         found = held["found"].to(like.device)
         images, sure = (held[name].to(like) for name in ("images", "sure"))
-        return cls(images, sure, found, bool(held["settled"]), float(held["least"]), float(held["cost"]))
+        settled, diverged = (bool(held[name]) for name in ("settled", "diverged"))
+        return cls(images, sure, found, settled, float(held["least"]), float(held["cost"]), diverged)
 
     def packed(self) -> dict[str, Tensor]:
         """Return it as tensors by name. They are copies: the store takes no memory twice."""
-        scalars = {"settled": self.settled, "least": self.least, "cost": self.cost}
+        scalars = {name: getattr(self, name) for name in ("settled", "least", "cost", "diverged")}
         packed = {name: torch.tensor(value, dtype=torch.float64) for name, value in scalars.items()}
         return packed | {name: getattr(self, name).clone() for name in ("images", "sure", "found")}
+
+    def flags(self, schedule: Schedule) -> tuple[str, ...]:
+        """Return what a row says of it."""
+        kept = (f"the network explains {int(self.found.sum())} of {len(self.found)}",) if schedule.rounds else ()
+        return kept + (("a descent diverged and was left out",) if self.diverged else ())
 
 
 @dataclass(frozen=True)
@@ -82,14 +87,16 @@ class Separation:
 
     Attributes:
         span: the rows that are mixed, and what is known beside.
-        shape: (C, H, W) of an image.
-        params: hyperparameters.
+        pictures: what they are mixtures of.
+        size: root mean square of an image's pixels.
+        schedule: how long it goes on.
         parts: the parts of this run: separations, and a descent after each.
     """
 
     span: Span
-    shape: tuple[int, int, int]
-    params: CocktailPartyParams
+    pictures: Pictures
+    size: float
+    schedule: Schedule
     parts: Parts
 
     def run(self) -> Separated:
@@ -100,12 +107,12 @@ class Separation:
         """
         parts, held = self.parts, self.parts.held
         now = Separated.of(held, self.span.basis) if held else Separated.begun(self.span.basis)
-        if not self.params.rounds:
+        if not self.schedule.rounds:
             return self._separate(now)
         best = Separated.of(below(BEST, held), self.span.basis) if held else now
         vain = int(held["vain"]) if held else 0
-        likelihood = JointLikelihood(self.span, self.shape, self.params.pixel_size)
-        for index in range(int(held["index"]) if held else 0, 2 * self.params.rounds):
+        likelihood = JointLikelihood(self.span, self.pictures, self.size)
+        for index in range(int(held["index"]) if held else 0, 2 * self.schedule.rounds):
             counts = {"index": torch.tensor(index), "vain": torch.tensor(vain)}
             parts.begin(counts | now.packed() | under(BEST, best.packed()))
             if index % 2 == 0:
@@ -129,17 +136,17 @@ class Separation:
         """Return it with the rows that are not found separated by what filters answer."""
         rest = ~now.found
         rows = now.images if bool(rest.all()) else torch.linalg.qr(now.images[rest].T).Q.T
-        one = unmix(responses(rows.reshape(-1, *self.shape)), (self.params.steps, self.params.free_steps), self.parts)
+        one = unmix(self.pictures.responses(rows), (self.schedule.steps, self.schedule.free_steps), self.parts)
         new = one.mixture @ rows
         images, sure = now.images.clone(), now.sure.clone()
-        images[rest] = new * self.params.pixel_size / new.square().mean(1, keepdim=True).sqrt()
+        images[rest] = new * self.size / new.square().mean(1, keepdim=True).sqrt()
         sure[rest] = one.contrast.to(sure)
-        signed = oriented(images, self.span.added, self.span.bias, self.span.network)
+        signed = self.pictures.signed(images, self.span)
         return replace(now, images=torch.where(rest[:, None], signed, images), sure=sure, settled=one.settled)
 
     def _descend(self, now: Separated, likelihood: JointLikelihood) -> Separated:
         """Return it after a descent of all images, with those found that the network explains."""
-        images = likelihood.descend(now.images, self.params.round_steps, self.params.lr, self.parts)
+        images = likelihood.descend(now.images, self.schedule.round_steps, self.schedule.lr, self.parts)
         cost = float(likelihood.cost(likelihood.mixture(images), SHARPNESS))
         if not math.isfinite(cost):
             return replace(now, diverged=True)

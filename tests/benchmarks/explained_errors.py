@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from attacks.independent_components.likelihood import JointLikelihood
+from attacks.independent_components.pictures import Images
 from attacks.independent_components.span import Span
 from bench.plan import registry
 from victims.equations.network import Network
@@ -45,7 +46,7 @@ def main() -> None:
         start, end = (Network.of(state, shape) for state in (victim.start, victim.model.state_dict()))
         images = torch.from_numpy(victim.split.inputs).flatten(1)
         span = Span.added_to(start, end, len(images))
-        likelihood = JointLikelihood(span, shape, float(images.square().mean().sqrt()))
+        likelihood = JointLikelihood(span, Images(shape), float(images.square().mean().sqrt()))
         drawn = torch.randn(len(images), len(images), generator=torch.Generator().manual_seed(0)) @ images
         across = drawn - (drawn * F.normalize(images)).sum(1, keepdim=True) * F.normalize(images)
         mixtures = COSINE * F.normalize(images) + math.sqrt(1 - COSINE**2) * F.normalize(across)

@@ -14,10 +14,13 @@ from torch import Tensor
 from attacks import context as contexts
 from attacks.base import AttackContext
 from attacks.cocktail_party_features import INNER_STAYED, SMALL_MAPS, CocktailPartyFeatures
-from attacks.independent_components.maps import images_of, separated
+from attacks.independent_components.errors import SHARPNESS
+from attacks.independent_components.maps import images_of, separated, typical_size
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.independent_components.parts import Parts
-from attacks.known_start.front import FeatureExtractor
+from attacks.independent_components.span import Span
+from attacks.known_start.equation import back_propagated
+from attacks.known_start.front import FeatureExtractor, head
 from bench.run.disclosure import view_of
 from victims.equations.architectures import seeded
 from victims.spec import CNNSpec, MLPSpec, VictimSpec
@@ -28,12 +31,19 @@ PHOTOS = sgd_network("photos", 20, (60, 40), lr=0.02, batch_size=5, epochs=10).m
     update={"name": "photos-cnn-20-c10-sgd", "architecture": SMALL}
 )
 PARAMS = CocktailPartyFeaturesParams()
+ROUNDS = CocktailPartyFeaturesParams(rounds=3)
+FILTERS = CocktailPartyFeaturesParams(**CocktailPartyFeatures.variants["filters"])
+DEEP = CNNSpec(channels=(4, 3), halved="pooling", hidden=(60,), outputs=10)
 
 
-def front() -> FeatureExtractor:
-    """Return a small front with random weights."""
-    state = seeded(SMALL, SHAPE, 1).state_dict()
-    return FeatureExtractor.of(lambda: seeded(SMALL, SHAPE, 1), state, state, 0.5, 0)
+def front(spec: CNNSpec = SMALL, scale: float = 1.0) -> FeatureExtractor:
+    """Return a small front with random weights, whose features are so many times as large."""
+    network = seeded(spec, SHAPE, 1)
+    with torch.no_grad():
+        for name in ("front.1.weight", "front.1.bias"):
+            network.get_parameter(name).mul_(scale)
+    state = network.state_dict()
+    return FeatureExtractor.of(lambda: seeded(spec, SHAPE, 1), state, state, 0.5, 0)
 
 
 def photographs() -> Tensor:
@@ -45,14 +55,43 @@ def cosines(found: Tensor, truth: Tensor) -> Tensor:
     return (F.normalize(truth.flatten(1)) @ F.normalize(found.flatten(1)).T).amax(1)
 
 
-def test_mixtures_of_feature_maps_are_separated_with_their_signs() -> None:
-    features = front()(photographs())
-    assert front().maps(SHAPE) == MAPS
-    mixing = torch.randn(20, 20, generator=torch.Generator().manual_seed(0))
+def one_step(spec: CNNSpec) -> tuple[Span, Tensor]:
+    """Return the span of one gradient of the layers behind a front at photographs, mixed, and their features."""
+    extractor, generator = front(spec), torch.Generator().manual_seed(0)
+    features = extractor(photographs())
+    layers = head(seeded(spec, SHAPE, 1).state_dict(), 0)
+    coefficients = torch.randn(20, 10, generator=generator)
+    errors, _ = back_propagated(layers, features, coefficients, SHARPNESS)
+    mixing = torch.randn(20, 20, generator=generator)
     basis = torch.linalg.qr((mixing @ features).T).Q.T.contiguous()
-    found = separated(basis, MAPS, PARAMS, Parts(context(), 500))
-    assert found.settled
-    assert int((cosines(found.features, features) > 0.9).sum()) >= 17
+    return Span(basis, errors[0].T @ features, None, layers, (layers,), ""), features
+
+
+def near(span: Span, maps: tuple[int, int, int], features: Tensor, params: CocktailPartyFeaturesParams) -> int:
+    """Return how many features have a component of the span at a cosine above .9."""
+    found = separated(span, maps, 1.0, params, Parts(context(), 500))
+    return int((cosines(found.images, features) > 0.9).sum())
+
+
+def test_mixtures_of_feature_maps_are_separated_with_their_signs() -> None:
+    span, features = one_step(SMALL)
+    assert front().maps(SHAPE) == MAPS
+    assert near(span, MAPS, features, FILTERS) >= 17
+
+
+def test_behind_two_pools_the_layers_tell_features_that_filters_do_not() -> None:
+    span, features = one_step(DEEP)
+    maps = front(DEEP).maps(SHAPE)
+    assert maps == (3, 8, 8)
+    alone, joint = (near(span, maps, features, params) for params in (FILTERS, ROUNDS))
+    assert joint >= alone + 5
+
+
+def test_features_are_as_large_as_those_of_noise() -> None:
+    size, doubled = typical_size(front(), SHAPE), typical_size(front(scale=2.0), SHAPE)
+    true = float(front()(photographs()).square().mean().sqrt())
+    assert true / 3 < size < 3 * true
+    assert doubled == pytest.approx(2 * size, rel=1e-4)
 
 
 def test_images_are_found_by_the_directions_of_their_features() -> None:
@@ -70,7 +109,7 @@ def test_photographs_come_back() -> None:
     assert found.confidence is not None
     assert found.loss == pytest.approx(1 - float(found.confidence.mean()))
     assert 20 <= len(found.candidates) <= 60
-    assert f"{len(found.candidates)} directions with all but 1e-05 of the squares" in found.flags[0]
+    assert f"{len(found.candidates)} directions with all but 3e-05 of the squares" in found.flags[0]
 
 
 @pytest.mark.parametrize("saves", [1, 3, 8])
@@ -78,7 +117,8 @@ def test_an_attack_that_is_interrupted_goes_on_as_if_it_had_not_been(
     saves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
-    victim, attack = victim_of(PHOTOS), CocktailPartyFeatures(CocktailPartyFeaturesParams(steps=60, image_steps=6))
+    params = CocktailPartyFeaturesParams(rounds=2, steps=40, round_steps=20, image_steps=6)
+    victim, attack = victim_of(PHOTOS), CocktailPartyFeatures(params)
     view, whole = view_of(victim, attack.knowledge, CPU), attacked(attack, victim)
     memory = Memory(saves)
     with pytest.raises(Interrupted):

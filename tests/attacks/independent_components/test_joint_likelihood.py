@@ -32,6 +32,7 @@ from attacks.independent_components.errors import chance, explained
 from attacks.independent_components.likelihood import SHARPNESS, JointLikelihood
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.parts import Parts
+from attacks.independent_components.pictures import Images
 from attacks.independent_components.responses import responses
 from attacks.independent_components.span import Span
 from attacks.independent_components.unmixing import DENSITY
@@ -53,7 +54,7 @@ def one_step() -> tuple[Span, Tensor, Tensor]:
 
 
 def likelihood() -> JointLikelihood:
-    return JointLikelihood(one_step()[0], SHAPE, 1.0)
+    return JointLikelihood(one_step()[0], Images(SHAPE), 1.0)
 
 
 def test_a_mixture_makes_images_and_images_their_mixture() -> None:
@@ -84,7 +85,7 @@ def test_the_cost_is_the_negative_logarithm_that_the_head_of_the_file_writes() -
 def test_an_image_is_found_only_above_chance() -> None:
     joint = likelihood()
     assert joint.chance == chance(N, 3, 60)
-    two = JointLikelihood(replace(one_step()[0], way=one_step()[0].way * 2), SHAPE, 1.0)
+    two = JointLikelihood(replace(one_step()[0], way=one_step()[0].way * 2), Images(SHAPE), 1.0)
     assert two.chance == chance(N, 6, 60)
 
 
@@ -122,7 +123,7 @@ def test_where_there_are_many_responses_some_are_taken() -> None:
     span, _, _ = one_step()
     basis = torch.linalg.qr(torch.randn(3 * 32 * 32, N, generator=torch.Generator().manual_seed(0))).Q.T
     wide = replace(span, basis=basis, added=torch.zeros(60, 3072), way=())
-    taken = JointLikelihood(wide, (3, 32, 32), 1.0).white.shape[1]
+    taken = JointLikelihood(wide, Images((3, 32, 32)), 1.0).white.shape[1]
     assert 5000 <= taken < responses(basis.reshape(-1, 3, 32, 32)).shape[1] / 2
 
 

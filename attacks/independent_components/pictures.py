@@ -1,0 +1,53 @@
+"""What rows of a span are mixtures of: images, or feature maps. Filters answer to both, and each has its own sign."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from attacks.independent_components.orientation import oriented
+from attacks.independent_components.responses import responses
+from attacks.independent_components.span import Span
+
+
+class Pictures(Protocol):
+    """What is separated."""
+
+    def responses(self, rows: Tensor) -> Tensor:
+        """Return what filters answer (r, T) to rows (r, d)."""
+
+    def signed(self, rows: Tensor, span: Span) -> Tensor:
+        """Return rows (r, d), of which nothing tells the sign yet, each with its sign."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images of a shape (C, H, W): filters reach over their channels, and the network tells their signs."""
+
+    shape: tuple[int, int, int]
+
+    def responses(self, rows: Tensor) -> Tensor:
+        """Return what filters answer (r, T) to images (r, C H W)."""
+        return responses(rows.reshape(-1, *self.shape))
+
+    def signed(self, rows: Tensor, span: Span) -> Tensor:
+        """Return images (r, d) with the signs that fit the network best."""
+        return oriented(rows, span.added, span.bias, span.network)
+
+
+@dataclass(frozen=True)
+class FeatureMaps:
+    """Feature maps (C, H, W) behind a ReLU: filters stay in a channel, whose order says nothing; none is negative."""
+
+    shape: tuple[int, int, int]
+
+    def responses(self, rows: Tensor) -> Tensor:
+        """Return what filters answer (r, T) to maps (r, C H W)."""
+        return responses(rows.reshape(-1, 1, *self.shape[1:])).reshape(len(rows), -1)
+
+    def signed(self, rows: Tensor, span: Span) -> Tensor:
+        """Return maps (r, d) whose sums are not negative."""
+        return rows * torch.where(rows.sum(1, keepdim=True) < 0, -1.0, 1.0)
