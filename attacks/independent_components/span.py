@@ -16,6 +16,9 @@ from victims.equations.network import Network
 from victims.equations.row_space import row_span
 from victims.ordinary.update import low_rank
 
+UNMOVED = 1e-6
+"""Biases that moved by less, relative to the weights, say nothing: a batch normalisation lets no common error pass."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -56,11 +59,14 @@ class Span:
         if low := low_rank(start, end, found):
             shown = f"; {adapted(low)}"
         like, biases = end.weights[0], (start.biases[0], end.biases[0])
-        added = None if biases[0] is None or biases[1] is None else biases[1] - found.decay * biases[0]
+        added, bias = like - found.decay * start.weights[0], None
+        if biases[0] is not None and biases[1] is not None:
+            moved = biases[1] - found.decay * biases[0]
+            bias = moved if moved.norm() > UNMOVED * added.norm() else None
         return cls(
             found.directions[:rank].to(like),
-            like - found.decay * start.weights[0],
             added,
+            bias,
             start,
             (interpolated(start, end, 0.5), end),
             f"start decayed to {found.decay:.4g}, {rank} directions{shown}",

@@ -89,7 +89,7 @@ class FrontNetwork(nn.Module):
         layers: the fully connected layers.
     """
 
-    def __init__(self, front: nn.Module, layers: Iterable[nn.Linear]) -> None:
+    def __init__(self, front: nn.Module, layers: Iterable[nn.Module]) -> None:
         super().__init__()
         self.front, self.layers = front, nn.ModuleList(layers)
 

@@ -7,10 +7,20 @@ them at once, and so its weights hold sums over images (`attacks.known_start.fro
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from torch import fx, nn
 
 from victims.equations.architectures import FrontNetwork
-from victims.equations.recognition import NotCoveredError, require_equal, step_of, traced
+from victims.equations.recognition import (
+    NORMALISATIONS,
+    NotCoveredError,
+    folded,
+    relu_network_of,
+    require_equal,
+    step_of,
+    traced,
+)
 from victims.networks import FrontSpec
 
 CUT = ("placeholder", "get_attr", "output")
@@ -51,23 +61,41 @@ def spec_of(network: FrontNetwork, name: str, uncovered: str) -> FrontSpec:
     return FrontSpec(name=name, hidden=tuple(widths[:-1]), outputs=widths[-1], uncovered=uncovered)
 
 
-def _head(graph: fx.Graph, modules: dict[str, nn.Module]) -> tuple[list[nn.Linear], fx.Node]:
+def folded_normalisations(module: nn.Module, shape: tuple[int, int, int]) -> set[nn.Module]:
+    """Return the batch normalisations of a module that are folded into the layers before them.
+
+    Args:
+        module: the module, in evaluation mode.
+        shape: (C, H, W) of an input.
+    """
+    for network_of in (relu_network_of, front_network_of):
+        with suppress(NotCoveredError):
+            kept = set(network_of(module, shape).modules())
+            return {part for part in module.modules() if isinstance(part, NORMALISATIONS) and part not in kept}
+    return set()
+
+
+def _head(graph: fx.Graph, modules: dict[str, nn.Module]) -> tuple[list[nn.Module], fx.Node]:
     """Return the last linear layers with ReLUs between them, first to last, and the node of the features before them.
 
-    What only changes the shape of the features, or computes nothing, is left out from between.
+    A batch normalisation behind a layer is folded into it. What only changes the shape of the features, or computes
+    nothing, is left out from between.
     """
-    node, layers, after_relu = _before(_output(graph), modules), list[nn.Linear](), True
-    features = node
+    node, layers, after_relu = _before(_output(graph), modules), list[nn.Module](), True
+    features, norm = node, None
     while node.op not in CUT:
         try:
             step = step_of(node, modules)
         except NotCoveredError:
             break
         if isinstance(step, nn.Linear) and after_relu:
-            layers, after_relu = [step, *layers], False
+            layers = [step if norm is None else folded(step, norm), *layers]
+            after_relu, norm = False, None
             node = features = _before(_input(node), modules)
         elif isinstance(step, nn.ReLU) and layers and not after_relu:
             node, after_relu = _before(_input(node), modules), True
+        elif isinstance(step, nn.BatchNorm1d) and after_relu and norm is None:
+            node, norm = _before(_input(node), modules), step
         else:
             break
     return layers, features

@@ -90,7 +90,7 @@ def _layers(module: nn.Module) -> list[nn.Module]:
         elif isinstance(step, NORMALISATIONS):
             if linear_next:
                 raise NotCoveredError(f"{type(step).__name__} does not follow a linear layer, so it is not folded")
-            layers[-1] = _folded(layers[-1], step)
+            layers[-1] = folded(layers[-1], step)
         elif not linear_next:
             raise NotCoveredError(f"{type(step).__name__} follows a linear layer with no ReLU between")
         elif isinstance(step, nn.Linear) or not any(isinstance(layer, nn.Linear) for layer in layers):
@@ -186,8 +186,12 @@ def _name(node: fx.Node, modules: dict[str, nn.Module]) -> str:
     return target if isinstance(target, str) else str(getattr(target, "__name__", target))
 
 
-def _folded(layer: nn.Module, after: nn.Module) -> nn.Module:
-    """Return a linear layer that computes what it and the batch normalisation after it compute in evaluation mode."""
+def folded(layer: nn.Module, after: nn.Module) -> nn.Module:
+    """Return a linear layer that computes what it and the batch normalisation after it compute in evaluation mode.
+
+    Raises:
+        NotCoveredError: the normalisation keeps no running statistics.
+    """
     if getattr(after, "running_mean", None) is None:
         raise NotCoveredError(f"{type(after).__name__} keeps no running statistics, so it is not folded")
     if isinstance(layer, nn.Conv2d):

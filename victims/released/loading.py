@@ -37,7 +37,8 @@ def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
     model = loaded(spec.name, training.network, training.weights, training.weights_sha256, shape)
     start = None
     if training.initial is not None:
-        start = loaded(spec.name, training.network, training.initial, training.initial_sha256, shape).state_dict()
+        initial = training.initial, training.initial_sha256
+        start = loaded(spec.name, training.network, *initial, shape, end=training.weights).state_dict()
     made = origin(training.weights_sha256, dataset_sha256, torch.device("cpu"), train_s=0.0)
     card = describe(spec, model, split, made)
     if not (math.isfinite(card.train_loss) if spec.n else _finite_at_zero(model, shape)):

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from victims.equations.fronts import front_network_of, spec_of
+from victims.equations.fronts import folded_normalisations, front_network_of, spec_of
 from victims.equations.recognition import NotCoveredError, architecture_of, relu_network_of
 from victims.errors import UserError
 from victims.files import sha256_file
@@ -25,8 +25,20 @@ SHOWN = 4
 """Entries that a message names of a file that holds something else; the others are counted."""
 
 
-def loaded(name: str, network: Callable[[], nn.Module], weights: Path, sha256: str, shape: Shape) -> nn.Module:
+def loaded(
+    name: str, network: Callable[[], nn.Module], weights: Path, sha256: str, shape: Shape, end: Path | None = None
+) -> nn.Module:
     """Return the network with the weights of a file, float32, in evaluation mode.
+
+    Args:
+        name: the victim's, for messages.
+        network: builds the module.
+        weights: the file.
+        sha256: its hex SHA-256 when the plug-in was loaded.
+        shape: (C, H, W) of an input.
+        end: the released weights, if the file holds those that a training started from. Batch normalisations that are
+            folded into a layer are then those of the end: folded into both ends of a training, one normalisation
+            leaves the difference of the layer a sum over images.
 
     Raises:
         UserError: the weights cannot be read, changed since the plug-in was loaded, or are none of the network's.
@@ -34,6 +46,11 @@ def loaded(name: str, network: Callable[[], nn.Module], weights: Path, sha256: s
     state, module = _read_weights(weights), network().eval()
     try:
         module.load_state_dict(state)
+        if end is not None:
+            norms = folded_normalisations(_on_rows(module, shape), shape)
+            folded = tuple(f"{norm}." for norm, part in module.named_modules() if part in norms)
+            released = _read_weights(end).items()
+            module.load_state_dict(state | {key: value for key, value in released if key.startswith(folded)})
     except (RuntimeError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"victim {name}: {weights} does not fit the network: {reason}") from None

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from victims.equations.fronts import front_network_of, spec_of
+from victims.equations.fronts import folded_normalisations, front_network_of, spec_of
 from victims.equations.recognition import NotCoveredError
 
 SHAPE = (3, 12, 12)
@@ -61,19 +61,33 @@ def rows() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(432, 8), nn.Tanh(), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))
 
 
+def normalised() -> nn.Module:
+    """Return a CNN with a normalisation in its front, which stays, and one behind a layer, which is folded."""
+    front = nn.Sequential(nn.Conv2d(3, 2, 3, padding=1), nn.BatchNorm2d(2), nn.ReLU(), nn.MaxPool2d(2))
+    network = nn.Sequential(
+        front, nn.Flatten(), nn.Linear(72, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(), nn.Linear(6, 2)
+    )
+    for norm in (front[1], network[3]):
+        for value in (norm.weight.data, norm.bias.data, norm.running_mean, norm.running_var):
+            value.copy_(torch.rand(len(value)) + 0.5)
+    return network
+
+
 TAKEN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[int, ...]]] = {
     "a LeNet": (LeNet, (4, 3, 3), (9, 7, 5)),
     "a residual block": (Residual, (3, 12, 12), (6, 1)),
     "layers with another activation": (rows, (8,), (6, 2)),
+    "a normalisation behind a layer": (normalised, (2, 6, 6), (6, 2)),
 }
 OTHER = {
     "one layer": lambda: nn.Sequential(nn.Conv2d(3, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(50, 4)),
     "another activation": lambda: nn.Sequential(nn.Flatten(), nn.Linear(432, 6), nn.Tanh(), nn.Linear(6, 2)),
     "no activation": lambda: nn.Sequential(nn.Flatten(), nn.Linear(432, 6), nn.Linear(6, 2)),
     "a last ReLU": lambda: nn.Sequential(nn.Flatten(), nn.Linear(432, 6), nn.ReLU(), nn.Linear(6, 2), nn.ReLU()),
-    "a normalisation between": lambda: nn.Sequential(
-        nn.Flatten(), nn.Linear(432, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2)
+    "a normalisation behind the ReLU": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(432, 6), nn.ReLU(), nn.BatchNorm1d(6), nn.Linear(6, 2)
     ),
+    "a normalisation before the layers": lambda: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(432), nn.Linear(432, 2)),
     "a bypass": Bypass,
 }
 
@@ -101,6 +115,14 @@ def test_front_and_layers_compute_what_the_module_does(
 def test_a_module_that_ends_otherwise_is_not_taken(make: Callable[[], nn.Module]) -> None:
     with pytest.raises(NotCoveredError, match="no two fully connected layers"):
         front_network_of(drawn(make), SHAPE)
+
+
+def test_which_normalisations_are_folded() -> None:
+    network = drawn(normalised)
+    assert folded_normalisations(network, SHAPE) == {network.get_submodule("3")}
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(432, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2)).eval()
+    assert folded_normalisations(plain, SHAPE) == {plain[2]}
+    assert folded_normalisations(drawn(Bypass), SHAPE) == set()
 
 
 def test_the_parameters_are_the_modules_own_and_their_names_tell_front_from_layers() -> None:

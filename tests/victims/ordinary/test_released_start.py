@@ -15,10 +15,12 @@ from torch import nn
 
 from attacks.cocktail_party_features import CocktailPartyFeatures
 from attacks.independent_components.params import CocktailPartyFeaturesParams
+from attacks.independent_components.span import Span
 from attacks.kkt_delta import KKTDelta
 from attacks.kkt_delta_features import KKTDeltaFeatures
 from attacks.known_start.params import FeatureParams, KKTDeltaParams
 from victims.base import Victim
+from victims.equations.network import Network
 from victims.errors import UserError
 from victims.exposure.reading import exposure
 from victims.obtain import obtain
@@ -27,6 +29,7 @@ from victims.released import released
 from victims.spec import CNNSpec, ConvSpec, MLPSpec, ModuleSpec, VictimSpec
 
 N, EPOCHS = 6, 12
+Tuned = tuple[nn.Module, dict[str, torch.Tensor], Path]
 
 
 def cnn() -> nn.Module:
@@ -39,17 +42,26 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 200), nn.ReLU(), nn.Linear(200, 100), nn.ReLU(), nn.Linear(100, 3))
 
 
+def normalised() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 200), nn.BatchNorm1d(200), nn.ReLU(), nn.Linear(200, 3))
+
+
 @pytest.fixture
-def tuned(tmp_path: Path) -> tuple[nn.Module, dict[str, torch.Tensor], Path]:
+def tuned(tmp_path: Path) -> Tuned:
     """A network that SGD tunes on a few images, its state before, and the folder of its images."""
+    return tuned_by_sgd(network, tmp_path)
+
+
+def tuned_by_sgd(build: Callable[[], nn.Module], folder: Path) -> Tuned:
+    """Return a network that SGD tunes on a few images, its state before, and the folder, where these are written."""
     rng = np.random.default_rng(0)
     images = rng.random((N, 8, 8)).astype(np.float32)
     labels = np.arange(N) % 3
     held_out = rng.random((9, 8, 8)).astype(np.float32)
     arrays = {"train_images": images, "train_labels": labels, "test_images": held_out, "test_labels": np.arange(9) % 3}
-    np.savez(tmp_path / "images.npz", **arrays)
+    np.savez(folder / "images.npz", **arrays)
     torch.manual_seed(3)
-    model = network()
+    model = build()
     start = {name: value.clone() for name, value in model.state_dict().items()}
     inputs, targets = torch.from_numpy((images[:, None] - 0.5) / 0.3), torch.from_numpy(labels)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
@@ -57,9 +69,9 @@ def tuned(tmp_path: Path) -> tuple[nn.Module, dict[str, torch.Tensor], Path]:
         optimiser.zero_grad()
         nn.functional.cross_entropy(model(inputs), targets).backward()
         optimiser.step()
-    save_file(model.state_dict(), tmp_path / "tuned.safetensors")
-    save_file(start, tmp_path / "start.safetensors")
-    return model, start, tmp_path
+    save_file(model.state_dict(), folder / "tuned.safetensors")
+    save_file(start, folder / "start.safetensors")
+    return model, start, folder
 
 
 def described(folder: Path, **given: Any) -> VictimSpec:
@@ -142,6 +154,20 @@ def test_a_cnn_of_ones_own_gives_what_the_same_network_of_the_suite_gives(tmp_pa
         found, expected = attacked(attack, mine), attacked(attack, victim)
         torch.testing.assert_close(found.candidates, expected.candidates, rtol=1e-3, atol=1e-4)
         assert found.candidates.std() > 0
+
+
+def test_behind_a_normalised_layer_the_difference_is_a_sum_over_images(tmp_path: Path) -> None:
+    """Of full batches the errors sum to zero, so that the images less their mean span it."""
+    _, _, folder = tuned_by_sgd(normalised, tmp_path)
+    victim = loaded(described(folder, network=normalised, initial=folder / "start.safetensors"))
+    assert victim.start is not None
+    start, end = Network.of(victim.start), Network.of(victim.model.state_dict())
+    span = Span.added_to(start, end, None)
+    assert span.flag == f"start decayed to 1, {N - 1} directions"
+    assert span.bias is None
+    inputs = torch.from_numpy(victim.split.inputs).flatten(1)
+    centred = inputs - inputs.mean(0)
+    torch.testing.assert_close(centred @ span.basis.T @ span.basis, centred, atol=1e-3, rtol=1e-3)
 
 
 def test_of_other_modules_it_says_what_it_is_for() -> None:
