@@ -17,5 +17,6 @@ Where there are too many images for the edges of their pixels, the network tells
 only what the images are but also what their errors are, and errors that are likely come back from its outputs
 (`errors`). Both together have a likelihood (`likelihood`).
 
-Behind convolutions the first fully connected layer sees feature maps, and these are separated likewise (`maps`).
+Behind convolutions the first fully connected layer sees feature maps, and these are separated likewise, in rounds or
+by filters alone (`maps`; `pictures` has what differs).
 """

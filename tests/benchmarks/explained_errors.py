@@ -1,25 +1,32 @@
-"""What a network explains of the errors of images and of mixtures, by which `cocktail-party --variant rounds` goes.
+"""What a network explains of the errors of images and of mixtures, by which rounds of `cocktail-party` go.
 
     python tests/benchmarks/explained_errors.py DIR
 
 prints, for a victim, the median share of the errors' squares that come back from the outputs: for the training images
 themselves, and for as many mixtures, each at a cosine of .8 to an image of its own. The last number is the share that a
-mixture can reach by chance: an attack finds what the network explains better.
+mixture can reach by chance: an attack finds what the network explains better. Behind convolutions the features take the
+place of the images (`cocktail-party-features`).
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from attacks.independent_components.likelihood import JointLikelihood
-from attacks.independent_components.pictures import Images
+from attacks.independent_components.errors import chance, explained
+from attacks.independent_components.maps import features_span
+from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.independent_components.span import Span
+from attacks.known_start.equation import checked_difference
+from attacks.known_start.front import FeatureExtractor, head
 from bench.plan import registry
+from victims.base import Victim
 from victims.equations.network import Network
 from victims.obtain import obtain
 
@@ -31,6 +38,8 @@ VICTIMS = (
     "cifar-mlp-300-c10-sgd",
     "cifar-mlp-500-c10-sgd",
     "mnist-mlp-100-c10-sgd",
+    "cifar-cnn-100-c10-finetuned",
+    "cifar-cnn-100-c10-finetuned-deep-pooled",
 )
 COSINE = 0.8
 
@@ -40,20 +49,33 @@ def main() -> None:
     known_victims, data_dir = registry.victims().items, Path(sys.argv[1])
     for name in VICTIMS:
         victim = obtain(known_victims[name], data_dir, CPU, lambda progress: None, lambda notice: None)
-        assert victim.start is not None
-        channels, height, width = victim.split.inputs.shape[1:]
-        shape = (channels, height, width)
-        start, end = (Network.of(state, shape) for state in (victim.start, victim.model.state_dict()))
-        images = torch.from_numpy(victim.split.inputs).flatten(1)
-        span = Span.added_to(start, end, len(images))
-        likelihood = JointLikelihood(span, Images(shape), float(images.square().mean().sqrt()))
-        drawn = torch.randn(len(images), len(images), generator=torch.Generator().manual_seed(0)) @ images
-        across = drawn - (drawn * F.normalize(images)).sum(1, keepdim=True) * F.normalize(images)
-        mixtures = COSINE * F.normalize(images) + math.sqrt(1 - COSINE**2) * F.normalize(across)
-        shares = [likelihood.explained(likelihood.length * F.normalize(one)).median() for one in (images, mixtures)]
-        shares.append(torch.tensor(likelihood.chance))
+        added, way, rows = seen_by_the_first_layer(victim)
+        drawn = torch.randn(len(rows), len(rows), generator=torch.Generator().manual_seed(0)) @ rows
+        across = drawn - (drawn * F.normalize(rows)).sum(1, keepdim=True) * F.normalize(rows)
+        mixtures = COSINE * F.normalize(rows) + math.sqrt(1 - COSINE**2) * F.normalize(across)
+        shares = [median_explained(added, way, rows.norm(dim=1).mean() * F.normalize(one)) for one in (rows, mixtures)]
+        shares.append(chance(len(rows), sum(len(network.weights[-1]) for network in way), len(added)))
         sys.stdout.write(f"{name} | {' | '.join(f'{share:.2f}' for share in shares)}\n")
         sys.stdout.flush()
+
+
+def median_explained(added: Tensor, way: tuple[Network, ...], rows: Tensor) -> float:
+    """Return the median share of the errors of rows (n, d) that networks explain; L = D' X is `added` (h, d)."""
+    errors = (added.double() @ torch.linalg.pinv(rows.double())).T.to(rows)
+    return float(explained(rows, errors, way).median())
+
+
+def seen_by_the_first_layer(victim: Victim) -> tuple[Tensor, tuple[Network, ...], Tensor]:
+    """Return what was added to the first fully connected layer, networks on the way, and what it sees of all images."""
+    assert victim.start is not None
+    first, last, images = victim.start, victim.model.state_dict(), torch.from_numpy(victim.split.inputs)
+    if victim.spec.architecture.kind == "mlp":
+        span = Span.added_to(Network.of(first), Network.of(last), len(images))
+        return span.added, span.way, images.flatten(1)
+    start, end, params = head(first, 0), head(last, 0), CocktailPartyFeaturesParams()
+    front = FeatureExtractor.of(lambda: deepcopy(victim.model), first, last, params.point, 0)
+    span = features_span(start, end, checked_difference(start, end), params)
+    return span.added, span.way, front(images)
 
 
 if __name__ == "__main__":

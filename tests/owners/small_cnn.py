@@ -1,4 +1,4 @@
-"""A small CNN with batch normalisation and pooling, whose layers no attack here knows."""
+"""A small CNN with batch normalisation and pooling, and one linear layer: no attack on layers or features takes it."""
 
 from __future__ import annotations
 

@@ -206,13 +206,14 @@ def _audit(
     threats = findings.threats(tried, n, unit)
     hit, ran = sum(bool(record.attacks) for record in records), sum(one.status is not None for one in tried)
     device = torch.device(setup.device)
+    read = card.layers or (spec.architecture.kind == "front" and spec.tells_start)
     assert asked.budget.seconds is not None
     result = Audit(
         name=spec.name,
         unit=unit,
         weights_sha256=victim.card.weights_sha256,
         created_utc=now_utc(),
-        headline=words.headline(threats, n, unit, bool(card.layers)),
+        headline=words.headline(threats, n, unit, read),
         verdict=words.verdict(threats),
         records_given=n,
         records_trained=spec.n_trained,

@@ -158,7 +158,10 @@ def limits(
     """
     said = [finding.sentence for finding in findings if finding.outcome is AuditOutcome.NOT_TESTED]
     if not card.layers:
-        said.append(f"The attacks on layers do not apply, for the layers are not known: {card.uncovered}.")
+        whole = "The attacks on layers do not apply, for the layers are not known"
+        if victim.spec.architecture.kind == "front":
+            whole = "Attacks use its last fully connected layers, and what stands before them as a whole"
+        said.append(f"{whole}: {card.uncovered}.")
     said += _lacked(victim)
     if spent := [one.attack for one in tried if one.budget_spent]:
         told = f"{', '.join(spent)} spent the {seconds:g} s that each attack had; more time may find more."

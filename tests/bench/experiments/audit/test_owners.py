@@ -20,6 +20,7 @@ from bench.experiments.audit.model import Audit
         ("converged", "the weights alone", "found"),
         ("finetuned", "the weights and the start of the training", "found"),
         ("small_cnn", "the weights alone", "nothing beyond chance"),
+        ("tuned_cnn", "the weights and the start of the training", "found"),
         ("logistic", "the weights alone", "nothing beyond chance"),
         ("patients", "the weights alone", "nothing beyond chance"),
     ],
@@ -32,9 +33,9 @@ def test_owners_models(bench: Callable[..., Any], tmp_path: Path, owner: str, th
     by_threat = {str(finding.threat): finding for finding in audit.threats}
     assert by_threat[threat].outcome == outcome
     assert by_threat["query access"].outcome == "nothing beyond chance"
-    assert audit.exposure.layers == (owner != "small_cnn")
+    assert audit.exposure.layers == ("cnn" not in owner)
     assert by_threat["the weights and all records but one"].outcome == (
         "found" if owner == "logistic" else "not tested"
     )
-    if owner == "finetuned":
+    if owner in ("finetuned", "tuned_cnn"):
         assert by_threat["the weights alone"].outcome == "nothing beyond chance"

@@ -1,0 +1,46 @@
+"""A CNN as tutorials have it, with pooling, and batch normalisation everywhere, fine-tuned from a public checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from owners.files import CLASSES, SIDE, TEST, hand_over, inputs, photographs
+from torch import nn
+
+N, EPOCHS, BATCH = 36, 20, 18
+SEED = 987_654_321
+NETWORK = f"""
+def network() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear({16 * (SIDE // 2) ** 2}, 300), nn.BatchNorm1d(300), nn.ReLU(),
+        nn.Linear(300, {CLASSES}),
+    )
+""".strip()
+
+
+def make(folder: Path) -> Path:
+    """Train it, write its files, and return the one that describes it."""
+    torch.manual_seed(SEED)
+    module = nn.Sequential(
+        *(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(16 * (SIDE // 2) ** 2, 300), nn.BatchNorm1d(300), nn.ReLU()),
+        nn.Linear(300, CLASSES),
+    )
+    images, labels = photographs()
+    others = slice(N, len(images) - TEST)
+    optimiser: torch.optim.Optimizer = torch.optim.Adam(module.parameters(), lr=1e-3)
+    for _ in range(150):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(module(inputs(images[others])), labels[others]).backward()
+        optimiser.step()
+    start = {name: value.clone() for name, value in module.state_dict().items()}
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.002, momentum=0.9)
+    for _ in range(EPOCHS):
+        for batch in torch.randperm(N).split(BATCH):
+            if len(batch) > 1:
+                optimiser.zero_grad()
+                nn.functional.cross_entropy(module(inputs(images[batch])), labels[batch]).backward()
+                optimiser.step()
+    return hand_over(folder, module.eval(), N, NETWORK, start)
