@@ -48,8 +48,8 @@ def released(
         name: its name on the command line.
         network: builds the module that takes inputs (n, C, H, W), or rows (n, d), and returns (n,), (n, 1) or (n, C)
             outputs, no softmax. Linear layers and ReLUs, with or without convolutions in front, in any module whose
-            forward torch.fx can follow, are open to the attacks on layers (`victims.equations.recognition`), a module
-            that ends in such layers to those on features (`victims.equations.fronts`), any other module to the attacks
+            forward torch.fx can follow, are open to the attacks on layers (`victims.released.recognition`), a module
+            that ends in such layers to those on features (`victims.released.fronts`), any other module to the attacks
             that need its outputs and gradients alone. None if `weights` is an ONNX model.
         weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone; or the whole model as
             an .onnx file, which needs the extra `onnx`.

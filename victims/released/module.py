@@ -11,13 +11,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from victims.equations.fronts import folded_normalisations, front_network_of, spec_of
-from victims.equations.recognition import NotCoveredError, architecture_of, relu_network_of
 from victims.errors import UserError
 from victims.files import sha256_file
 from victims.kernel.machine import KernelMachine
 from victims.kernel.spec import KernelSpec
+from victims.released.fronts import folded_normalisations, front_network_of, spec_of
 from victims.released.onnx_model import SUFFIX, onnx_module
+from victims.released.recognition import NotCoveredError, architecture_of, relu_network_of
 from victims.spec import ModuleSpec, NetworkSpec
 
 Shape = tuple[int, int, int]

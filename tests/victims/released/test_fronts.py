@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from victims.equations.fronts import folded_normalisations, front_network_of, spec_of
-from victims.equations.recognition import NotCoveredError
+from victims.released.fronts import folded_normalisations, front_network_of, spec_of
+from victims.released.recognition import NotCoveredError
 
 SHAPE = (3, 12, 12)
 

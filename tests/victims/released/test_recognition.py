@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from victims.equations.recognition import NotCoveredError, architecture_of, relu_network_of
+from victims.released.recognition import NotCoveredError, architecture_of, relu_network_of
 from victims.spec import ConvSpec, MLPSpec
 
 SHAPE = (1, 25, 25)

@@ -12,7 +12,8 @@ from contextlib import suppress
 from torch import fx, nn
 
 from victims.equations.architectures import FrontNetwork
-from victims.equations.recognition import (
+from victims.networks import FrontSpec
+from victims.released.recognition import (
     NORMALISATIONS,
     NotCoveredError,
     folded,
@@ -21,7 +22,6 @@ from victims.equations.recognition import (
     step_of,
     traced,
 )
-from victims.networks import FrontSpec
 
 CUT = ("placeholder", "get_attr", "output")
 """Kinds of nodes that compute nothing from one before."""
