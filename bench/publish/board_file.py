@@ -13,7 +13,7 @@ import pandas as pd
 from bench.publish.leaderboard import BOARD_COLUMNS, COUNTED
 from bench.publish.leaderboard import leaderboard as leaderboard_of_runs
 from bench.publish.ranking import VERSIONS, one_to_one_counts
-from bench.publish.runs_table import MOST_ROWS, require_columns, require_numbers, runs_of, way_out
+from bench.publish.runs_table import MOST_ROWS, damage_explained, require_columns, require_numbers, runs_of
 from bench.publish.statistics import Sample, Seeds
 from bench.store.cells import read_cells
 from bench.store.good_images import decode
@@ -48,7 +48,7 @@ def read_table(path: Path) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         UserError: as `read_leaderboard`.
     """
     path = _table_in(path)
-    with way_out(path):
+    with damage_explained(path):
         cells = read_cells(path, MOST_ROWS)
         if "run_id" in cells.columns:
             runs = _counted(runs_of(path, cells))

@@ -47,12 +47,12 @@ def read_runs(path: Path, most: int | None = None) -> pd.DataFrame:
     Raises:
         UserError: the file is missing, too long, cut short, no CSV, of another schema, or holds what no run can have.
     """
-    with way_out(path):
+    with damage_explained(path):
         return runs_of(path, read_cells(path, most))
 
 
 @contextmanager
-def way_out(path: Path) -> Iterator[None]:
+def damage_explained(path: Path) -> Iterator[None]:
     """Return a context that adds to a complaint about a damaged table how the run folders beside it make it anew.
 
     Raises:

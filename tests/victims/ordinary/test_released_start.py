@@ -147,7 +147,7 @@ def test_a_cnn_of_ones_own_gives_what_the_same_network_of_the_suite_gives(tmp_pa
     mean, std = victim.split.mean[:, 0, 0].tolist(), np.ravel(victim.scale).tolist()
     mine = loaded(described(tmp_path, network=cnn, initial=tmp_path / "start.safetensors", mean=mean, std=std))
     for attack in (
-        CocktailPartyFeatures(CocktailPartyFeaturesParams(steps=20, image_steps=4)),
+        CocktailPartyFeatures(CocktailPartyFeaturesParams(steps=20, rounds=1, round_steps=5, image_steps=4)),
         KKTDeltaFeatures(FeatureParams(steps=3, restarts=1)),
     ):
         assert attack.supports(mine.spec) is None
