@@ -5,7 +5,7 @@ cocktail party again (after Kariyappa et al. 2023), with maps in the place of im
 for edges as the image is, so that small filters tell maps from mixtures of them, each channel by itself. Deeper maps
 have fewer edges; there the layers behind them tell more, in rounds. A map is not negative behind a ReLU, which tells
 its sign; its length is not known. Then images are searched from which the front makes maps that point in these
-directions.
+directions. Many images do, so that each pays for its total variation, which is a prior: scenes are smooth.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from attacks.known_start.equation import interpolated
 from attacks.known_start.front import FeatureExtractor
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
 from attacks.optimisation.restarts import below, under
+from attacks.optimisation.variation import relative_variation
 from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace
 from victims.ordinary.difference import Difference
@@ -114,8 +115,9 @@ def images_of(
     step = cycle.restore(parts.state) if parts.state else 0
     while step < params.image_steps and not parts.expired(step):
         cycle.zero_grad()
-        missed = (1 - found()[1]).sum()
-        missed.backward()
+        images, cosines = found()
+        missed = (1 - cosines).sum()
+        (missed + params.total_variation * relative_variation(images).sum()).backward()
         cycle.step()
         step += 1
         if step % REPORT_STEPS == 0 or step == params.image_steps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from attacks.base import AttackParams
 
@@ -84,6 +84,8 @@ class CocktailPartyFeaturesParams(AttackParams):
         round_lr: the highest learning rate there, of the entries of the mixture.
         image_steps: steps in which images are searched that have the features.
         lr: the highest learning rate there, of the images' coordinates on cosines.
+        total_variation: what an image pays there for its total variation, relative to its size
+            (`attacks.optimisation.variation`).
     """
 
     missed: Annotated[float, Field(gt=0, lt=1)] = 3e-5
@@ -95,6 +97,7 @@ class CocktailPartyFeaturesParams(AttackParams):
     round_lr: PositiveFloat = 0.003
     image_steps: PositiveInt = 200
     lr: PositiveFloat = 0.3
+    total_variation: NonNegativeFloat = 0.05
 
     @property
     def schedule(self) -> Schedule:
