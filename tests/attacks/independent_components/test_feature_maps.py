@@ -21,6 +21,7 @@ from attacks.independent_components.parts import Parts
 from attacks.independent_components.span import Span
 from attacks.known_start.equation import back_propagated
 from attacks.known_start.front import FeatureExtractor, head
+from attacks.optimisation.variation import relative_variation
 from bench.run.disclosure import view_of
 from victims.equations.architectures import seeded
 from victims.spec import CNNSpec, MLPSpec, VictimSpec
@@ -100,6 +101,15 @@ def test_images_are_found_by_the_directions_of_their_features() -> None:
     found, reached = images_of(features, front(), SHAPE, PARAMS, Parts(context(), 200))
     assert float(reached.min()) > 0.95
     assert float(F.cosine_similarity(found.flatten(1), images.flatten(1)).min()) > 0.7
+
+
+def test_of_images_that_have_the_features_smoother_ones_are_cheaper() -> None:
+    features = front(DEEP)(photographs()[:5])
+    rough, smooth = (
+        images_of(features, front(DEEP), SHAPE, PARAMS.model_copy(update={"total_variation": price}), parts)[0]
+        for price, parts in ((0.0, Parts(context(), 200)), (0.2, Parts(context(), 200)))
+    )
+    assert bool((relative_variation(smooth) < 0.9 * relative_variation(rough)).all())
 
 
 def test_photographs_come_back() -> None:
