@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, DivergedError, Knowledge, Reconstruction, VictimView, no_reconstruction
 from attacks.independent_components.params import CocktailPartyFeaturesParams
-from attacks.known_start.no_image import LAST_ALONE
+from attacks.known_start.no_image import LAST_ALONE, PLAIN
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -40,6 +40,8 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         if not victim.tells_start:
             return "the start of its training is not known"
         architecture = victim.architecture
+        if architecture.kind == "conv":
+            return PLAIN
         if architecture.kind not in ("cnn", "front"):
             return f"{architecture.label}: for convolutions, and a hidden layer with ReLUs right behind them"
         if not architecture.hidden:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView, no_reconstruction
-from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE
+from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE, PLAIN
 from attacks.known_start.params import MISSED, FeatureParams
 from attacks.search_space import Range
 
@@ -45,7 +45,9 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         if not victim.tells_start:
             return "the start of its training is not known"
         architecture = victim.architecture
-        if architecture.kind in ("module", "conv", "kernel"):
+        if architecture.kind == "conv":
+            return PLAIN
+        if architecture.kind in ("module", "kernel"):
             return f"{architecture.label}: for fully connected layers with ReLUs, behind convolutions or others"
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
         if tuned == 1 or architecture.kind == "rf" or (architecture.kind == "cnn" and not architecture.hidden):

@@ -178,7 +178,7 @@ def test_of_other_modules_it_says_what_it_is_for() -> None:
     attack = KKTDeltaFeatures(FeatureParams())
     for architecture, reason in (
         (ModuleSpec(name="Net"), "for fully connected layers"),
-        (ConvSpec(), "for fully connected layers"),
+        (ConvSpec(), "use conv-span"),
         (MLPSpec(hidden=(9,)), "use kkt-delta"),
         (MLPSpec(hidden=(9, 9)), "None"),
     ):
