@@ -30,6 +30,8 @@ from victims.ordinary.difference import Difference
 
 FEATURES = "features."
 """Prefix of the names of a checkpoint's tensors that belong to the components, once they are found."""
+SEPARATION = 0.7
+"""Share of a budget that the separation may spend; without a search after it no image comes out."""
 SMALL = 0.01
 """Standard deviation of the coordinates of the images that a search begins with."""
 TYPICAL = 32
@@ -81,7 +83,9 @@ def separated(span: Span, maps: tuple[int, int, int], size: float, params: Param
     held = below(FEATURES, parts.held)
     if held:
         return Separated.of(held, span.basis)
+    parts.share = SEPARATION
     found = Separation(span, FeatureMaps(maps), size, params.schedule, parts).run()
+    parts.share, parts.stopped = 1.0, False
     parts.begin(under(FEATURES, found.packed()))
     return found
 

@@ -26,14 +26,15 @@ class Parts:
         held: the tensors that the part in progress began with, by name; empty before the first.
         state: the part's own state in the last checkpoint; empty to begin.
         done: steps of the parts before it.
-        stopped: whether the budget is spent.
+        share: of the budget that the parts until now may spend, in (0, 1]; the rest is for those that follow.
+        stopped: whether that is spent.
     """
 
     def __init__(self, ctx: AttackContext, total: int) -> None:
         self.ctx, self.total = ctx, total
         state = ctx.resume()
         self.held, self.state = below(HELD, state), below(PART, state)
-        self.done, self.stopped = int(state.get("done", 0)), False
+        self.done, self.stopped, self.share = int(state.get("done", 0)), False, 1.0
         if state:
             ctx.generator.set_state(state["generator"])
 
@@ -42,8 +43,11 @@ class Parts:
         self.held = held
 
     def expired(self, step: int) -> bool:
-        """Say whether the budget is spent after so many steps of this part."""
-        self.stopped |= self.ctx.expired(self.done + step)
+        """Say whether the budget, or the share of it, is spent after so many steps of this part."""
+        seconds, steps = self.ctx.budget.seconds, self.ctx.budget.steps
+        late = seconds is not None and self.ctx.seconds >= self.share * seconds
+        late |= steps is not None and self.done + step >= self.share * steps
+        self.stopped |= self.ctx.expired(self.done + step) or late
         return self.stopped
 
     def report(self, step: int, **figures: float) -> None:

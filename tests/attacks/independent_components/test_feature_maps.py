@@ -147,6 +147,16 @@ def test_a_budget_ends_it_with_what_it_has() -> None:
     assert "the separation did not settle" in found.flags
 
 
+def test_a_budget_leaves_time_for_the_images() -> None:
+    """The separation alone would take more than all of it."""
+    ctx = AttackContext(CPU, torch.Generator().manual_seed(0), lambda *_, **__: None, contexts.Budget(steps=200))
+    attack = CocktailPartyFeatures(PARAMS)
+    found = attack.reconstruct(view_of(victim_of(PHOTOS), attack.knowledge, CPU), ctx)
+    assert found.grad_evals == 200
+    assert found.confidence is not None
+    assert float(found.confidence.median()) > 0.5
+
+
 def test_what_it_declines_and_where_it_shows_no_image() -> None:
     def declined(**update: Any) -> str | None:
         return CocktailPartyFeatures(PARAMS).supports(PHOTOS.model_copy(update=update))
