@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from owners.files import CLASSES, SIDE, TEST, hand_over, inputs, photographs
+from owners.files import CLASSES, SIDE, hand_over
+from owners.tuning import tuned
 from torch import nn
 
 N, EPOCHS, BATCH = 36, 20, 18
@@ -28,19 +29,5 @@ def make(folder: Path) -> Path:
         *(nn.Linear(16 * (SIDE // 2) ** 2, 300), nn.BatchNorm1d(300), nn.ReLU()),
         nn.Linear(300, CLASSES),
     )
-    images, labels = photographs()
-    others = slice(N, len(images) - TEST)
-    optimiser: torch.optim.Optimizer = torch.optim.Adam(module.parameters(), lr=1e-3)
-    for _ in range(150):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(module(inputs(images[others])), labels[others]).backward()
-        optimiser.step()
-    start = {name: value.clone() for name, value in module.state_dict().items()}
-    optimiser = torch.optim.SGD(module.parameters(), lr=0.002, momentum=0.9)
-    for _ in range(EPOCHS):
-        for batch in torch.randperm(N).split(BATCH):
-            if len(batch) > 1:
-                optimiser.zero_grad()
-                nn.functional.cross_entropy(module(inputs(images[batch])), labels[batch]).backward()
-                optimiser.step()
+    start = tuned(module, N, before=150, epochs=EPOCHS, batch=BATCH, lr=0.002)
     return hand_over(folder, module.eval(), N, NETWORK, start)
