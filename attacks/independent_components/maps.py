@@ -30,6 +30,8 @@ from victims.ordinary.difference import Difference
 
 FEATURES = "features."
 """Prefix of the names of a checkpoint's tensors that belong to the components, once they are found."""
+CUT = "cut"
+"""Name of the tensor there that tells whether the budget cut the separation short, which a row says."""
 SEPARATION = 0.7
 """Share of a budget that the separation may spend; without a search after it no image comes out."""
 SMALL = 0.01
@@ -85,8 +87,9 @@ def separated(span: Span, maps: tuple[int, int, int], size: float, params: Param
         return Separated.of(held, span.basis)
     parts.share = SEPARATION
     found = Separation(span, FeatureMaps(maps), size, params.schedule, parts).run()
+    cut = torch.tensor(parts.stopped)
     parts.share, parts.stopped = 1.0, False
-    parts.begin(under(FEATURES, found.packed()))
+    parts.begin(under(FEATURES, found.packed()) | {CUT: cut})
     return found
 
 
@@ -128,5 +131,6 @@ def images_of(
             parts.report(step, missed=float(missed.detach()) / len(features))
         parts.checkpoint(cycle.state)
     parts.end(step)
+    parts.ctx.stopped |= bool(parts.held.get(CUT, False))
     with torch.no_grad():
         return found()
