@@ -210,7 +210,7 @@ class Attack(ABC, Generic[ParamsT]):
 def declined_unless_layered(victim: VictimSpec) -> str | None:
     """Return why an attack on a ReLU network's layers declines a victim, or None if its layers are known."""
     architecture = victim.architecture
-    if architecture.kind in ("module", "front", "cnn", "kernel", "rf"):
+    if architecture.kind in ("module", "front", "tail", "smooth", "cnn", "kernel", "rf"):
         why = f": {architecture.uncovered}" if architecture.uncovered else ""
         return f"{architecture.label} is no plain sequence of linear layers and ReLUs{why}"
     return None

@@ -19,6 +19,7 @@ from attacks.base import (
 )
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.known_start.no_image import FIRST_STAYED, declined, doubted
+from victims.networks import DENSE_FIRST
 
 if TYPE_CHECKING:
     from victims.exposure.card import Exposure
@@ -58,8 +59,9 @@ class CocktailParty(Attack[CocktailPartyParams]):
         return {"known": Threat.START, "guess": Threat.SEED, "forgotten": Threat.WEIGHTS}[self.params.start]
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: it needs a start that was kept or forgotten, and a fully connected network."""
-        return declined(victim, self.params.start, "start=guess to look for its seed, or start=forgotten")
+        """Return why not: it needs a start that was kept or forgotten, and a first layer that sees the whole input."""
+        otherwise = "start=guess to look for its seed, or start=forgotten"
+        return declined(victim, self.params.start, otherwise, DENSE_FIRST)
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a start that is not that of the training, or that is said to be forgotten and remains."""
@@ -82,26 +84,29 @@ class CocktailParty(Attack[CocktailPartyParams]):
         from attacks.independent_components.responses import SIZE
         from attacks.independent_components.rounds import Separation
         from attacks.independent_components.span import Span
+        from attacks.independent_components.tail import layers, ways
         from attacks.unknown_start.start import initial_weights
-        from victims.equations.network import Network
 
-        params, shape, guessed = self.params, view.architecture.input_shape, tuple[str, ...]()
+        params, architecture, guessed = self.params, view.architecture, tuple[str, ...]()
+        shape = architecture.input_shape
         if min(shape[1:]) < SIZE:
             return no_reconstruction(shape, "its records are no images")
         n = view.n if params.images == "told" else None
-        end = Network.of(view.weights, shape, ctx.device, torch.float32)
+        state = {name: value.to(ctx.device, torch.float32) for name, value in view.weights.items()}
+        end = layers(architecture, state)
         if params.start == "forgotten":
-            span = Span.held_by(end, n)
+            span = Span.held_by(end, n, *ways(architecture, state, state, 1.0))
             if span is None:
                 return no_reconstruction(shape, "W1 shows no end of the images' span: is its start forgotten?")
         else:
             initial, guessed = initial_weights(view, ctx, params.start, params.seeds)
             if initial is None:
                 return no_reconstruction(shape, *guessed)
-            start = Network.of(initial, shape, ctx.device, torch.float32)
+            begun = {name: value.to(ctx.device, torch.float32) for name, value in initial.items()}
+            start = layers(architecture, begun)
             if torch.equal(start.weights[0], end.weights[0]):
                 return no_reconstruction(shape, *guessed, FIRST_STAYED)
-            span = Span.added_to(start, end, n)
+            span = Span.added_to(start, end, n, ways(architecture, begun, state, 0.0, 0.5, 1.0))
         parts = Parts(ctx, params.schedule.total)
         found = Separation(span, Images(shape), params.pixel_size, params.schedule, parts).run()
         if not found.images.isfinite().all():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import PositiveFloat
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from victims.networks import DENSE_FIRST
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -33,7 +34,7 @@ class FirstLayer(Attack[FirstLayerParams]):
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline networks whose first layer is not fully connected: its weights are no images."""
-        if victim.architecture.kind != "mlp":
+        if victim.architecture.kind not in DENSE_FIRST:
             return f"the first layer of a {victim.architecture.kind} holds no images"
         return None
 

@@ -47,7 +47,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         architecture = victim.architecture
         if architecture.kind == "conv":
             return PLAIN
-        if architecture.kind in ("module", "kernel"):
+        if architecture.kind in ("module", "kernel", "tail", "smooth"):
             return f"{architecture.label}: for fully connected layers with ReLUs, behind convolutions or others"
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
         if tuned == 1 or architecture.kind == "rf" or (architecture.kind == "cnn" and not architecture.hidden):

@@ -39,7 +39,7 @@ class Projection(Attack[ProjectionParams]):
         """Return why not: it needs a start that was kept, and a last layer that moved alone, by sums of gradients."""
         if not victim.tells_start:
             return "the start of its training is not known"
-        if victim.architecture.kind == "module":
+        if victim.architecture.kind in ("module", "tail", "smooth"):
             return f"{victim.architecture.label}: its last layer is not known"
         if victim.architecture.kind in ("cnn", "front"):
             return BATCHED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attacks.base import Attack, AttackContext, ControlParams, Knowledge, Reconstruction, VictimView
+from victims.networks import DENSE_FIRST
 
 
 class Random(Attack[ControlParams]):
@@ -25,7 +26,7 @@ class Random(Attack[ControlParams]):
         from victims.equations.row_space import row_space
 
         shape = view.architecture.input_shape
-        if view.architecture.spec.kind != "mlp":  # the first layer shows no subspace of images
+        if view.architecture.spec.kind not in DENSE_FIRST:  # the first layer shows no subspace of images
             noise = torch.randn(self.params.candidates, *shape, generator=ctx.generator)
             return Reconstruction(candidates=noise.to(ctx.device) * self.params.contrast)
         space = row_space(view.weights["layers.0.weight"].float())

@@ -146,6 +146,69 @@ class FrontSpec(FrozenModel):
         return f"{self.name} front-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
 
 
+class SmoothMLPSpec(FrozenModel):
+    """A fully connected network with an activation other than the ReLU, as people build them.
+
+    Attributes:
+        hidden: widths of the hidden layers.
+        activation: behind each of them.
+        layer_norm: whether a layer normalisation (Ba et al. 2016) stands before each activation.
+        outputs: C; one output is a binary classifier.
+        biases: "every" layer has one.
+        homogeneous: not, with biases behind the first layer.
+    """
+
+    homogeneous: ClassVar[bool] = False
+
+    kind: Literal["smooth"] = "smooth"
+    hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (1000, 1000)
+    activation: Literal["gelu", "tanh"] = "gelu"
+    layer_norm: bool = False
+    outputs: PositiveInt = 1
+    biases: Literal["every"] = "every"
+
+    @property
+    def uncovered(self) -> str:
+        """What it has that a sequence of linear layers and ReLUs has not."""
+        return f"{self.activation} in the place of ReLUs{', and layer normalisation' if self.layer_norm else ''}"
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `mlp gelu 1000-1000-10`, or `mlp gelu ln 1000-1000-10`."""
+        between = f"{self.activation}{' ln' if self.layer_norm else ''}"
+        return f"mlp {between} {'-'.join(map(str, (*self.hidden, self.outputs)))}"
+
+
+class TailSpec(FrozenModel):
+    """A torch module whose first layer is fully connected and sees the whole input, for released weights.
+
+    What is behind that layer, its tail, may be anything that torch.fx can follow: other activations, normalisation,
+    dropout, residual blocks.
+
+    Attributes:
+        name: its class.
+        hidden: width of the first layer.
+        outputs: C; one output is a binary classifier or a regression.
+        biases: "all": any layer may have one.
+        uncovered: what its tail has that a sequence of linear layers and ReLUs has not.
+        homogeneous: not taken for it.
+    """
+
+    homogeneous: ClassVar[bool] = False
+
+    kind: Literal["tail"] = "tail"
+    name: str
+    hidden: tuple[PositiveInt]
+    outputs: PositiveInt = 1
+    biases: Literal["all"] = "all"
+    uncovered: str = Field(default="", exclude=True)
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `Net 1000-tail-10`."""
+        return f"{self.name} {self.hidden[0]}-tail-{self.outputs}"
+
+
 class ModuleSpec(FrozenModel):
     """Any other torch module, for released weights: attacks see its outputs and gradients, and no layers.
 
@@ -201,6 +264,8 @@ class RandomFeaturesSpec(FrozenModel):
         return f"{self.activation} features {self.width}-{self.outputs}"
 
 
-BuiltSpec = MLPSpec | ConvSpec | CNNSpec | RandomFeaturesSpec
+BuiltSpec = MLPSpec | SmoothMLPSpec | ConvSpec | CNNSpec | RandomFeaturesSpec
 """What the suite can build."""
-NetworkSpec = BuiltSpec | KernelSpec | FrontSpec | ModuleSpec
+NetworkSpec = BuiltSpec | KernelSpec | FrontSpec | TailSpec | ModuleSpec
+DENSE_FIRST = ("mlp", "smooth", "tail")
+"""Kinds of networks whose first layer is learnt, fully connected, and sees the whole input."""

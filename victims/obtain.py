@@ -21,6 +21,7 @@ from victims.equations.architectures import blank
 from victims.errors import UserError
 from victims.files import write_tensors
 from victims.kernel import obtain as kernel
+from victims.networks import DENSE_FIRST
 from victims.ordinary import obtain as ordinary
 from victims.ordinary.obtain import training_displacement
 from victims.recipes import Interpolation, Ordinary, Released
@@ -100,7 +101,7 @@ def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
     """Load a victim that is not trained here, and keep its card for `trained_card`."""
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     victim = released.load(spec, dataset_sha256)
-    if victim.start is not None and spec.architecture.kind == "mlp":
+    if victim.start is not None and spec.architecture.kind in DENSE_FIRST:
         assert isinstance(spec.training, Released)
         moved = {
             "start_sha256": spec.training.initial_sha256,

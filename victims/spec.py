@@ -19,6 +19,8 @@ from victims.networks import (
     ModuleSpec,
     NetworkSpec,
     RandomFeaturesSpec,
+    SmoothMLPSpec,
+    TailSpec,
 )
 from victims.recipes import (
     DecayedDescent,
@@ -48,6 +50,8 @@ __all__ = [
     "RandomFeaturesSpec",
     "Regularised",
     "Released",
+    "SmoothMLPSpec",
+    "TailSpec",
     "VictimSpec",
 ]
 
@@ -115,8 +119,8 @@ class VictimSpec(Retrainable):
             return self
         if self.architecture.kind != "mlp" and self.architecture.biases == "all":
             raise ValueError(f"no recipe trains {self.architecture.label}; give its weights, see victims.released")
-        if self.architecture.kind == "cnn" and self.training.kind != "ordinary":
-            raise ValueError("a network with batch normalisation is trained by the recipe `ordinary`")
+        if self.architecture.kind in ("cnn", "smooth") and self.training.kind != "ordinary":
+            raise ValueError(f"{self.architecture.label} is trained by the recipe `ordinary`")
         if isinstance(self.training, Ordinary):
             self._require_ordinary(self.training)
         if self.architecture.biases != "first" and self.training.kind == "decayed":
@@ -143,8 +147,10 @@ class VictimSpec(Retrainable):
     def _require_ordinary(self, training: Ordinary) -> None:
         """Raise a ValueError where a loop over torch.optim does not train this network so."""
         network = self.architecture
-        if network.kind not in ("mlp", "cnn"):
+        if network.kind not in ("mlp", "cnn", "smooth"):
             raise ValueError(f"ordinary training is for an mlp or a cnn, not for {network.kind}")
+        if network.kind == "smooth" and (training.last_layers or training.lora_rank):
+            raise ValueError(f"of {network.label} all weights are trained: set neither last_layers nor lora_rank")
         most = len(network.hidden) + (network.kind == "cnn")
         if (training.last_layers or 0) > most:
             raise ValueError(f"last_layers leaves something before them: at most {most}")

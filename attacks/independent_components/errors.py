@@ -7,16 +7,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from attacks.independent_components.tail import Tailed
 from attacks.known_start.equation import back_propagated
 from victims.equations.network import Network
 
+Explaining = Network | Tailed
+"""A network that explains errors: by the recursion through its gates, or by autograd through its tail."""
 SHARPNESS = 35.0
 """Of the gates; as at the end of a search by `kkt-delta`."""
 RIDGE = 1e-3
 """Of the least squares, in which errors have length 1."""
 
 
-def explained(candidates: Tensor, held: Tensor, networks: Sequence[Network], sharpness: float = SHARPNESS) -> Tensor:
+def explained(candidates: Tensor, held: Tensor, networks: Sequence[Explaining], sharpness: float = SHARPNESS) -> Tensor:
     """Return the share (m,) in [0, 1] of the squares of D_i that errors of the candidate make up.
 
     They are D_i's best approximation by what comes back from the outputs, for any coefficients on them, through the
@@ -55,8 +58,10 @@ def chance(rank: int, coefficients: int, neurons: int) -> float:
     return float((images * (1 - outputs)) ** 0.5 + (outputs * (1 - images)) ** 0.5) ** 2
 
 
-def _error_basis(network: Network, candidates: Tensor, sharpness: float) -> Tensor:
+def _error_basis(network: Explaining, candidates: Tensor, sharpness: float) -> Tensor:
     """Return the errors (m, C, h) of candidates (m, r) in layer 1, one for each of C outputs."""
-    outputs = torch.eye(len(network.weights[-1])).to(candidates)
+    if isinstance(network, Tailed):
+        return network.errors(candidates)
+    outputs = torch.eye(network.outputs).to(candidates)
     errors, _ = back_propagated(network, candidates, outputs[:, None].expand(-1, len(candidates), -1), sharpness)
     return errors[0].movedim(0, 1)

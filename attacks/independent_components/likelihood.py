@@ -70,7 +70,7 @@ class JointLikelihood:
     @property
     def chance(self) -> float:
         """The share of its errors that a mixture can have explained by chance."""
-        outputs = sum(len(network.weights[-1]) for network in self.networks)
+        outputs = sum(network.outputs for network in self.networks)
         return chance(len(self.basis), outputs, self.added.shape[1])
 
     def cost(self, mixture: Tensor, sharpness: float) -> Tensor:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attacks.independent_components.errors import explained
-from victims.equations.network import Network
+from attacks.independent_components.errors import Explaining, explained
 
 AT_ONCE = 64
 """Candidates whose errors are held at once."""
+TELLING = 0.01
+"""Where x and -x are explained as well as each other to this share, as by odd activations, errors tell no sign."""
 
 
 @torch.no_grad()
-def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Network) -> Tensor:
+def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Explaining) -> Tensor:
     """Return the directions (m, d) with the signs that fit the network best.
 
     With L = sum_i D_i x_i', D = L X^+ is known up to a factor for each image. D_i is a sum of errors that are
@@ -30,13 +31,13 @@ def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Ne
     errors = (added.double() @ torch.linalg.pinv(directions.double())).T.to(directions)
     parts = zip(directions.split(AT_ONCE), errors.split(AT_ONCE), strict=True)
     told = torch.cat([explained(one, held, (network,)) - explained(-one, held, (network,)) for one, held in parts])
-    evidence = _relative(told)
+    evidence = _relative(told, TELLING)
     if bias is not None:
         factors = torch.linalg.lstsq(errors.T.double().cpu(), bias.double().cpu()[:, None]).solution[:, 0]
         evidence = evidence + _relative(factors.to(evidence))
     return directions * torch.where(evidence < 0, -1.0, 1.0)[:, None]
 
 
-def _relative(values: Tensor) -> Tensor:
-    """Return values relative to the median of their sizes."""
-    return values / values.abs().median().clamp_min(torch.finfo(values.dtype).tiny)
+def _relative(values: Tensor, least: float = 0.0) -> Tensor:
+    """Return values relative to the median of their sizes, but for a smaller one than `least` to this."""
+    return values / values.abs().median().clamp_min(max(least, torch.finfo(values.dtype).tiny))

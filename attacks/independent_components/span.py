@@ -5,11 +5,13 @@ It is what a whole training has added, where Kariyappa et al. 2023 have one aggr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from attacks.independent_components.errors import Explaining
 from attacks.known_start.equation import checked_difference, interpolated
 from attacks.known_start.no_image import adapted
 from victims.equations.network import Network
@@ -36,18 +38,22 @@ class Span:
     basis: Tensor
     added: Tensor
     bias: Tensor | None
-    network: Network
-    way: tuple[Network, ...]
+    network: Explaining
+    way: tuple[Explaining, ...]
     flag: str
 
     @classmethod
-    def added_to(cls, start: Network, end: Network, images: int | None) -> Span:
+    def added_to(
+        cls, start: Network, end: Network, images: int | None, way: Sequence[Explaining] | None = None
+    ) -> Span:
         """Return what a training has added to its start.
 
         Args:
             start: the network at the beginning.
             end: the released network.
             images: n, None to read it off the weights.
+            way: what explains errors at the start, in the middle of the straight way, and at its end; None for the
+                networks there.
 
         Raises:
             ValueError: the start is of another shape, is the released network itself, or is not where its training
@@ -63,17 +69,18 @@ class Span:
         if biases[0] is not None and biases[1] is not None:
             moved = biases[1] - found.decay * biases[0]
             bias = moved if moved.norm() > UNMOVED * added.norm() else None
+        at_start, *later = way or (start, interpolated(start, end, 0.5), end)
         return cls(
             found.directions[:rank].to(like),
             added,
             bias,
-            start,
-            (interpolated(start, end, 0.5), end),
+            at_start,
+            tuple(later),
             f"start decayed to {found.decay:.4g}, {rank} directions{shown}",
         )
 
     @classmethod
-    def held_by(cls, end: Network, images: int | None) -> Span | None:
+    def held_by(cls, end: Network, images: int | None, explaining: Explaining | None = None) -> Span | None:
         """Return what the weights alone hold, None where they show no end of the images' span.
 
         Biases are left out: a recipe may not decay them, and they then add up to nothing.
@@ -81,6 +88,7 @@ class Span:
         Args:
             end: the released network.
             images: n, None to read it off the weights.
+            explaining: what explains errors at the end; None for the network itself.
         """
         weight = end.weights[0]
         if images is None:
@@ -90,6 +98,6 @@ class Span:
             basis = space.basis.T
         else:
             basis = torch.linalg.svd(weight.double(), full_matrices=False).Vh[:images].to(weight)
-        return cls(
-            basis.contiguous(), weight, None, end, (end,), f"W1 taken for what was added, {len(basis)} directions"
-        )
+        network = explaining or end
+        flag = f"W1 taken for what was added, {len(basis)} directions"
+        return cls(basis.contiguous(), weight, None, network, (network,), flag)

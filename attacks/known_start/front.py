@@ -49,14 +49,7 @@ class FeatureExtractor:
             share: of the way.
             stayed: fully connected layers that did not move, before the first that did.
         """
-        network = build()
-        network.load_state_dict(
-            {
-                name: torch.lerp(value, end[name], share) if value.is_floating_point() else end[name]
-                for name, value in start.items()
-            }
-        )
-        return cls(network.eval().requires_grad_(False), stayed)
+        return cls(network_between(build, start, end, share), stayed)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the features (m, f) of images (m, C, H, W), with the gradient by them."""
@@ -77,6 +70,27 @@ class FeatureExtractor:
         found = front(torch.zeros(1, *shape).to(like)).shape[1:]
         channels, height, width = found if len(found) == len(shape) else (found.numel(), 1, 1)
         return channels, height, width
+
+
+def network_between(
+    build: Callable[[], nn.Module], start: Mapping[str, Tensor], end: Mapping[str, Tensor], share: float
+) -> nn.Module:
+    """Return the network at a share in [0, 1] of the straight way, its running statistics too, in evaluation mode.
+
+    Args:
+        build: returns the network with arbitrary weights.
+        start: its state at the beginning.
+        end: its state as released.
+        share: of the way.
+    """
+    network = build()
+    network.load_state_dict(
+        {
+            name: torch.lerp(value, end[name], share) if value.is_floating_point() else end[name]
+            for name, value in start.items()
+        }
+    )
+    return network.eval().requires_grad_(False)
 
 
 def head(state: Mapping[str, Tensor], stayed: int) -> Network:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from attacks.unknown_start import UNLIKE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
@@ -19,16 +21,20 @@ PLAIN = "of convolutions without padding, pooling or normalisation no difference
 STILL = "the start is the released weights themselves: nothing was trained between them"
 
 
-def declined(victim: VictimSpec, start: str, otherwise: str) -> str | None:
+def declined(victim: VictimSpec, start: str, otherwise: str, kinds: Sequence[str] = ("mlp",)) -> str | None:
     """Return why an attack on the first layer declines a victim: it needs a hidden layer, and a start that was kept.
 
     Args:
         victim: the victim.
-        start: "known" where the start is told.
+        start: "known" where the start is told, "guess" where its seed is sought.
         otherwise: what to set where it was not kept.
+        kinds: of networks that the attack takes.
     """
-    if victim.architecture.kind != "mlp" or not victim.architecture.hidden:
-        return f"{victim.architecture.label}: for fully connected networks with a hidden layer"
+    architecture = victim.architecture
+    if architecture.kind not in kinds or not getattr(architecture, "hidden", ()):
+        return f"{architecture.label}: for fully connected networks with a hidden layer"
+    if architecture.kind == "tail" and start == "guess":
+        return f"{architecture.label}: what draws its layers is not known, so no seed is found"
     if start == "known" and not victim.tells_start:
         return f"the start of its training is not known; set {otherwise}"
     if victim.training.kind == "ordinary" and victim.training.last_layers is not None:

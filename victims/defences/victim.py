@@ -48,7 +48,7 @@ def released(spec: VictimSpec, trained: Victim, device: torch.device, notice: Ca
         stored, own = write_tensors(folder / WEIGHTS, weights), trained.card
         made = origin(stored, dataset_sha256, device, own.train_s, own.training_sha)
         card = describe(spec, model, trained.split, made)
-        if trained.start is not None and spec.architecture.kind in ("mlp", "cnn"):
+        if trained.start is not None and spec.architecture.kind in ("mlp", "smooth", "cnn"):
             moved = {
                 "start_sha256": trained.card.start_sha256,
                 **training_displacement(trained.start, model.state_dict()),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from victims.errors import UserError
-from victims.spec import BuiltSpec, CNNSpec, ConvSpec, MLPSpec, RandomFeaturesSpec
+from victims.spec import BuiltSpec, CNNSpec, ConvSpec, MLPSpec, RandomFeaturesSpec, SmoothMLPSpec
 
 
 class ReLUNetwork(nn.Module):
@@ -124,6 +124,42 @@ class BatchNormCNN(FrontNetwork):
         super().__init__(nn.Sequential(*blocks), (nn.Linear(a, b) for a, b in pairs))
 
 
+class TailNetwork(nn.Module):
+    """A fully connected layer on the whole input, and a tail of any kind on what it returns.
+
+    Parameters of the layer are `layers.0.*`, those of the tail, and its running statistics, `tail.*`.
+
+    Attributes:
+        layers: the one layer.
+        tail: from its pre-activations (n, h) to outputs (n,) or (n, C).
+    """
+
+    def __init__(self, first: nn.Linear, tail: nn.Module) -> None:
+        super().__init__()
+        self.layers, self.tail = nn.ModuleList([first]), tail
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return Phi(theta; x) for inputs (n, C, H, W): (n,) for a network with one output, else (n, C)."""
+        outputs: Tensor = self.tail(self.layers[0](inputs.flatten(1)))
+        return outputs[:, 0] if outputs.ndim > 1 and outputs.shape[1] == 1 else outputs
+
+
+class SmoothMLP(TailNetwork):
+    """A fully connected network with an activation other than the ReLU.
+
+    Args:
+        inputs: d.
+        spec: the widths, the activation and the number of outputs.
+    """
+
+    def __init__(self, inputs: int, spec: SmoothMLPSpec) -> None:
+        first, tail = nn.Linear(inputs, spec.hidden[0]), list[nn.Module]()
+        for width, after in zip(spec.hidden, (*spec.hidden[1:], spec.outputs), strict=True):
+            tail += [nn.LayerNorm(width)] if spec.layer_norm else []
+            tail += [nn.GELU() if spec.activation == "gelu" else nn.Tanh(), nn.Linear(width, after)]
+        super().__init__(first, nn.Sequential(*tail))
+
+
 class RandomFeatures(nn.Module):
     """W s(V x): features that are drawn and stay, and a layer on them; both without biases, as `layers.0`, `layers.1`.
 
@@ -217,6 +253,8 @@ def blank(spec: BuiltSpec, shape: Sequence[int]) -> nn.Module:
     """
     if isinstance(spec, CNNSpec):
         return BatchNormCNN(shape, spec.channels, (*spec.hidden, spec.outputs), spec.halved == "pooling").eval()
+    if isinstance(spec, SmoothMLPSpec):
+        return SmoothMLP(math.prod(shape), spec).eval()
     if isinstance(spec, RandomFeaturesSpec):
         return RandomFeatures(math.prod(shape), spec).eval()
     return _empty(spec, shape).eval()

@@ -65,6 +65,11 @@ class Network:
         return len(self.weights)
 
     @property
+    def outputs(self) -> int:
+        """The number of outputs, C."""
+        return len(self.weights[-1])
+
+    @property
     def inputs(self) -> int:
         """The number of pixels times channels, d."""
         return math.prod(self.input_shape) if self.input_shape else self.weights[0].shape[1]

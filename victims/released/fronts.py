@@ -22,6 +22,7 @@ from victims.released.recognition import (
     step_of,
     traced,
 )
+from victims.released.tails import tail_network_of
 
 CUT = ("placeholder", "get_attr", "output")
 """Kinds of nodes that compute nothing from one before."""
@@ -68,7 +69,7 @@ def folded_normalisations(module: nn.Module, shape: tuple[int, int, int]) -> set
         module: the module, in evaluation mode.
         shape: (C, H, W) of an input.
     """
-    for network_of in (relu_network_of, front_network_of):
+    for network_of in (relu_network_of, tail_network_of, front_network_of):
         with suppress(NotCoveredError):
             kept = set(network_of(module, shape).modules())
             return {part for part in module.modules() if isinstance(part, NORMALISATIONS) and part not in kept}

@@ -18,6 +18,7 @@ from victims.kernel.spec import KernelSpec
 from victims.released.fronts import folded_normalisations, front_network_of, spec_of
 from victims.released.onnx_model import SUFFIX, onnx_module
 from victims.released.recognition import NotCoveredError, architecture_of, relu_network_of
+from victims.released.tails import tail_network_of, tail_spec_of
 from victims.spec import ModuleSpec, NetworkSpec
 
 Shape = tuple[int, int, int]
@@ -94,11 +95,12 @@ def built_architecture(name: str, network: Callable[[], nn.Module], shape: Shape
         return architecture_of(relu_network_of(_on_rows(module, shape), shape))
     except NotCoveredError as error:
         uncovered = str(error)
-    try:
-        return spec_of(front_network_of(_on_rows(module, shape), shape), type(module).__name__, uncovered)
-    except NotCoveredError:
-        classes = 1 if outputs.ndim == 1 else outputs.shape[1]
-        return ModuleSpec(name=type(module).__name__, outputs=classes, uncovered=uncovered)
+    rows, kind, classes = _on_rows(module, shape), type(module).__name__, 1 if outputs.ndim == 1 else outputs.shape[1]
+    with suppress(NotCoveredError):
+        return tail_spec_of(tail_network_of(rows, shape), kind, classes, uncovered)
+    with suppress(NotCoveredError):
+        return spec_of(front_network_of(rows, shape), kind, uncovered)
+    return ModuleSpec(name=kind, outputs=classes, uncovered=uncovered)
 
 
 def answering(module: nn.Module, shape: Shape) -> nn.Module:
@@ -107,7 +109,7 @@ def answering(module: nn.Module, shape: Shape) -> nn.Module:
     A row of a table, (1, 1, d), reaches the module as (n, d).
     """
     module = _on_rows(module, shape)
-    for network_of in (relu_network_of, front_network_of):
+    for network_of in (relu_network_of, tail_network_of, front_network_of):
         with suppress(NotCoveredError):
             return network_of(module, shape)
     module.register_forward_hook(_one_output)

@@ -121,7 +121,7 @@ def _steps(module: nn.Module) -> Iterator[nn.Module]:
             if current is not None:
                 raise NotCoveredError("it takes more than one input")
             current = node
-        elif node.op != "output" and not _is_shape(node):
+        elif node.op != "output" and not is_shape(node):
             if _joins(node):
                 raise NotCoveredError(f"a sum of two branches (`add`, a residual connection) is {CHAINS}")
             step = step_of(node, modules)
@@ -174,7 +174,7 @@ def _joins(node: fx.Node) -> bool:
     return added and len(node.all_input_nodes) == 2
 
 
-def _is_shape(node: fx.Node) -> bool:
+def is_shape(node: fx.Node) -> bool:
     """Say whether a node is part of a shape, such as x.size(0), x.shape[0] or len(x)."""
     return node.target in (getattr, operator.getitem, len, "size", "dim")
 

@@ -3,14 +3,17 @@
 Names are `<dataset>-<mlp or cnn>-<n>[-c10]-<training>`: `sgd` is SGD with momentum, decay and a cosine over 300 epochs,
 `sgd3000` over 3,000, `adamw` 100 epochs of AdamW, `finetuned` a few epochs of SGD from a network pre-trained on other
 images of the dataset: all its layers, the `last2` or the `last1`, or a low-rank update (`lora8`). `snapshots` also
-released weights on the way, `deep` has two convolutions instead of one, `pooled` max pooling in the place of strides.
+released weights on the way, `deep` has two convolutions instead of one, `pooled` max pooling in the place of strides,
+`gelu` and `tanh` have these activations, `ln` layer normalisation before them.
 Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 from victims.recipes import Ordinary, Pretraining
-from victims.spec import CNNSpec, MLPSpec, VictimSpec
+from victims.spec import CNNSpec, MLPSpec, SmoothMLPSpec, VictimSpec
 
 SGD = Ordinary()
 FINETUNED = Ordinary(lr=2e-3, batch_size=32, epochs=10, weight_decay=0, schedule="constant", pretraining=Pretraining())
@@ -52,6 +55,14 @@ def _pooled(strided: VictimSpec) -> VictimSpec:
     return strided.model_copy(update={"name": f"{strided.name}-pooled", "architecture": architecture})
 
 
+def _smooth(dataset: str, n: int, variant: str, activation: Literal["gelu", "tanh"], ln: bool = False) -> VictimSpec:
+    """Return a victim of two hidden layers with an activation other than the ReLU."""
+    usual = _mlp(dataset, n, variant)
+    architecture = SmoothMLPSpec(activation=activation, layer_norm=ln, outputs=10)
+    name = f"{usual.name}-{activation}{'-ln' if ln else ''}"
+    return usual.model_copy(update={"name": name, "architecture": architecture})
+
+
 def _named(dataset: str, n: int, variant: str, architecture: MLPSpec | CNNSpec) -> VictimSpec:
     classes = f"-c{architecture.outputs}" if architecture.outputs > 1 else ""
     name = f"{dataset}-{architecture.kind}-{n}{classes}-{variant}"
@@ -68,6 +79,11 @@ VICTIMS = (
     _mlp("faces", 50, "sgd", outputs=1),
     _mlp("photos", 100, "sgd"),
     *(_mlp("digits", 20, variant) for variant in ("sgd", "finetuned", *PARTS)),
+    *(_smooth("cifar", 100, "finetuned", activation) for activation in ("gelu", "tanh")),
+    *(_smooth("cifar", n, "finetuned", "gelu", ln=True) for n in (100, 300)),
+    *(_smooth("cifar", 100, variant, "gelu") for variant in ("sgd", "adamw")),
+    _smooth("mnist", 100, "finetuned", "gelu", ln=True),
+    *(_smooth("digits", 20, "finetuned", activation) for activation in ("gelu", "tanh")),
     *(_cnn("cifar", n, "finetuned") for n in (100, 300)),
     _cnn("mnist", 100, "finetuned"),
     _deep("cifar", 100),

@@ -206,7 +206,8 @@ def _audit(
     threats = findings.threats(tried, n, unit)
     hit, ran = sum(bool(record.attacks) for record in records), sum(one.status is not None for one in tried)
     device = torch.device(setup.device)
-    read = card.layers or (spec.architecture.kind == "front" and spec.tells_start)
+    kind = spec.architecture.kind
+    read = card.layers or kind == "tail" or (kind == "front" and spec.tells_start)
     assert asked.budget.seconds is not None
     result = Audit(
         name=spec.name,

@@ -161,6 +161,8 @@ def limits(
         whole = "The attacks on layers do not apply, for the layers are not known"
         if victim.spec.architecture.kind == "front":
             whole = "Attacks use its last fully connected layers, and what stands before them as a whole"
+        elif victim.spec.architecture.kind == "tail":
+            whole = "Attacks use its first layer, and what is behind it as a whole"
         said.append(f"{whole}: {card.uncovered}.")
     said += _lacked(victim)
     if spent := [one.attack for one in tried if one.budget_spent]:
