@@ -13,8 +13,9 @@ from attacking import CPU, attacked, sgd_network, victim_of
 from safetensors.torch import save_file
 from torch import nn
 
+from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
-from attacks.independent_components.params import CocktailPartyFeaturesParams
+from attacks.independent_components.params import CocktailPartyFeaturesParams, CocktailPartyParams
 from attacks.independent_components.span import Span
 from attacks.kkt_delta import KKTDelta
 from attacks.kkt_delta_features import KKTDeltaFeatures
@@ -26,7 +27,7 @@ from victims.exposure.reading import exposure
 from victims.obtain import obtain
 from victims.recipes import Released
 from victims.released import released
-from victims.spec import CNNSpec, ConvSpec, MLPSpec, ModuleSpec, VictimSpec
+from victims.spec import CNNSpec, ConvSpec, MLPSpec, ModuleSpec, SmoothMLPSpec, VictimSpec
 
 N, EPOCHS = 6, 12
 Tuned = tuple[nn.Module, dict[str, torch.Tensor], Path]
@@ -36,6 +37,21 @@ def cnn() -> nn.Module:
     """A CNN as people write it, with pooling."""
     front = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)
     return nn.Sequential(*front, nn.Flatten(), nn.Linear(1024, 30), nn.ReLU(), nn.Linear(30, 10))
+
+
+class Gelu(nn.Module):
+    """A network of fully connected layers as people write it, with layer normalisation and GELU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3072, 40)
+        self.tail = nn.Sequential(
+            nn.LayerNorm(40), nn.GELU(), nn.Linear(40, 30), nn.LayerNorm(30), nn.GELU(), nn.Linear(30, 10)
+        )
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.tail(self.first(inputs.flatten(1)))
+        return outputs
 
 
 def network() -> nn.Module:
@@ -131,21 +147,30 @@ def test_a_model_whose_first_layer_stayed_is_for_kkt_delta_features(tuned: Any) 
         assert card.start.stayed == len(names)
 
 
-def test_a_cnn_of_ones_own_gives_what_the_same_network_of_the_suite_gives(tmp_path: Path) -> None:
-    spec = sgd_network("photos", 20, (30,), lr=0.02, batch_size=5, epochs=3).model_copy(
-        update={"architecture": CNNSpec(channels=(4,), halved="pooling", hidden=(30,), outputs=10), "name": "own-cnn"}
-    )
-    victim = victim_of(spec)
+def as_ones_own(victim: Victim, build: Callable[[], nn.Module], name_of: Callable[[str], str], folder: Path) -> Victim:
+    """Return a victim of the suite as a module of somebody's own, whose parameters have other names."""
     assert victim.start is not None
-    places = {"front.0": "0", "front.1": "1", "layers.0": "5", "layers.1": "7"}
     for file, state in (("tuned", victim.model.state_dict()), ("start", victim.start)):
-        own = {f"{places[name.rpartition('.')[0]]}.{name.rpartition('.')[2]}": value for name, value in state.items()}
-        save_file(own, tmp_path / f"{file}.safetensors")
+        save_file({name_of(name): value for name, value in state.items()}, folder / f"{file}.safetensors")
     pixels = victim.split.inputs * victim.scale + victim.split.mean
     arrays = {"train_images": pixels.transpose(0, 2, 3, 1).clip(0, 1), "train_labels": victim.split.labels}
-    np.savez(tmp_path / "images.npz", **arrays)
+    np.savez(folder / "images.npz", **arrays)
     mean, std = victim.split.mean[:, 0, 0].tolist(), np.ravel(victim.scale).tolist()
-    mine = loaded(described(tmp_path, network=cnn, initial=tmp_path / "start.safetensors", mean=mean, std=std))
+    return loaded(described(folder, network=build, initial=folder / "start.safetensors", mean=mean, std=std))
+
+
+def own_places(name: str) -> str:
+    """Return the name in `cnn` of a parameter of the suite's network."""
+    layer, _, kind = name.rpartition(".")
+    places = {"front.0": "0", "front.1": "1", "layers.0": "5", "layers.1": "7"}
+    return f"{places[layer]}.{kind}"
+
+
+def test_a_cnn_of_ones_own_gives_what_the_same_network_of_the_suite_gives(tmp_path: Path) -> None:
+    spec = sgd_network("photos", 20, (30,), lr=0.02, batch_size=5, epochs=3)
+    architecture = CNNSpec(channels=(4,), halved="pooling", hidden=(30,), outputs=10)
+    victim = victim_of(spec.model_copy(update={"architecture": architecture, "name": "own-cnn"}))
+    mine = as_ones_own(victim, cnn, own_places, tmp_path)
     for attack in (
         CocktailPartyFeatures(CocktailPartyFeaturesParams(steps=20, rounds=1, round_steps=5, image_steps=4)),
         KKTDeltaFeatures(FeatureParams(steps=3, restarts=1)),
@@ -154,6 +179,19 @@ def test_a_cnn_of_ones_own_gives_what_the_same_network_of_the_suite_gives(tmp_pa
         found, expected = attacked(attack, mine), attacked(attack, victim)
         torch.testing.assert_close(found.candidates, expected.candidates, rtol=1e-3, atol=1e-4)
         assert found.candidates.std() > 0
+
+
+def test_a_network_of_ones_own_without_a_relu_gives_what_the_same_network_of_the_suite_gives(tmp_path: Path) -> None:
+    spec = sgd_network("photos", 20, (30,), lr=0.02, batch_size=5, epochs=3)
+    architecture = SmoothMLPSpec(hidden=(40, 30), layer_norm=True, outputs=10)
+    victim = victim_of(spec.model_copy(update={"architecture": architecture, "name": "own-gelu"}))
+    mine = as_ones_own(victim, Gelu, lambda name: name.replace("layers.0.", "first."), tmp_path)
+    assert mine.card.directions == victim.card.directions == 20
+    attack = CocktailParty(CocktailPartyParams(steps=20, rounds=1, round_steps=5))
+    assert attack.supports(mine.spec) is None
+    found, expected = attacked(attack, mine), attacked(attack, victim)
+    torch.testing.assert_close(found.candidates, expected.candidates, rtol=1e-3, atol=1e-4)
+    assert len(found.candidates) == 20
 
 
 def test_behind_a_normalised_layer_the_difference_is_a_sum_over_images(tmp_path: Path) -> None:
