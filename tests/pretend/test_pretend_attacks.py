@@ -35,7 +35,7 @@ from bench.store.checkpoint import CheckpointFile
 from victims.deletion.spec import Deletion, DeletionSpec, ShallowSpec
 from victims.informed.spec import Descent, GLMSpec
 from victims.recipes import Privacy
-from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, VictimSpec
+from victims.spec import ConvSpec, DecayedDescent, MLPSpec, NormalizedDescent, SmoothMLPSpec, VictimSpec
 
 ATTACKS = registry.attacks().items
 
@@ -48,6 +48,9 @@ def spec_of(outputs: int = 1, **more: Any) -> VictimSpec:
 
 CONVOLUTION = spec_of(architecture=ConvSpec(channels=4, hidden=(10,)), training=DecayedDescent(steps=10))
 CONVOLUTIONS = spec_of(architecture=ConvSpec(channels=(4, 3), hidden=(10,)), training=DecayedDescent(steps=10))
+GELU = ORDINARY.model_copy(
+    update={"architecture": SmoothMLPSpec(hidden=(12,), layer_norm=True, outputs=10), "name": "digits-mlp-10-gelu"}
+)
 NETWORK = digits_network(n=30, targets=4, epochs=3)
 BATCHED = NETWORK.model_copy(
     update={"name": "digits-elu4-30-batches", "training": Descent(epochs=2, batch_size=16, order_seed=0)}
@@ -142,6 +145,9 @@ CASES: dict[str, Case] = {
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
     "cocktail-party": Case("cocktail-party", ORDINARY, ONCE, waits=ROTATED),
     "cocktail-party in rounds": Case("cocktail-party", ORDINARY, ONCE | {"rounds": 2, "round_steps": 5}, waits=ROTATED),
+    "cocktail-party through a tail": Case(
+        "cocktail-party", GELU, ONCE | {"rounds": 1, "round_steps": 5}, waits=ROTATED
+    ),
     "cocktail-party without a start": Case("cocktail-party", CLASSES, ONCE | {"start": "forgotten"}, waits=ROTATED),
     "cocktail-party-features": Case("cocktail-party-features", BATCH_NORM, {}, "image_steps"),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),

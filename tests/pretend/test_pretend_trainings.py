@@ -35,6 +35,7 @@ from victims.spec import (
     MLPSpec,
     NormalizedDescent,
     Regularised,
+    SmoothMLPSpec,
     VictimSpec,
 )
 from victims.training import loop
@@ -195,6 +196,7 @@ CASES: dict[str, Case] = {
     ),
     "last layers": ordinary(last_layers=1, snapshots=(1,)),
     "low rank": ordinary(lora_rank=2, dtype="float64"),
+    "another activation": ordinary(SmoothMLPSpec(hidden=(6,), layer_norm=True, outputs=3)),
     "batch normalisation": ordinary(CNNSpec(channels=(4,), hidden=(6,), outputs=3)),
     "private": ordinary(privacy=Privacy(), batch_size=6),
     "informed": informed(DenseSpec(hidden=(4,))),

@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from victims.equations.architectures import blank, build, seeded
 from victims.errors import UserError
-from victims.networks import BuiltSpec, CNNSpec, ConvSpec, MLPSpec, RandomFeaturesSpec
+from victims.networks import BuiltSpec, CNNSpec, ConvSpec, MLPSpec, RandomFeaturesSpec, SmoothMLPSpec
 
 SHAPE = (3, 6, 5)
 
@@ -42,6 +43,8 @@ def test_kernels_fit_as_long_as_a_pixel_is_left(channels: int | tuple[int, ...],
         MLPSpec(hidden=(7, 5), biases="every", first_layer_scale=None),
         ConvSpec(channels=2, hidden=(7,), first_layer_scale=None),
         CNNSpec(channels=(2,), hidden=(7,)),
+        SmoothMLPSpec(hidden=(7, 5)),
+        SmoothMLPSpec(hidden=(7, 5), activation="tanh", layer_norm=True),
         RandomFeaturesSpec(width=9),
         RandomFeaturesSpec(width=9, activation="relu+tanh"),
     ],
@@ -58,6 +61,23 @@ def test_a_homogeneous_network_is_that_of_its_scaled_weights_up_to_a_factor(spec
         model.load_state_dict(scaled)
         factors = model(images) / before
     assert bool((factors > 0).all() and factors.std() < 1e-3 * factors.mean()) == spec.homogeneous
+
+
+def test_between_the_layers_of_a_smooth_network_are_its_activation_and_normalisation() -> None:
+    spec = SmoothMLPSpec(hidden=(7, 5), activation="tanh", layer_norm=True, outputs=2)
+    model, images = seeded(spec, SHAPE, 0), torch.randn(6, *SHAPE, generator=torch.Generator().manual_seed(0))
+    state = model.state_dict()
+    hidden = F.linear(images.flatten(1), state["layers.0.weight"], state["layers.0.bias"])
+    for norm, layer in ((0, 2), (3, 5)):
+        normal = (hidden - hidden.mean(1, keepdim=True)) / (hidden.var(1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+        activation = torch.tanh(normal * state[f"tail.{norm}.weight"] + state[f"tail.{norm}.bias"])
+        hidden = F.linear(activation, state[f"tail.{layer}.weight"], state[f"tail.{layer}.bias"])
+    torch.testing.assert_close(model(images), hidden)
+    assert (spec.label, spec.uncovered) == ("mlp tanh ln 7-5-2", "tanh in the place of ReLUs, and layer normalisation")
+    assert set(state) == set(seeded(SmoothMLPSpec(hidden=(7, 5), layer_norm=True, outputs=2), SHAPE, 0).state_dict())
+    gelu = seeded(SmoothMLPSpec(hidden=(7,)), SHAPE, 0)
+    before = gelu.layers[0](images.flatten(1))
+    assert torch.equal(gelu(images), gelu.tail[1](F.gelu(before))[:, 0])
 
 
 def test_weights_are_drawn_as_widely_as_their_inputs_are_few() -> None:

@@ -17,13 +17,14 @@ from victims.obtain import obtain
 from victims.ordinary.difference import _noise_median, difference
 from victims.ordinary.obtain import SNAPSHOTS
 from victims.recipes import Ordinary, Pretraining
-from victims.spec import CNNSpec, MLPSpec, NormalizedDescent, VictimSpec
+from victims.spec import CNNSpec, MLPSpec, NormalizedDescent, SmoothMLPSpec, VictimSpec
 
 NETWORK = MLPSpec(hidden=(40, 30), outputs=10, biases="every", first_layer_scale=None)
 CNN = CNNSpec(channels=(6, 8), hidden=(20,), outputs=10)
+SMOOTH = SmoothMLPSpec(hidden=(40,), activation="tanh", outputs=10)
 
 
-def spec(architecture: MLPSpec | CNNSpec = NETWORK, n: int = 20, **training: Any) -> VictimSpec:
+def spec(architecture: MLPSpec | CNNSpec | SmoothMLPSpec = NETWORK, n: int = 20, **training: Any) -> VictimSpec:
     recipe = {"epochs": 6, "batch_size": 5, "weight_decay": 0, "schedule": "constant"} | training
     return VictimSpec(
         name=f"digits-{architecture.kind}-{n}-c10-part",
@@ -146,9 +147,16 @@ def test_a_recipe_that_means_nothing_is_refused(training: dict[str, Any], reason
         spec(**training)
 
 
-def test_no_other_recipe_trains_a_cnn() -> None:
+@pytest.mark.parametrize("architecture", [CNN, SMOOTH])
+def test_no_other_recipe_trains_it(architecture: CNNSpec | SmoothMLPSpec) -> None:
     with pytest.raises(ValidationError, match="trained by the recipe `ordinary`"):
-        VictimSpec(name="a", dataset="digits", n=10, architecture=CNN, training=NormalizedDescent())
+        VictimSpec(name="a", dataset="digits", n=10, architecture=architecture, training=NormalizedDescent())
+
+
+@pytest.mark.parametrize("part", [{"last_layers": 1}, {"lora_rank": 2}])
+def test_of_a_network_without_a_relu_no_part_is_trained_alone(part: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="of mlp tanh 40-10 all weights are trained"):
+        spec(SMOOTH, **part)
 
 
 def test_the_difference_of_the_layers_behind_has_rank_n() -> None:
