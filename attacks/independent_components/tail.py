@@ -82,7 +82,7 @@ class Tailed:
 def layers(architecture: Architecture, state: Mapping[str, Tensor]) -> Network:
     """Return the layers that a state describes.
 
-    Of a network with a tail these are all its matrices, the first layer's before others, for what looks at each alone.
+    Of a network with a tail these are its matrices, for what looks at each by itself.
 
     Args:
         architecture: of a network whose first layer is fully connected.
@@ -90,9 +90,7 @@ def layers(architecture: Architecture, state: Mapping[str, Tensor]) -> Network:
     """
     if architecture.spec.kind == "mlp":
         return Network.of(state, architecture.input_shape)
-    behind = [value for name, value in state.items() if name.startswith("tail.") and value.ndim == 2]
-    first = state["layers.0.weight"], state.get("layers.0.bias")
-    return Network((first[0], *behind), (first[1], *(None for _ in behind)))
+    return Network.of_matrices(state)
 
 
 def ways(

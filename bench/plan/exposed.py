@@ -38,20 +38,14 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
     """Yield what is measured and what was found, in words that an owner of a model understands."""
     yield "architecture", card.architecture
     yield "weights per number sought (equations over unknowns)", f"{card.equations_per_unknown:.2g}: {_over(card)}"
-    if not card.layers:
+    if card.spectrum is None and not card.layers:
         yield "layers", f"not known, so nothing can be read off them: {card.uncovered}"
         yield from _measured(card)
         return
-    doubling = "doubling all weights changes no decision (positively homogeneous)"
-    biases = f"none: {doubling}, as the theory of these attacks assumes"
-    if not card.homogeneous:
-        some = "some, and attacks get records from such networks too. Without them"
-        biases = f"{some} {doubling}, as the theory of these attacks assumes"
-    yield "biases behind the first layer", biases
-    if card.imbalance:
-        sizes = ", ".join(f"{value:.2g}" for value in card.imbalance)
-        balanced = "0 where the weights into a neuron are as long as those out of it"
-        yield "imbalance of the neurons", f"{sizes}: {balanced}, as at the end of a long training (stationary point)"
+    if card.layers:
+        yield from _whole(card)
+    else:
+        yield "layers", f"the first is known, and what is behind it not: {card.uncovered}"
     if card.spectrum is not None:
         shown = card.spectrum
         values = "1 singular value of the first fully connected layer is"
@@ -75,11 +69,25 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
         how = "as given" if start.known_by == "given" else "drawn from the seed"
         yield "start", f"{how}; {start.decay:.4g} of it left, moved by {start.movement:.3g} of its length"
     elif card.seed is not None and card.seed.found:
-        yield "start", "cannot be told: what the seed drew behind the first layer depends on which layers have biases"
+        yield "start", "cannot be told: what the seed drew behind the first layer depends on what layers these are"
     else:
         yield "start", "not known"
     yield f"directions of training {card.unit}", _directions(card)
     yield from _measured(card)
+
+
+def _whole(card: Exposure) -> Iterator[tuple[str, str]]:
+    """Yield what is read off all layers, where they are known."""
+    doubling = "doubling all weights changes no decision (positively homogeneous)"
+    biases = f"none: {doubling}, as the theory of these attacks assumes"
+    if not card.homogeneous:
+        some = "some, and attacks get records from such networks too. Without them"
+        biases = f"{some} {doubling}, as the theory of these attacks assumes"
+    yield "biases behind the first layer", biases
+    if card.imbalance:
+        sizes = ", ".join(f"{value:.2g}" for value in card.imbalance)
+        balanced = "0 where the weights into a neuron are as long as those out of it"
+        yield "imbalance of the neurons", f"{sizes}: {balanced}, as at the end of a long training (stationary point)"
 
 
 def _left(shown: Spectrum) -> str:

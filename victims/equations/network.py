@@ -59,6 +59,19 @@ class Network:
             input_shape,
         )
 
+    @classmethod
+    def of_matrices(cls, state: Mapping[str, Tensor]) -> Network:
+        """Return the matrices of a `TailNetwork`'s state as layers, for what looks at each of them by itself.
+
+        The first layer is the network's own. Those that follow are not in the order in which an input passes them.
+
+        Args:
+            state: its parameters and running statistics by name.
+        """
+        behind = [value for name, value in state.items() if name.startswith("tail.") and value.ndim == 2]
+        first, bias = state["layers.0.weight"], state.get("layers.0.bias")
+        return cls((first, *behind), (bias, *(None for _ in behind)))
+
     @property
     def depth(self) -> int:
         """The number of layers, L."""

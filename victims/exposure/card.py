@@ -73,7 +73,7 @@ class Exposure(FrozenModel):
     layers: bool = Field(description="Whether its layers are known: a sequence of linear layers and ReLUs.")
     uncovered: str = Field(description="What else it has, where its layers are not known; empty where they are.")
     homogeneous: bool = Field(description="Whether it is positively homogeneous: no bias behind the first layer.")
-    hidden: Count = Field(description="Hidden layers; 0 where they are not known.")
+    hidden: Count = Field(description="Hidden layers that are known; the first alone where others are not.")
     parameters: Count = Field(description="p, the number of weights and biases.")
     inputs: Count = Field(description="d, the numbers that an input has.")
     images: Count = Field(description="n, the number of training records, as its owner tells it.")
@@ -116,6 +116,8 @@ class Exposure(FrozenModel):
         if self.spectrum.gap and self.spectrum.left > MOST_LEFT:
             left = f"{self.spectrum.left:.0%} of the squares of the first fully connected layer"
             return f"the start is not forgotten: {left} are still those of its initialisation"
+        if not self.spectrum.gap and not self.imbalance:
+            return "its first layer shows no end of the images' span, and what is behind it is not known"
         if not self.spectrum.gap and max(self.imbalance) > MOST_LEFT:
             off = f"incoming and outgoing weights of its neurons differ by {max(self.imbalance):.0%}"
             return f"its weights have not come to rest (it is at no stationary point): {off}, at rest they are alike"

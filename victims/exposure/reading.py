@@ -11,14 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from victims.base import Victim
-from victims.equations.architectures import ReLUNetwork
+from victims.equations.architectures import ReLUNetwork, TailNetwork
 from victims.equations.network import Network
 from victims.equations.row_space import EDGE_SLACK, data_rank
 from victims.exposure.card import Exposure, Seed, Spectrum, Start
+from victims.networks import DENSE_FIRST
 from victims.ordinary.difference import difference, first_moved, movement
 from victims.ordinary.seeds import drawn_start, guess_seed
 from victims.ordinary.update import images_in
-from victims.spec import NetworkSpec
+from victims.spec import BuiltSpec, NetworkSpec
 
 SEEDS = 100_000
 """Seeds that are tried, from 0 on."""
@@ -44,15 +45,15 @@ def exposure(victim: Victim, seeds: int | None = None) -> Exposure:
     """
     spec, model = victim.spec.architecture, victim.model
     read = None
-    if isinstance(model, ReLUNetwork):
+    if isinstance(model, (ReLUNetwork, TailNetwork)):
         read = _read(spec, model, victim, SEEDS if seeds is None else seeds)
     return Exposure(
         architecture=spec.label,
         unit="rows" if victim.spec.tabular else "images",
-        layers=read is not None,
+        layers=isinstance(model, ReLUNetwork),
         uncovered=spec.uncovered,
         homogeneous=spec.homogeneous,
-        hidden=0 if read is None else len(read.imbalance),
+        hidden=1 if isinstance(model, TailNetwork) else 0 if read is None else len(read.imbalance),
         parameters=sum(value.numel() for value in model.parameters()),
         inputs=math.prod(victim.input_shape),
         images=victim.spec.n_trained,
@@ -68,14 +69,15 @@ def exposure(victim: Victim, seeds: int | None = None) -> Exposure:
 
 
 def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int) -> _Read:
-    network = Network.of(model.state_dict(), victim.input_shape)
-    imbalance = balance(network)
+    tailed = isinstance(model, TailNetwork)
+    network = Network.of_matrices(model.state_dict()) if tailed else Network.of(model.state_dict(), victim.input_shape)
+    imbalance = [] if tailed else balance(network)
     scale = spec.first_layer_scale if spec.kind == "mlp" else None
     connected = network.weights[network.convolutions :]
     shown = spectrum(connected[0], scale)
-    second = spectrum(connected[1]) if len(connected) > 2 else None
+    second = spectrum(connected[1]) if len(connected) > 2 and not tailed else None
     activations = second.rank if second is not None and second.gap else None
-    if spec.kind != "mlp":
+    if spec.kind not in DENSE_FIRST:
         return _Read(imbalance, shown, activations, None, None)
     first = network.weights[0]
     guess = guess_seed(first.numpy(), range(seeds))
@@ -90,7 +92,9 @@ def _read(spec: NetworkSpec, model: nn.Module, victim: Victim, seeds: int) -> _R
         return _Read(imbalance, shown, activations, _start("given", victim.start, model.state_dict()), seed)
     if not guess.found:
         return _Read(imbalance, shown, activations, None, seed)
-    drawn = drawn_start(spec, victim.input_shape, guess.seed, model.state_dict())
+    drawn = None
+    if isinstance(spec, BuiltSpec):  # what a seed draws behind the first layer of any other network is not known
+        drawn = drawn_start(spec, victim.input_shape, guess.seed, model.state_dict())
     start = None if drawn is None else _start("seed", drawn, model.state_dict())
     return _Read(imbalance, shown, activations, start, seed)
 
@@ -139,8 +143,9 @@ def spectrum(weight: Tensor, scale: float | None = None) -> Spectrum:
 
 
 def _start(known_by: Literal["given", "seed"], start: dict[str, Tensor], end: dict[str, Tensor]) -> Start:
-    """Return what a start shows; both are parameters of a fully connected network by name."""
-    network, first = Network.of(end), first_moved(start, end)
+    """Return what a start shows; both are states of a network whose first layer is fully connected."""
+    read = Network.of_matrices if any(name.startswith("tail.") for name in end) else Network.of
+    network, first = read(end), first_moved(start, end)
     moved = 0 if first is None else first
     found = difference(end[f"layers.{moved}.weight"], start[f"layers.{moved}.weight"])
     return Start(
@@ -148,6 +153,6 @@ def _start(known_by: Literal["given", "seed"], start: dict[str, Tensor], end: di
         decay=found.decay,
         movement=movement(start, end),
         cosine=min(1.0, max(-1.0, found.cosine)),
-        images=images_in(Network.of(start), network, moved, found),
+        images=images_in(read(start), network, moved, found),
         stayed=len(network.weights) if first is None else first,
     )

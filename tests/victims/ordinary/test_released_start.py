@@ -20,6 +20,7 @@ from attacks.independent_components.span import Span
 from attacks.kkt_delta import KKTDelta
 from attacks.kkt_delta_features import KKTDeltaFeatures
 from attacks.known_start.params import FeatureParams, KKTDeltaParams
+from bench.plan.exposed import exposure_lines
 from victims.base import Victim
 from victims.equations.network import Network
 from victims.errors import UserError
@@ -187,6 +188,18 @@ def test_a_network_of_ones_own_without_a_relu_gives_what_the_same_network_of_the
     victim = victim_of(spec.model_copy(update={"architecture": architecture, "name": "own-gelu"}))
     mine = as_ones_own(victim, Gelu, lambda name: name.replace("layers.0.", "first."), tmp_path)
     assert mine.card.directions == victim.card.directions == 20
+    card = exposure(mine, seeds=5)
+    assert card.start is not None and card.spectrum is not None and card.seed is not None
+    assert (card.layers, card.hidden, card.imbalance) == (False, 1, [])
+    assert (card.start.images, card.start.stayed, card.images_shown) == (20, 0, 20)
+    assert "the start is not forgotten" in str(card.start_remains)
+    endless = card.model_copy(update={"spectrum": card.spectrum.model_copy(update={"gap": False})})
+    assert "shows no end of the images' span" in str(endless.start_remains)
+    assert (card.seed.found, card.seed.seed) == (True, 1)
+    assert [value for what, value in exposure_lines(card) if what == "layers"] == [
+        "the first is known, and what is behind it not: LayerNorm is not covered; only chains of convolutions, "
+        "linear layers and ReLUs are"
+    ]
     attack = CocktailParty(CocktailPartyParams(steps=20, rounds=1, round_steps=5))
     assert attack.supports(mine.spec) is None
     found, expected = attacked(attack, mine), attacked(attack, victim)
