@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, DivergedError, Knowledge, Reconstruction, VictimView, no_reconstruction
 from attacks.independent_components.params import CocktailPartyFeaturesParams
-from attacks.known_start.no_image import LAST_ALONE, PLAIN
+from attacks.known_start.no_image import LAST_ALONE
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -40,9 +40,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         if not victim.tells_start:
             return "the start of its training is not known"
         architecture = victim.architecture
-        if architecture.kind == "conv":
-            return PLAIN
-        if architecture.kind not in ("cnn", "front"):
+        if architecture.kind not in ("conv", "cnn", "front"):
             return f"{architecture.label}: for convolutions, and a hidden layer with ReLUs right behind them"
         if not architecture.hidden:
             return LAST_ALONE
@@ -60,7 +58,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         from attacks.independent_components.parts import Parts
         from attacks.independent_components.responses import SIZE
         from attacks.known_start.equation import checked_difference
-        from attacks.known_start.front import FeatureExtractor, head
+        from attacks.known_start.front import FeatureExtractor, convolutions, head
         from victims.ordinary.difference import first_moved
 
         params, shape = self.params, view.architecture.input_shape
@@ -70,13 +68,14 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             {name: value.to(ctx.device) for name, value in state.items()}
             for state in (view.initial_weights, view.weights)
         )
-        if first_moved(start, end):
+        before = convolutions(end)
+        if (first_moved(start, end, before) or 0) > before:
             return no_reconstruction(shape, INNER_STAYED)
-        front = FeatureExtractor.of(lambda: view.architecture.build().to(ctx.device), start, end, params.point, 0)
+        front = FeatureExtractor.of(lambda: view.architecture.build().to(ctx.device), start, end, params.point, before)
         maps = front.maps(shape)
         if min(maps[1:]) < SIZE:
             return no_reconstruction(shape, SMALL_MAPS)
-        first, last = head(start, 0), head(end, 0)
+        first, last = head(start, before), head(end, before)
         span = features_span(first, last, checked_difference(first, last), params)
         parts = Parts(ctx, params.schedule.total + params.image_steps)
         found = separated(span, maps, typical_size(front, shape), params, parts)

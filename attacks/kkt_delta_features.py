@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView, no_reconstruction
-from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE, PLAIN
+from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE
 from attacks.known_start.params import MISSED, FeatureParams
 from attacks.search_space import Range
 
@@ -45,12 +45,14 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         if not victim.tells_start:
             return "the start of its training is not known"
         architecture = victim.architecture
-        if architecture.kind == "conv":
-            return PLAIN
         if architecture.kind in ("module", "kernel", "tail", "smooth"):
             return f"{architecture.label}: for fully connected layers with ReLUs, behind convolutions or others"
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
-        if tuned == 1 or architecture.kind == "rf" or (architecture.kind == "cnn" and not architecture.hidden):
+        if (
+            tuned == 1
+            or architecture.kind == "rf"
+            or (architecture.kind in ("cnn", "conv") and not architecture.hidden)
+        ):
             return LAST_ALONE
         may_stay = tuned or victim.training.kind == "released"
         if architecture.kind == "mlp" and (len(architecture.hidden) < 2 or not may_stay):
@@ -72,7 +74,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         from attacks.known_start.descent import run_all
         from attacks.known_start.equation import Equation, checked_difference
         from attacks.known_start.feature_search import FeatureSearch
-        from attacks.known_start.front import FeatureExtractor, head
+        from attacks.known_start.front import FeatureExtractor, convolutions, head
         from attacks.known_start.ranking import pooled
         from attacks.optimisation.restarts import Restarts
         from victims.ordinary.difference import first_moved
@@ -81,10 +83,11 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         if (initial := view.initial_weights) is None:
             raise ValueError("the victim has no one start")
         start, end = initial, view.weights
-        stayed = first_moved(start, end) or 0
+        before = convolutions(end)
+        stayed = first_moved(start, end, before) or before
         if architecture.spec.kind == "mlp" and stayed == 0:
             return no_reconstruction(shape, FIRST_MOVED)
-        if stayed and f"layers.{stayed + 1}.weight" not in end:
+        if stayed > before and f"layers.{stayed + 1}.weight" not in end:
             return no_reconstruction(shape, LAST_ALONE)
         dtype = getattr(torch, params.dtype)
         first, last = (
@@ -97,7 +100,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         m = params.candidates or 2 * rank
         restarts = Restarts(ctx, params.restarts, params.steps, equation.weight)
         run_all(restarts, lambda: FeatureSearch(equation, front, shape, m, params, ctx.generator), params.ranking)
-        behind = f"behind {stayed} layers that stayed, " if stayed else ""
+        behind = f"behind {stayed} layers that stayed, " if stayed > before else ""
         flags = f"{behind}start decayed to {found.decay:.4g}, {rank} directions searched", *assumed
         return pooled(restarts, shape, params.ranking, {"candidates": m}, flags)
 

@@ -24,8 +24,9 @@ class FeatureExtractor:
     """The part of a network before its first fully connected layer that moved, at one point of the way.
 
     Attributes:
-        network: the whole network there, in evaluation mode; its fully connected layers are `layers`.
-        stayed: how many of them belong to the front.
+        network: the whole network there, in evaluation mode; its fully connected layers, and plain convolutions before
+            them, are `layers`.
+        stayed: how many of these belong to the front: all convolutions, and the layers that did not move.
     """
 
     network: nn.Module
@@ -47,29 +48,30 @@ class FeatureExtractor:
             start: its state at the beginning.
             end: its state as released.
             share: of the way.
-            stayed: fully connected layers that did not move, before the first that did.
+            stayed: how many of `layers` belong to the front.
         """
         return cls(network_between(build, start, end, share), stayed)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the features (m, f) of images (m, C, H, W), with the gradient by them."""
-        before = getattr(self.network, "front", None)
-        hidden: Tensor = (images if before is None else before(images)).flatten(1)
-        layers = self.network.layers
-        assert isinstance(layers, nn.ModuleList)
-        for layer in layers[: self.stayed]:
-            hidden = torch.relu(layer(hidden))
-        return hidden
+        return self._maps(images).flatten(1)
 
     @torch.no_grad()
     def maps(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
         """Return (channels, height, width) of the feature maps of an image (C, H, W); rows are maps of one pixel."""
-        front = self.network.front
-        assert isinstance(front, nn.Module)
         like = next(self.network.parameters())
-        found = front(torch.zeros(1, *shape).to(like)).shape[1:]
+        found = self._maps(torch.zeros(1, *shape).to(like)).shape[1:]
         channels, height, width = found if len(found) == len(shape) else (found.numel(), 1, 1)
         return channels, height, width
+
+    def _maps(self, images: Tensor) -> Tensor:
+        """Return the features as the front makes them: feature maps (m, C', H', W'), or rows (m, f)."""
+        before, layers = getattr(self.network, "front", None), self.network.layers
+        assert isinstance(layers, nn.ModuleList)
+        hidden: Tensor = images if before is None else before(images)
+        for layer in layers[: self.stayed]:
+            hidden = torch.relu(layer(hidden if isinstance(layer, nn.Conv2d) else hidden.flatten(1)))
+        return hidden
 
 
 def network_between(
@@ -93,7 +95,12 @@ def network_between(
     return network.eval().requires_grad_(False)
 
 
+def convolutions(state: Mapping[str, Tensor]) -> int:
+    """Return how many of `layers` are plain convolutions, which come first."""
+    return sum(name.startswith("layers.") and value.ndim == 4 for name, value in state.items())
+
+
 def head(state: Mapping[str, Tensor], stayed: int) -> Network:
-    """Return the fully connected network on the features: all layers but the first `stayed`."""
+    """Return the fully connected network on the features: all `layers` but the first `stayed`."""
     whole = Network.of({name: value for name, value in state.items() if name.startswith("layers.")})
     return Network(whole.weights[stayed:], whole.biases[stayed:])

@@ -17,7 +17,6 @@ FIRST_STAYED = "its first layer was not trained and shows no image: use kkt-delt
 LAST_ALONE = (
     "only the last layer moved: its difference is one sum of features a class, not one an image; try projection"
 )
-PLAIN = "of convolutions without padding, pooling or normalisation no difference is read: use conv-span"
 STILL = "the start is the released weights themselves: nothing was trained between them"
 
 

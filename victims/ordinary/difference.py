@@ -132,16 +132,17 @@ def movement(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> float:
     return float((ended - begun).norm() / (begun.norm() if begun.any() else 1))
 
 
-def first_moved(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> int | None:
-    """Return the first fully connected layer, from 0, whose weights a training moved; None if none did.
+def first_moved(start: Mapping[str, Tensor], end: Mapping[str, Tensor], before: int = 0) -> int | None:
+    """Return the first of `layers`, from 0, whose weights a training moved; None if none did.
 
     Args:
         start: the initial weights, `layers.{l}.weight` among them.
         end: the released ones.
+        before: layers that are left out, such as plain convolutions, which come first.
     """
     names = (name for name in start if name.startswith("layers.") and name.endswith(".weight"))
     moved = [int(name.split(".")[1]) for name in names if not torch.equal(start[name], end[name])]
-    return min(moved, default=None)
+    return min((layer for layer in moved if layer >= before), default=None)
 
 
 def _row_span(matrix: Tensor, rounding: float) -> Tensor:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 from attacking import CPU, attacked, sgd_network, victim_of
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from attacks.cocktail_party import CocktailParty
-from attacks.cocktail_party_features import CocktailPartyFeatures
+from attacks.cocktail_party_features import INNER_STAYED, CocktailPartyFeatures
 from attacks.independent_components.params import CocktailPartyFeaturesParams, CocktailPartyParams
 from attacks.independent_components.span import Span
 from attacks.kkt_delta import KKTDelta
@@ -28,7 +28,7 @@ from victims.exposure.reading import exposure
 from victims.obtain import obtain
 from victims.recipes import Released
 from victims.released import released
-from victims.spec import CNNSpec, ConvSpec, MLPSpec, ModuleSpec, SmoothMLPSpec, VictimSpec
+from victims.spec import CNNSpec, ConvSpec, FrontSpec, MLPSpec, ModuleSpec, SmoothMLPSpec, VictimSpec
 
 N, EPOCHS = 6, 12
 Tuned = tuple[nn.Module, dict[str, torch.Tensor], Path]
@@ -182,6 +182,44 @@ def test_a_cnn_of_ones_own_gives_what_the_same_network_of_the_suite_gives(tmp_pa
         assert found.candidates.std() > 0
 
 
+def plain(*before_the_layers: nn.Module) -> nn.Sequential:
+    """A CNN without padding or pooling, and what else is to stand behind its convolution."""
+    front = nn.Conv2d(1, 4, 3), nn.ReLU(), *before_the_layers, nn.Flatten()
+    return nn.Sequential(*front, nn.Linear(144, 30), nn.ReLU(), nn.Linear(30, 3))
+
+
+def test_plain_convolutions_are_a_front_like_any_other(tmp_path: Path) -> None:
+    _, start, folder = tuned_by_sgd(plain, tmp_path)
+    victim = loaded(described(folder, network=plain, initial=folder / "start.safetensors"))
+    assert isinstance(victim.spec.architecture, ConvSpec)
+    for file in ("tuned", "start"):  # pooling of one pixel changes nothing but what is recognised
+        state = load_file(folder / f"{file}.safetensors")
+        moved = {name.replace("3.", "4.").replace("5.", "6."): value for name, value in state.items()}
+        save_file(moved, folder / f"pooled-{file}.safetensors")
+    pooled = loaded(
+        described(
+            folder,
+            network=lambda: plain(nn.AvgPool2d(1)),
+            weights=folder / "pooled-tuned.safetensors",
+            initial=folder / "pooled-start.safetensors",
+        )
+    )
+    assert isinstance(pooled.spec.architecture, FrontSpec)
+    for attack in (
+        CocktailPartyFeatures(CocktailPartyFeaturesParams(steps=20, rounds=1, round_steps=5, image_steps=4)),
+        KKTDeltaFeatures(FeatureParams(steps=3, restarts=1)),
+    ):
+        assert attack.supports(victim.spec) is None
+        found, expected = attacked(attack, victim), attacked(attack, pooled)
+        torch.testing.assert_close(found.candidates, expected.candidates, rtol=1e-3, atol=1e-4)
+        assert found.flags == expected.flags and found.candidates.std() > 0
+    stayed = load_file(folder / "tuned.safetensors") | {name: start[name] for name in start if name.startswith("3.")}
+    save_file(stayed, folder / "tuned.safetensors")
+    victim = loaded(described(folder, network=plain, initial=folder / "start.safetensors"))
+    attack = CocktailPartyFeatures(CocktailPartyFeaturesParams())
+    assert attacked(attack, victim).flags == (INNER_STAYED,)
+
+
 def test_a_network_of_ones_own_without_a_relu_gives_what_the_same_network_of_the_suite_gives(tmp_path: Path) -> None:
     spec = sgd_network("photos", 20, (30,), lr=0.02, batch_size=5, epochs=3)
     architecture = SmoothMLPSpec(hidden=(40, 30), layer_norm=True, outputs=10)
@@ -229,7 +267,8 @@ def test_of_other_modules_it_says_what_it_is_for() -> None:
     attack = KKTDeltaFeatures(FeatureParams())
     for architecture, reason in (
         (ModuleSpec(name="Net"), "for fully connected layers"),
-        (ConvSpec(), "use conv-span"),
+        (ConvSpec(), "None"),
+        (ConvSpec(hidden=()), "only the last layer moved"),
         (MLPSpec(hidden=(9,)), "use kkt-delta"),
         (MLPSpec(hidden=(9, 9)), "None"),
     ):
