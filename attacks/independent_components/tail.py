@@ -71,7 +71,7 @@ class Tailed:
             before = F.linear(candidates, self.weight, self.bias)
             if not before.requires_grad:
                 before.requires_grad_()
-            found = self.tail(before).reshape(len(before), -1)
+            found = self.tail(before.clone()).reshape(len(before), -1)  # which it may write over
             each = [
                 torch.autograd.grad(one.sum(), before, retain_graph=True, create_graph=candidates.requires_grad)[0]
                 for one in found.unbind(1)

@@ -65,6 +65,13 @@ def test_of_a_relu_network_the_errors_are_those_of_the_recursion_through_gates()
     torch.testing.assert_close(tailed.errors(images), expected[0].movedim(0, 1))
 
 
+def test_a_tail_may_write_over_what_it_is_given() -> None:
+    images, _ = one_step(network := drawn("norm"))
+    last = nn.Linear(WIDTH, CLASSES).double().requires_grad_(False)
+    kept, over = (replace(network, tail=nn.Sequential(nn.SiLU(inplace), last)) for inplace in (False, True))
+    assert torch.equal(over.errors(images), kept.errors(images))
+
+
 @pytest.mark.parametrize("activation", TAILS)
 def test_errors_have_the_gradient_by_the_candidates(activation: str) -> None:
     network, (images, _) = drawn(activation), one_step(drawn(activation))
