@@ -35,7 +35,7 @@ MOST_PICTURES = 400
 """About how many reconstructions the page shows, which keeps it below ten megabytes; shared between the cells.
 
 Where three a cell are more, the cells of a network behind the one that gains most, or is on the first screen, show
-their best one.
+their best one, and those of controls none.
 """
 MOST_A_GROUP = 4
 MOST_FIRST = 8
@@ -197,6 +197,11 @@ def _any(row: dict[tuple[str, str], Entry]) -> Entry:
     return next(iter(row.values()))
 
 
+def _fewer(entry: Entry) -> tuple[str, ...]:
+    """Return the groups of pictures that a cell shows where there are many: its best, and of a control none."""
+    return GROUPS[: 0 if entry.control else 1]
+
+
 def _gain(entry: Entry) -> float:
     """Return an entry's gain over its null controls, minus infinity where it has none."""
     gain = number(entry.row, "gain")
@@ -222,7 +227,7 @@ def _sections(report: Report, networks: dict[tuple[str, str], Named], first: Ent
                 time=time_figures(entries),
                 papers=_papers(entries),
                 galleries=[
-                    gallery(entry, most, GROUPS[:1] if many and entry is not leading and entry is not first else GROUPS)
+                    gallery(entry, most, GROUPS if not many or entry is leading or entry is first else _fewer(entry))
                     for entry in entries
                 ],
                 entries="\n".join(map(cell_mark, entries)),

@@ -22,9 +22,9 @@ _THEME = {
     PAGE: "var(--page)",
 }
 """Colours that stand for those of the page, light or dark."""
-DOTS_DPI = 150
+DOTS_DPI = 120
 """Dots an inch of the parts of a figure that are pictures."""
-LEVELS = 16
+LEVELS = 8
 """Levels of each colour in these pictures: the many shades at edges of overlapping dots were half of the bytes."""
 
 _RULE = re.compile(r"^svg \.(s\d+) \{ (.*) \}\n", re.MULTILINE)

@@ -55,18 +55,24 @@ class Parsed(HTMLParser):
         return [found for name, found in self.elements if name == tag and attributes.items() <= found.items()]
 
 
-def test_many_cells_show_their_best_picture_and_the_leading_one_all(
+def test_many_cells_show_their_best_picture_the_leading_one_all_and_controls_none(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def shown() -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        page = write_report(folder).read_text()
+        galleries = page[page.index('class="gallery') :]
+        for run, group in re.findall(r'<figure data-run="(\S+) [^"]*" data-group="(\w+)"', galleries):
+            found.setdefault(run, set()).add(group)
+        return found
+
+    few = shown()
     monkeypatch.setattr(html, "MOST_PICTURES", 3)
-    shown: dict[str, set[str]] = {}
-    page = write_report(folder).read_text()
-    galleries = page[page.index('class="gallery') :]
-    for run, group in re.findall(r'<figure data-run="(\S+) [^"]*" data-group="(\w+)"', galleries):
-        shown.setdefault(run, set()).add(group)
-    kkt = next(run for run in shown if run.startswith("kkt-faces"))
-    behind = next(run for run in shown if run.startswith("first-layer"))
-    assert (shown[kkt], shown[behind]) == ({"best", "median", "worst"}, {"best"})
+    many = shown()
+    kkt = next(run for run in many if run.startswith("kkt-faces"))
+    behind = next(run for run in many if run.startswith("first-layer"))
+    assert (many[kkt], many[behind]) == ({"best", "median", "worst"}, {"best"})
+    assert {run.partition("-")[0] for run in few.keys() - many.keys()} == {"random"}
 
 
 def test_it_says_what_is_in_the_folder(page: str) -> None:
