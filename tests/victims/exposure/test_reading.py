@@ -290,19 +290,6 @@ def test_a_module_without_known_layers_says_so(tmp_path: Path) -> None:
     assert found.start_remains == "its layers are not known"
 
 
-def test_of_a_module_whose_first_layer_alone_is_known_that_layer_is_read(tmp_path: Path) -> None:
-    def smooth() -> nn.Module:
-        return nn.Sequential(nn.Flatten(), nn.Linear(SIDE**2, 4), nn.Tanh(), nn.Linear(4, CLASSES))
-
-    torch.manual_seed(3)
-    network = smooth()
-    found = card(own(tmp_path, network.state_dict(), smooth))
-
-    assert (found.layers, found.hidden, found.imbalance, found.start) == (False, 1, [], None)
-    assert found.spectrum == spectrum(network[1].weight.detach())
-    assert "what is behind it is not known" in str(found.start_remains)
-
-
 def test_a_linear_model_is_one_sum_of_all_records(tmp_path: Path) -> None:
     def affine() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(SIDE**2, CLASSES))

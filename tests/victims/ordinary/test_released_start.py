@@ -24,7 +24,7 @@ from bench.plan.exposed import exposure_lines
 from victims.base import Victim
 from victims.equations.network import Network
 from victims.errors import UserError
-from victims.exposure.reading import exposure
+from victims.exposure.reading import exposure, spectrum
 from victims.obtain import obtain
 from victims.recipes import Released
 from victims.released import released
@@ -228,6 +228,7 @@ def test_a_network_of_ones_own_without_a_relu_gives_what_the_same_network_of_the
     assert mine.card.directions == victim.card.directions == 20
     card = exposure(mine, seeds=5)
     assert card.start is not None and card.spectrum is not None and card.seed is not None
+    assert card.spectrum == spectrum(mine.model.state_dict()["layers.0.weight"])
     assert (card.layers, card.hidden, card.imbalance) == (False, 1, [])
     assert (card.start.images, card.start.stayed, card.images_shown) == (20, 0, 20)
     assert "the start is not forgotten" in str(card.start_remains)
