@@ -29,7 +29,10 @@ def tail_network_of(module: nn.Module, shape: tuple[int, int, int]) -> TailNetwo
     graph, modules = traced(module), dict(module.named_modules())
     node, first = _first(graph, modules)
     network = TailNetwork(first, _tail(module, graph, node)).eval()
-    require_equal(module, network, shape)
+    try:
+        require_equal(module, network, shape)
+    except (RuntimeError, TypeError, IndexError) as error:  # of a size that the pre-activations do not have
+        raise NotCoveredError(f"what is behind its first layer asks for the input's shape ({error})") from None
     return network
 
 
@@ -72,8 +75,11 @@ def _tail(module: nn.Module, graph: fx.Graph, first: fx.Node) -> nn.Module:
     begun = tail.placeholder("before")
     before = True
     for node in graph.nodes:
-        if before:  # sizes of the batch are those of what comes in
+        if before and not is_shape(node):
             copies[node], before = begun, node is not first
-        else:
+        else:  # the size of the batch is that of the pre-activations
             copies[node] = tail.node_copy(node, lambda one: copies[one])
-    return fx.GraphModule(module, tail)
+    made = fx.GraphModule(module, tail)
+    made.graph.eliminate_dead_code()  # such as sizes that only what stood before asked for
+    made.recompile()
+    return made

@@ -35,6 +35,19 @@ class Residual(nn.Module):
         return outputs
 
 
+class Sized(nn.Module):
+    """It asks for a size of its input before the first layer, and uses it behind."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self.place, self.first, self.last = place, nn.Linear(48, 9), nn.Linear(9, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        size = inputs.size(self.place)
+        outputs: Tensor = self.last(torch.tanh(self.first(inputs.flatten(1))).reshape(-1, size * 9 // size))
+        return outputs.view(size, -1) if self.place == 0 else outputs + size
+
+
 class Bypass(nn.Module):
     """Its last layer sees the input, too."""
 
@@ -54,6 +67,7 @@ def row(*behind: nn.Module) -> Callable[[], nn.Sequential]:
 
 TAKEN: dict[str, tuple[Callable[[], nn.Module], int, int]] = {
     "residual blocks": (Residual, 20, 3),
+    "the size of the batch": (lambda: Sized(0), 9, 3),
     "one output": (row(nn.SiLU(), nn.Linear(9, 1)), 9, 1),
     "batch normalisation": (row(nn.BatchNorm1d(9), nn.Tanh(), nn.Linear(9, 2)), 9, 2),
     "layers with ReLUs further on": (row(nn.GELU(), nn.Linear(9, 8), nn.ReLU(), nn.Linear(8, 2)), 9, 2),
@@ -66,6 +80,8 @@ OTHER: dict[str, tuple[Callable[[], nn.Module], str]] = {
     ),
     "an activation": (lambda: nn.Sequential(nn.Flatten(), nn.Tanh(), nn.Linear(48, 2)), "Tanh"),
     "a bypass": (Bypass, "2 operations"),
+    "another size": (lambda: Sized(1), "do not compute what it computes"),
+    "a size that is not there": (lambda: Sized(3), "asks for the input's shape"),
 }
 
 
