@@ -18,14 +18,15 @@ from victims.base import Victim
 from victims.errors import UserError
 from victims.obtain import obtain
 from victims.released import released
-from victims.spec import ConvSpec, MLPSpec, ModuleSpec
+from victims.spec import ConvSpec, MLPSpec, ModuleSpec, TailSpec
 
 CPU = torch.device("cpu")
 SHAPE = (3, 8, 8)
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], type]] = {
     "mlp": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 12), nn.ReLU(), nn.Linear(12, 3)), MLPSpec),
     "conv": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)), ConvSpec),
-    "other": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 12), nn.Tanh(), nn.Linear(12, 1)), ModuleSpec),
+    "tail": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 12), nn.Tanh(), nn.Linear(12, 1)), TailSpec),
+    "other": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(144, 1)), ModuleSpec),
 }
 
 

@@ -35,7 +35,7 @@ def test_a_victim_is_named_by_what_it_is(spec: VictimSpec) -> None:
         kind, plain = NAMES[spec.architecture.model], spec.architecture.kernel == "laplace"
     else:
         plain = (spec.architecture, spec.training) in DEFAULTS and spec.loss == "cross-entropy"
-        kind = spec.architecture.kind
+        kind = spec.architecture.kind.replace("smooth", "mlp")
     start = f"{spec.dataset}-{kind}-{spec.n}"
     assert re.fullmatch(rf"{re.escape(start)}(-[a-z0-9]+)*", spec.name)
     assert plain == (spec.name == start)

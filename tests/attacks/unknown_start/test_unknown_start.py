@@ -120,4 +120,4 @@ def test_images_come_back_without_the_start() -> None:
         (F.normalize(torch.as_tensor(images).flatten(1), dim=1) @ near.T).amax(1)
         for images in (victim.split.inputs, victim.split.test_inputs)
     )
-    assert members.median() > others.quantile(0.9) + 0.05
+    assert members.median() > others.median() + 0.15
