@@ -213,8 +213,10 @@ def require_equal(module: nn.Module, network: nn.Module, shape: tuple[int, int, 
     """Raise a NotCoveredError unless both return the same outputs for four random inputs of this shape (C, H, W)."""
     inputs = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
     outputs: object = module(inputs)
+    if not isinstance(outputs, Tensor):
+        raise NotCoveredError("it does not return one tensor of outputs")
     expected: Tensor = network(inputs)
-    if not isinstance(outputs, Tensor) or outputs.numel() != expected.numel():
+    if outputs.numel() != expected.numel():
         raise NotCoveredError("it does not return one tensor of outputs")
     if not torch.allclose(outputs.reshape(expected.shape), expected, rtol=1e-4, atol=1e-6):
         raise NotCoveredError("its layers in a row do not compute what it computes")
