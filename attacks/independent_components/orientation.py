@@ -10,7 +10,7 @@ from attacks.independent_components.errors import Explaining, explained
 AT_ONCE = 64
 """Candidates whose errors are held at once."""
 TELLING = 0.01
-"""Where x and -x are explained as well as each other to this share, as by odd activations, errors tell no sign."""
+"""Errors tell no sign where the shares explained of x and of -x differ by less, as behind odd activations."""
 
 
 @torch.no_grad()
@@ -20,7 +20,7 @@ def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Ex
     With L = sum_i D_i x_i', D = L X^+ is known up to a factor for each image. D_i is a sum of errors that are
     back-propagated through the neurons that x_i fires; -x_i fires others. And the biases moved by b = sum_i D_i, a
     least-squares problem for the factors: after Phong et al. 2018, who divide the gradient of one image by that of the
-    bias. The two are added, each relative to its median.
+    bias. The two are added, each divided by its median.
 
     Args:
         directions: X (m, d), linearly independent, of the length of images.
@@ -39,5 +39,5 @@ def oriented(directions: Tensor, added: Tensor, bias: Tensor | None, network: Ex
 
 
 def _relative(values: Tensor, least: float = 0.0) -> Tensor:
-    """Return values relative to the median of their sizes, but for a smaller one than `least` to this."""
+    """Return values divided by the median of their absolute values, or by `least` if that is larger."""
     return values / values.abs().median().clamp_min(max(least, torch.finfo(values.dtype).tiny))

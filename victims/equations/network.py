@@ -63,7 +63,7 @@ class Network:
     def of_matrices(cls, state: Mapping[str, Tensor]) -> Network:
         """Return the matrices of a `TailNetwork`'s state as layers, for what looks at each of them by itself.
 
-        The first layer is the network's own. Those that follow are not in the order in which an input passes them.
+        The first layer is the network's own. The others need not be in the order in which an input passes them.
 
         Args:
             state: its parameters and running statistics by name.
