@@ -113,11 +113,11 @@ def test_a_budget_ends_it() -> None:
 def test_images_come_back_without_the_start() -> None:
     spec = sgd_network("photos", 10, (200, 100), lr=0.02, batch_size=5, epochs=30)
     victim = victim_of(spec)
-    found = attacked(KKTDelta(KKTDeltaParams(start="uniform", steps=100, coordinate_power=0.3)), victim)
+    found = attacked(KKTDelta(KKTDeltaParams(start="uniform", steps=300, coordinate_power=0.3)), victim)
     assert any("n is not shown" in flag for flag in found.flags)
     near = F.normalize(found.candidates.flatten(1), dim=1)
     members, others = (
         (F.normalize(torch.as_tensor(images).flatten(1), dim=1) @ near.T).amax(1)
         for images in (victim.split.inputs, victim.split.test_inputs)
     )
-    assert members.median() > others.median() + 0.15
+    assert members.median() > others.quantile(0.9) + 0.05
