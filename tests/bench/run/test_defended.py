@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from bench.experiments.study_picture import draw
 from bench.plan import registry
 from victims.cache import WEIGHTS, victim_folder
 from victims.datasets import fingerprint
+from victims.released.tails import tail_network_of
 
 Bench = Callable[..., Any]
 VICTIM = "faces-mlp-4-tiny"
@@ -107,8 +109,10 @@ def test_a_model_of_ones_own_is_defended_and_its_buffers_stay(bench: Bench, resu
     spec = registry.victims(tmp_path / "mine.py").find(name)
     assert spec is not None
     released = load_file(victim_folder(spec, fingerprint(spec.dataset, None)) / WEIGHTS)
-    for entry, value in body.state_dict().items():
-        same = torch.equal(released[f"body.{entry}"], value)
+    own = tail_network_of(nn.Sequential(OrderedDict(body=body)).eval(), (1, 8, 8)).state_dict()
+    assert released.keys() == own.keys()
+    for entry, value in own.items():
+        same = torch.equal(released[entry], value)
         assert same == ("running" in entry or "num" in entry or not value.any())  # noise on zeros is none
 
 
