@@ -41,7 +41,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             return "the start of its training is not known"
         architecture = victim.architecture
         if architecture.kind not in ("conv", "cnn", "front"):
-            return f"{architecture.label}: for convolutions, and a hidden layer with ReLUs right behind them"
+            return f"{architecture.label}: for convolutions, and a fully connected hidden layer right behind them"
         if not architecture.hidden:
             return LAST_ALONE
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
@@ -54,11 +54,14 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             DivergedError: the images are not finite.
             ValueError: the victim has no one start, or its start is of another shape or a wrong one.
         """
-        from attacks.independent_components.maps import features_span, images_of, separated, typical_size
+        from attacks.independent_components.maps import features_span, images_of, separated, typical_features
         from attacks.independent_components.parts import Parts
+        from attacks.independent_components.pictures import FeatureMaps
         from attacks.independent_components.responses import SIZE
-        from attacks.known_start.equation import checked_difference
+        from attacks.independent_components.tail import Tailed
         from attacks.known_start.front import FeatureExtractor, convolutions, head
+        from victims.equations.network import Network
+        from victims.networks import has_tail
         from victims.ordinary.difference import first_moved
 
         params, shape = self.params, view.architecture.input_shape
@@ -71,14 +74,18 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         before = convolutions(end)
         if (first_moved(start, end, before) or 0) > before:
             return no_reconstruction(shape, INNER_STAYED)
-        front = FeatureExtractor.of(lambda: view.architecture.build().to(ctx.device), start, end, params.point, before)
+        build, tailed = (lambda: view.architecture.build().to(ctx.device)), has_tail(view.architecture.spec)
+        front = FeatureExtractor.of(build, start, end, params.point, before)
         maps = front.maps(shape)
         if min(maps[1:]) < SIZE:
             return no_reconstruction(shape, SMALL_MAPS)
-        first, last = head(start, before), head(end, before)
-        span = features_span(first, last, checked_difference(first, last), params)
+        first, last = (Network.of_matrices(state) if tailed else head(state, before) for state in (start, end))
+        explaining = Tailed.between(build, start, end, params.point) if tailed else None
+        span = features_span(first, last, explaining, params)
         parts = Parts(ctx, params.schedule.total + params.image_steps)
-        found = separated(span, maps, typical_size(front, shape), params, parts)
+        typical = typical_features(front, shape)
+        pictures = FeatureMaps(maps, positive=bool((typical.sum(1) > 0).all()))
+        found = separated(span, pictures, float(typical.square().mean().sqrt()), params, parts)
         images, cosines = images_of(found.images, front, shape, params, parts)
         if not images.isfinite().all():
             raise DivergedError("the images are not finite")

@@ -8,6 +8,7 @@ from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Victi
 from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE
 from attacks.known_start.params import MISSED, FeatureParams
 from attacks.search_space import Range
+from victims.networks import has_tail
 
 if TYPE_CHECKING:
     from victims.exposure.card import Exposure
@@ -45,7 +46,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         if not victim.tells_start:
             return "the start of its training is not known"
         architecture = victim.architecture
-        if architecture.kind in ("module", "kernel", "tail", "smooth"):
+        if architecture.kind in ("module", "kernel") or has_tail(architecture):
             return f"{architecture.label}: for fully connected layers with ReLUs, behind convolutions or others"
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
         if (

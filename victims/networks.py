@@ -87,63 +87,41 @@ class ConvSpec(FrozenModel):
 
 
 class CNNSpec(FrozenModel):
-    """Convolutions, each with batch normalisation and a ReLU, then fully connected layers, as people build them.
+    """Convolutions, each with batch normalisation and an activation, then fully connected layers, as people build them.
 
     Attributes:
         channels: of each convolution's output; kernel 3, padding 1.
         halved: what halves the sides at each convolution: its stride of 2, or max pooling behind it.
+        activation: behind each layer but the last.
         hidden: widths of the fully connected hidden layers.
         outputs: C; one output is a binary classifier.
         biases: "every" layer has one.
-        uncovered: what it has that a sequence of linear layers and ReLUs has not.
         homogeneous: not, with biases behind the first layer.
     """
 
-    uncovered: ClassVar[str] = "convolutions with padding, strides or pooling, and batch normalisation"
     homogeneous: ClassVar[bool] = False
 
     kind: Literal["cnn"] = "cnn"
     channels: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (32,)
     halved: Annotated[Literal["stride", "pooling"], omitted_if_default("stride")] = "stride"
+    activation: Annotated[Literal["relu", "gelu", "tanh"], omitted_if_default("relu")] = "relu"
     hidden: tuple[PositiveInt, ...] = (500,)
     outputs: PositiveInt = 1
     biases: Literal["every"] = "every"
 
     @property
-    def label(self) -> str:
-        """Short text for tables, e.g. `cnn bn(32)-500-10`, or `cnn bn(32) pool-500-10`."""
-        front = f"bn({', '.join(map(str, self.channels))}){' pool' if self.halved == 'pooling' else ''}"
-        return f"cnn {front}-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
-
-
-class FrontSpec(FrozenModel):
-    """A torch module that ends in a hidden layer and more, fully connected with ReLUs, for released weights.
-
-    What stands before them, its front, may be anything that torch.fx can follow: convolutions with pooling, padding or
-    normalisation, residual blocks.
-
-    Attributes:
-        name: its class.
-        hidden: widths of the fully connected hidden layers.
-        outputs: C; one output is a binary classifier or a regression.
-        biases: "all": any layer may have one.
-        uncovered: what its front has that a sequence of linear layers and ReLUs has not.
-        homogeneous: not taken for it.
-    """
-
-    homogeneous: ClassVar[bool] = False
-
-    kind: Literal["front"] = "front"
-    name: str
-    hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
-    outputs: PositiveInt = 1
-    biases: Literal["all"] = "all"
-    uncovered: str = Field(default="", exclude=True)
+    def uncovered(self) -> str:
+        """What it has that a sequence of linear layers and ReLUs has not."""
+        front = "convolutions with padding, strides or pooling, and batch normalisation"
+        return front if self.activation == "relu" else f"{front}, {self.activation} in the place of ReLUs"
 
     @property
     def label(self) -> str:
-        """Short text for tables, e.g. `Net front-120-84-10`."""
-        return f"{self.name} front-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
+        """Short text for tables, e.g. `cnn bn(32)-500-10`, or `cnn bn(32) pool gelu-500-10`."""
+        words = (
+            f"{' pool' if self.halved == 'pooling' else ''}{'' if self.activation == 'relu' else f' {self.activation}'}"
+        )
+        return f"cnn bn({', '.join(map(str, self.channels))}){words}-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
 
 
 class SmoothMLPSpec(FrozenModel):
@@ -179,38 +157,8 @@ class SmoothMLPSpec(FrozenModel):
         return f"mlp {between} {'-'.join(map(str, (*self.hidden, self.outputs)))}"
 
 
-class TailSpec(FrozenModel):
-    """A torch module whose first layer is fully connected and sees the whole input, for released weights.
-
-    What is behind that layer, its tail, may be anything that torch.fx can follow: other activations, normalisation,
-    dropout, residual blocks.
-
-    Attributes:
-        name: its class.
-        hidden: width of the first layer.
-        outputs: C; one output is a binary classifier or a regression.
-        biases: "all": any layer may have one.
-        uncovered: what its tail has that a sequence of linear layers and ReLUs has not.
-        homogeneous: not taken for it.
-    """
-
-    homogeneous: ClassVar[bool] = False
-
-    kind: Literal["tail"] = "tail"
-    name: str
-    hidden: tuple[PositiveInt]
-    outputs: PositiveInt = 1
-    biases: Literal["all"] = "all"
-    uncovered: str = Field(default="", exclude=True)
-
-    @property
-    def label(self) -> str:
-        """Short text for tables, e.g. `Net 1000-tail-10`."""
-        return f"{self.name} {self.hidden[0]}-tail-{self.outputs}"
-
-
-class ModuleSpec(FrozenModel):
-    """Any other torch module, for released weights: attacks see its outputs and gradients, and no layers.
+class ReleasedSpec(FrozenModel):
+    """A torch module of somebody's own, for released weights, which is no sequence of linear layers and ReLUs.
 
     Attributes:
         name: its class.
@@ -222,11 +170,58 @@ class ModuleSpec(FrozenModel):
 
     homogeneous: ClassVar[bool] = False
 
-    kind: Literal["module"] = "module"
     name: str
     outputs: PositiveInt = 1
     biases: Literal["all"] = "all"
     uncovered: str = Field(default="", exclude=True)
+
+
+class FrontSpec(ReleasedSpec):
+    """A module that ends in a hidden layer and more, fully connected, or has such a layer in its middle.
+
+    What stands before them, its front, may be anything that torch.fx can follow: convolutions with pooling, padding or
+    normalisation, residual blocks.
+
+    Attributes:
+        hidden: widths of the fully connected hidden layers; of the one, before a tail.
+        tailed: whether what is behind the first of them may be anything as well, its tail, and not ReLUs and fully
+            connected layers alone.
+    """
+
+    kind: Literal["front"] = "front"
+    hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+    tailed: Annotated[bool, omitted_if_default(False)] = False
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `Net front-120-84-10`, or `Net front-1280-tail-10`."""
+        tail = ("tail",) if self.tailed else ()
+        return f"{self.name} front-{'-'.join(map(str, (*self.hidden, *tail, self.outputs)))}"
+
+
+class TailSpec(ReleasedSpec):
+    """A module whose first layer is fully connected and sees the whole input.
+
+    What is behind that layer, its tail, may be anything that torch.fx can follow: other activations, normalisation,
+    dropout, residual blocks.
+
+    Attributes:
+        hidden: width of the first layer.
+    """
+
+    kind: Literal["tail"] = "tail"
+    hidden: tuple[PositiveInt]
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, e.g. `Net 1000-tail-10`."""
+        return f"{self.name} {self.hidden[0]}-tail-{self.outputs}"
+
+
+class ModuleSpec(ReleasedSpec):
+    """Any other module: attacks see its outputs and gradients, and no layers."""
+
+    kind: Literal["module"] = "module"
 
     @property
     def label(self) -> str:
@@ -269,3 +264,10 @@ BuiltSpec = MLPSpec | SmoothMLPSpec | ConvSpec | CNNSpec | RandomFeaturesSpec
 NetworkSpec = BuiltSpec | KernelSpec | FrontSpec | TailSpec | ModuleSpec
 DENSE_FIRST = ("mlp", "smooth", "tail")
 """Kinds of networks whose first layer is learnt, fully connected, and sees the whole input."""
+
+
+def has_tail(spec: FrozenModel) -> bool:
+    """Say whether attacks see the first fully connected layer of a network alone, and what is behind it as a whole."""
+    if isinstance(spec, CNNSpec):
+        return spec.activation != "relu"
+    return isinstance(spec, (SmoothMLPSpec, TailSpec)) or (isinstance(spec, FrontSpec) and spec.tailed)

@@ -21,6 +21,7 @@ from victims.networks import (
     RandomFeaturesSpec,
     SmoothMLPSpec,
     TailSpec,
+    has_tail,
 )
 from victims.recipes import (
     DecayedDescent,
@@ -149,7 +150,7 @@ class VictimSpec(Retrainable):
         network = self.architecture
         if network.kind not in ("mlp", "cnn", "smooth"):
             raise ValueError(f"ordinary training is for an mlp or a cnn, not for {network.kind}")
-        if network.kind == "smooth" and (training.last_layers or training.lora_rank):
+        if has_tail(network) and (training.last_layers or training.lora_rank):
             raise ValueError(f"of {network.label} all weights are trained: set neither last_layers nor lora_rank")
         most = len(network.hidden) + (network.kind == "cnn")
         if (training.last_layers or 0) > most:

@@ -4,7 +4,8 @@ The first fully connected layer sees feature maps phi(x_i), and what a training 
 cocktail party again (after Kariyappa et al. 2023), with maps in the place of images. Maps of one image are as flat but
 for edges as the image is, so that small filters tell maps from mixtures of them, each channel by itself. Deeper maps
 have fewer edges; there the layers behind them tell more, in rounds. A map is not negative behind a ReLU, which tells
-its sign; its length is not known. Then images are searched from which the front makes maps that point in these
+its sign; so it is told where the features of noise add up to more than 0, and else by the errors that the layers
+explain. Its length is not known. Then images are searched from which the front makes maps that point in these
 directions. Many images do, so that each pays for its total variation, which is a prior: scenes are smooth.
 """
 
@@ -19,14 +20,14 @@ from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import FeatureMaps
 from attacks.independent_components.rounds import Separated, Separation
 from attacks.independent_components.span import Span
-from attacks.known_start.equation import interpolated
+from attacks.independent_components.tail import Tailed
+from attacks.known_start.equation import checked_difference, interpolated
 from attacks.known_start.front import FeatureExtractor
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
 from attacks.optimisation.restarts import below, under
 from attacks.optimisation.variation import relative_variation
 from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace
-from victims.ordinary.difference import Difference
 
 FEATURES = "features."
 """Prefix of the names of a checkpoint's tensors that belong to the components, once they are found."""
@@ -40,44 +41,45 @@ TYPICAL = 32
 """Images of noise whose features tell how large features are."""
 
 
-def features_span(start: Network, end: Network, found: Difference, params: Params) -> Span:
+def features_span(start: Network, end: Network, explaining: Tailed | None, params: Params) -> Span:
     """Return the span of the features, and what is known beside.
 
     Args:
         start: the fully connected layers at the beginning.
         end: those of the released network.
-        found: the difference of the first of them.
+        explaining: what explains errors on the way; None for the layers themselves.
         params: hyperparameters.
+
+    Raises:
+        ValueError: the start is of another shape, is the released network itself, or is not where its training began.
     """
+    found = checked_difference(start, end)
     rank, like = found.holding(1 - params.missed), end.weights[0]
     flag = f"start decayed to {found.decay:.4g}, {rank} directions with all but {params.missed:g} of the squares"
-    way = (interpolated(start, end, params.point),)
+    way = explaining or interpolated(start, end, params.point)
     return Span(
-        found.directions[:rank].to(like).contiguous(), like - found.decay * start.weights[0], None, start, way, flag
+        found.directions[:rank].to(like).contiguous(), like - found.decay * start.weights[0], None, way, (way,), flag
     )
 
 
 @torch.no_grad()
-def typical_size(front: FeatureExtractor, shape: tuple[int, int, int]) -> float:
-    """Return the root mean square of the features of noise, as large as features of images roughly are.
-
-    The noise is the same in every run.
+def typical_features(front: FeatureExtractor, shape: tuple[int, int, int]) -> Tensor:
+    """Return the features (32, f) of noise, roughly as large as features of images are; the same in every run.
 
     Args:
         front: maps images to features.
         shape: (C, H, W) of an image.
     """
     like = next(front.network.parameters())
-    images = torch.randn(TYPICAL, *shape, generator=torch.Generator().manual_seed(0)).to(like)
-    return float(front(images).square().mean().sqrt())
+    return front(torch.randn(TYPICAL, *shape, generator=torch.Generator().manual_seed(0)).to(like))
 
 
-def separated(span: Span, maps: tuple[int, int, int], size: float, params: Params, parts: Parts) -> Separated:
+def separated(span: Span, pictures: FeatureMaps, size: float, params: Params, parts: Parts) -> Separated:
     """Return the independent components of a span of features.
 
     Args:
         span: of the features.
-        maps: (C, H, W) of the features; H and W are at least 3.
+        pictures: what the features are; their maps are no smaller than 3 x 3.
         size: root mean square of a feature.
         params: hyperparameters.
         parts: of which these are the first.
@@ -86,7 +88,7 @@ def separated(span: Span, maps: tuple[int, int, int], size: float, params: Param
     if held:
         return Separated.of(held, span.basis)
     parts.share = SEPARATION
-    found = Separation(span, FeatureMaps(maps), size, params.schedule, parts).run()
+    found = Separation(span, pictures, size, params.schedule, parts).run()
     cut = torch.tensor(parts.stopped)
     parts.share, parts.stopped = 1.0, False
     parts.begin(under(FEATURES, found.packed()) | {CUT: cut})

@@ -40,14 +40,22 @@ class Images:
 
 @dataclass(frozen=True)
 class FeatureMaps:
-    """Feature maps (C, H, W) behind a ReLU: filters stay in a channel, whose order says nothing; none is negative."""
+    """Feature maps: filters stay in a channel, whose order says nothing.
+
+    Attributes:
+        shape: (C, H, W).
+        positive: whether they add up to more than 0, as behind a ReLU, which tells their signs; else the network does.
+    """
 
     shape: tuple[int, int, int]
+    positive: bool = True
 
     def responses(self, rows: Tensor) -> Tensor:
         """Return what filters answer (r, T) to maps (r, C H W)."""
         return responses(rows.reshape(-1, 1, *self.shape[1:])).reshape(len(rows), -1)
 
     def signed(self, rows: Tensor, span: Span) -> Tensor:
-        """Return maps (r, d) whose sums are not negative."""
-        return rows * torch.where(rows.sum(1, keepdim=True) < 0, -1.0, 1.0)
+        """Return maps (r, d) whose sums are not negative, or with the signs that fit the network best."""
+        if self.positive:
+            return rows * torch.where(rows.sum(1, keepdim=True) < 0, -1.0, 1.0)
+        return oriented(rows, span.added, span.bias, span.network)

@@ -5,7 +5,7 @@ The errors D of an image in this layer are then those that autograd carries back
 
     D = sum_j c_j dPhi_j / dz,   z = W1 x + b1,
 
-in the place of the recursion through gates (`victims.equations.network`).
+in the place of the recursion through gates (`victims.equations.network`). Behind a front x is the features of an image.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from attacks.knowledge import Architecture
 from attacks.known_start.front import network_between
-from victims.equations.architectures import TailNetwork
+from victims.equations.architectures import FrontNetwork, TailNetwork
 from victims.equations.network import Network
+from victims.networks import has_tail
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,10 @@ class Tailed:
             share: of the way.
         """
         network = network_between(build, start, end, share)
-        assert isinstance(network, TailNetwork)
+        assert isinstance(network, (TailNetwork, FrontNetwork))
         first = network.layers[0]
         assert isinstance(first, nn.Linear)
+        assert network.tail is not None
         outputs = network.tail(torch.zeros(1, first.out_features).to(first.weight)).numel()
         return cls(first.weight, first.bias, network.tail, outputs)
 
@@ -88,9 +90,9 @@ def layers(architecture: Architecture, state: Mapping[str, Tensor]) -> Network:
         architecture: of a network whose first layer is fully connected.
         state: its parameters and running statistics by name.
     """
-    if architecture.spec.kind == "mlp":
-        return Network.of(state, architecture.input_shape)
-    return Network.of_matrices(state)
+    if has_tail(architecture.spec):
+        return Network.of_matrices(state)
+    return Network.of(state, architecture.input_shape)
 
 
 def ways(
@@ -104,6 +106,6 @@ def ways(
         end: its state as released.
         shares: of the way.
     """
-    if architecture.spec.kind == "mlp":
+    if not has_tail(architecture.spec):
         return ()
     return tuple(Tailed.between(architecture.build, start, end, share) for share in shares)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from victims.errors import UserError
 from victims.spec import BuiltSpec, CNNSpec, ConvSpec, MLPSpec, RandomFeaturesSpec, SmoothMLPSpec
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
+"""By the names that descriptions have for them."""
 
 
 class ReLUNetwork(nn.Module):
@@ -23,8 +27,7 @@ class ReLUNetwork(nn.Module):
         hidden = inputs
         for layer in self.layers[:-1]:
             hidden = torch.relu(layer(_as_taken_by(layer, hidden)))
-        outputs: Tensor = self.layers[-1](hidden.flatten(1))
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+        return _one_output(self.layers[-1](hidden.flatten(1)))
 
     def degrees(self) -> list[int]:
         """Return, per parameter, the power k such that theta_p -> c^k theta_p for all p gives Phi -> c^L Phi.
@@ -34,6 +37,11 @@ class ReLUNetwork(nn.Module):
         """
         places = (name.split(".") for name, _ in self.named_parameters())
         return [int(layer) + 1 if kind == "bias" else 1 for _, layer, kind in places]
+
+
+def _one_output(outputs: Tensor) -> Tensor:
+    """Return outputs (n, 1) as (n,), any others as they are."""
+    return outputs[:, 0] if outputs.ndim > 1 and outputs.shape[1] == 1 else outputs
 
 
 def _as_taken_by(layer: nn.Module, hidden: Tensor) -> Tensor:
@@ -80,48 +88,52 @@ class ConvNet(ReLUNetwork):
 
 
 class FrontNetwork(nn.Module):
-    """A front of any kind, and fully connected layers with ReLUs on what it returns.
+    """A front of any kind, and fully connected layers on what it returns, or one of them and a tail of any kind.
 
-    Parameters and running statistics of the front are `front.*`, those of the fully connected layers `layers.{l}.*`.
+    Parameters and running statistics of the front are `front.*`, those of the fully connected layers `layers.{l}.*`,
+    those of the tail `tail.*`.
 
     Attributes:
         front: from inputs (n, C_in, H, W) to feature maps (n, C, H', W'), or to rows (n, f).
-        layers: the fully connected layers.
+        layers: the fully connected layers, with ReLUs between them; the first of them alone, before a tail.
+        tail: from pre-activations (n, h) to outputs (n,) or (n, C); None where the layers end in the outputs.
     """
 
-    def __init__(self, front: nn.Module, layers: Iterable[nn.Module]) -> None:
+    def __init__(self, front: nn.Module, layers: Iterable[nn.Module], tail: nn.Module | None = None) -> None:
         super().__init__()
-        self.front, self.layers = front, nn.ModuleList(layers)
+        self.front, self.layers, self.tail = front, nn.ModuleList(layers), tail
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return Phi(theta; x) for inputs (n, C_in, H, W): (n,) for a network with one output, else (n, C)."""
         hidden = self.front(inputs).flatten(1)
         for layer in self.layers[:-1]:
             hidden = torch.relu(layer(hidden))
-        outputs: Tensor = self.layers[-1](hidden)
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+        last: Tensor = self.layers[-1](hidden)
+        return _one_output(last if self.tail is None else self.tail(last))
 
 
 class BatchNormCNN(FrontNetwork):
-    """Convolutions with batch normalisation (Ioffe and Szegedy 2015) and ReLU, then fully connected layers with ReLUs.
+    """Convolutions with batch normalisation (Ioffe and Szegedy 2015) and an activation, then fully connected layers.
 
     Args:
         shape: (C_in, H, W) of an input.
-        channels: of each convolution's output; kernel 3, padding 1.
-        widths: (h_1, ..., C) of the fully connected layers.
-        pooled: whether max pooling halves the sides behind each convolution, and not its stride.
+        spec: the channels of the convolutions, the widths, the activation, and what halves the sides.
     """
 
-    def __init__(self, shape: Sequence[int], channels: Sequence[int], widths: Sequence[int], pooled: bool) -> None:
+    def __init__(self, shape: Sequence[int], spec: CNNSpec) -> None:
         blocks: list[nn.Module] = []
-        sides = tuple(shape[1:])
-        for before, after in zip((shape[0], *channels[:-1]), channels, strict=True):
+        pooled, sides, activation = spec.halved == "pooling", tuple(shape[1:]), ACTIVATIONS[spec.activation]
+        for before, after in zip((shape[0], *spec.channels[:-1]), spec.channels, strict=True):
             blocks += [nn.Conv2d(before, after, 3, stride=1 if pooled else 2, padding=1), nn.BatchNorm2d(after)]
-            blocks += [nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)] if pooled else [nn.ReLU()]
+            blocks += [activation(), nn.MaxPool2d(2, ceil_mode=True)] if pooled else [activation()]
             sides = tuple((side + 1) // 2 for side in sides)
-        features = channels[-1] * math.prod(sides)
-        pairs = zip((features, *widths[:-1]), widths, strict=True)
-        super().__init__(nn.Sequential(*blocks), (nn.Linear(a, b) for a, b in pairs))
+        widths = (spec.channels[-1] * math.prod(sides), *spec.hidden, spec.outputs)
+        layers = [nn.Linear(a, b) for a, b in pairwise(widths)]
+        if spec.activation == "relu":
+            super().__init__(nn.Sequential(*blocks), layers)
+        else:
+            behind = [part for layer in layers[1:] for part in (activation(), layer)]
+            super().__init__(nn.Sequential(*blocks), layers[:1], nn.Sequential(*behind))
 
 
 class TailNetwork(nn.Module):
@@ -140,8 +152,7 @@ class TailNetwork(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return Phi(theta; x) for inputs (n, C, H, W): (n,) for a network with one output, else (n, C)."""
-        outputs: Tensor = self.tail(self.layers[0](inputs.flatten(1)))
-        return outputs[:, 0] if outputs.ndim > 1 and outputs.shape[1] == 1 else outputs
+        return _one_output(self.tail(self.layers[0](inputs.flatten(1))))
 
 
 class SmoothMLP(TailNetwork):
@@ -156,7 +167,7 @@ class SmoothMLP(TailNetwork):
         first, tail = nn.Linear(inputs, spec.hidden[0]), list[nn.Module]()
         for width, after in zip(spec.hidden, (*spec.hidden[1:], spec.outputs), strict=True):
             tail += [nn.LayerNorm(width)] if spec.layer_norm else []
-            tail += [nn.GELU() if spec.activation == "gelu" else nn.Tanh(), nn.Linear(width, after)]
+            tail += [ACTIVATIONS[spec.activation](), nn.Linear(width, after)]
         super().__init__(first, nn.Sequential(*tail))
 
 
@@ -179,8 +190,7 @@ class RandomFeatures(nn.Module):
         """Return Phi(theta; x) for inputs (n, C, H, W): (n,) for a network with one output, else (n, C)."""
         drawn: Tensor = self.layers[0](inputs.flatten(1))
         features = torch.relu(drawn) + torch.tanh(drawn) if self.tanh else torch.relu(drawn)
-        outputs: Tensor = self.layers[1](features)
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+        return _one_output(self.layers[1](features))
 
 
 def build(
@@ -252,7 +262,7 @@ def blank(spec: BuiltSpec, shape: Sequence[int]) -> nn.Module:
         UserError: the kernel is larger than what it is laid on.
     """
     if isinstance(spec, CNNSpec):
-        return BatchNormCNN(shape, spec.channels, (*spec.hidden, spec.outputs), spec.halved == "pooling").eval()
+        return BatchNormCNN(shape, spec).eval()
     if isinstance(spec, SmoothMLPSpec):
         return SmoothMLP(math.prod(shape), spec).eval()
     if isinstance(spec, RandomFeaturesSpec):

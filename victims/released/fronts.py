@@ -2,7 +2,8 @@
 
 What stands before them is its front, of any kind that torch.fx can follow: convolutions with pooling, padding, strides
 or normalisation, residual blocks, other activations. The first of these layers sees the features of an image, all of
-them at once, and so its weights hold sums over images (`attacks.known_start.front`).
+them at once, and so its weights hold sums over images (`attacks.known_start.front`). This holds too where what is
+behind it is no chain of fully connected layers and ReLUs, but a tail of any kind.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from victims.released.recognition import (
     step_of,
     traced,
 )
-from victims.released.tails import tail_network_of
+from victims.released.tails import MISFITS, tail_behind, tail_network_of
 
 CUT = ("placeholder", "get_attr", "output")
 """Kinds of nodes that compute nothing from one before."""
@@ -36,30 +37,49 @@ def front_network_of(module: nn.Module, shape: tuple[int, int, int]) -> FrontNet
         shape: (C, H, W) of an input.
 
     Raises:
-        NotCoveredError: its forward cannot be followed, or it has no hidden layer that is fully connected with a ReLU
-            before its last one.
+        NotCoveredError: its forward cannot be followed, or nothing else is behind a fully connected layer that sees all
+            features.
     """
     if isinstance(module, FrontNetwork):
         return module
     graph, modules = traced(module), dict(module.named_modules())
     layers, features = _head(graph, modules)
     if len(layers) < 2:
-        raise NotCoveredError("it ends in no two fully connected layers with a ReLU between")
+        return _before_a_tail(module, graph, modules, shape)
     network = FrontNetwork(_front(module, graph, features), layers).eval()
     require_equal(module, network, shape)
     return network
 
 
-def spec_of(network: FrontNetwork, name: str, uncovered: str) -> FrontSpec:
+def _before_a_tail(
+    module: nn.Module, graph: fx.Graph, modules: dict[str, nn.Module], shape: tuple[int, int, int]
+) -> FrontNetwork:
+    """Return the front before the first fully connected layer that all features pass, the layer, and its tail."""
+    for node in graph.nodes:
+        layer = modules[node.target] if node.op == "call_module" else None
+        if not isinstance(layer, nn.Linear):
+            continue
+        with suppress(NotCoveredError, *MISFITS):
+            front, tail = _front(module, graph, _input(node)), tail_behind(module, graph, node)
+            network = FrontNetwork(front, [layer], tail).eval()
+            require_equal(module, network, shape)
+            return network
+    raise NotCoveredError("it has no fully connected layer that all features pass, with another one behind")
+
+
+def spec_of(network: FrontNetwork, name: str, outputs: int, uncovered: str) -> FrontSpec:
     """Return the description of a module that a front network computes.
 
     Args:
         network: the front and its layers.
         name: the module's class.
+        outputs: C.
         uncovered: what it has that a sequence of linear layers and ReLUs has not.
     """
     widths = [layer.out_features for layer in network.layers if isinstance(layer, nn.Linear)]
-    return FrontSpec(name=name, hidden=tuple(widths[:-1]), outputs=widths[-1], uncovered=uncovered)
+    tailed = network.tail is not None
+    hidden = tuple(widths if tailed else widths[:-1])
+    return FrontSpec(name=name, hidden=hidden, tailed=tailed, outputs=outputs, uncovered=uncovered)
 
 
 def folded_normalisations(module: nn.Module, shape: tuple[int, int, int]) -> set[nn.Module]:

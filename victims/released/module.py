@@ -99,7 +99,7 @@ def built_architecture(name: str, network: Callable[[], nn.Module], shape: Shape
     with suppress(NotCoveredError):
         return tail_spec_of(tail_network_of(rows, shape), kind, classes, uncovered)
     with suppress(NotCoveredError):
-        return spec_of(front_network_of(rows, shape), kind, uncovered)
+        return spec_of(front_network_of(rows, shape), kind, classes, uncovered)
     return ModuleSpec(name=kind, outputs=classes, uncovered=uncovered)
 
 

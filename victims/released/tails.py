@@ -13,6 +13,9 @@ from victims.equations.architectures import TailNetwork
 from victims.networks import TailSpec
 from victims.released.recognition import NotCoveredError, is_shape, require_equal, step_of, traced
 
+MISFITS = (RuntimeError, TypeError, IndexError)
+"""What a tail raises that asks for a size which pre-activations do not have."""
+
 
 def tail_network_of(module: nn.Module, shape: tuple[int, int, int]) -> TailNetwork:
     """Return the first layer and the tail that together compute what a module does, of its own parameters.
@@ -28,10 +31,10 @@ def tail_network_of(module: nn.Module, shape: tuple[int, int, int]) -> TailNetwo
         return module
     graph, modules = traced(module), dict(module.named_modules())
     node, first = _first(graph, modules)
-    network = TailNetwork(first, _tail(module, graph, node)).eval()
+    network = TailNetwork(first, tail_behind(module, graph, node)).eval()
     try:
         require_equal(module, network, shape)
-    except (RuntimeError, TypeError, IndexError) as error:  # of a size that the pre-activations do not have
+    except MISFITS as error:
         raise NotCoveredError(f"what is behind its first layer asks for the input's shape ({error})") from None
     return network
 
@@ -69,8 +72,20 @@ def _first(graph: fx.Graph, modules: dict[str, nn.Module]) -> tuple[fx.Node, nn.
             raise NotCoveredError(f"{type(step).__name__} stands before its first fully connected layer")
 
 
-def _tail(module: nn.Module, graph: fx.Graph, first: fx.Node) -> nn.Module:
-    """Return the part of a module that computes its output from the value of a node."""
+def tail_behind(module: nn.Module, graph: fx.Graph, first: fx.Node) -> nn.Module:
+    """Return the part of a module that computes its output from the value of a node.
+
+    What takes another value, that was computed before, takes this one all the same, and the part computes something
+    else than the module.
+
+    Args:
+        module: the module.
+        graph: of its forward.
+        first: the node.
+
+    Raises:
+        NotCoveredError: no matrix is behind the node, as behind the last layer.
+    """
     tail, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     begun = tail.placeholder("before")
     before = True
@@ -82,4 +97,6 @@ def _tail(module: nn.Module, graph: fx.Graph, first: fx.Node) -> nn.Module:
     made = fx.GraphModule(module, tail)
     made.graph.eliminate_dead_code()  # such as sizes that only what stood before asked for
     made.recompile()
+    if not any(parameter.ndim > 1 for parameter in made.parameters()):
+        raise NotCoveredError("no layer is behind it")
     return made

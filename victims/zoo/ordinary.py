@@ -55,6 +55,12 @@ def _pooled(strided: VictimSpec) -> VictimSpec:
     return strided.model_copy(update={"name": f"{strided.name}-pooled", "architecture": architecture})
 
 
+def _activated(usual: VictimSpec, activation: Literal["gelu", "tanh"]) -> VictimSpec:
+    """Return a victim of convolutions with an activation other than the ReLU."""
+    architecture = usual.architecture.model_copy(update={"activation": activation})
+    return usual.model_copy(update={"name": f"{usual.name}-{activation}", "architecture": architecture})
+
+
 def _smooth(dataset: str, n: int, variant: str, activation: Literal["gelu", "tanh"], ln: bool = False) -> VictimSpec:
     """Return a victim of two hidden layers with an activation other than the ReLU."""
     usual = _mlp(dataset, n, variant)
@@ -90,4 +96,8 @@ VICTIMS = (
     _pooled(_cnn("cifar", 100, "finetuned")),
     _pooled(_deep("cifar", 100)),
     _cnn("digits", 20, "finetuned"),
+    _activated(_cnn("cifar", 100, "finetuned"), "gelu"),
+    _activated(_cnn("cifar", 100, "finetuned"), "tanh"),
+    _activated(_pooled(_deep("cifar", 100)), "gelu"),
+    _activated(_cnn("digits", 20, "finetuned"), "gelu"),
 )

@@ -159,9 +159,12 @@ def limits(
     said = [finding.sentence for finding in findings if finding.outcome is AuditOutcome.NOT_TESTED]
     if not card.layers:
         whole = "The attacks on layers do not apply, for the layers are not known"
-        if victim.spec.architecture.kind == "front":
+        network = victim.spec.architecture
+        if network.kind == "front" and network.tailed:
+            whole = "Attacks use one fully connected layer, and what stands before and behind it as wholes"
+        elif network.kind == "front":
             whole = "Attacks use its last fully connected layers, and what stands before them as a whole"
-        elif victim.spec.architecture.kind == "tail":
+        elif network.kind == "tail":
             whole = "Attacks use its first layer, and what is behind it as a whole"
         said.append(f"{whole}: {card.uncovered}.")
     said += _lacked(victim)

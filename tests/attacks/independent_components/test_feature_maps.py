@@ -15,9 +15,10 @@ from attacks import context as contexts
 from attacks.base import AttackContext
 from attacks.cocktail_party_features import INNER_STAYED, SMALL_MAPS, CocktailPartyFeatures
 from attacks.independent_components.errors import SHARPNESS
-from attacks.independent_components.maps import images_of, separated, typical_size
+from attacks.independent_components.maps import images_of, separated, typical_features
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.independent_components.parts import Parts
+from attacks.independent_components.pictures import FeatureMaps
 from attacks.independent_components.span import Span
 from attacks.known_start.equation import back_propagated
 from attacks.known_start.front import FeatureExtractor, head
@@ -56,10 +57,14 @@ def cosines(found: Tensor, truth: Tensor) -> Tensor:
     return (F.normalize(truth.flatten(1)) @ F.normalize(found.flatten(1)).T).amax(1)
 
 
-def one_step(spec: CNNSpec) -> tuple[Span, Tensor]:
-    """Return the span of one gradient of the layers behind a front at photographs, mixed, and their features."""
+def one_step(spec: CNNSpec, shift: float = 0.0) -> tuple[Span, Tensor]:
+    """Return the span of one gradient of the layers behind a front at photographs, mixed, and their features.
+
+    These are less by so many times their mean.
+    """
     extractor, generator = front(spec), torch.Generator().manual_seed(0)
     features = extractor(photographs())
+    features = features - shift * features.mean(1, keepdim=True)
     layers = head(seeded(spec, SHAPE, 1).state_dict(), 0)
     coefficients = torch.randn(20, 10, generator=generator)
     errors, _ = back_propagated(layers, features, coefficients, SHARPNESS)
@@ -70,7 +75,7 @@ def one_step(spec: CNNSpec) -> tuple[Span, Tensor]:
 
 def near(span: Span, maps: tuple[int, int, int], features: Tensor, params: CocktailPartyFeaturesParams) -> Tensor:
     """Return the cosine (n,) of features with the nearest component of the span."""
-    return cosines(separated(span, maps, 1.0, params, Parts(context(), 500)).images, features)
+    return cosines(separated(span, FeatureMaps(maps), 1.0, params, Parts(context(), 500)).images, features)
 
 
 def test_mixtures_of_feature_maps_are_separated_with_their_signs() -> None:
@@ -88,7 +93,7 @@ def test_behind_two_pools_the_layers_tell_features_that_filters_do_not() -> None
 
 
 def test_features_are_as_large_as_those_of_noise() -> None:
-    size, doubled = typical_size(front(), SHAPE), typical_size(front(scale=2.0), SHAPE)
+    size, doubled = (float(typical_features(one, SHAPE).square().mean().sqrt()) for one in (front(), front(scale=2.0)))
     true = float(front()(photographs()).square().mean().sqrt())
     assert true / 3 < size < 3 * true
     assert doubled == pytest.approx(2 * size, rel=1e-4)
@@ -119,6 +124,23 @@ def test_photographs_come_back() -> None:
     assert found.loss == pytest.approx(1 - float(found.confidence.mean()))
     assert 20 <= len(found.candidates) <= 60
     assert f"{len(found.candidates)} directions with all but 3e-05 of the squares" in found.flags[0]
+
+
+def test_photographs_come_back_from_a_network_without_a_relu() -> None:
+    network = SMALL.model_copy(update={"activation": "gelu"})
+    victim = victim_of(PHOTOS.model_copy(update={"architecture": network, "name": f"{PHOTOS.name}-gelu"}))
+    attack = CocktailPartyFeatures(PARAMS.model_copy(update={"rounds": 2}))
+    assert attack.supports(victim.spec) is None
+    found = attacked(attack, victim)
+    assert int((cosines(found.candidates, torch.from_numpy(victim.split.inputs)) > 0.8).sum()) >= 10
+
+
+def test_where_features_have_both_signs_the_layers_tell_them() -> None:
+    span, features = one_step(SMALL, shift=2.0)
+    assert bool((features.sum(1) < 0).all())
+    told = FeatureMaps(MAPS, positive=False).signed(-features, span)
+    assert int((cosines(told, features) > 0.9).sum()) >= 18
+    assert torch.equal(FeatureMaps(MAPS).signed(features, span), -features)
 
 
 @pytest.mark.parametrize("saves", [1, 3, 8])

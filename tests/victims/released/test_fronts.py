@@ -44,6 +44,31 @@ class Residual(nn.Module):
         return outputs
 
 
+class GELUNet(nn.Module):
+    """Convolutions and a residual block behind a hidden layer, with another activation everywhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc1, self.fc2, self.fc3 = nn.Conv2d(3, 2, 3), nn.Linear(50, 9), nn.Linear(9, 9), nn.Linear(9, 5)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = F.gelu(self.fc1(F.max_pool2d(F.gelu(self.conv(inputs)), 2).reshape(inputs.shape[0], -1)))
+        outputs: Tensor = self.fc3(hidden + F.gelu(self.fc2(hidden)))
+        return outputs
+
+
+class Tokens(nn.Module):
+    """Layers that see a column of pixels each, and then one that sees all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.each, self.head, self.last = nn.Linear(12, 4), nn.Linear(144, 7), nn.Linear(7, 2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.last(torch.tanh(self.head(torch.tanh(self.each(inputs)).flatten(1))))
+        return outputs
+
+
 class Bypass(nn.Module):
     """Its last layer sees the features, too."""
 
@@ -79,13 +104,21 @@ TAKEN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[int, ...]
     "layers with another activation": (rows, (8,), (6, 2)),
     "a normalisation behind a layer": (normalised, (2, 6, 6), (6, 2)),
 }
+TAILED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str]] = {
+    "another activation": (GELUNet, (50,), "Net front-9-tail-5"),
+    "layers that do not see all of an input": (Tokens, (144,), "Net front-7-tail-2"),
+    "a normalisation behind the ReLU": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 2, 12), nn.ReLU(), nn.Flatten(), nn.Linear(2, 6), nn.ReLU(), nn.BatchNorm1d(6), nn.Linear(6, 1)
+        ),
+        (2,),
+        "Net front-6-tail-1",
+    ),
+}
 OTHER = {
     "one layer": lambda: nn.Sequential(nn.Conv2d(3, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(50, 4)),
-    "another activation": lambda: nn.Sequential(nn.Flatten(), nn.Linear(432, 6), nn.Tanh(), nn.Linear(6, 2)),
-    "no activation": lambda: nn.Sequential(nn.Flatten(), nn.Linear(432, 6), nn.Linear(6, 2)),
-    "a last ReLU": lambda: nn.Sequential(nn.Flatten(), nn.Linear(432, 6), nn.ReLU(), nn.Linear(6, 2), nn.ReLU()),
-    "a normalisation behind the ReLU": lambda: nn.Sequential(
-        nn.Flatten(), nn.Linear(432, 6), nn.ReLU(), nn.BatchNorm1d(6), nn.Linear(6, 2)
+    "one layer and a softmax": lambda: nn.Sequential(
+        nn.Conv2d(3, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(50, 4), nn.LogSoftmax(1)
     ),
     "a normalisation before the layers": lambda: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(432), nn.Linear(432, 2)),
     "a bypass": Bypass,
@@ -106,14 +139,27 @@ def test_front_and_layers_compute_what_the_module_does(
     outputs = module(inputs)
     torch.testing.assert_close(found(inputs), outputs[:, 0] if outputs.shape[1] == 1 else outputs)
     assert tuple(found.front(inputs).shape[1:]) == maps
-    spec = spec_of(found, "Net", "pooling")
+    spec = spec_of(found, "Net", outputs.shape[1], "pooling")
     assert (*spec.hidden, spec.outputs) == widths
-    assert spec.uncovered == "pooling"
+    assert (spec.uncovered, spec.tailed) == ("pooling", False)
+
+
+@pytest.mark.parametrize(("make", "maps", "label"), TAILED.values(), ids=TAILED)
+def test_front_a_layer_and_its_tail_compute_what_the_module_does(
+    make: Callable[[], nn.Module], maps: tuple[int, ...], label: str
+) -> None:
+    module, inputs = drawn(make), torch.rand(5, *SHAPE)
+    found = front_network_of(module, SHAPE)
+    outputs = module(inputs)
+    torch.testing.assert_close(found(inputs), outputs[:, 0] if outputs.shape[1] == 1 else outputs)
+    assert tuple(found.front(inputs).shape[1:]) == maps
+    assert len(found.layers) == 1
+    assert spec_of(found, "Net", outputs.shape[1], "").label == label
 
 
 @pytest.mark.parametrize("make", OTHER.values(), ids=OTHER)
 def test_a_module_that_ends_otherwise_is_not_taken(make: Callable[[], nn.Module]) -> None:
-    with pytest.raises(NotCoveredError, match="no two fully connected layers"):
+    with pytest.raises(NotCoveredError, match="no fully connected layer that all features pass"):
         front_network_of(drawn(make), SHAPE)
 
 
