@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from victims.equations.architectures import blank, build, seeded
 from victims.errors import UserError
-from victims.networks import BuiltSpec, CNNSpec, ConvSpec, MLPSpec, RandomFeaturesSpec, SmoothMLPSpec
+from victims.networks import BuiltSpec, CNNSpec, ConvSpec, MLPSpec, RandomFeaturesSpec, SmoothMLPSpec, has_tail
 
 SHAPE = (3, 6, 5)
 
@@ -78,6 +79,23 @@ def test_between_the_layers_of_a_smooth_network_are_its_activation_and_normalisa
     gelu = seeded(SmoothMLPSpec(hidden=(7,)), SHAPE, 0)
     before = gelu.layers[0](images.flatten(1))
     assert torch.equal(gelu(images), gelu.tail[1](F.gelu(before))[:, 0])
+
+
+@pytest.mark.parametrize(("activation", "function"), [("relu", F.relu), ("gelu", F.gelu), ("tanh", torch.tanh)])
+def test_a_cnn_has_its_activation_behind_each_layer_but_the_last(
+    activation: str, function: Callable[[Tensor], Tensor]
+) -> None:
+    spec = CNNSpec.model_validate({"channels": (2, 3), "hidden": (7, 5), "activation": activation, "outputs": 2})
+    model, images = seeded(spec, SHAPE, 0), torch.randn(6, *SHAPE, generator=torch.Generator().manual_seed(0))
+    maps = images
+    for convolution, norm in ((0, 1), (3, 4)):
+        maps = function(model.get_submodule(f"front.{norm}")(model.get_submodule(f"front.{convolution}")(maps)))
+    hidden, *linears = maps.flatten(1), *(part for part in model.modules() if isinstance(part, nn.Linear))
+    for linear in linears[:-1]:
+        hidden = function(linear(hidden))
+    torch.testing.assert_close(model(images), linears[-1](hidden))
+    assert has_tail(spec) == (activation != "relu")
+    assert (f" {activation}" in spec.label, f"{activation} in the place" in spec.uncovered) == (has_tail(spec),) * 2
 
 
 def test_weights_are_drawn_as_widely_as_their_inputs_are_few() -> None:

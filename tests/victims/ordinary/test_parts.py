@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -153,10 +154,13 @@ def test_no_other_recipe_trains_it(architecture: CNNSpec | SmoothMLPSpec) -> Non
         VictimSpec(name="a", dataset="digits", n=10, architecture=architecture, training=NormalizedDescent())
 
 
+@pytest.mark.parametrize("network", [SMOOTH, CNN.model_copy(update={"activation": "gelu"})])
 @pytest.mark.parametrize("part", [{"last_layers": 1}, {"lora_rank": 2}])
-def test_of_a_network_without_a_relu_no_part_is_trained_alone(part: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="of mlp tanh 40-10 all weights are trained"):
-        spec(SMOOTH, **part)
+def test_of_a_network_without_a_relu_no_part_is_trained_alone(
+    network: CNNSpec | SmoothMLPSpec, part: dict[str, Any]
+) -> None:
+    with pytest.raises(ValidationError, match=f"of {re.escape(network.label)} all weights are trained"):
+        spec(network, **part)
 
 
 def test_the_difference_of_the_layers_behind_has_rank_n() -> None:
