@@ -28,6 +28,7 @@ from attacks.optimisation.restarts import below, under
 from attacks.optimisation.variation import relative_variation
 from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace
+from victims.ordinary.difference import WIDEST
 
 FEATURES = "features."
 """Prefix of the names of a checkpoint's tensors that belong to the components, once they are found."""
@@ -44,6 +45,9 @@ TYPICAL = 32
 def features_span(start: Network, end: Network, explaining: Tailed | None, params: Params) -> Span:
     """Return the span of the features, and what is known beside.
 
+    Where nearly all directions are needed to hold the squares, noise fills them, as after Adam, which scales the
+    entries of a gradient each by its own factor; then those count that stand above it.
+
     Args:
         start: the fully connected layers at the beginning.
         end: those of the released network.
@@ -54,9 +58,11 @@ def features_span(start: Network, end: Network, explaining: Tailed | None, param
         ValueError: the start is of another shape, is the released network itself, or is not where its training began.
     """
     found = checked_difference(start, end)
-    rank, like = found.holding(1 - params.missed), end.weights[0]
-    flag = f"start decayed to {found.decay:.4g}, {rank} directions with all but {params.missed:g} of the squares"
-    way = explaining or interpolated(start, end, params.point)
+    rank, which = found.holding(1 - params.missed), f"with all but {params.missed:g} of the squares"
+    if rank > WIDEST * found.rank:
+        rank, which = found.above_noise, "that stand above noise"
+    flag = f"start decayed to {found.decay:.4g}, {rank} directions {which}"
+    like, way = end.weights[0], explaining or interpolated(start, end, params.point)
     return Span(
         found.directions[:rank].to(like).contiguous(), like - found.decay * start.weights[0], None, way, (way,), flag
     )

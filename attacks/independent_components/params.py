@@ -74,7 +74,8 @@ class CocktailPartyFeaturesParams(AttackParams):
     """Parameters of `cocktail-party-features`.
 
     Attributes:
-        missed: share of the squares of what training has added that the directions searched leave out, in (0, 1).
+        missed: share of the squares of what training has added that the directions searched leave out, in (0, 1); where
+            noise fills nearly all directions, those that stand above it are searched.
         point: share of the straight way from start to end at which features and errors are taken, in [0, 1].
         steps: iterations of FastICA at most; it ends when it has settled.
         free_steps: iterations at most of the descent on the likelihood of the components that follows.

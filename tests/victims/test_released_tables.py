@@ -27,7 +27,7 @@ from victims.errors import UserError
 from victims.obtain import obtain
 from victims.ordinary.estimators import network_of, weights_of
 from victims.released import released
-from victims.spec import MLPSpec, ModuleSpec
+from victims.spec import FrontSpec, MLPSpec
 
 CPU = torch.device("cpu")
 COLUMNS = ("age", "bmi", "pressure")
@@ -84,7 +84,7 @@ def test_inputs_are_the_rows_as_the_model_was_given_them(own: Callable[..., Vict
 
 def test_a_module_that_takes_rows_is_given_rows(own: Callable[..., Victim]) -> None:
     victim = own(smooth)
-    assert isinstance(victim.spec.architecture, ModuleSpec)
+    assert isinstance(victim.spec.architecture, FrontSpec)
     torch.manual_seed(0)
     module = smooth().eval()
     inputs = torch.from_numpy(victim.split.inputs)

@@ -49,8 +49,9 @@ def released(
         network: builds the module that takes inputs (n, C, H, W), or rows (n, d), and returns (n,), (n, 1) or (n, C)
             outputs, no softmax. Linear layers and ReLUs, with or without convolutions in front, in any module whose
             forward torch.fx can follow, are open to the attacks on layers (`victims.released.recognition`), a module
-            that ends in such layers to those on features (`victims.released.fronts`), any other module to the attacks
-            that need its outputs and gradients alone. None if `weights` is an ONNX model.
+            with such a layer first or in its middle to those on this layer (`victims.released.tails`,
+            `victims.released.fronts`), any other module to the attacks that need its outputs and gradients alone. None
+            if `weights` is an ONNX model.
         weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone; or the whole model as
             an .onnx file, which needs the extra `onnx`.
         images: an .npz with train_images (n, H, W) or (n, H, W, 3), uint8 or floats in [0, 1], and train_labels (n,),

@@ -2,9 +2,9 @@
 
 Names are `<dataset>-<mlp or cnn>-<n>[-c10]-<training>`: `sgd` is SGD with momentum, decay and a cosine over 300 epochs,
 `sgd3000` over 3,000, `adamw` 100 epochs of AdamW, `finetuned` a few epochs of SGD from a network pre-trained on other
-images of the dataset: all its layers, the `last2` or the `last1`, or a low-rank update (`lora8`). `snapshots` also
-released weights on the way, `deep` has two convolutions instead of one, `pooled` max pooling in the place of strides,
-`gelu` and `tanh` have these activations, `ln` layer normalisation before them.
+images of the dataset: all its layers, the `last2` or the `last1`, or a low-rank update (`lora8`); `finetuned-adamw` is
+all layers by AdamW. `snapshots` also released weights on the way, `deep` has two convolutions instead of one, `pooled`
+max pooling in the place of strides, `gelu` and `tanh` have these activations, `ln` layer normalisation before them.
 Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
@@ -27,6 +27,7 @@ PARTS = {
     "finetuned-last1": FINETUNED.model_copy(update={"last_layers": 1, "lr": 0.02, "epochs": 30}),
     "finetuned-last2": FINETUNED.model_copy(update={"last_layers": 2, "epochs": 20}),
     "finetuned-lora8": FINETUNED.model_copy(update={"lora_rank": 8, "lr": 0.02, "epochs": 30}),
+    "finetuned-adamw": FINETUNED.model_copy(update={"optimiser": "adamw", "lr": 1e-4, "weight_decay": 1e-2}),
     "sgd-snapshots": SGD.model_copy(update={"snapshots": (1, 3, 10, 30, 100)}),
 }
 ALL = TRAININGS | PARTS
@@ -92,6 +93,7 @@ VICTIMS = (
     *(_smooth("digits", 20, "finetuned", activation) for activation in ("gelu", "tanh")),
     *(_cnn("cifar", n, "finetuned") for n in (100, 300)),
     _cnn("mnist", 100, "finetuned"),
+    _cnn("cifar", 100, "finetuned-adamw"),
     _deep("cifar", 100),
     _pooled(_cnn("cifar", 100, "finetuned")),
     _pooled(_deep("cifar", 100)),
