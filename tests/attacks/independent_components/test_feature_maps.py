@@ -15,7 +15,7 @@ from attacks import context as contexts
 from attacks.base import AttackContext
 from attacks.cocktail_party_features import INNER_STAYED, SMALL_MAPS, CocktailPartyFeatures
 from attacks.independent_components.errors import SHARPNESS
-from attacks.independent_components.maps import images_of, separated, typical_features
+from attacks.independent_components.maps import features_span, images_of, separated, typical_features
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import FeatureMaps
@@ -25,6 +25,7 @@ from attacks.known_start.front import FeatureExtractor, head
 from attacks.optimisation.variation import relative_variation
 from bench.run.disclosure import view_of
 from victims.equations.architectures import seeded
+from victims.equations.network import Network
 from victims.spec import CNNSpec, MLPSpec, VictimSpec
 
 SHAPE, MAPS = (3, 32, 32), (8, 16, 16)
@@ -90,6 +91,25 @@ def test_behind_two_pools_the_layers_tell_features_that_filters_do_not() -> None
     assert maps == (3, 8, 8)
     alone, joint = (near(span, maps, features, params) for params in (FILTERS, ROUNDS))
     assert float((1 - joint).mean()) < 0.75 * float((1 - alone).mean())
+
+
+def test_where_noise_fills_nearly_all_directions_those_above_it_are_searched() -> None:
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((60, 90), (5, 60), (60, 40), (40, 90), (60, 90))
+    begun, last, errors, features, noise = (torch.randn(shape, generator=generator) for shape in shapes)
+    start, falling = Network((begun, last), (None, None)), 0.75 ** torch.arange(40)
+    params = PARAMS.model_copy(update={"missed": 0.01})
+
+    def found(added: Tensor) -> Span:
+        return features_span(start, replace(start, weights=(begun + added, last)), None, params)
+
+    moving = found(errors * falling @ features)  # as features do while convolutions learn
+    assert moving.flag.endswith(f"{len(moving.basis)} directions with all but 0.01 of the squares")
+    assert 6 <= len(moving.basis) <= 30
+    twelve = errors[:, :12] @ features[:12]
+    buried = found(twelve + 0.3 * noise * twelve.std())
+    assert buried.flag.endswith("12 directions that stand above noise")
+    assert float((features[:12] @ buried.basis.T).norm() / features[:12].norm()) > 0.9
 
 
 def test_features_are_as_large_as_those_of_noise() -> None:
