@@ -98,13 +98,12 @@ def test_where_noise_fills_nearly_all_directions_those_above_it_are_searched() -
     shapes = ((60, 90), (5, 60), (60, 40), (40, 90), (60, 90))
     begun, last, errors, features, noise = (torch.randn(shape, generator=generator) for shape in shapes)
     start, falling = Network((begun, last), (None, None)), 0.75 ** torch.arange(40)
-    params = PARAMS.model_copy(update={"missed": 0.01})
 
     def found(added: Tensor) -> Span:
-        return features_span(start, replace(start, weights=(begun + added, last)), None, params)
+        return features_span(start, replace(start, weights=(begun + added, last)), None, PARAMS)
 
     moving = found(errors * falling @ features)  # as features do while convolutions learn
-    assert moving.flag.endswith(f"{len(moving.basis)} directions with all but 0.01 of the squares")
+    assert moving.flag.endswith(f"{len(moving.basis)} directions with all but 3e-05 of the squares")
     assert 6 <= len(moving.basis) <= 30
     twelve = errors[:, :12] @ features[:12]
     buried = found(twelve + 0.3 * noise * twelve.std())
