@@ -60,7 +60,8 @@ def _before_a_tail(
         if not isinstance(layer, nn.Linear):
             continue
         with suppress(NotCoveredError, *MISFITS):
-            front, tail = _front(module, graph, _input(node)), tail_behind(module, graph, node)
+            features = _before(_input(node), modules)
+            front, tail = _front(module, graph, features), tail_behind(module, graph, node)
             network = FrontNetwork(front, [layer], tail).eval()
             require_equal(module, network, shape)
             return network

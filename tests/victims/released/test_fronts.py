@@ -105,13 +105,13 @@ TAKEN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[int, ...]
     "a normalisation behind a layer": (normalised, (2, 6, 6), (6, 2)),
 }
 TAILED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str]] = {
-    "another activation": (GELUNet, (50,), "Net front-9-tail-5"),
-    "layers that do not see all of an input": (Tokens, (144,), "Net front-7-tail-2"),
+    "another activation": (GELUNet, (2, 5, 5), "Net front-9-tail-5"),
+    "layers that do not see all of an input": (Tokens, (3, 12, 4), "Net front-7-tail-2"),
     "a normalisation behind the ReLU": (
         lambda: nn.Sequential(
             nn.Conv2d(3, 2, 12), nn.ReLU(), nn.Flatten(), nn.Linear(2, 6), nn.ReLU(), nn.BatchNorm1d(6), nn.Linear(6, 1)
         ),
-        (2,),
+        (2, 1, 1),
         "Net front-6-tail-1",
     ),
 }
