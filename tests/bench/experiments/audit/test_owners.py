@@ -22,6 +22,7 @@ from bench.experiments.audit.model import Audit
         ("small_cnn", "the weights alone", "nothing beyond chance"),
         ("tuned_cnn", "the weights and the start of the training", "found"),
         ("tuned_residual", "the weights and the start of the training", "found"),
+        ("tuned_silu", "the weights and the start of the training", "found"),
         ("logistic", "the weights alone", "nothing beyond chance"),
         ("patients", "the weights alone", "nothing beyond chance"),
     ],
@@ -34,9 +35,9 @@ def test_owners_models(bench: Callable[..., Any], tmp_path: Path, owner: str, th
     by_threat = {str(finding.threat): finding for finding in audit.threats}
     assert by_threat[threat].outcome == outcome
     assert by_threat["query access"].outcome == "nothing beyond chance"
-    assert audit.exposure.layers == (owner not in ("small_cnn", "tuned_cnn", "tuned_residual"))
+    assert audit.exposure.layers == (owner not in ("small_cnn", "tuned_cnn", "tuned_residual", "tuned_silu"))
     assert by_threat["the weights and all records but one"].outcome == (
         "found" if owner == "logistic" else "not tested"
     )
-    if owner in ("finetuned", "tuned_cnn", "tuned_residual"):
+    if owner in ("finetuned", "tuned_cnn", "tuned_residual", "tuned_silu"):
         assert by_threat["the weights alone"].outcome == "nothing beyond chance"
