@@ -194,6 +194,10 @@ def test_it_says_what_it_cannot_take() -> None:
     assert "use kkt-delta" in str(reasons[0])
     assert "only the last layer moved" in str(reasons[1])
     assert reasons[2] is None
+    gelu = CNN.architecture.model_copy(update={"activation": "gelu"})
+    assert "for fully connected layers with ReLUs" in str(
+        attack.supports(CNN.model_copy(update={"architecture": gelu}))
+    )
     assert "not known" in str(attack.supports(defended(CNN.model_copy(update={"training": SCRATCH}), [RandomSeed()])))
 
 
