@@ -125,7 +125,7 @@ def _bare(svg: str) -> str:
 
     svg = re.sub(r"</?g\b[^>]*(?<!/)>", needed, svg)
     svg = re.sub(r'<path [^>]*style="fill: none"/>', "", svg)
-    svg = re.sub(r' d="([^"]*)"', lambda path: f' d="{_relative(path[1])}"', svg)
+    svg = re.sub(r' d="([^"]*)"', lambda path: f' d="{_straightened(_relative(path[1]))}"', svg)
     return re.sub(r' (?:x|y|transform)="[^"]*"', lambda places: re.sub(r"\.0(?!\d)", "", places[0]), svg)
 
 
@@ -145,6 +145,24 @@ def _relative(path: str) -> str:
         before, place = place, (round(10 * float(across)), round(10 * float(down)))
         first = place if command == "M" else first
         told += ("m" if command == "M" else " ") + " ".join(map(_tenths, np.subtract(place, before)))
+    return told.replace(" -", "-")
+
+
+def _straightened(path: str) -> str:
+    """Return a path of `_relative` without the points inside its level stretches, which draw nothing of their own."""
+    if re.search(r"[^mz\d. -]", path):
+        return path
+    told = ""
+    for part, closed in re.findall(r"m([^mz]*)(z?)", path):
+        tenths = [round(10 * float(number)) for number in re.findall(r"-?[\d.]+", part)]
+        begin, *steps = zip(tenths[::2], tenths[1::2], strict=True)
+        kept: list[tuple[int, int]] = []
+        for across, down in steps:
+            if kept and down == kept[-1][1] == 0 and across * kept[-1][0] > 0:
+                kept[-1] = (kept[-1][0] + across, 0)
+            else:
+                kept.append((across, down))
+        told += "m" + " ".join(" ".join(map(_tenths, step)) for step in (begin, *kept)) + closed
     return told.replace(" -", "-")
 
 

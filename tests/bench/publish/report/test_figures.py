@@ -86,7 +86,15 @@ def points(path: str) -> list[tuple[str, float, float]]:
             found.append(("L" if index and command in "mM" else command.upper(), round(x, 1) + 0.0, round(y, 1) + 0.0))
         if command == "z":
             (x, y), found = first, [*found, ("z", 0, 0)]
-    return found
+    return [one for place, one in enumerate(found) if not _between(found[place - 1 : place + 2])]
+
+
+def _between(three: list[tuple[str, float, float]]) -> bool:
+    """Say whether the second of three points lies between the others on a level line."""
+    if [one[0] for one in three[1:]] != ["L", "L"]:
+        return False
+    (_, x, y), (_, across, down), (_, end, last) = three
+    return three[0][0] in "ML" and y == down == last and (across - x) * (end - across) > 0
 
 
 def drawn(svg: str, styles: dict[str, str] | None = None) -> list[tuple[str, ...]]:
@@ -118,6 +126,20 @@ def drawn(svg: str, styles: dict[str, str] | None = None) -> list[tuple[str, ...
             yield from marks(child, around)
 
     return list(marks(root, ()))
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("M 1 2 L 3 2 L 5 2 L 5 4 L 3 4 L 1 4 z", "m1 2 4 0 0 2-4 0z"),
+        ("M 1 2 L 3 2 L 2 2 L 2 3 L 2 4", "m1 2 2 0-1 0 0 1 0 1"),
+        ("m1 2 .5 0 .5 0 .5 .1z", "m1 2 1 0 .5 .1z"),
+        ("M 0 0 C 1 2 3 4 5 6", "M0 0C1 2 3 4 5 6"),
+    ],
+)
+def test_a_path_has_no_points_inside_its_level_stretches(path: str, told: str) -> None:
+    drawn = sharing_styles(f'<style></style><svg viewBox="0 0 9 9"><path d="{path}"/></svg>')
+    assert f'd="{told}"' in drawn
 
 
 def test_figures_of_a_page_share_their_styles() -> None:
