@@ -118,10 +118,10 @@ class CNNSpec(FrozenModel):
     @property
     def label(self) -> str:
         """Short text for tables, e.g. `cnn bn(32)-500-10`, or `cnn bn(32) pool gelu-500-10`."""
-        words = (
-            f"{' pool' if self.halved == 'pooling' else ''}{'' if self.activation == 'relu' else f' {self.activation}'}"
-        )
-        return f"cnn bn({', '.join(map(str, self.channels))}){words}-{'-'.join(map(str, (*self.hidden, self.outputs)))}"
+        halved = " pool" if self.halved == "pooling" else ""
+        activation = "" if self.activation == "relu" else f" {self.activation}"
+        widths = "-".join(map(str, (*self.hidden, self.outputs)))
+        return f"cnn bn({', '.join(map(str, self.channels))}){halved}{activation}-{widths}"
 
 
 class SmoothMLPSpec(FrozenModel):
