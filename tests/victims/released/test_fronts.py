@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from victims.equations.architectures import FrontNetwork
 from victims.released.fronts import folded_normalisations, front_network_of, spec_of
 from victims.released.recognition import NotCoveredError
 
@@ -130,16 +131,21 @@ def drawn(make: Callable[[], nn.Module]) -> nn.Module:
     return make().eval()
 
 
+def recognised(make: Callable[[], nn.Module], maps: tuple[int, ...]) -> tuple[FrontNetwork, int]:
+    """Return a module's front network, which computes the same and whose front makes such maps, and C."""
+    module, inputs = drawn(make), torch.rand(5, *SHAPE)
+    found, outputs = front_network_of(module, SHAPE), module(inputs)
+    torch.testing.assert_close(found(inputs), outputs[:, 0] if outputs.shape[1] == 1 else outputs)
+    assert tuple(found.front(inputs).shape[1:]) == maps
+    return found, outputs.shape[1]
+
+
 @pytest.mark.parametrize(("make", "maps", "widths"), TAKEN.values(), ids=TAKEN)
 def test_front_and_layers_compute_what_the_module_does(
     make: Callable[[], nn.Module], maps: tuple[int, ...], widths: tuple[int, ...]
 ) -> None:
-    module, inputs = drawn(make), torch.rand(5, *SHAPE)
-    found = front_network_of(module, SHAPE)
-    outputs = module(inputs)
-    torch.testing.assert_close(found(inputs), outputs[:, 0] if outputs.shape[1] == 1 else outputs)
-    assert tuple(found.front(inputs).shape[1:]) == maps
-    spec = spec_of(found, "Net", outputs.shape[1], "pooling")
+    found, outputs = recognised(make, maps)
+    spec = spec_of(found, "Net", outputs, "pooling")
     assert (*spec.hidden, spec.outputs) == widths
     assert (spec.uncovered, spec.tailed) == ("pooling", False)
 
@@ -148,13 +154,9 @@ def test_front_and_layers_compute_what_the_module_does(
 def test_front_a_layer_and_its_tail_compute_what_the_module_does(
     make: Callable[[], nn.Module], maps: tuple[int, ...], label: str
 ) -> None:
-    module, inputs = drawn(make), torch.rand(5, *SHAPE)
-    found = front_network_of(module, SHAPE)
-    outputs = module(inputs)
-    torch.testing.assert_close(found(inputs), outputs[:, 0] if outputs.shape[1] == 1 else outputs)
-    assert tuple(found.front(inputs).shape[1:]) == maps
+    found, outputs = recognised(make, maps)
     assert len(found.layers) == 1
-    assert spec_of(found, "Net", outputs.shape[1], "").label == label
+    assert spec_of(found, "Net", outputs, "").label == label
 
 
 @pytest.mark.parametrize("make", OTHER.values(), ids=OTHER)
