@@ -27,17 +27,11 @@ if TYPE_CHECKING:
     from attacks.span_rounds.rounds import Rounds
     from victims.spec import VictimSpec
 
-SHARE_SHOWN = 0.5
-"""Share of the directions of W1 that W2 must show for `spans="auto"` to use them."""
-
 
 class KKTSpanParams(KKTGeneralParams):
     """Parameters of `kkt-span`: those of `kkt-general`, with free coefficients in the fast solver.
 
     Attributes:
-        spans: "priced" for candidates that pay for leaving the spans; "auto" for the same where there is one hidden
-            layer below several outputs, or W2 shows at least `SHARE_SHOWN` of the directions that W1 shows, and
-            otherwise for `kkt-general`, with those of these parameters that differ from their defaults.
         rounds: number of searches after the first, in which the candidates that keep to the spans stay and the others
             begin anew; see `attacks.span_rounds.rounds`. The confidence is then how far a candidate keeps to the spans,
             times the agreement of the other restarts, unless `ranking` asks for more than agreement.
@@ -46,7 +40,6 @@ class KKTSpanParams(KKTGeneralParams):
         round_offset_price: `offset_price` there, and where candidates settle.
     """
 
-    spans: Annotated[Literal["priced", "auto"], omitted_if_default("priced")] = "priced"
     rounds: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
     round_steps: Annotated[PositiveInt, omitted_if_default(500)] = 500
     round_sparsity: Annotated[NonNegativeFloat, omitted_if_default(0.02)] = 0.02
@@ -82,29 +75,22 @@ class KKTSpanParams(KKTGeneralParams):
         """The number of steps of all searches of a restart."""
         return sum(one.steps for one in self.after_search.searches(self))
 
-    @property
-    def without_spans(self) -> KKTGeneralParams:
-        """The parameters of `kkt-general`: values that differ from the defaults here, else its own defaults."""
-        names = set(KKTGeneralParams.model_fields) - {"signal_span", "activation_span"}
-        given = {name: getattr(self, name) for name in names}
-        return KKTGeneralParams(**{k: v for k, v in given.items() if v != type(self).model_fields[k].default})
-
 
 class KKTSpan(KKTGeneral):
     """`kkt-general`, where each candidate pays for leaving the spans that the weights show.
 
-    If layer 2 shows no span of activations, as with one output, candidates pay for their back-propagated errors alone,
-    and `kkt-general` reconstructs more images.
+    If layer 2 shows no span of activations, candidates pay for their back-propagated errors alone. That is so with one
+    output, where `kkt-general` reconstructs more images, and where training stopped while much of the start was left.
     """
 
     name = "kkt-span"
     summary = "kkt-general, whose candidates' errors and activations stay in the spans that W1 and W2 show"
     paper = "after Buzaglo et al. 2023; span checks after Petrov et al. 2024 (DAGER), Dimitrov et al. 2024 (SPEAR)"
+    version = 2
     Params = KKTSpanParams
     params: KKTSpanParams
     candidates_per_direction = 1.4
     variants: ClassVar[dict[str, dict[str, Any]]] = {
-        "auto": {"spans": "auto"},
         "rounds": {"rounds": 6},
         # Longer rounds, in which gates may be what they are on the ReLU's kink.
         "kinks": {"rounds": 6, "round_steps": 1000, "round_offset_price": 1e-6, "products": "bfloat16"},
@@ -125,28 +111,16 @@ class KKTSpan(KKTGeneral):
             "signal_span": Range(0.01, 10, log=True),
             "activation_span": Range(0.01, 10, log=True),
         }
-        for name in ("", "auto", "rounds", "kinks", "graduated")
+        for name in ("", "rounds", "kinks", "graduated")
     }
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Search in the spans, or as `kkt-general` does where `spans` is "auto" and the weights do not show them.
-
-        Where they show no span at all there are no rounds either, and a flag says so.
-        """
-        if self.params.rounds and not self._shows_spans(view, ctx):
-            found = KKTSpan(self.params.model_copy(update={"rounds": 0})).reconstruct(view, ctx)
-            unseen = "the weights show no span: searched without rounds"
-            return replace(found, resolved=found.resolved | {"rounds": 0}, flags=(*found.flags, unseen))
-        flag = None if self.params.spans == "priced" else self._unshown(view, ctx)
-        if flag is None:
+        """Search in the spans; where the weights show none there are no rounds, and a flag says so."""
+        if not self.params.rounds or self._shows_spans(view, ctx):
             return super().reconstruct(view, ctx)
-        chosen = self.params.without_spans
-        found = KKTGeneral(chosen).reconstruct(view, ctx)
-        own = self.params.model_dump()
-        settings = {name: value for name, value in chosen.model_dump().items() if value != own[name]}
-        # priced, at no price, and without rounds: null controls are searched alike
-        resolved = settings | found.resolved | {"spans": "priced", "rounds": 0}
-        return replace(found, resolved=resolved, flags=(*found.flags, flag))
+        found = KKTSpan(self.params.model_copy(update={"rounds": 0})).reconstruct(view, ctx)
+        unseen = "the weights show no span: searched without rounds"
+        return replace(found, resolved=found.resolved | {"rounds": 0}, flags=(*found.flags, unseen))
 
     def _shows_spans(self, view: VictimView, ctx: AttackContext) -> bool:
         """Say whether the weights show how many images there are, and the span of the errors or of the activations."""
@@ -157,26 +131,6 @@ class KKTSpan(KKTGeneral):
         problem = Problem.of(view, ctx.device, getattr(torch, self.params.dtype))
         spans = problem.spans(1.0, 1.0)
         return problem.space.gap and (spans.errors is not None or spans.activations is not None)
-
-    def _unshown(self, view: VictimView, ctx: AttackContext) -> str | None:
-        """Return a flag where the weights do not show the spans that would help, None where they do.
-
-        With one hidden layer and several outputs the span of the errors is enough. For deeper networks W2 must show the
-        span of the activations.
-        """
-        import torch
-
-        from attacks.kkt_family.problem import Problem
-        from victims.equations.spans import activations_shown
-
-        problem = Problem.of(view, ctx.device, getattr(torch, self.params.dtype))
-        network, images = problem.connected, problem.data_subspace.rank
-        if network.depth == 2 and len(network.weights[-1]) > 1 and problem.spans(1.0, 1.0).errors is not None:
-            return None
-        shown = activations_shown(network)
-        if shown >= SHARE_SHOWN * images:
-            return None
-        return f"W2 shows {shown} directions and W1 {images}: searched as kkt-general does"
 
     def _per_batch(self, m: int, ctx: AttackContext) -> int:
         """Return the number of restarts in a batch: 1 with rounds, after which numbers of candidates differ."""

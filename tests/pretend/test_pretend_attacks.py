@@ -134,7 +134,6 @@ CASES: dict[str, Case] = {
         "kkt-span", CLASSES, {"candidates": 6, "rounds": 1, "round_steps": 4, "round_offset_price": 1e-6}
     ),
     "kkt-conv with offsets": Case("kkt-conv", CONVOLUTION, FEW | {"offset_price": 1e-6}),
-    "kkt-span auto": Case("kkt-span", spec_of(3), FEW | {"spans": "auto"}),
     "kkt-conv": Case("kkt-conv", CONVOLUTION, FEW),
     "kkt-conv on two convolutions": Case("kkt-conv", CONVOLUTIONS, FEW),
     "conv-span": Case("conv-span", CONVOLUTION, {"candidates": 6, "rounds": 1}),

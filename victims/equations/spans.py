@@ -23,6 +23,10 @@ FEWEST_SHOWN = 0.1
 
 Where the initialisation hides the smallest directions they are fewer than n, and still hold most of the activations'
 energy. With one output layer 2 often shows two or three directions, which do not."""
+MOST_HIDDEN = 0.002
+"""They count no longer where the directions that they do not show hold more than this share of ||W_2||^2.
+
+Then the start hides so much of the activations that a candidate which keeps to the shown directions is no image."""
 
 
 @dataclass(frozen=True)
@@ -91,20 +95,9 @@ def activation_basis(network: Network, images: int) -> Tensor | None:
     """
     if network.depth < 3:  # outputs are no hidden layer: they show a direction a class
         return None
-    rows = row_space(network.weights[1])
-    return rows.basis if rows.gap and rows.rank >= FEWEST_SHOWN * images else None
-
-
-def activations_shown(network: Network) -> int:
-    """Return the number of directions that the rows of W_2 show; 0 where no gap ends them, or W_2 is the last layer.
-
-    At a stationary point they are as many as there are training images, or more where the training stopped before
-    the last of its start was forgotten. Where they are fewer, the start hides the others, or there are none.
-
-    Args:
-        network: fully connected.
-    """
-    if network.depth < 3:
-        return 0
-    rows = row_space(network.weights[1])
-    return rows.rank if rows.gap else 0
+    second = network.weights[1]
+    rows = row_space(second)
+    if not rows.gap or rows.rank < FEWEST_SHOWN * images:
+        return None
+    shown = rows.singular.square().sum() / second.square().sum()
+    return rows.basis if 1 - shown <= MOST_HIDDEN else None

@@ -18,7 +18,7 @@ from attacks.kkt_family.search import _residual
 from attacks.kkt_general import KKTGeneral
 from victims.equations.network import Network
 from victims.equations.row_space import row_space
-from victims.equations.spans import Spans
+from victims.equations.spans import MOST_HIDDEN, Spans
 from victims.spec import ConvSpec, MLPSpec, VictimSpec
 
 D, H, N, OUTPUTS = 60, 40, 12, 3
@@ -64,6 +64,20 @@ def test_fewer_directions_than_images_are_a_span_too(shown: int) -> None:
     spans = planted(shown)[0].spans(0.0, 1.0)
     assert spans.activations is not None
     assert spans.activations.basis.shape == (H, shown)
+
+
+@pytest.mark.parametrize(("share", "spanned"), [(MOST_HIDDEN / 2, True), (2 * MOST_HIDDEN, False)])
+def test_a_start_that_hides_too_much_of_w2_leaves_the_errors_alone(share: float, spanned: bool) -> None:
+    """The directions below the gap hold a share of ||W_2||^2."""
+    problem, _, _ = planted(shown=6)
+    first, second, last = problem.network.weights
+    noise = draw(torch.Generator().manual_seed(5), *second.shape)
+    below = noise - noise @ row_space(second).basis @ row_space(second).basis.T
+    hidden = second + below * second.norm() / below.norm() * math.sqrt(share / (1 - share))
+    assert row_space(hidden).rank == 6 and row_space(hidden).gap
+    spans = Problem(Network((first, hidden, last), (None,) * 3), problem.space).spans(1.0, 1.0)
+    assert (spans.activations is not None) == spanned
+    assert spans.errors is not None
 
 
 def test_each_weight_is_the_price_of_its_own_span() -> None:
