@@ -210,7 +210,7 @@ class Attack(ABC, Generic[ParamsT]):
 def declined_unless_layered(victim: VictimSpec) -> str | None:
     """Return why an attack on a ReLU network's layers declines a victim, or None if its layers are known."""
     architecture = victim.architecture
-    if architecture.kind in ("module", "front", "tail", "smooth", "cnn", "kernel", "rf"):
+    if architecture.kind not in ("mlp", "conv"):
         why = f": {architecture.uncovered}" if architecture.uncovered else ""
         return f"{architecture.label} is no plain sequence of linear layers and ReLUs{why}"
     return None
@@ -218,8 +218,10 @@ def declined_unless_layered(victim: VictimSpec) -> str | None:
 
 def declined_unless_binary(victim: VictimSpec) -> str | None:
     """Return why an attack on fully connected binary classifiers declines a victim, or None if it is one."""
+    if (reason := declined_unless_layered(victim)) is not None:
+        return reason
     if victim.architecture.kind != "mlp":
-        return f"its first layer is a {victim.architecture.kind}: for fully connected networks"
+        return f"{victim.architecture.label} has convolutions: for fully connected networks"
     if victim.architecture.outputs > 1 or victim.loss != "cross-entropy":
         return f"{victim.architecture.outputs} outputs, {victim.loss}: for binary classifiers"
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView
+from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView, declined_unless_layered
 from attacks.feature_span.params import ConvSpanParams
 from attacks.search_space import Range
 
@@ -38,9 +38,11 @@ class ConvSpan(Attack[ConvSpanParams]):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline networks without a convolution."""
+        """Decline networks whose layers are not known, and those without a convolution."""
+        if (reason := declined_unless_layered(victim)) is not None:
+            return reason
         if victim.architecture.kind != "conv":
-            return "its first layer is no convolution: use kkt-span"
+            return f"{victim.architecture.label} has no convolution: use kkt-span"
         return None
 
     def doubt(self, exposure: Exposure) -> str | None:

@@ -35,7 +35,7 @@ class FirstLayer(Attack[FirstLayerParams]):
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline networks whose first layer is not fully connected: its weights are no images."""
         if victim.architecture.kind not in DENSE_FIRST:
-            return f"the first layer of a {victim.architecture.kind} holds no images"
+            return f"{victim.architecture.label}: it learnt no first layer that sees the whole input"
         return None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:

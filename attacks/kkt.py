@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attacks.base import Knowledge
+from attacks.base import Knowledge, declined_unless_layered
 from attacks.kkt_family.attack import MarginAttack
 from attacks.kkt_family.params import FAST_RANGES, MarginParams
 from attacks.search_space import Range
@@ -70,7 +70,9 @@ class KKT(MarginAttack[MarginParams]):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline networks of several outputs and regressions: only a binary classifier has this margin."""
+        """Decline unknown layers, several outputs and regressions: only a binary classifier has this margin."""
+        if (reason := declined_unless_layered(victim)) is not None:
+            return reason
         if victim.architecture.outputs > 1:
             return f"it has {victim.architecture.outputs} outputs, and kkt takes one: use kkt-multiclass"
         if victim.loss != "cross-entropy":

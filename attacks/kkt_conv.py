@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from attacks.base import Knowledge, VictimView
+from attacks.base import Knowledge, VictimView, declined_unless_layered
 from attacks.kkt_family.attack import StationarityAttack
 from attacks.kkt_family.params import FAST_RANGES, SearchParams
 from attacks.search_space import Range
@@ -66,9 +66,11 @@ class KKTConv(StationarityAttack[KKTConvParams]):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline networks without a convolution, or with several outputs."""
+        """Decline networks whose layers are not known, those without a convolution, or with several outputs."""
+        if (reason := declined_unless_layered(victim)) is not None:
+            return reason
         if victim.architecture.kind != "conv":
-            return "its first layer is no convolution: use kkt-general"
+            return f"{victim.architecture.label} has no convolution: use kkt-general"
         if victim.architecture.outputs > 1:
             return f"it has {victim.architecture.outputs} outputs, and this is for one: use conv-span"
         return super().supports(victim)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from attacks.base import Knowledge, VictimView
+from attacks.base import Knowledge, VictimView, declined_unless_layered
 from attacks.kkt_family.attack import StationarityAttack
 from attacks.kkt_family.params import BUZAGLO_RANGES, FAST_RANGES, SearchParams
 from attacks.optimisation.initialisation import balanced_labels
@@ -90,7 +90,9 @@ class KKTGeneral(StationarityAttack[KKTGeneralParams]):
         return super().knowledge | (tie if self.params.coefficients == "tied" else frozenset())
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline tied coefficients without weight decay, and the fast solver on a convolution."""
+        """Decline unknown layers, tied coefficients without weight decay, and the fast solver on a convolution."""
+        if (reason := declined_unless_layered(victim)) is not None:
+            return reason
         if self.params.coefficients == "tied" and not victim.weight_decay:
             return "it has no weight decay, which ties coefficients to the loss: use free ones"
         if victim.architecture.kind == "conv" and self.params.method == "row-space":

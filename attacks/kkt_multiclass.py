@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from attacks.base import Knowledge
+from attacks.base import Knowledge, declined_unless_layered
 from attacks.kkt_family.attack import MarginAttack
 from attacks.kkt_family.params import BUZAGLO_RANGES, FAST_RANGES, MarginParams
 from attacks.search_space import Range
@@ -61,7 +61,9 @@ class KKTMulticlass(MarginAttack[KKTMulticlassParams]):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline networks of one output, which have no rival classes."""
+        """Decline networks whose layers are not known, and those of one output, which have no rival classes."""
+        if (reason := declined_unless_layered(victim)) is not None:
+            return reason
         if victim.architecture.outputs == 1:
             return "it has one output, and no rival classes: use kkt or kkt-general"
         return super().supports(victim)

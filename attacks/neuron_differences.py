@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView, no_reconstruction
+from attacks.base import (
+    Attack,
+    AttackContext,
+    Knowledge,
+    Reconstruction,
+    VictimView,
+    declined_unless_layered,
+    no_reconstruction,
+)
 from attacks.search_space import Range
 from attacks.sparse_dictionary.params import DifferencesParams
 
@@ -33,10 +41,12 @@ class NeuronDifferences(Attack[DifferencesParams]):
     }
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Decline convolutions, networks without a hidden layer, and more than two outputs."""
+        """Decline layers that are not known, convolutions, no hidden layer, and more than two outputs."""
+        if (reason := declined_unless_layered(victim)) is not None:
+            return reason
         network = victim.architecture
         if network.kind != "mlp" or not network.hidden:
-            return "it compares the neurons of a fully connected first layer"
+            return f"{network.label}: it compares the neurons of a fully connected first layer, with layers behind it"
         if network.outputs > 2:
             return f"{network.outputs} outputs: its neurons differ in more than gates; use kkt-span"
         return None

@@ -44,18 +44,20 @@ class StationarityAttack(InitialisedAttack[ParamsT]):
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Decline layers that are not known, or none of which counts, and prices without a meaning here."""
+        if (reason := declined_unless_layered(victim)) is not None:
+            return reason
         convolution = victim.architecture.kind == "conv"
         if convolution and self.params.method == "row-space" and self.params.sparsity:
             return "sparsity prices the lengths of images, and W2 is made of their features: set sparsity=0"
         if not convolution and self.params.smoothness:
             return "smoothness prices cosines, and images are sought in the row space of W1: set smoothness=0"
         network = victim.architecture
-        if network.kind in ("mlp", "conv"):
-            if self.params.offset_price and not network.hidden:
-                return "offset_price prices gates, and it has no hidden layer: set offset_price=0"
-            if not any(self.params.by_layer(len(network.hidden) + 1)):
-                return f"layer_weights has no weight above 0 for its {len(network.hidden) + 1} fully connected layers"
-        return declined_unless_layered(victim)
+        assert network.kind in ("mlp", "conv")
+        if self.params.offset_price and not network.hidden:
+            return "offset_price prices gates, and it has no hidden layer: set offset_price=0"
+        if not any(self.params.by_layer(len(network.hidden) + 1)):
+            return f"layer_weights has no weight above 0 for its {len(network.hidden) + 1} fully connected layers"
+        return None
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a network that is at no stationary point."""
