@@ -18,10 +18,16 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from victims.equations.architectures import MLP, ReLUNetwork
 from victims.spec import ConvSpec, MLPSpec
 
-INERT = (nn.Flatten, nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+INERT = (nn.Flatten, nn.Identity, *DROPOUTS)
 """Modules that compute nothing in evaluation mode, or change the shape alone."""
-RESHAPING = {"flatten", "view", "reshape", "squeeze", "contiguous", "float"}
-"""Methods of a tensor, and functions of torch, that change the shape alone."""
+DROPPING = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout)
+"""Functions that compute nothing unless they are told that the network is trained."""
+UNCHANGING = {"flatten", "view", "reshape", "squeeze", "contiguous", "float", "to", "detach"}
+"""Methods of a tensor, and functions of torch, that leave the numbers of a network in float32 as they are.
+
+`require_equal` tells where one does not, such as a cast to integers.
+"""
 CHAINS = "not covered; only chains of convolutions, linear layers and ReLUs are"
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
@@ -157,12 +163,12 @@ def step_of(node: fx.Node, modules: dict[str, nn.Module]) -> nn.Module | None:
             return None
         if isinstance(found, (nn.Linear, nn.Conv2d, nn.ReLU, *NORMALISATIONS)):
             return found
-    elif node.target in (torch.relu, F.relu, "relu", torch.relu_):
+    elif node.target in (torch.relu, F.relu, "relu", torch.relu_, "relu_"):
         return nn.ReLU()
-    elif node.target is F.dropout:
+    elif node.target in DROPPING:
         if not node.kwargs.get("training", len(node.args) > 2 and node.args[2]):
             return None
-    elif name in RESHAPING:
+    elif name in UNCHANGING:
         return None
     met = name if node.op == "call_module" else f"the operation `{name}` of its forward"
     raise NotCoveredError(f"{met} is {CHAINS}")

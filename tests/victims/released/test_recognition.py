@@ -55,6 +55,13 @@ RECOGNISED = {
                               nn.Linear(2 * 23 * 23, 2, bias=False)),
         ConvSpec(channels=2, hidden=(), outputs=2, first_layer_scale=None),
     ),
+    "dropouts of other kinds": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(625, 8), nn.ReLU(), nn.Dropout3d(), nn.FeatureAlphaDropout(),
+                              nn.Linear(8, 1)).eval(),
+        MLPSpec(hidden=(8,), biases="every", first_layer_scale=None),
+    ),
+    "methods of tensors, and dropouts": (lambda: Methods().eval(), MLPSpec(hidden=(8,), outputs=2, biases="every",
+                                                                          first_layer_scale=None)),
     "a subclass with a list": (lambda: Listed().eval(), MLPSpec(hidden=(8, 5), outputs=3, biases="every",
                                                          first_layer_scale=None)),
     "a subclass with functions": (lambda: Functional().eval(), MLPSpec(hidden=(8,), outputs=2, biases="every",
@@ -107,7 +114,8 @@ OTHER = {
     "a subclass that does something else": (lambda: Doubled(nn.Flatten(), nn.Linear(625, 1)), "the operation `mul` of"),
     "a residual connection": (lambda: Residual().eval(), BRANCHES),
     "a residual connection the other way round": (lambda: Residual(turned=True).eval(), BRANCHES),
-    "a cast": (lambda: Cast().eval(), "the operation `long` of its forward is not covered"),
+    "a cast": (lambda: Cast(None).eval(), "the operation `long` of its forward is not covered"),
+    "a cast by its name": (lambda: Cast(torch.int64).eval(), "do not compute what it computes"),
     "a condition": (lambda: Conditional().eval(), "torch.fx cannot follow its forward"),
 }  # fmt: skip
 
@@ -142,13 +150,27 @@ class Functional(nn.Module):
         return outputs
 
 
-class Cast(nn.Module):
+class Methods(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.only = nn.Linear(625, 2)
+        self.first, self.last = nn.Linear(625, 8), nn.Linear(8, 2)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.only(inputs.flatten(1).long().float())
+        hidden = self.first(inputs.to(torch.float32).detach().flatten(1)).relu_()
+        for drop in (F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout):
+            hidden = drop(hidden, 0.5, self.training)
+        outputs: Tensor = self.last(hidden)
+        return outputs
+
+
+class Cast(nn.Module):
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        super().__init__()
+        self.dtype, self.only = dtype, nn.Linear(625, 2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        row = inputs.flatten(1)
+        outputs: Tensor = self.only((row.long() if self.dtype is None else row.to(self.dtype)).float())
         return outputs
 
 
