@@ -54,7 +54,7 @@ def obtain(
     if trained != spec:
         return defences.released(spec, obtain(trained, data_dir, device, report, notice), device, notice)
     if spec.training.kind == "released":
-        return _released(spec, data_dir)
+        return _released(spec, data_dir, notice)
     if isinstance(spec.training, Ordinary | Interpolation):
         return ordinary.obtain(spec, data_dir, device, report, notice)
     split = split_of(spec, data_dir)
@@ -97,10 +97,10 @@ def spare_inputs(victim: Victim, data_dir: Path | None, most: int) -> np.ndarray
     return inputs.astype(np.float32)
 
 
-def _released(spec: VictimSpec, data_dir: Path | None) -> Victim:
+def _released(spec: VictimSpec, data_dir: Path | None, notice: Callable[[str], None]) -> Victim:
     """Load a victim that is not trained here, and keep its card for `trained_card`."""
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
-    victim = released.load(spec, dataset_sha256)
+    victim = released.load(spec, dataset_sha256, notice)
     if victim.start is not None and spec.architecture.kind in DENSE_FIRST:
         assert isinstance(spec.training, Released)
         moved = {

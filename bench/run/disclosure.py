@@ -144,7 +144,7 @@ def network_from(
         own: builds a released module; None for a network of this suite.
     """
     if own is not None:
-        return answering(own().eval(), shape).float()
+        return answering(own().float().eval(), shape)
     assert isinstance(architecture, BuiltSpec)
     return blank(architecture, shape)
 

@@ -52,8 +52,9 @@ def released(
             with such a layer first or in its middle to those on this layer (`victims.released.tails`,
             `victims.released.fronts`), any other module to the attacks that need its outputs and gradients alone. None
             if `weights` is an ONNX model.
-        weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone; or the whole model as
-            an .onnx file, which needs the extra `onnx`.
+        weights: its state dict: .safetensors, or a file of torch.save that holds tensors alone, at its top level or as
+            "state_dict", "model_state_dict" or "model"; or the whole model as an .onnx file, which needs the extra
+            `onnx`.
         images: an .npz with train_images (n, H, W) or (n, H, W, 3), uint8 or floats in [0, 1], and train_labels (n,),
             classes from 0: all images that it was trained on, or some of them. test_images and test_labels, if given,
             are images that it was not trained on: they serve as null controls and as the shadow pool. None if there
@@ -70,7 +71,8 @@ def released(
         weight_decay: the weight decay that it was trained with, 0 for none.
         n_trained: the number of images or rows that it was trained on, if only some are given, or none.
         initial: the state dict that its training started from, such as the public checkpoint that was fine-tuned, for
-            attacks that need `initial weights`; None if it is not known.
+            attacks that need `initial weights`; None if it is not known. What it lacks of the last layer, or has in
+            another shape, as where the head was replaced, is taken from `weights`.
         shape: (C, H, W) of an input, C = 1 or 3, if no images are given; of a table `columns` are named instead.
         class_balance: the share of each class among what it was trained on, if neither images nor rows are given, which
             else tell it; empty if it is not known, and then no attack that needs it is run. Shares that were rounded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -16,12 +17,17 @@ from victims.datasets.tables import Units
 from victims.errors import UserError
 from victims.files import sha256_file
 from victims.released.data import Given, given
-from victims.released.module import Shape, loaded
+from victims.released.module import Shape, loaded, started
 from victims.spec import Released, VictimSpec
 
 
-def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
+def load(spec: VictimSpec, dataset_sha256: str, notice: Callable[[str], None]) -> Victim:
     """Load a released victim and measure it on the images or rows given, if there are any.
+
+    Args:
+        spec: the victim.
+        dataset_sha256: the fingerprint of what is given.
+        notice: told in one line which weights of the start are taken from the released ones.
 
     Raises:
         UserError: a file cannot be read, changed since the plug-in was loaded, or holds none of the network's weights.
@@ -38,7 +44,10 @@ def load(spec: VictimSpec, dataset_sha256: str) -> Victim:
     start = None
     if training.initial is not None:
         initial = training.initial, training.initial_sha256
-        start = loaded(spec.name, training.network, *initial, shape, end=training.weights).state_dict()
+        start, taken = started(spec.name, training.network, *initial, shape, end=training.weights)
+        if taken:
+            what = f"{training.initial} has no {', '.join(taken)} of this shape"
+            notice(f"victim {spec.name}: {what}; this part of the last layer is taken to start as it was released")
     made = origin(training.weights_sha256, dataset_sha256, torch.device("cpu"), train_s=0.0)
     card = describe(spec, model, split, made)
     if not (math.isfinite(card.train_loss) if spec.n else _finite_at_zero(model, shape)):

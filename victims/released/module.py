@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from victims.errors import UserError
@@ -16,19 +14,17 @@ from victims.files import sha256_file
 from victims.kernel.machine import KernelMachine
 from victims.kernel.spec import KernelSpec
 from victims.released.fronts import folded_normalisations, front_network_of, spec_of
-from victims.released.onnx_model import SUFFIX, onnx_module
 from victims.released.recognition import NotCoveredError, architecture_of, relu_network_of
 from victims.released.tails import tail_network_of, tail_spec_of
+from victims.released.weights import last_layer, read_weights
 from victims.spec import ModuleSpec, NetworkSpec
 
 Shape = tuple[int, int, int]
-SHOWN = 4
-"""Entries that a message names of a file that holds something else; the others are counted."""
+SUMS_TO_ONE = 1e-4
+"""Outputs whose sum is this near to 1, and none below 0, are probabilities."""
 
 
-def loaded(
-    name: str, network: Callable[[], nn.Module], weights: Path, sha256: str, shape: Shape, end: Path | None = None
-) -> nn.Module:
+def loaded(name: str, network: Callable[[], nn.Module], weights: Path, sha256: str, shape: Shape) -> nn.Module:
     """Return the network with the weights of a file, float32, in evaluation mode.
 
     Args:
@@ -37,27 +33,60 @@ def loaded(
         weights: the file.
         sha256: its hex SHA-256 when the plug-in was loaded.
         shape: (C, H, W) of an input.
-        end: the released weights, if the file holds those that a training started from. Batch normalisations that are
-            folded into a layer are then those of the end: folded into both ends of a training, one normalisation
-            leaves the difference of the layer a sum over images.
 
     Raises:
         UserError: the weights cannot be read, changed since the plug-in was loaded, or are none of the network's.
     """
-    state, module = _read_weights(weights), network().eval()
+    module = network().float().eval()
+    _fill(name, module, weights, sha256, read_weights(weights, module))
+    return answering(module, shape)
+
+
+def started(
+    name: str, network: Callable[[], nn.Module], initial: Path, sha256: str, shape: Shape, end: Path
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Return the state that a training started from, and the weights of it that are taken from its end.
+
+    Of the last layer those are taken that the start lacks, or has in another shape, as where a public checkpoint got a
+    new head. So are batch normalisations that are folded into a layer: folded into both ends of a training, one
+    normalisation leaves the difference of the layer a sum over images; these are not told.
+
+    Args:
+        name: the victim's, for messages.
+        network: builds the module.
+        initial: the file of the start.
+        sha256: its hex SHA-256 when the plug-in was loaded.
+        shape: (C, H, W) of an input.
+        end: the released weights, which fit the network.
+
+    Raises:
+        UserError: as for `loaded`.
+    """
+    module = network().float().eval()
+    state, released = read_weights(initial, module), read_weights(end, module)
+    expected, last = module.state_dict(), last_layer(module, shape)
+    taken = [
+        key
+        for key, value in expected.items()
+        if last and key.startswith(f"{last}.") and (key not in state or state[key].shape != value.shape)
+    ]
+    state = {**state, **{key: released[key] for key in taken}}
+    _fill(name, module, initial, sha256, state)
+    norms = folded_normalisations(_on_rows(module, shape), shape)
+    folded = tuple(f"{norm}." for norm, part in module.named_modules() if part in norms)
+    module.load_state_dict(state | {key: value for key, value in released.items() if key.startswith(folded)})
+    return answering(module, shape).state_dict(), tuple(taken)
+
+
+def _fill(name: str, module: nn.Module, weights: Path, sha256: str, state: dict[str, Tensor]) -> None:
+    """Load what was read of a file into a module; raises UserError as `loaded` does."""
     try:
         module.load_state_dict(state)
-        if end is not None:
-            norms = folded_normalisations(_on_rows(module, shape), shape)
-            folded = tuple(f"{norm}." for norm, part in module.named_modules() if part in norms)
-            released = _read_weights(end).items()
-            module.load_state_dict(state | {key: value for key, value in released if key.startswith(folded)})
     except (RuntimeError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"victim {name}: {weights} does not fit the network: {reason}") from None
     if sha256_file(weights) != sha256:
         raise UserError(f"victim {name}: {weights} changed while this ran; start again")
-    return answering(module, shape).float()
 
 
 def built_architecture(name: str, network: Callable[[], nn.Module], shape: Shape) -> NetworkSpec:
@@ -69,7 +98,7 @@ def built_architecture(name: str, network: Callable[[], nn.Module], shape: Shape
         shape: (C, H, W) of an input.
 
     Raises:
-        UserError: it cannot be built, is no module, or does not answer such inputs.
+        UserError: it cannot be built, is no module, or does not answer such inputs, or answers with probabilities.
     """
     try:
         module: object = network()
@@ -79,16 +108,20 @@ def built_architecture(name: str, network: Callable[[], nn.Module], shape: Shape
     if not isinstance(module, nn.Module):
         raise UserError(f"victim {name}: `network` returned {type(module).__name__}; expected a torch.nn.Module")
     try:
-        model = answering(module.eval(), shape)
+        model = answering(module.float().eval(), shape)
         with torch.no_grad():
             outputs = model(torch.zeros(2, *shape))
-    except (RuntimeError, TypeError, ValueError) as error:
+            drawn = model(torch.randn(2, *shape, generator=torch.Generator().manual_seed(0)))
+    except Exception as error:  # whatever the module's own code raises
         size = f"{shape[2]} columns" if is_row(shape) else f"shape (n, {', '.join(map(str, shape))})"
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"victim {name}: the network does not take inputs of {size}: {reason}") from None
-    if not isinstance(outputs, Tensor) or outputs.ndim > 2 or len(outputs) != 2:
+    if not isinstance(outputs, Tensor) or outputs.ndim not in (1, 2) or len(outputs) != 2:
         found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise UserError(f"victim {name}: the network answers 2 inputs with {found}; expected (2,), (2, 1) or (2, C)")
+    if _probabilities(drawn):
+        hint = "return logits, without the softmax"
+        raise UserError(f"victim {name}: the network answers with probabilities; {hint}")
     if isinstance(module, KernelMachine):
         return KernelSpec(model=module.model, kernel=module.kernel, outputs=len(module.intercept))
     try:
@@ -101,6 +134,13 @@ def built_architecture(name: str, network: Callable[[], nn.Module], shape: Shape
     with suppress(NotCoveredError):
         return spec_of(front_network_of(rows, shape), kind, classes, uncovered)
     return ModuleSpec(name=kind, outputs=classes, uncovered=uncovered)
+
+
+def _probabilities(outputs: Tensor) -> bool:
+    """Say whether all rows of outputs (n,) or (n, C) are those of a softmax."""
+    if outputs.ndim < 2 or outputs.shape[1] < 2:
+        return False
+    return bool((outputs >= 0).all() and ((outputs.sum(1) - 1).abs() < SUMS_TO_ONE).all())
 
 
 def answering(module: nn.Module, shape: Shape) -> nn.Module:
@@ -128,36 +168,3 @@ def _on_rows(module: nn.Module, shape: Shape) -> nn.Module:
 def _one_output(module: nn.Module, inputs: object, outputs: object) -> object:
     single = isinstance(outputs, Tensor) and outputs.ndim == 2 and outputs.shape[1] == 1
     return outputs[:, 0] if single else outputs  # type: ignore[index]
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the state dict of real numbers in a file, at its top level or under "state_dict", or an ONNX model's.
-
-    Raises:
-        UserError: the file cannot be read, or holds none.
-    """
-    if path.suffix == SUFFIX:
-        return onnx_module(path).state_dict()
-    try:
-        own = path.suffix == ".safetensors"
-        state = load_file(path) if own else torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{path} cannot be read as safetensors ({' '.join(str(error).split())})") from None
-    except Exception:  # what a broken file makes torch.load raise is not documented
-        raise UserError(f"{path} is no torch file of tensors alone; save model.state_dict(), as safetensors") from None
-    state = state.get("state_dict", state) if isinstance(state, dict) else state
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        told = f"{path} holds no state dict, which is tensors by name, but {_described(state)}"
-        raise UserError(f"{told}; write it with safetensors.torch.save_file(model.state_dict(), ...)")
-    if strange := [name for name, value in state.items() if value.is_complex()]:
-        raise UserError(f"{path} holds complex numbers in {strange[0]}; expected real weights")
-    return state
-
-
-def _described(found: object) -> str:
-    """Return what a file holds in the place of a state dict; of a checkpoint of a training its first entries."""
-    if not isinstance(found, dict):
-        return f"a {type(found).__name__}"
-    entries = [f"{' '.join(str(name).split())} ({type(value).__name__})" for name, value in found.items()]
-    more = f" and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
-    return f"a dict of {', '.join(entries[:SHOWN])}{more}"

@@ -103,10 +103,16 @@ def model_weights_that_are_one_tensor(scene: Scene) -> Words:
     return model(scene, weights="weights.pt")
 
 
-@case("but a dict of model (dict), epoch (int), loss (list), lr (float) and 1 more; write it with safetensors")
+@case("but a dict of net (dict), epoch (int), loss (list), lr (float) and 1 more; write it with safetensors")
 def model_weights_that_are_a_checkpoint(scene: Scene) -> Words:
     more = {"epoch": 3, "loss": [0.5], "lr": 0.1, "best": True}
-    torch.save({"model": {"weight": torch.zeros(3)}, **more}, scene.root / "weights.pt")
+    torch.save({"net": {"weight": torch.zeros(3)}, **more}, scene.root / "weights.pt")
+    return model(scene, weights="weights.pt")
+
+
+@case("holds several state dicts, under state_dict and model; save the state dict of the released model alone")
+def model_weights_of_two_models(scene: Scene) -> Words:
+    torch.save({key: {"weight": torch.zeros(3)} for key in ("model", "state_dict")}, scene.root / "weights.pt")
     return model(scene, weights="weights.pt")
 
 
@@ -187,6 +193,11 @@ def model_that_answers_with_images(scene: Scene) -> Words:
 def model_that_answers_with_a_dict(scene: Scene) -> Words:
     named = "type('Named', (nn.Sequential,), {'forward': lambda self, x: {'logits': nn.Sequential.forward(self, x)}})"
     return model(scene, f"{named}(nn.Flatten(), nn.Linear(144, 8), nn.ReLU(), nn.Linear(8, 1))")
+
+
+@case("the network answers with probabilities; return logits, without the softmax")
+def model_that_answers_with_probabilities(scene: Scene) -> Words:
+    return model(scene, "nn.Sequential(nn.Flatten(), nn.Linear(144, 2), nn.Softmax(1))")
 
 
 @case("; expected real weights")
