@@ -15,6 +15,8 @@ from victims.errors import UserError
 from victims.files import atomic
 from victims.kernel.estimators import COVERED, is_kernel_machine, machine_of
 
+ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid, "identity": nn.Identity}
+"""The modules of an MLPClassifier's activations, by its names for them."""
 KEPT = ("support_vectors_", "_fit_X", "X_fit_", "X_train_")
 """Where kernel machines, Gaussian processes and neighbours keep the records that they were fitted to."""
 
@@ -25,8 +27,8 @@ def network_of(estimator: Any) -> nn.Module:
     The inputs are flattened: an image (C, H, W) becomes a row of C H W numbers, channel by channel.
 
     Args:
-        estimator: a fitted LogisticRegression, or an MLPClassifier with the activation "relu"; or a kernel machine,
-            see `victims.kernel.estimators`, which stores its training images.
+        estimator: a fitted LogisticRegression or MLPClassifier; or a kernel machine, see
+            `victims.kernel.estimators`, which stores its training images.
 
     Raises:
         UserError: it is another estimator, or not fitted.
@@ -34,13 +36,14 @@ def network_of(estimator: Any) -> nn.Module:
     if is_kernel_machine(estimator):
         return machine_of(estimator)
     weights, biases = _layers(estimator)
+    activation = ACTIVATIONS[getattr(estimator, "activation", "relu")]
     steps: list[nn.Module] = [nn.Flatten()]
     for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         linear = nn.Linear(weight.shape[1], weight.shape[0])
         with torch.no_grad():
             linear.weight.copy_(torch.from_numpy(np.asarray(weight)))
             linear.bias.copy_(torch.from_numpy(np.broadcast_to(bias, len(weight)).copy()))
-        steps += [linear] if place == len(weights) - 1 else [linear, nn.ReLU()]
+        steps += [linear] if place == len(weights) - 1 else [linear, activation()]
     return nn.Sequential(*steps)
 
 
@@ -69,8 +72,12 @@ def _layers(estimator: Any) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
     """Return the weights (h_l, h_{l-1}) and biases (h_l,) of each layer."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import Pipeline
 
     name = type(estimator).__name__
+    if isinstance(estimator, Pipeline):
+        hint = f"give its last step, {type(estimator[-1]).__name__}, and of a StandardScaler before it"
+        raise UserError(f"Pipeline is not covered; {hint} mean=scaler.mean_, std=scaler.scale_")
     holder = getattr(estimator, "base_estimator_", estimator)  # a Gaussian process classifies by one inside
     if kept := [attribute for attribute in KEPT if hasattr(holder, attribute)]:
         told = f"it keeps training records as they are ({kept[0]})"
@@ -81,7 +88,6 @@ def _layers(estimator: Any) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
         raise UserError(f"{name} has the classes {list(estimator.classes_)[:5]}; fit it on labels 0, 1, 2, ...")
     if isinstance(estimator, LogisticRegression):
         return [estimator.coef_], [estimator.intercept_]
-    if isinstance(estimator, MLPClassifier) and estimator.activation == "relu":
+    if isinstance(estimator, MLPClassifier) and estimator.activation in ACTIVATIONS:
         return [weight.T for weight in estimator.coefs_], estimator.intercepts_
-    detail = f" with the activation {estimator.activation}" if isinstance(estimator, MLPClassifier) else ""
-    raise UserError(f"{name}{detail} is not covered; LogisticRegression is, MLPClassifier with relu, and {COVERED}")
+    raise UserError(f"{name} is not covered; LogisticRegression is, MLPClassifier, and {COVERED}")
