@@ -18,13 +18,17 @@ from victims.spec import Regularised, VictimSpec
 from victims.training.regularised import relative_gradient
 
 
+VALUES_PER_BATCH = 10_000 * 3 * 32 * 32
+"""Pixels that go through the network together: the test sets of CIFAR-10 and MNIST are one batch each."""
+
+
 class VictimCard(StoredCard):
     """The card of a trained victim, stored beside its weights.
 
     Losses are means of the victim's own loss, accuracies lie in [0, 1]; those of a set without images are NaN.
     Margins are y Phi(x), or Phi_y - max Phi_j, on the training set: smallest, quartiles and largest.
-    `stationarity_residual` has a relative residual for each layer (`victims.equations.optimality`). Both are empty
-    without training images.
+    `stationarity_residual` has a relative residual for each layer (`victims.equations.optimality`), NaN at many images.
+    Both are empty without training images.
     Where the start was kept, `movement` is ||theta - theta(0)|| / ||theta(0)||, ||theta|| for a start of zeros, and
     `start_decay` and `directions` are c and the rank of W - c W(0) for the first fully connected layer that moved, see
     `victims.ordinary.difference`.
@@ -85,7 +89,8 @@ def describe(spec: VictimSpec, model: nn.Module, split: Split, made: Origin) -> 
 @torch.no_grad()
 def _measured(spec: VictimSpec, model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, Tensor]:
     """Return the mean loss and the margins (n,) on inputs (n, C, H, W) with class indices (n,)."""
-    outputs = model(inputs)
+    together = max(1, VALUES_PER_BATCH // inputs[0].numel())
+    outputs = torch.cat([model(batch) for batch in inputs.split(together)])
     return float(sample_losses(spec.loss, outputs, labels).mean()), margins(outputs, labels)
 
 
