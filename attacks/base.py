@@ -151,8 +151,8 @@ class Attack(ABC, Generic[ParamsT]):
         setting: the victims that it is for: "dataset", where all records are to be reconstructed; "informed", where one
             record is to be reconstructed and all others are known (Balle et al. 2022); "deletion", where the records
             are to be reconstructed that one release was trained on and the next was not (Bertran et al. 2024).
-        protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; "balle2022" outside of the
-            setting "dataset".
+        protocol: the scoring protocol of its rows, a name of `bench.scoring.PROTOCOLS`; outside of the setting
+            "dataset" one whose candidates are for a target each, "balle2022" or "hayes2023".
         audits: the variants that an audit runs, "" for the defaults; each may find what the others do not.
         resources: what a run takes of a machine in a cluster.
         version: raised when the attack finds other candidates than before: stored runs of a lower version are then run

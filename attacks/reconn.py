@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ReconnParams(ShadowParams):
     """Parameters of `reconn`; the defaults are Table V's for MNIST, but the learning rate is the authors' notebook's.
 
-    `validation` chooses the epoch, too.
+    The decoder of the epoch with the least error on the shadows kept apart for `validation` is the one that is used.
 
     Attributes:
         decoder: "dense" for grey images, "convolutional" for colour ones (Table VII).

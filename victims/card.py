@@ -17,7 +17,6 @@ from victims.errors import UserError
 from victims.spec import Regularised, VictimSpec
 from victims.training.regularised import relative_gradient
 
-
 VALUES_PER_BATCH = 10_000 * 3 * 32 * 32
 """Pixels that go through the network together: the test sets of CIFAR-10 and MNIST are one batch each."""
 

@@ -2,8 +2,7 @@
 
 The hypergradient needs them (Runkel et al. 2024, eqs. 5-7, who take a quasi-Newton method).
 
-Away from a strict minimum H need not be positive definite. The methods here say so, which scipy's cg does not, and stay
-on the device.
+Away from a strict minimum H need not be positive definite. The methods here say so, which scipy's cg does not.
 """
 
 from __future__ import annotations

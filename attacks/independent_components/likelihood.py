@@ -101,7 +101,7 @@ class JointLikelihood:
             images: (r, d), linearly independent, where to begin.
             steps: of Adam.
             lr: highest learning rate of the mixture's entries.
-            parts: of which this is one.
+            parts: budget, reports and checkpoints of the run; this descent is one of its parts.
         """
         mixture = self.mixture(images).requires_grad_()
         cycle = OneCycle([([mixture], lr)], steps)

@@ -88,7 +88,7 @@ def separated(span: Span, pictures: FeatureMaps, size: float, params: Params, pa
         pictures: what the features are; their maps are no smaller than 3 x 3.
         size: root mean square of a feature.
         params: hyperparameters.
-        parts: of which these are the first.
+        parts: budget, reports and checkpoints of the run; this separation is the first of its parts.
     """
     held = below(FEATURES, parts.held)
     if held:
@@ -115,7 +115,7 @@ def images_of(
         front: maps images to features.
         shape: (C, H, W) of an image.
         params: hyperparameters.
-        parts: of which this is the last.
+        parts: budget, reports and checkpoints of the run; this search is the last of its parts.
     """
     space = CosineSpace.of(shape, features)
     amplitudes = space.amplitudes(1.0)

@@ -42,7 +42,7 @@ class CocktailPartyParams(AttackParams):
             default layers resemble the released weights too much for chance; "forgotten" takes W1 itself for what
             training has added, as after weight decay for long or from a tiny start.
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
-        images: how their number n is had: "shown" reads it off the weights, and takes the directions above noise where
+        images: where n comes from: "shown" reads it off the weights, and takes the directions above noise where
             they do not show it; "told" is told.
         pixel_size: root mean square of a candidate's pixels, which nothing tells: 1 for inputs (x - mean) / std, a
             quarter for pixels in [0, 1] less a mean.

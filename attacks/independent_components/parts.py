@@ -39,7 +39,7 @@ class Parts:
             ctx.generator.set_state(state["generator"])
 
     def begin(self, held: dict[str, Tensor]) -> None:
-        """Begin a part. Its state stays where it goes on from a checkpoint."""
+        """Begin a part with these tensors by name; the state that a checkpoint has of the part itself is kept."""
         self.held = held
 
     def expired(self, step: int) -> bool:

@@ -95,16 +95,18 @@ def layers(architecture: Architecture, state: Mapping[str, Tensor]) -> Network:
     return Network.of(state, architecture.input_shape)
 
 
-def ways(
+def tails_between(
     architecture: Architecture, start: Mapping[str, Tensor], end: Mapping[str, Tensor], *shares: float
 ) -> tuple[Tailed, ...]:
-    """Return what explains errors at shares in [0, 1] of the straight way; nothing where the layers themselves do.
+    """Return the network with its tail, interpolated at each share between start and end.
+
+    An empty tuple for a ReLU network, whose errors the recursion gives.
 
     Args:
         architecture: of a network whose first layer is fully connected.
         start: its state at the beginning.
         end: its state as released.
-        shares: of the way.
+        shares: in [0, 1], 0 at the start.
     """
     if not has_tail(architecture.spec):
         return ()

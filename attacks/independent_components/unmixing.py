@@ -66,7 +66,7 @@ def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts) -> Unmixed:
     Args:
         mixed: (r, T), of full rank.
         steps: the most iterations of the two.
-        parts: of which this is one: for randomness, budget, reports and checkpoints.
+        parts: randomness, budget, reports and checkpoints of the run; this separation is one of its parts.
     """
     state = parts.state
     whitening, rows = whitened(mixed)

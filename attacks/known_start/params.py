@@ -33,7 +33,7 @@ class KKTDeltaParams(AttackParams):
             default layers resemble the released weights too much for chance; "uniform" knows that they were drawn as
             torch's default layers are, and estimates what was added (`attacks.unknown_start.uniform`).
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
-        images: how their number n is had: "shown" reads it off the weights, and takes the directions above noise where
+        images: where n comes from: "shown" reads it off the weights, and takes the directions above noise where
             they do not show it, or those that hold all but `LEFT_OUT` of the squares of an estimate; "told" is told.
         candidates: how many candidates a restart has; None for 2 n.
         restarts: independent searches whose candidates are pooled.

@@ -7,5 +7,5 @@
 * `convolution`: the residual after a convolution, on its features
 * `row_space`: the data subspace that a layer's weights show; `spans`: the spans of errors and activations
 * `kinks`: the residual where pre-activations sit on the kink; `optimality`: the residuals on a victim's card
-* `architectures`: the networks as torch modules; `recognition`: which of them a user's module is
+* `architectures`: the networks as torch modules
 """

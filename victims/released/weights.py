@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -84,11 +85,11 @@ def _unwrapped(path: Path, found: object) -> dict[str, Tensor]:
     if len(wrapped) > 1:
         hint = "save the state dict of the released model alone"
         raise UserError(f"{path} holds several state dicts, under {' and '.join(wrapped)}; {hint}")
-    state = found[wrapped[0]] if wrapped else found  # type: ignore[index]
+    state: Any = found[wrapped[0]] if wrapped and isinstance(found, dict) else found
     if not _is_state(state):
         told = f"{path} holds no state dict, which is tensors by name, but {_described(state)}"
         raise UserError(f"{told}; write it with safetensors.torch.save_file(model.state_dict(), ...)")
-    return state  # type: ignore[no-any-return]
+    return cast(dict[str, Tensor], state)
 
 
 def _is_state(found: object) -> bool:

@@ -1,1 +1,1 @@
-"""Named victims: every file here that defines `VICTIMS`, a tuple of VictimSpec, is found by the registry."""
+"""Named victims: the registry finds every file here that defines `VICTIMS`, a tuple of descriptions of victims."""

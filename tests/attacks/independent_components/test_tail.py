@@ -19,7 +19,7 @@ from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import Images
 from attacks.independent_components.span import Span
-from attacks.independent_components.tail import Tailed, layers, ways
+from attacks.independent_components.tail import Tailed, layers, tails_between
 from attacks.knowledge import Architecture
 from attacks.known_start.equation import back_propagated
 from victims.networks import SmoothMLPSpec, TailSpec
@@ -118,7 +118,7 @@ def test_the_way_between_start_and_end_is_straight_and_ends_at_what_is_released(
     assert victim.start is not None
     architecture = Architecture(victim.spec.architecture, victim.input_shape, lambda: deepcopy(victim.model))
     end = victim.model.state_dict()
-    ends = ways(architecture, victim.start, end, 0.0, 0.25, 1.0)
+    ends = tails_between(architecture, victim.start, end, 0.0, 0.25, 1.0)
     for name, value in ends[1].tail.state_dict().items():
         torch.testing.assert_close(value, 0.75 * victim.start[f"tail.{name}"] + 0.25 * end[f"tail.{name}"])
     inputs = torch.from_numpy(victim.split.inputs)
