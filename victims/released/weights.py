@@ -81,7 +81,7 @@ def _unwrapped(path: Path, found: object) -> dict[str, Tensor]:
     Raises:
         UserError: it holds none, or several.
     """
-    wrapped = [key for key in WRAPPED if isinstance(found, dict) and found.get(key) and _is_state(found[key])]
+    wrapped = [key for key in WRAPPED if isinstance(found, dict) and _is_state(found.get(key)) and found[key]]
     if len(wrapped) > 1:
         hint = "save the state dict of the released model alone"
         raise UserError(f"{path} holds several state dicts, under {' and '.join(wrapped)}; {hint}")

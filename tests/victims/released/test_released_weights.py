@@ -57,6 +57,11 @@ def test_a_name_of_the_networks_own_is_no_wrapper(tmp_path: Path) -> None:
     module.load_state_dict(read(tmp_path, module.state_dict(), module))
 
 
+def test_a_weight_may_be_called_like_a_wrapped_state_dict(tmp_path: Path) -> None:
+    module = nn.ParameterDict({"model": nn.Parameter(torch.ones(3))})
+    assert read(tmp_path, module.state_dict(), module).keys() == {"model"}
+
+
 def test_the_last_layer_is_the_one_that_an_input_passes_last() -> None:
     class Swapped(nn.Module):
         def __init__(self) -> None:
