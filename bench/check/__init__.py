@@ -28,7 +28,7 @@ def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> I
         UserError: there is no such file, it holds no attack and no victim, or its attacks have no such parameter.
     """
     require_python_file(path)
-    shipped = path.resolve().is_relative_to(ROOT)
+    shipped = path.resolve().parent in (ROOT / "attacks", ROOT / "victims" / "zoo")
     origin = str(path.resolve().relative_to(ROOT)) if shipped else str(path)
     extra = None if shipped else path
     attacks, victims = registry.attacks(extra), registry.victims(extra)

@@ -257,6 +257,16 @@ def test_a_shipped_file_can_be_checked() -> None:
     assert "first-layer" in all_hold(ROOT / "attacks" / "first_layer.py")
 
 
+@pytest.mark.parametrize("folder", [".", "plugins", "attacks/mine"])
+def test_an_own_file_inside_the_checkout_can_be_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.setattr("bench.check.ROOT", tmp_path)
+    (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    claims = check_file(written(tmp_path / folder), {}, None)
+    assert [next(claims).subject for _ in range(2)] == ["own.py", "own"]
+
+
 def test_what_holds_neither_attack_nor_victim_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("")
     for path in (tmp_path / "empty.py", tmp_path / "absent.py", tmp_path, ROOT / "README.md"):
