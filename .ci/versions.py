@@ -65,7 +65,7 @@ class Lock:
     @classmethod
     def read(cls, path: Path) -> Lock:
         """Return what a lock file holds, nothing if there is none."""
-        held = tomllib.loads(path.read_text()) if path.exists() else {}
+        held = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         same = {(entry["file"], entry["tree"]): entry["shown_by"] for entry in held.get("same_numbers", [])}
         return cls(held.get("versions", {}), held.get("trees", {}), same)
 
@@ -76,7 +76,7 @@ class Lock:
         lines += ["", "[trees]", *(f'"{file}" = "{tree}"' for file, tree in sorted(self.trees.items()))]
         for (file, tree), test in sorted(self.same.items()):
             lines += ["", "[[same_numbers]]", f'file = "{file}"', f'tree = "{tree}"', f'shown_by = "{test}"']
-        path.write_text("\n".join(lines) + "\n")
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def all_units() -> list[Unit]:
@@ -127,7 +127,7 @@ def _is_test(test: str, root: Path) -> bool:
     """Return whether there is a test of this id, `tests/file.py::name`."""
     file, _, name = test.partition("::")
     path = root / file
-    return bool(name) and path.is_file() and f"def {name.partition('[')[0]}(" in path.read_text()
+    return bool(name) and path.is_file() and f"def {name.partition('[')[0]}(" in path.read_text(encoding="utf-8")
 
 
 def main(words: Sequence[str] | None = None, root: Path = HERE.parent, path: Path = LOCK) -> int:

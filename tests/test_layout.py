@@ -1,7 +1,8 @@
-"""The layout of the packages: small files, few modules a package, few rooms."""
+"""The layout of the packages: small files, few modules a package, few rooms; and text files are UTF-8."""
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -41,3 +42,23 @@ def test_the_modules_that_lie_on_several_layers_are_all_on_one() -> None:
     for package in victims["exhaustive_ignores"]:
         modules = {path.stem for path in (ROOT / "victims" / package).glob("*.py")} - {"__init__"}
         assert {f"{package}.{module}" for module in modules} <= listed
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, ".ci"])
+def test_text_files_are_read_and_written_as_utf_8(package: str) -> None:
+    """What the locale has for encoding differs between the machines that share a results folder."""
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and _opens_text(node):
+                assert "utf-8" in ast.unparse(node), f"{path}:{node.lineno}"
+
+
+def _opens_text(call: ast.Call) -> bool:
+    """Say whether a call is of `read_text`, `write_text` or `open`, of a path's own, and not for bytes."""
+    if ast.unparse(call.func).startswith(("os.", "Image.", "tarfile.")):
+        return False
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    mode = ast.unparse(call.args[-1]) if call.args else "'r'"
+    if name == "open":
+        return "b" not in mode
+    return isinstance(call.func, ast.Attribute) and name in ("read_text", "write_text")

@@ -60,7 +60,7 @@ def trained_card(spec: AnySpec, data_dir: Path | None) -> dict[str, Any]:
 
     card = victim_folder(spec, fingerprint(spec.dataset, data_dir)) / CARD
     try:
-        stored = json.loads(card.read_text())
+        stored = json.loads(card.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return stored if isinstance(stored, dict) else {}
@@ -198,7 +198,7 @@ def whole_card(
     if not (folder / CARD).exists():
         return None
     try:
-        card = kind.model_validate_json((folder / CARD).read_text())
+        card = kind.model_validate_json((folder / CARD).read_text(encoding="utf-8"))
     except (ValidationError, UnicodeDecodeError):
         card = None
     hashes = {folder / name: getattr(card, f"{Path(name).stem}_sha256", "") for name in files}

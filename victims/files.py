@@ -71,7 +71,7 @@ def umask() -> int:
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` atomically."""
     with atomic(path) as temporary:
-        temporary.write_text(text)
+        temporary.write_text(text, encoding="utf-8")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:

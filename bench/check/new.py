@@ -38,7 +38,7 @@ def write_new(kind: Kind, name: str, folder: Path, taken: Mapping[str, str]) -> 
     path = folder / f"{re.sub('[-.]', '_', name)}.py"
     if _importable(path.stem):
         raise UserError(f"{path.name} would hide the module {path.stem}; choose another name")
-    text = (TEMPLATES / f"{kind}.py").read_text()
+    text = (TEMPLATES / f"{kind}.py").read_text(encoding="utf-8")
     identifier = "".join(part.capitalize() for part in re.split("[-._]", name))
     identifier = identifier if identifier[0].isalpha() else f"Attack{identifier}"
     if iskeyword(identifier) or identifier in re.findall(r"\w+", re.sub(EXAMPLE, "", text)):
@@ -48,7 +48,7 @@ def write_new(kind: Kind, name: str, folder: Path, taken: Mapping[str, str]) -> 
     try:
         if not folder.exists():
             folder.mkdir(parents=True)
-        with path.open("x") as file:
+        with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         raise UserError(f"{path} is there already; choose another name, or another folder with --folder") from None

@@ -111,7 +111,7 @@ def run_card(folder: Path) -> Table:
     """
     path = folder / "run.json"
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(record, dict):
             raise ValueError("it holds no record")
     except (OSError, ValueError, RecursionError) as error:

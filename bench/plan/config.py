@@ -199,7 +199,7 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
         UserError: the file is missing, no TOML, or no plan, or plans nothing.
     """
     try:
-        plan = PlanFile.model_validate(tomllib.loads(path.read_text()))
+        plan = PlanFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
         if not plan.sections:
             raise UserError(f"--config {path} plans nothing: it has no table [[plan]], [[study]] or [[tune]]")
         if smoke:

@@ -74,7 +74,7 @@ def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple
         for place, source in files.items():
             (made / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, made / place)
-        (made / "runs.csv").write_text(to_csv(latest(runs)))
+        (made / "runs.csv").write_text(to_csv(latest(runs)), encoding="utf-8")
         write_tables(made, Store(made).records())
         rows = len(read_runs(made / "runs.csv"))
         if 0 < rows <= MOST_ROWS and (pages := [source / PAGE for source in sources if (source / PAGE).exists()]):

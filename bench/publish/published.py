@@ -47,7 +47,7 @@ def published() -> tuple[Published, ...]:
     path = ROOT / FILE
     if not path.exists():
         return ()
-    entries = tomllib.loads(path.read_text())["published"]
+    entries = tomllib.loads(path.read_text(encoding="utf-8"))["published"]
     return tuple(Published.model_validate(entry) for entry in entries)
 
 

@@ -181,7 +181,7 @@ def _waiting() -> dict[str, int]:
     waiting = {}
     for file in THREADS.glob("*/schedstat"):
         with suppress(OSError, ValueError, IndexError):  # the thread has ended
-            waiting[file.parent.name] = int(file.read_text().split()[1])
+            waiting[file.parent.name] = int(file.read_text(encoding="utf-8").split()[1])
     return waiting
 
 

@@ -98,7 +98,7 @@ class Store:
         with self.tables():
             counter = self.work / "sequence"
             try:
-                last = int(counter.read_text())
+                last = int(counter.read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 last = max((record.sequence for record in self.records()), default=0)
             number = max(last, self._highest_sequence()) + 1
@@ -244,7 +244,7 @@ class Store:
             UserError: it is of a newer schema.
         """
         try:
-            stored = json.loads(path.read_text())
+            stored = json.loads(path.read_text(encoding="utf-8"))
             if isinstance(stored, dict):
                 require_known_schema(stored.get("schema_version"), path)
                 stored = {RENAMED.get(name, name): value for name, value in stored.items()}

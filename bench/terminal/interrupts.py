@@ -61,6 +61,6 @@ def _leave(number: int, frame: FrameType | None) -> None:
     """End the process, and what it has started: a server that would go on importing for seconds."""
     os.write(2, NOTHING_YET)
     with suppress(OSError):
-        for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="utf-8").split():
             os.kill(int(child), signal.SIGTERM)
     os._exit(INTERRUPTED)

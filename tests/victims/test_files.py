@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -18,6 +21,16 @@ def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
         raise RuntimeError
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_text_is_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    code = "from pathlib import Path; from victims.files import write_text; write_text(Path('text'), '\\u00e9 \\u2265')"
+    ascii_alone = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    root = str(Path(__file__).parents[2])
+    subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | ascii_alone | {"PYTHONPATH": root}, check=True
+    )
+    assert (tmp_path / "text").read_bytes() == "\u00e9 \u2265".encode()
 
 
 def test_who_waits_for_a_lock_says_so_once(tmp_path: Path) -> None:

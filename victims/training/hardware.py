@@ -59,7 +59,7 @@ def cpu_name() -> str:
     """Return the processor's model and how many cores this process may use, e.g. `AMD EPYC 7B13 (2 cores)`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return f"{models[0] if models else platform.processor() or platform.machine()} ({cores} cores)"
 

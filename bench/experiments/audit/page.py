@@ -87,7 +87,8 @@ def render(
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    style = (Path(report.__file__).parent / "report.css").read_text() + (HERE / "audit.css").read_text()
+    sheets = Path(report.__file__).parent / "report.css", HERE / "audit.css"
+    style = "".join(sheet.read_text(encoding="utf-8") for sheet in sheets)
     return environment.get_template("audit.html.j2").render(
         audit=audit,
         rule=ALIKE.name,

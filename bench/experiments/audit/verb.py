@@ -158,7 +158,7 @@ def _require_own(path: Path, victim: Victim) -> None:
         UserError: that of other weights is there.
     """
     try:
-        audited = str(json.loads(path.read_text())["weights_sha256"])
+        audited = str(json.loads(path.read_text(encoding="utf-8"))["weights_sha256"])
     except (OSError, ValueError, TypeError, KeyError):  # no audit is there, or none that can be read
         return
     if audited != victim.card.weights_sha256:

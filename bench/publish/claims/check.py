@@ -181,6 +181,6 @@ def _document(path: Path) -> str:
         UserError: it cannot be read.
     """
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; change `file` of the claims that name it") from None

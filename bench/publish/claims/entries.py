@@ -85,7 +85,7 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
             nothing to be held against a table.
     """
     try:
-        return _File.model_validate(tomllib.loads(path.read_text())).claim
+        return _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).claim
     except OSError as error:
         raise UserError(
             f"{path}: {error.strerror}; --claims names another file, --results-dir another folder"

@@ -67,7 +67,7 @@ def made_of_runs(tables: Tables) -> Iterator[Finding]:
     for name, text in board_texts(runs, board).items():
         if not (results / name).is_file():
             continue
-        stored = (results / name).read_text(errors="replace").splitlines()
+        stored = (results / name).read_text(encoding="utf-8", errors="replace").splitlines()
         for number, (ours, theirs) in enumerate(zip_longest(stored, text.splitlines(), fillvalue=""), start=1):
             if ours != theirs:
                 hint = f"`python -m bench run --only-cached --results-dir {results}` makes it again"

@@ -91,7 +91,7 @@ def read(root: Path, run_id: str, protocol: str) -> RunFiles | None:
 
 def _protocol(folder: Path) -> str:
     try:
-        return str(json.loads((folder / "run.json").read_text())["protocol"])
+        return str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["protocol"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""
 

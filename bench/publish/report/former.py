@@ -38,7 +38,7 @@ def former(page: Path) -> dict[str, RunFiles]:
     The pictures are lossless there, so they come back as the run's folder had them. What cannot be read is left out.
     """
     try:
-        text = with_own_styles(page.read_text())
+        text = with_own_styles(page.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return {}
     pictures: dict[str, dict[tuple[int, int], tuple[NDArray[np.uint8], float]]] = {}

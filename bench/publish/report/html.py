@@ -103,7 +103,7 @@ class Section:
 
 def render(report: Report) -> str:
     """Return the page."""
-    style, script = ((HERE / name).read_text() for name in ("report.css", "report.js"))
+    style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -59,7 +59,7 @@ def begin(output: Connection, threads: int) -> None:
     end_with_parent()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE), encoding="utf-8")
     import torch
 
     torch.set_num_threads(threads)

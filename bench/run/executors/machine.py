@@ -29,7 +29,7 @@ def free_memory() -> int:
 def _control_groups() -> list[Path]:
     """Return the folders of this process's control group and of those around it; each may have a limit of its own."""
     try:
-        entries = OWN_CGROUP.read_text().splitlines()
+        entries = OWN_CGROUP.read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
     places = [entry.removeprefix("0::/") for entry in entries if entry.startswith("0::/")]
@@ -39,8 +39,9 @@ def _control_groups() -> list[Path]:
 def _left(group: Path) -> int:
     """Return the bytes that a control group leaves: its limit less what it holds, but for files read long ago."""
     try:
-        most, held = (group / "memory.max").read_text(), int((group / "memory.current").read_text())
-        entries = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        most = (group / "memory.max").read_text(encoding="utf-8")
+        held = int((group / "memory.current").read_text(encoding="utf-8"))
+        entries = dict(line.split() for line in (group / "memory.stat").read_text(encoding="utf-8").splitlines())
         return max(0, int(most) - held + int(entries.get("inactive_file", 0)))
     except (OSError, ValueError):  # such as "max", for no limit
         return sys.maxsize

