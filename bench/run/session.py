@@ -183,7 +183,7 @@ class Session:
             attacked = self.host.attack(attempt, answer, progress)
         else:
             attacked = perform(attempt, run.attack, network_of(victim), answer, progress)
-        asked = (f"{answer.asked} queries",) if answer.asked else ()
+        asked = (f"queries: {answer.asked}",) if answer.asked else ()
         return replace(attacked, flags=(*attacked.flags, *asked))
 
     def learned_metrics(self, dataset: str) -> LearnedMetrics:

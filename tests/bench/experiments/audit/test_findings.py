@@ -96,13 +96,15 @@ def test_chance_is_a_coin_for_each_record_that_one_of_them_gets(both: int, own: 
 def test_an_attempt_is_what_its_row_says(record: Callable[..., RunRecord], scored: Scored) -> None:
     """The level is shared between the attacks that were run: eight records, that no control gets, are 2^-8."""
     all_good = replace(scored, attacks={"kkt": hits(list(range(N)))})
-    row = record(attack="kkt", n=N, n_good=7, n_good_unique=N, null_n_good=2, null_n_good_unique=1, flags="budget;x")
+    counts = {"n_good": 7, "n_good_unique": N, "null_n_good": 2, "null_n_good_unique": 1}
+    row = record(attack="kkt", n=N, flags="budget;queries: 5;gamma 0.5", **counts)
     failed = record(attack="inversion", status=Status.OOM, reason="no memory", n_good=None)
     found = [prospect("kkt"), prospect("inversion"), prospect("kkt-span", Outlook.DOUBTED)]
     rows = {"kkt": row, "inversion": failed, "third": failed}
     kkt, inversion, span = findings.attempts(found, rows, {}, all_good)
 
     assert (kkt.found, kkt.null, kkt.budget_spent, kkt.run_id) == (N, 0, True, row.run_id), "as records.csv has it"
+    assert kkt.remarks == ["gamma 0.5"], "and not what the harness says of its run"
     assert kkt.chance == pytest.approx(2**-N)
     assert SIGNIFICANCE / 3 < 2**-N < SIGNIFICANCE / 2
     assert not kkt.beyond_chance

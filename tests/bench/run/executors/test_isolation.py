@@ -137,7 +137,9 @@ def test_an_attack_in_a_process_of_its_own_finds_nothing(spied: World, here: Her
         ended = here(spied, "-a", "spy", "-v", "mini-mlp-4", "--controls", "quick", "--force", "--jobs", jobs)
         assert ended.status == 0, ended.err
         (row,) = spied.rows().to_dict("records")
-        assert found & set(row["flags"].split(";")) == expected
+        flags = set(row["flags"].split(";"))
+        assert found & flags == expected
+        assert "queries: 5" in flags
         answers.add(row["attack_loss"])
     assert len(answers) == 1  # the victim answers the same wherever it is asked
 
