@@ -21,6 +21,7 @@ from bench.run.failures import Fault, fault_of
 from bench.run.session import Session
 from bench.scoring import Protocol, Scores
 from bench.scoring.evaluation import Reference, count_scores, counts, mean_image_scores, one_to_one_scores, together
+from bench.scoring.protocols import PROTOCOLS
 from bench.store.good_images import encode
 from bench.store.records import ABSENT, ALIGNED_NULLS, LOST, NULLS, RAISED, TWINS
 from bench.store.tensors import DamagedError, read_tensors, write_tensors
@@ -76,6 +77,30 @@ def wanted(protocol: Protocol, twins: bool) -> tuple[str, ...]:
     if protocol.matching == "aligned":
         return tuple(ALIGNED_NULLS)
     return tuple(name for name in NULLS if twins or name not in TWINS)
+
+
+def twins_of(run: Run) -> tuple[Literal["untrained", "disjoint"], ...]:
+    """Return the twins that null controls of a run's own protocol attack, none if the attack does not take the victim.
+
+    They are attacked once for all seeds.
+    """
+    if run.protocol not in PROTOCOLS or not run.possible():
+        return ()
+    twins = (TWINS[name] for name in wanted(PROTOCOLS[run.protocol], True) if name in TWINS)
+    return tuple(kind for kind in twins if _no_twin(run, kind) is None)
+
+
+def _no_twin(run: Run, kind: Literal["untrained", "disjoint"]) -> str | None:
+    """Return why no null control of a run attacks this twin of its victim, None if one does."""
+    if run.victim.setting != "dataset":
+        return f"a victim of the {run.victim.setting} setting has no twin"
+    if kind == "untrained" and Knowledge.INITIAL_WEIGHTS in run.knowledge:
+        return "an untrained network is its own start"
+    if run.victim.training.kind == "released":
+        return "its training is not known here, so it has no twin"
+    if kind == "untrained" and run.victim.training.kind == "kernel":
+        return "a kernel machine that is not fitted stores nothing"
+    return None
 
 
 class NullControls:
@@ -153,8 +178,8 @@ class NullControls:
             return self._held_out(protocol, found, victim)
         if found is None:
             raise NoControlError("the attack failed")
-        if TWINS[name] == "untrained" and Knowledge.INITIAL_WEIGHTS in run.knowledge:
-            raise NoControlError("an untrained network is its own start")
+        if (reason := _no_twin(run, TWINS[name])) is not None:
+            raise NoControlError(reason)
         return self._twin(TWINS[name], run, victim.spec, found.resolved)
 
     def _held_out(self, protocol: Protocol, found: Reconstruction | None, victim: Victim) -> Tensor:
@@ -195,10 +220,6 @@ class NullControls:
 
         The attack gets the parameters that it resolved itself on the victim, so that it has as many tries.
         """
-        if run.victim.training.kind == "released":
-            raise NoControlError("its training is not known here, so it has no twin")
-        if kind == "untrained" and run.victim.training.kind == "kernel":
-            raise NoControlError("a kernel machine that is not fitted stores nothing")
         params = type(run.params).model_validate(run.params.model_dump() | resolved)
         attacked = replace(run, params=params, victim=spec.as_twin(kind), seed=TWIN_SEED)
         path = cache_dir() / "controls" / f"{self.session.run_id(attacked)}.safetensors"

@@ -13,6 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from stored_runs import stored
 
+from bench.plan import registry
+from bench.plan.run import Run
+from bench.run.executors.cluster.needs import controls_of, preparations
+from bench.run.null_controls import twins_of
 from bench.store.records import COUNTS, NULLS, RunRecord
 
 Bench = Callable[..., Any]
@@ -224,6 +228,26 @@ def test_nothing_to_score_and_unknown_names_are_one_line(scored: Bench, run: Ben
     other = scored("--protocol", "vero2023")
     assert (other.status, other.err, other.out.count("good")) == (1, "", 0)
     assert "the protocol vero2023 scores rows of tables, and these are images" in other.out
+
+
+@pytest.mark.parametrize(
+    ("attack", "victim", "twins"),
+    [
+        ("kkt", "cifar-mlp-100", ("untrained", "disjoint")),
+        ("kkt-delta", "digits-mlp-20-c10-sgd", ("disjoint",)),  # it is told the start
+        ("kernel-query", "digits-krr-20", ("disjoint",)),
+        ("glm", "cifar-mlp-100", ()),  # it declines this victim
+        ("reconn", "digits-elu10-200", ()),
+    ],
+)
+def test_the_twins_of_a_run_are_those_that_its_null_controls_attack(
+    attack: str, victim: str, twins: tuple[str, ...]
+) -> None:
+    kind = registry.attacks().items[attack]
+    run = Run(kind, kind.Params(), "", "default", registry.victims().items[victim], 0)
+    assert twins_of(run) == twins
+    assert len(controls_of(run)) == len(twins)
+    assert {one.twin for one in preparations(run, twins=True)} - {""} == set(twins)
 
 
 def test_an_untrained_network_is_no_null_of_an_attack_that_is_told_the_start(run: Bench, results: Path) -> None:

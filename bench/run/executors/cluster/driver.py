@@ -30,6 +30,7 @@ from bench.run.executors.cluster.staging import FileStaging
 from bench.run.executors.processes import JobReporter
 from bench.run.executors.task import Task, work
 from bench.run.failures import Failure
+from bench.run.null_controls import twins_of
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
@@ -156,7 +157,7 @@ class Ray:
         self._begun.update(missing)
         if missing:
             return missing[0]
-        if self.setup.twins and needs.attacks_twins(run):
+        if self.setup.twins and twins_of(run):
             cell = _cell(task)
             if cell not in self._settled and self._leading.setdefault(cell, task.run_id) != task.run_id:
                 return cell

@@ -14,7 +14,6 @@ from typing import Literal
 from bench.plan.registry import Victims
 from bench.plan.run import Run
 from bench.run.session import Session
-from bench.store.records import TWINS
 from victims.cache import CARD
 from victims.dataset_files import SHIPPED, dataset_paths, fingerprint
 from victims.defences.stacking import undefended
@@ -88,17 +87,11 @@ def preparations(run: Run, twins: bool) -> list[Preparation]:
     name, seed = run.victim.described.name, run.victim.retraining
     if not run.possible():
         return []
-    kinds = TWINS.values() if twins and attacks_twins(run) else ()
+    from bench.run.null_controls import twins_of
+
+    kinds = twins_of(run) if twins else ()
     trained = [] if run.victim.training.kind == "released" else [Preparation(name, seed)]
     return [*trained, *(Preparation(name, seed, kind) for kind in kinds), Preparation(name, metrics=True)]
-
-
-def attacks_twins(run: Run) -> bool:
-    """Say whether null controls attack twins of a run's victim, once for all seeds of its attack."""
-    from bench.scoring.protocols import PROTOCOLS
-
-    aligned = run.attack.protocol in PROTOCOLS and PROTOCOLS[run.attack.protocol].matching == "aligned"
-    return run.victim.setting == "dataset" and run.victim.training.kind != "released" and not aligned
 
 
 def of_run(run_id: str) -> tuple[str, ...]:
@@ -113,11 +106,9 @@ def checkpoint_of_run(run_id: str) -> tuple[str, ...]:
 
 def controls_of(run: Run) -> tuple[str, ...]:
     """Return globs of the null controls in the cache that a run shares with the other seeds of its attack."""
-    from bench.run.null_controls import TWIN_SEED
+    from bench.run.null_controls import TWIN_SEED, twins_of
 
-    if not attacks_twins(run):
-        return ()
-    names = (f"{run.attack.name}-{run.victim.name}~{kind}-s{TWIN_SEED}" for kind in TWINS.values())
+    names = (f"{run.attack.name}-{run.victim.name}~{kind}-s{TWIN_SEED}" for kind in twins_of(run))
     return tuple(f"controls/{escape(name)}-*" for name in names)
 
 
