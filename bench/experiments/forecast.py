@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +12,14 @@ from bench.plan.registry import ROOT
 from bench.plan.run import Run
 from bench.publish.numbers import duration
 from bench.publish.runs_table import read_runs
-from bench.run.executors.cluster.needs import attacks_twins
+from bench.run.null_controls import twins_of
 from bench.run.setup import Setup
 from bench.run.steps import Step
 from bench.run.todo import Todo
-from bench.store.records import TWINS
 from bench.terminal.progress import plural
 from victims.errors import UserError
+from victims.informed.spec import AnySpec
+from victims.spec import VictimSpec
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,21 @@ class Forecast:
         return line + (f"; {self.skipped} skipped, for the attack does not take the victim" if self.skipped else "")
 
 
-def forecast(entries: Sequence[Todo], times: pd.DataFrame, setup: Setup) -> Forecast:
+def forecast(
+    entries: Sequence[Todo], times: pd.DataFrame, setup: Setup, is_trained: Callable[[AnySpec], bool]
+) -> Forecast:
     """Return what is left of a plan; the seconds are for one run after the other on the machine of the stored runs.
 
     Args:
         entries: the runs with their next steps.
         times: rows of runs.csv files; see `times_of`.
         setup: whether null controls attack twins.
+        is_trained: says whether a victim, or a twin of it, is in the cache, and so takes no time.
     """
     left = [entry.run for entry in entries if entry.step is Step.ATTACK]
     seconds, unknown, skipped = 0.0, 0, 0
     attacked: set[tuple[str, str, str]] = set()
-    trained: set[str] = set()
+    trained: dict[str, bool] = {}
     for run in left:
         row = _alike(run, times)
         if row is None:
@@ -73,12 +77,12 @@ def forecast(entries: Sequence[Todo], times: pd.DataFrame, setup: Setup) -> Fore
             unknown, skipped = unknown + possible, skipped + (not possible)
             continue
         cell = (run.attack.name, run.params.model_dump_json(), run.victim.name)
-        twins = setup.twins and attacks_twins(run)
-        seconds += row["wall_s"] * (1 + len(TWINS) * (twins and cell not in attacked))  # once for all seeds
-        trainings = 1 + twins  # the other twin is never trained
-        seconds += row["train_s"] * trainings * (run.victim.name not in trained)
+        twins = twins_of(run) if setup.twins else ()
+        seconds += row["wall_s"] * (1 + len(twins) * (cell not in attacked))  # once for all seeds
         attacked.add(cell)
-        trained.add(run.victim.name)
+        for spec in _trainings(run.victim, "disjoint" in twins):
+            seconds += row["train_s"] * (not trained.setdefault(spec.name, is_trained(spec)))
+            trained[spec.name] = True
     return Forecast(len(left), len(entries) - len(left), seconds, unknown, skipped)
 
 
@@ -96,6 +100,11 @@ def times_of(results: Path) -> pd.DataFrame:
     columns = ["attack", "params_hash", "victim", "wall_s", "train_s"]
     rows = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
     return rows[rows["wall_s"].notna()]
+
+
+def _trainings(victim: AnySpec, disjoint: bool) -> list[AnySpec]:
+    """Return a victim and its twin of other images, if that is attacked; the other twin is never trained."""
+    return [victim, victim.as_twin("disjoint")] if disjoint and isinstance(victim, VictimSpec) else [victim]
 
 
 def _alike(run: Run, times: pd.DataFrame) -> dict[str, float] | None:

@@ -55,7 +55,7 @@ def announced(plan: PlanFile, known: Known, setup: Setup, budget: Budget, smoke:
             told = []
             of_section = (section for section in plan.plan if section.section == name)
             if runs := planned(of_section, known.attacks, known.victims, budget):
-                told.append(forecast(todo(runs, setup, session), times, setup).text)
+                told.append(forecast(todo(runs, setup, session), times, setup, session.is_trained).text)
             named = [study for table in plan.study if table.section == name for study in table.study]
             told += [_of_study(study, setup, smoke) for study in (known.studies.match(named) if named else ())]
             told += [_of_search(table, known) for table in plan.tune if table.section == name]

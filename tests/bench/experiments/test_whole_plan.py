@@ -20,6 +20,7 @@ from bench.run.setup import Setup
 from bench.run.steps import Step
 from bench.run.todo import Todo
 from victims.files import sha256_json
+from victims.informed.spec import AnySpec
 from victims.recipes.released import Released
 
 ROOT = Path(__file__).parents[3]
@@ -202,7 +203,10 @@ def test_all_that_is_published_is_in_the_plan() -> None:
 # --- how long
 
 
-def left(attack: str, *victim_seeds: int, seeds: int = 1, victim: str = "cifar-mlp-100") -> list[Todo]:
+NAME = "cifar-mlp-100"
+
+
+def left(attack: str, *victim_seeds: int, seeds: int = 1, victim: str = NAME) -> list[Todo]:
     kind, spec = registry.attacks().items[attack], registry.victims().items[victim]
     runs = [Run(kind, kind.Params(), "", "default", spec.retrained(k), s) for k in victim_seeds for s in range(seeds)]
     return [Todo(run, "id", None, Step.ATTACK) for run in runs]
@@ -210,6 +214,10 @@ def left(attack: str, *victim_seeds: int, seeds: int = 1, victim: str = "cifar-m
 
 def times(*rows: tuple[str, str, str, float, float]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["attack", "params_hash", "victim", "wall_s", "train_s"])
+
+
+def untrained(spec: AnySpec) -> bool:
+    return False
 
 
 def setup(twins: bool) -> Setup:
@@ -232,7 +240,17 @@ KKT = sha256_json(registry.attacks().items["kkt"].Params().model_dump(mode="json
 )
 def test_the_time_is_that_of_all_attacks_and_trainings(entries: list[Todo], twins: bool, seconds: float) -> None:
     known = times(("kkt", KKT, "cifar-mlp-100", 10, 100), ("kkt", "other", "cifar-mlp-100", 999, 100))
-    assert forecast(entries, known, setup(twins)).seconds == seconds
+    assert forecast(entries, known, setup(twins), untrained).seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("trained", "seconds"),
+    [({NAME}, 3 * 10 + 100), ({f"{NAME}~disjoint"}, 3 * 10 + 100), ({NAME, f"{NAME}~disjoint"}, 30)],
+)
+def test_what_the_cache_holds_takes_no_time(trained: set[str], seconds: float) -> None:
+    known = times(("kkt", KKT, NAME, 10, 100))
+    found = forecast(left("kkt", 0), known, setup(twins=True), lambda spec: spec.name in trained)
+    assert found.seconds == seconds
 
 
 def test_a_network_without_a_known_training_has_no_twin_to_wait_for() -> None:
@@ -247,12 +265,12 @@ def test_a_network_without_a_known_training_has_no_twin_to_wait_for() -> None:
     known = times(*((attack, "other", "cifar-mlp-100", 10, 100) for attack in ("kkt", "glm")))
 
     for one, seconds in ((entry, 3 * 10 + 2 * 100), (released, 10 + 100), (aligned, 10 + 100)):
-        assert forecast([one], known, setup(twins=True)).seconds == seconds
+        assert forecast([one], known, setup(twins=True), untrained).seconds == seconds
 
 
 def test_other_parameters_tell_where_the_same_do_not_and_nothing_tells_of_other_attacks() -> None:
     entries = [*left("kkt", 0), *left("kkt-general", 0)]
-    found = forecast(entries, times(("kkt", "other", "cifar-mlp-100", 20, 0)), setup(twins=False))
+    found = forecast(entries, times(("kkt", "other", "cifar-mlp-100", 20, 0)), setup(twins=False), untrained)
     assert found == Forecast(runs=2, stored=0, seconds=20, unknown=1)
     assert (
         found.text
