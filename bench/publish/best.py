@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from pydantic import ValidationError
 
 from attacks.base import Knowledge, Threat, threat_of
 from bench.plan.family import family
@@ -121,7 +120,7 @@ def attacker(row: Mapping[Any, Any]) -> Threat | None:
     if kind is not None:
         try:
             return kind(kind.Params.model_validate_json(str(row["params_json"]))).threat
-        except ValidationError:  # a row of a version whose parameters were others
+        except Exception:  # a row of a version whose parameters were others, or a plug-in's own `knowledge`
             pass
     return threat_of(frozenset(Knowledge(item) for item in str(row["knowledge"]).split("+") if item in KNOWN))
 

@@ -90,11 +90,14 @@ def _parsed(params_json: str) -> dict[str, Any]:
 
 
 def _usual(attack: str, variant: str) -> dict[str, Any] | None:
-    """Return the parameters of an attack's variant, None if the registry does not know it."""
+    """Return the parameters of an attack's variant, None if the registry does not know it or it cannot be made."""
     kind = known_attacks().get(attack)
     if kind is None or (variant and variant not in kind.variants):
         return None
-    return kind.Params(**kind.variants.get(variant, {})).model_dump(mode="json")
+    try:
+        return kind.Params(**kind.variants.get(variant, {})).model_dump(mode="json")
+    except Exception:  # a plug-in's variant may set what its parameters do not take, and must cost only itself
+        return None
 
 
 @contextmanager

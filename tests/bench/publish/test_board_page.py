@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacks.base import Threat
+from attacks.base import Knowledge, Threat
 from bench.plan import registry
+from bench.plan.registry import Registry
 from bench.publish.best import Best, attacker, families_of, given_away
 from bench.publish.board_file import read_leaderboard
 from bench.publish.leaderboard import write_tables
 from bench.publish.numbers import COVERAGE, ONE_TRAINING, ROW_BY_ROW
+from bench.publish.parameters import knowing
 from bench.store.good_images import encode
 from bench.store.records import OVERLAPPED, RunRecord
 
@@ -184,6 +186,21 @@ def test_a_guess_of_the_start_is_no_attack_on_the_weights_alone() -> None:
     row = {"attack": "kkt-delta", "params_json": params, "knowledge": "architecture+weights"}
     assert attacker(row) is Threat.SEED
     assert attacker(row | {"params_json": '{"start": 3}'}) is Threat.WEIGHTS, "parameters of another version"
+
+
+def test_an_attack_of_ones_own_that_cannot_say_what_it_knows_has_what_its_row_tells() -> None:
+    class Mine(registry.attacks().items["random"]):  # type: ignore[misc, name-defined]
+        name = "mine"
+        control = False
+
+        @property
+        def knowledge(self) -> frozenset[Knowledge]:
+            raise KeyError("renamed")
+
+    attacks = Registry("attack", {"mine": Mine})
+    row = {"attack": "mine", "params_json": "{}", "knowledge": "architecture+weights"}
+    with knowing(attacks, registry.victims()):
+        assert attacker(row) is Threat.WEIGHTS
 
 
 def test_protocols_that_say_other_things_of_one_run_each_have_a_line(record: Make, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from bench.plan import registry
 from bench.plan.options import attack_params, parse_seeds, parse_settings
-from bench.publish.parameters import LONGEST, settings, summary
+from bench.plan.registry import Registry
+from bench.publish.parameters import LONGEST, knowing, settings, summary
 from bench.publish.report.reproduce import command, seed_list
 
 KKT = registry.attacks().items["kkt"]
@@ -51,6 +52,15 @@ def test_what_a_variant_sets_and_somebody_set_back_is_named_though_a_description
 def test_of_an_unknown_attack_all_is_named() -> None:
     assert settings("nobody's", "", '{"a": 1, "b": null}') == {"a": 1, "b": None}
     assert settings("kkt", "unknown", '{"steps": 300}') == {"steps": 300}
+
+
+def test_of_a_variant_that_sets_what_the_attack_has_no_more_all_is_named() -> None:
+    class Mine(KKT):  # type: ignore[misc, valid-type]
+        variants: ClassVar[dict[str, dict[str, Any]]] = {"old": {"renamed": 3}}
+
+    with knowing(Registry("attack", {"mine": Mine}), registry.victims()):
+        assert settings("mine", "old", '{"steps": 300}') == {"steps": 300}
+        assert settings("mine", "", stored(steps=7)) == {"steps": 7}
 
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[1]", "3", "null"])
