@@ -68,14 +68,14 @@ class Neighbours:
 def measure(store: Store, record: RunRecord, victim: AnyVictim, study: Study, cell: Cell) -> dict[str, float | None]:
     """Return where a run ended, and write the pictures of `_beside_real_images`.
 
-    `attack_loss` is the attack's own objective (the distance in theta, of bilevel); `mse_to_training` and
-    `mse_to_held_out` are a candidate's mean squared error to the nearest of those images, averaged over candidates;
-    `realistic` is the share of candidates like some real image, `no_member_rate` the share of these that are more like
-    a held-out image than like any training image. The counts are the record's, `share_good` and `null_share_good` the
-    same as a share of the training images; `share_nearer` is the share that is nearer to its reconstruction than to any
-    held-out image, `share_at_1pct` the share above the SSIM that 1% of the held-out images pass. What is said of the
-    training is the card's. Rows of a table, and candidates that no held-out image can stand beside, have no columns of
-    their neighbours. Of victims of the other settings the columns are `INFORMED`, from the record itself.
+    `attack_loss` is the attack's own objective; `mse_to_training` and `mse_to_held_out` are a candidate's mean squared
+    error to the nearest of those images, averaged over the candidates that are finite; `realistic` is the share of
+    candidates like some real image, `no_member_rate` the share of these that are more like a held-out image than like
+    any training image. The counts are the record's, `share_good` and `null_share_good` the same as a share of the
+    training images; `share_nearer` is the share that is nearer to its reconstruction than to any held-out image,
+    `share_at_1pct` the share above the SSIM that 1% of the held-out images pass. What is said of the training is the
+    card's. Rows of a table, and candidates that no held-out image can stand beside, have no columns of their
+    neighbours. Of victims of the other settings the columns are `INFORMED`, from the record itself.
     """
     if not isinstance(victim, Victim):
         return {name: getattr(record, name) for name in INFORMED} | naming(record, victim.spec)
@@ -107,11 +107,9 @@ def _beside_real_images(
     split = victim.split
     found = read_reconstruction(store.folder(record.run_id))
     candidates, mean, scale = found.candidates, torch.from_numpy(split.mean), torch.from_numpy(victim.scale)
-    order = (
-        torch.arange(len(candidates))
-        if found.confidence is None
-        else found.confidence.nan_to_num(nan=-torch.inf).argsort(descending=True)
-    )
+    order = candidates.isfinite().flatten(1).all(1).nonzero()[:, 0]
+    if found.confidence is not None:
+        order = order[found.confidence[order].nan_to_num(nan=-torch.inf).argsort(descending=True)]
     training, held_out = (torch.from_numpy(victim.images(inputs)) for inputs in (split.inputs, split.test_inputs))
     near = neighbours(candidates[order].float() * scale, training, held_out, mean)
     realistic = int(near.realistic.sum())

@@ -162,13 +162,15 @@ def test_candidates_are_measured_and_drawn_in_the_pixels_that_a_victim_standardi
     row = record(run_id="one", n=10)
     store.folder("one").mkdir(parents=True)
     inputs = torch.from_numpy(victim.split.inputs)
-    surer = torch.tensor([torch.nan, *range(9)])  # NaN counts as the least
-    write_reconstruction(store.folder("one"), Reconstruction(inputs.clone(), confidence=surer))
+    surer = torch.tensor([torch.nan, *range(9), 99])  # NaN counts as the least
+    candidates = torch.cat([inputs, torch.full_like(inputs[:1], torch.nan)])  # the last counts as no candidate
+    write_reconstruction(store.folder("one"), Reconstruction(candidates, confidence=surer))
     monkeypatch.setattr("bench.experiments.measured.strips", lambda path, title, shown: drawn.append(shown[0][1]))
     study = Study(name="s", summary="", paper="", cells=(), smoke=(), plots=())
     where = measure(store, row, victim, study, Cell({}, "kkt-delta", ORDINARY.name, {}))
     assert where["mse_to_training"] == pytest.approx(0, abs=1e-10)
-    assert (where["realistic"], where["no_member_rate"]) == (1, 0)
+    assert (where["realistic"], where["no_member_rate"]) == (10 / 11, 0)
+    assert where["mse_to_held_out"] > 0
     raw = torch.from_numpy(datasets.load("digits", None).train_images[victim.split.indices]).flip(0)
     torch.testing.assert_close(drawn[0], raw)
 
