@@ -15,10 +15,11 @@ from bench.experiments import rero
 from bench.plan.registry import Victims
 from bench.store.cells import to_csv
 from bench.store.folders import Store
+from bench.store.picture import save_png
 from bench.store.records import RunRecord
 from bench.terminal.text import one_line, variant_name
 from victims.errors import UserError
-from victims.files import atomic, write_text
+from victims.files import write_text
 from victims.informed.data import split_of
 from victims.informed.privacy import gaussian_privacy
 from victims.informed.spec import GLMSpec, InformedSpec
@@ -134,6 +135,5 @@ def write_privacy(table: pd.DataFrame, root: Path) -> list[Path]:
         axes.legend(fontsize=7)
     for axes in panels:  # those that are left
         axes.set_axis_off()
-    with atomic(paths[1]) as temporary:
-        figure.savefig(temporary, format="png", metadata={"Software": None})
+    save_png(figure, paths[1])
     return paths

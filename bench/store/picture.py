@@ -1,14 +1,17 @@
-"""A picture of the best reconstructions above the training images they match."""
+"""Pictures as PNGs; that of the best reconstructions above the training images they match."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from victims.files import atomic
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BEST, COLUMNS = 40, 10
 """The most pairs, and the most in a row."""
@@ -27,6 +30,18 @@ def _pixels(image: Tensor, scale: int) -> np.ndarray:
     array = image.detach().cpu().float().nan_to_num().clamp(0, 1).mul(255).round().byte().permute(1, 2, 0).numpy()
     colour = np.broadcast_to(array, (*array.shape[:2], 3))
     return colour.repeat(scale, axis=0).repeat(scale, axis=1)
+
+
+def save_png(figure: Figure, path: Path, **options: Any) -> None:
+    """Write a figure as a PNG that does not say which version of the program wrote it; it appears whole or not at all.
+
+    Args:
+        figure: the figure.
+        path: where to write; its folder is made.
+        options: more of matplotlib's `savefig`.
+    """
+    with atomic(path) as temporary:
+        figure.savefig(temporary, format="png", metadata={"Software": None}, **options)
 
 
 def grid(path: Path, truth: Tensor, reconstruction: Tensor, ssim: Tensor, title: str = "") -> None:
@@ -78,5 +93,4 @@ def grid(path: Path, truth: Tensor, reconstruction: Tensor, ssim: Tensor, title:
     legend = _LEGEND + _WHATEVER if _LETTER * len(_LEGEND + _WHATEVER) < total_width else _LEGEND
     figure.text(_GAP / total_width, 1 - 29 / total_height, legend, fontsize=7, color="0.4", va="center")
 
-    with atomic(path) as temporary:
-        figure.savefig(temporary, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})
+    save_png(figure, path, pil_kwargs={"optimize": True})

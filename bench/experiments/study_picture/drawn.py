@@ -22,10 +22,10 @@ from bench.experiments.study_picture.style import (
     from_zero,
     key,
     logarithmic,
-    save,
     size,
 )
 from bench.experiments.study_picture.words import axis, level, titled, words
+from bench.store.picture import save_png
 
 _SMALLEST = 1e-30
 """Stands for zero on a logarithmic scale."""
@@ -54,15 +54,15 @@ def draw(root: Path, name: str, plot: Plot, table: pd.DataFrame) -> None:
     table = _with_shares(table, plot.values)
     if plot.kind == "map":
         for attack, part in table.groupby("attack"):
-            save(_heat_map(part, plot), root / f"{name}-{attack}.png")
+            save_png(_heat_map(part, plot), root / f"{name}-{attack}.png")
         return
     path = root / f"{name}-{plot.kind}.png"
     of_samples = {"cdf": distributions, "scatter": scatter}
     of_table = {"curve": _curves, "tradeoff": _tradeoff, "bounded": _bounded, "dots": _dots}
     if plot.kind in of_table:
-        save(of_table[plot.kind](table, plot), path)
+        save_png(of_table[plot.kind](table, plot), path)
     elif drawable(root, table, path):
-        save(of_samples[plot.kind](root, table, plot), path)
+        save_png(of_samples[plot.kind](root, table, plot), path)
 
 
 def _with_shares(table: pd.DataFrame, values: Sequence[str]) -> pd.DataFrame:

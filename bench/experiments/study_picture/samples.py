@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from attacks.studies.base import Plot
-from bench.experiments.study_picture.style import STYLES, colour, figure_of, key, save
+from bench.experiments.study_picture.style import STYLES, colour, figure_of, key
 from bench.experiments.study_picture.words import axis, level, words
+from bench.store.picture import save_png
 from bench.store.records import Status
 
 _INCHES = 0.8
@@ -92,4 +93,4 @@ def strips(path: Path, title: str, rows: Sequence[tuple[str, Tensor]]) -> None:
         for image, axes in zip(images, line, strict=True):
             axes.imshow(image.expand(3, -1, -1).permute(1, 2, 0).numpy(), interpolation="nearest")
             axes.set_axis_off()
-    save(figure, path)
+    save_png(figure, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,8 +77,3 @@ def logarithmic(axes: Axes, shown: ArrayLike) -> None:
     if values.size and values.max() < _DECADES * values.min():
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as a PNG that does not say which version of the program wrote it."""
-    figure.savefig(path, metadata={"Software": None})

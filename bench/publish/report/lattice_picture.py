@@ -13,6 +13,7 @@ from matplotlib.patches import FancyArrowPatch
 
 from attacks.base import Attack, Knowledge, Threat
 from bench.plan.lattice import Node, covers, nodes
+from bench.store.picture import save_png
 
 WIDTH, HEIGHT, CHARACTERS = 2.9, 1.35, 34
 """Inches of a box with its margin, and characters of a line in it."""
@@ -76,7 +77,7 @@ def draw_lattice(
             zorder=2,
             bbox={"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": "#555555", "lw": 0.8},
         )
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    save_png(figure, path, dpi=110)
 
 
 def _told(node: Node) -> str:

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
+from bench.experiments.study_picture import strips
+from bench.publish.report.lattice_picture import draw_lattice
 from bench.store import picture
-from bench.store.picture import grid
+from bench.store.picture import grid, save_png
 
 
 def images(count: int, channels: int = 3, side: int = 32, seed: int = 0) -> torch.Tensor:
@@ -25,6 +30,32 @@ def shows(picture: np.ndarray, image: torch.Tensor, top: int, left: int, scale: 
     _, height, width = image.shape
     found = picture[top : top + height * scale, left : left + width * scale][::scale, ::scale]
     return np.allclose(found, image.permute(1, 2, 0).expand(height, width, 3).numpy(), atol=1 / 255)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda path: save_png(Figure(), path),
+        lambda path: draw_lattice([], path),
+        lambda path: strips(path, "rows", [("candidate", images(2))]),
+    ],
+)
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(
+    draw: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "old.png"
+    draw(path)
+    old = path.read_bytes()
+
+    def half(figure: Figure, file: Path, **options: Any) -> None:
+        file.write_bytes(old[:20])
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Figure, "savefig", half)
+    with pytest.raises(OSError, match="full"):
+        draw(path)
+    assert path.read_bytes() == old
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_forty_pairs_in_a_small_file_and_nothing_else(tmp_path: Path) -> None:
