@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.store.overwriting import TABLES
 from bench.store.records import CELL, FAILED
-from bench.terminal.text import one_line
+from bench.terminal.text import describe, one_line
 from victims.errors import UserError
 
 SCHEME = "://"
@@ -170,5 +170,4 @@ def _told(location: str, done: str) -> Iterator[None]:
         reason = one_line(str(error)) or type(error).__name__
         raise UserError(f"{location} cannot be {done}: {reason}") from None
     except Exception as error:  # each storage has exceptions of its own, such as for keys that are refused
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise UserError(f"{location} cannot be {done} ({reason})") from None
+        raise UserError(f"{location} cannot be {done} ({describe(error)})") from None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import shlex
 import signal
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pydantic import ValidationError
 
@@ -19,8 +21,13 @@ STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 def one_line(text: str, longest: int = LONGEST) -> str:
     """Return text as one line of at most `longest` characters; what steers a terminal stands as its Python escape."""
-    words = " ".join(text[: 4 * longest].split())
-    shown = "".join(_escaped(character) for character in words)
+    words, length = list[str](), 0
+    for word in re.finditer(r"\S+", text):  # not `split`: a message may have the size of an array
+        words.append(word[0][: longest + 1])
+        length += len(words[-1]) + 1
+        if length > longest + 1:
+            break
+    shown = "".join(_escaped(character) for character in " ".join(words))
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
 
@@ -48,6 +55,13 @@ def few(names: Sequence[str], most: int = 3) -> str:
     """Return names; if there are many, the first of them and how many more there are: `a, b, c and 2 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return whom somebody may have meant who wrote an unknown name: `did you mean steps?`, or `there are: a, b`."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
 
 
 def ending(code: int) -> str:

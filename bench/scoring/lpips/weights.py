@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import socket
-import textwrap
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -24,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bench.scoring.lpips import sdist
+from bench.terminal.text import describe, one_line
 from victims.cache import DAMAGED
 from victims.files import atomic, set_aside
 
@@ -34,6 +34,8 @@ _SHAPES = ((64, 3, 11, 11), (192, 64, 5, 5), (384, 192, 3, 3), (256, 384, 3, 3),
 
 _TIMEOUT_S = 3
 """Seconds to wait for a host that does not answer."""
+_LONGEST = 150
+"""Characters of what is wrong with one source: there are several, and a hint behind them."""
 
 
 class PerceptualUnavailableError(RuntimeError):
@@ -98,7 +100,9 @@ def obtain(cache_dir: Path, weights: Path | None, notice: Callable[[str], None] 
         with FileLock(stored.with_suffix(".lock")):
             return _cached(stored, cache_dir, notice) or _fetched(stored)
     except (OSError, SafetensorError) as error:
-        raise PerceptualUnavailableError(f"cannot keep LPIPS weights in {stored.parent}: {_one_line(error)}") from None
+        raise PerceptualUnavailableError(
+            f"cannot keep LPIPS weights in {stored.parent}: {one_line(describe(error), _LONGEST)}"
+        ) from None
 
 
 def read(path: Path) -> Trunk:
@@ -156,17 +160,13 @@ def _fetched(stored: Path) -> Trunk:
         try:
             trunk = Trunk.of(fetch(), source)
         except Exception as error:  # whatever is wrong with one source, the next may do
-            failures.append(f"{source}: {_one_line(error)}")
+            failures.append(f"{source}: {one_line(describe(error), _LONGEST)}")
             continue
         with atomic(stored) as path:
             save_file(trunk.tensors, path, metadata={"source": source, "sha256": trunk.sha256()})
         return trunk
     hint = "name a file with BENCH_LPIPS_WEIGHTS"
     raise PerceptualUnavailableError(f"no AlexNet weights for LPIPS ({'; '.join(failures)}); {hint}")
-
-
-def _one_line(error: Exception) -> str:
-    return textwrap.shorten(str(error) or type(error).__name__, 150)
 
 
 def _torchvision() -> Mapping[str, Tensor]:

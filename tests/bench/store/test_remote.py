@@ -81,6 +81,20 @@ def bucket() -> Iterator[str]:
     fsspec.filesystem("memory").rm("/bucket/copy", recursive=True)
 
 
+def test_what_a_storage_raises_of_its_own_is_one_short_line(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class RefusedError(Exception):
+        pass
+
+    def refused(*words: object, **options: object) -> None:
+        raise RefusedError("\x1b[31mno\nkey " + "x" * 10_000)
+
+    monkeypatch.setattr(fsspec.filesystem("memory"), "get", refused)
+    with pytest.raises(UserError) as told:
+        fetched(PLACE)
+    assert str(told.value).startswith(f"{PLACE} cannot be read (RefusedError: \\x1b[31mno key xx")
+    assert len(str(told.value)) < 600
+
+
 def test_a_run_copies_what_it_stores(run: Bench, results: Path, bucket: str) -> None:
     """The runs that were stored before are copied, too."""
     assert run("-a", "first-layer", "--controls", "quick").status == 0

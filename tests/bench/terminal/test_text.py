@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from bench.store.cells import as_cell, from_cell
-from bench.terminal.text import LONGEST, STEERING, describe, ending, few, lines, one_line
+from bench.terminal.text import LONGEST, STEERING, describe, ending, few, lines, nearest, one_line
 from victims.spec import VictimSpec
 
 
@@ -35,6 +35,13 @@ def test_any_text_is_one_short_line(text: str) -> None:
     assert len(line) <= LONGEST
     assert not any(unicodedata.category(character) in STEERING for character in line)
     line.encode("utf-8")
+
+
+def test_what_does_not_fit_is_told_by_an_ellipsis_and_blanks_take_no_room() -> None:
+    assert one_line("shape mismatch" + " " * 3000 + "the cause") == "shape mismatch the cause"
+    assert one_line(" " * 3000) == ""
+    for text, line in (("abc de", "abc de"), ("abc def", "abc d…"), ("abcdefg", "abcde…"), ("a\x1bb  c", "a\\x1b…")):
+        assert one_line(text, 6) == line
 
 
 def test_an_exception_is_its_type_and_its_message() -> None:
@@ -68,6 +75,11 @@ def test_an_exit_code_is_told_in_words_though_its_signal_has_no_name(code: int, 
 )
 def test_of_many_names_the_first_stand_and_the_others_are_counted(count: int, most: int, words: str) -> None:
     assert few("abcde"[:count], most) == words
+
+
+def test_an_unknown_name_is_told_the_nearest_or_all() -> None:
+    assert nearest("stpes", ("restarts", "steps")) == "did you mean steps?"
+    assert nearest("x", ("restarts", "steps")) == "there are: restarts, steps"
 
 
 def test_lines_stay_lines() -> None:
