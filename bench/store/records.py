@@ -17,7 +17,8 @@ TUNED_BY_ORACLE = "oracle"
 NULLS: dict[str, str] = {
     "null_random": "random candidates in the subspace that the network shows, as many and of the same contrast",
     "null_mean_image": "the mean image in the place of every reconstruction",
-    "null_held_out": "the held-out images as candidates",
+    "null_held_out": "the held-out images as candidates, with other images of the dataset where the attack has more; "
+    "under nearest-public the latter alone",
     "null_untrained": "the same attack on the victim before training",
     "null_disjoint": "the same attack on a twin trained on other images",
 }
