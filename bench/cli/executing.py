@@ -96,8 +96,8 @@ def run(
 ) -> None:
     """Train the victims that are not trained yet, attack them, score, and write runs.csv and leaderboard.csv.
 
-    Without options: kkt-span and cocktail-party on photos-mlp-100-c10-wd1e-4, which needs no download. Where only the
-    victim is named: kkt-span, or on released weights, your own model's, every attack with every parameter set that an
+    Without options: the plan of attacks/default.toml, which needs no download. Where only the victim is named: the
+    attack of its first section, or on released weights, your own model's, every attack with every parameter set that an
     audit tries. What is stored and unchanged is not run again, and what was interrupted goes on where it was. A failure
     is stored too: it is run again when its attack's version, its parameters, victim or budget change, when it lacked
     memory or data, and with --retry-failed.
