@@ -1,4 +1,4 @@
-"""One cell of a plan."""
+"""One run: an attack with its parameters and its budget, a victim and a seed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SOUGHT = {
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of a plan: an attack with its parameters and its budget, a victim and a seed.
+    """One run: an attack with its parameters and its budget, a victim and a seed.
 
     Attributes:
         attack: the attack's class.
