@@ -43,7 +43,6 @@ class Attempt:
     """The input of an attack's process: what the attack is told of the victim, and no more.
 
     Attributes:
-        title: short text for people.
         attack: name of the attack; its parameters are `params_json`.
         params_json: all parameters.
         seed: of the attack.
@@ -59,7 +58,6 @@ class Attempt:
         guarded: files and folders that hold training data, victims or results: a flag says that one was read.
     """
 
-    title: str
     attack: str
     params_json: str
     seed: int

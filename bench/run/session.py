@@ -163,7 +163,6 @@ class Session:
             self.reporter.progress(run.title, step, steps, figures)
 
         attempt = Attempt(
-            title=run.title,
             attack=run.attack.name,
             params_json=json.dumps(run.params.model_dump(mode="json")),
             seed=run.seed,

@@ -20,7 +20,7 @@ class CheckpointFile:
         trouble: why the last checkpoint could not be kept, empty if it was; the attack goes on all the same.
     """
 
-    def __init__(self, path: Path, source: str = "", weights: str = "") -> None:
+    def __init__(self, path: Path, source: str, weights: str) -> None:
         self.path, self.made_of = path, {"source": source, "weights": weights}
         self.trouble = ""
 

@@ -292,6 +292,6 @@ def test_a_killed_attack_goes_on_there(
     whole = run(case, pretend)(STEPS)
     monkeypatch.setattr(context, "CHECKPOINT_SECONDS", -1.0)
     with pytest.raises(Interrupted):
-        run(case, pretend, Killing(tmp_path / "checkpoint"))(STEPS)
-    resumed = run(case, pretend, CheckpointFile(tmp_path / "checkpoint"))(STEPS)
+        run(case, pretend, Killing(tmp_path / "checkpoint", "", ""))(STEPS)
+    resumed = run(case, pretend, CheckpointFile(tmp_path / "checkpoint", "", ""))(STEPS)
     assert torch.equal(whole.candidates, resumed.candidates)

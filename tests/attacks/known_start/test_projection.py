@@ -177,7 +177,7 @@ def test_a_killed_search_ends_where_an_undisturbed_one_does(monkeypatch: pytest.
 def test_a_checkpoint_can_be_written_after_every_chunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
     loss, _ = exact(features(2))
-    ctx, file = context(), CheckpointFile(tmp_path / "checkpoint", "")
+    ctx, file = context(), CheckpointFile(tmp_path / "checkpoint", "", "")
     ctx.checkpoints = file
     pursuit = Pursuit(loss, (4, 64), ProjectionParams(rounds=2, steps=20, spanned=1e-20), ctx)
     pursuit.run()

@@ -47,9 +47,7 @@ def performed(
     needs: frozenset[Knowledge] = frozenset(),
     answer: Callable[[Tensor], Tensor] = lambda inputs: inputs,
 ) -> attempt.Attacked:
-    told = attempt.Attempt(
-        "idle", "idle", "{}", 0, UNLIMITED, device, needs, facts={}, own="", shape=(1, 3, 3), targets=None
-    )
+    told = attempt.Attempt("idle", "{}", 0, UNLIMITED, device, needs, facts={}, own="", shape=(1, 3, 3), targets=None)
     return attempt.perform(told, kind, None, answer, lambda *progress, **more: None)
 
 
