@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import tomllib
@@ -16,7 +15,7 @@ from attacks.context import Budget
 from bench.plan.options import attack_params, parse_seeds
 from bench.plan.registry import ROOT, Registry, Victims
 from bench.plan.run import Run
-from bench.terminal.text import short
+from bench.terminal.text import nearest, short
 from victims.errors import UserError
 
 if TYPE_CHECKING:
@@ -169,7 +168,10 @@ class PlanFile(BaseModel):
 
 
 def default_plan() -> PlanFile:
-    """Return what is run where nobody says what. Its first section has the attack, and the victim, of who names one."""
+    """Return the plan of attacks/default.toml.
+
+    A command line that names only an attack takes the victim of its first section, and the other way round.
+    """
     return read_plan(DEFAULT, smoke=False)
 
 
@@ -225,9 +227,7 @@ def _complaint(error: ValidationError) -> str:
     where = f"table {int(outer[1]) + 1} of [[{outer[0]}]]: {'.'.join([*outer[2:], key])}" if outer[1:] else key
     if first["type"] == MISSPELT:
         table = TABLES[outer[0]] if outer else Section if error.title == Section.__name__ else PlanFile
-        near = difflib.get_close_matches(key, table.model_fields, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(table.model_fields)}"
-        return f"{where}: there is no such key; {hint}"
+        return f"{where}: there is no such key; {nearest(key, table.model_fields)}"
     message = re.sub("|".join(TERMS), lambda found: TERMS[found[0]], first["msg"].replace("Tuple", "tuple"))
     if isinstance(value := first["input"], str) and "valid array" in message:
         message += f"; write {key} = {json.dumps([value])}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import json
 import os
@@ -14,7 +13,7 @@ from pydantic import ValidationError
 
 from attacks.base import Attack, AttackParams
 from attacks.context import Budget
-from bench.terminal.text import short
+from bench.terminal.text import nearest, short
 from victims.defences.spec import JOINT, parse
 from victims.errors import UserError
 
@@ -50,8 +49,8 @@ def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
     seeds: list[int] = []
     try:
         for part in text.split(","):
-            first, _, last = part.partition("-")
-            start, stop = int(first), int(last or first) + 1
+            first, dash, last = part.partition("-")
+            start, stop = int(first), int(last if dash else first) + 1
             if stop > LARGEST_SEED or not 0 < stop - start <= MOST_SEEDS:
                 raise ValueError
             seeds += range(start, stop)
@@ -157,9 +156,7 @@ def attack_params(
     fields = attack.Params.model_fields
     for key in settings:
         if key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields)}"
-            raise UserError(f"{given} {key}: {attack.name} has no such parameter; {hint}")
+            raise UserError(f"{given} {key}: {attack.name} has no such parameter; {nearest(key, fields)}")
     for key, value in settings.items():
         if isinstance(value, bool) and "bool" not in str(fields[key].annotation):
             raise UserError(f"{given} {key}={str(value).lower()}: {key} takes no true or false")

@@ -5,10 +5,10 @@ Matching, voting and rescaling are part of a published number, so each recipe ha
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Literal
 
+from bench.terminal.text import nearest
 from victims.errors import UserError
 
 
@@ -126,7 +126,5 @@ def protocol_named(name: str) -> Protocol:
         UserError: there is none.
     """
     if name not in PROTOCOLS:
-        near = difflib.get_close_matches(name, PROTOCOLS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(PROTOCOLS)}"
-        raise UserError(f"no scoring protocol is called {name!r}; {hint}")
+        raise UserError(f"no scoring protocol is called {name!r}; {nearest(name, PROTOCOLS)}")
     return PROTOCOLS[name]
