@@ -13,7 +13,7 @@ from attacks.context import Budget
 from bench.check.claims import ContractClaim, where
 from bench.check.tiny import FAMILIES, smallest, trained
 from bench.check.trial import Trial, file_of, try_out
-from bench.check.watch import Doings
+from bench.check.watch import SideEffects
 from bench.plan.options import attack_params
 from bench.scoring import PROTOCOLS
 from victims.base import Victim
@@ -64,8 +64,8 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
     yield ContractClaim(name, "returns images of the victim's shape", "; ".join(_shapes(first.found, victim)))
     yield ContractClaim(name, "leaves the victim and torch as they were", first.changed)
     second = try_out(attack, params, victim, noise=2)  # the first one may import libraries, which write and print
-    yield ContractClaim(name, "prints nothing", _printed(second.doings))
-    yield ContractClaim(name, "writes no files", _written(second.doings))
+    yield ContractClaim(name, "prints nothing", _printed(second.effects))
+    yield ContractClaim(name, "writes no files", _written(second.effects))
     yield ContractClaim(name, "gives the same for the same seed", _difference(first, second))
     yield ContractClaim(name, "ends when its budget is spent", _overspent(attack, params, victim, second))
     least = trained(smallest(spec))
@@ -145,13 +145,13 @@ def _shape(value: object) -> tuple[int, ...] | str:
     return tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
 
 
-def _printed(doings: Doings) -> str:
-    lines = doings.printed.strip().splitlines()
+def _printed(effects: SideEffects) -> str:
+    lines = effects.printed.strip().splitlines()
     return f"it prints {lines[0][:60]!r}; call ctx.report or ctx.progress instead" if lines else ""
 
 
-def _written(doings: Doings) -> str:
-    return f"it writes {doings.written[0]}; return what is to be kept in the Reconstruction" if doings.written else ""
+def _written(effects: SideEffects) -> str:
+    return f"it writes {effects.written[0]}; return what is to be kept in the Reconstruction" if effects.written else ""
 
 
 def _difference(first: Trial, second: Trial) -> str:
@@ -169,13 +169,13 @@ def _overspent(attack: type[Attack[Any]], params: AttackParams, victim: AnyVicti
     once on a victim whose images are all to be reconstructed, otherwise once for each target.
     """
     problems = 1 if isinstance(victim, Victim) else victim.spec.targets
-    if free.steps <= problems and free.doings.seconds < QUICK_SECONDS:
+    if free.steps <= problems and free.effects.seconds < QUICK_SECONDS:
         return ""
     if not free.context.asked:
         return "it never asks; write `if ctx.expired(step): break` where it loops, and return the best so far"
     short = try_out(attack, params, victim, 1, Budget(steps=1))
     if short.found is None:
         return f"with a budget of one step it fails: {short.trouble}"
-    if short.doings.seconds > max(QUICK_SECONDS, free.doings.seconds / 2):
-        return f"it goes on for {short.doings.seconds:.0f} s with a budget of one step"
+    if short.effects.seconds > max(QUICK_SECONDS, free.effects.seconds / 2):
+        return f"it goes on for {short.effects.seconds:.0f} s with a budget of one step"
     return "; ".join(_shapes(short.found, victim))

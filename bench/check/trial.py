@@ -17,7 +17,7 @@ from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconst
 from attacks.context import UNLIMITED, Budget
 from bench.check.claims import where
 from bench.check.tiny import CPU
-from bench.check.watch import Doings, watched
+from bench.check.watch import SideEffects, watched
 from bench.run.disclosure import view_of
 from victims.base import Victim
 from victims.informed.data import Records
@@ -61,7 +61,7 @@ class Trial:
         view: the view that it was given.
         context: the context that it was given.
         steps: how often it reported progress.
-        doings: its side effects.
+        effects: its side effects.
         changed: what it changed that is not its own, such as the victim's weights, one line; empty if nothing.
     """
 
@@ -70,7 +70,7 @@ class Trial:
     view: WatchedView
     context: WatchedContext
     steps: int
-    doings: Doings
+    effects: SideEffects
     changed: str
 
 
@@ -93,7 +93,7 @@ def try_out(
         CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: reported.append(step), budget
     )
     before, trouble, found = _state(victim, view), "", None
-    with watched(LIMIT_SECONDS) as doings:
+    with watched(LIMIT_SECONDS) as effects:
         try:
             found = chosen.reconstruct(view, context)
             if not isinstance(found, Reconstruction):
@@ -105,7 +105,7 @@ def try_out(
     torch.set_default_dtype(torch.float32)
     torch.set_grad_enabled(True)
     text = f"it changes {', '.join(changed)}; work on a copy" if changed else ""
-    return Trial(found, trouble, view, context, len(reported), doings, text)
+    return Trial(found, trouble, view, context, len(reported), effects, text)
 
 
 def file_of(attack: type[Attack[Any]]) -> str:

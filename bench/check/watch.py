@@ -21,8 +21,8 @@ CHANGES = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.syml
 
 
 @dataclass
-class Doings:
-    """What a call did.
+class SideEffects:
+    """The side effects of a call.
 
     Attributes:
         printed: on stdout and stderr; warnings are not shown.
@@ -35,13 +35,13 @@ class Doings:
     seconds: float = 0.0
 
 
-_watching: list[Doings] = []
+_watching: list[SideEffects] = []
 _hooked: list[bool] = []
 
 
 @contextmanager
-def watched(limit: float) -> Iterator[Doings]:
-    """Yield the doings of the block, filled in when it ends.
+def watched(limit: float) -> Iterator[SideEffects]:
+    """Yield the side effects of the block, filled in when it ends.
 
     Args:
         limit: seconds after which a TimeoutError is raised in it.
@@ -50,15 +50,15 @@ def watched(limit: float) -> Iterator[Doings]:
         tempfile.gettempdir()  # looks for a folder by writing into it, once a process
         sys.addaudithook(_hear)  # it cannot be removed again, and hears nothing while nobody is watched
         _hooked.append(True)
-    doings, output, start = Doings(), io.StringIO(), time.monotonic()
+    effects, output, start = SideEffects(), io.StringIO(), time.monotonic()
     try:
         with warnings.catch_warnings(), redirect_stdout(output), redirect_stderr(output), _limited(limit):
             warnings.simplefilter("ignore")
-            _watching.append(doings)
-            yield doings
+            _watching.append(effects)
+            yield effects
     finally:
-        _watching.remove(doings)
-        doings.printed, doings.seconds = output.getvalue(), time.monotonic() - start
+        _watching.remove(effects)
+        effects.printed, effects.seconds = output.getvalue(), time.monotonic() - start
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:

@@ -93,12 +93,12 @@ def _rerun(
 
     The second value is the exit status of the runs: 1 if one failed.
     """
-    from bench.experiments.rerun import again
+    from bench.experiments.rerun import remeasured
     from bench.experiments.sweep import execute_plan
     from bench.plan import registry
     from bench.store.folders import Store
 
-    chosen, plan = again(claims, tier, results, registry.attacks(), registry.victims())
+    chosen, plan = remeasured(claims, tier, results, registry.attacks(), registry.victims())
     if not chosen:
         raise UserError(f"--rerun {tier} finds no claim on a run or a leaderboard that it takes; nothing is run again")
     Store(setup.results_dir).require_writable("--rerun-dir")

@@ -30,7 +30,7 @@ QUICK_S, START_S = 480.0, 5.0
 
 
 @dataclass(frozen=True)
-class Again:
+class Remeasured:
     """A claim that can be measured again.
 
     Attributes:
@@ -44,7 +44,7 @@ class Again:
     seconds: float
 
 
-def again(
+def remeasured(
     claims: Sequence[Claim],
     tier: Literal["quick", "all"],
     results: Path,
@@ -64,12 +64,12 @@ def again(
         attacks: the registry's.
         victims: likewise.
     """
-    tables, found, lost = Tables(results), list[Again](), list[Claim]()
+    tables, found, lost = Tables(results), list[Remeasured](), list[Claim]()
     for claim in claims:
         if claim.tier == "stored" or claim.table not in MEASURED or claim.unsupported:
             continue
         try:
-            found.append(_again(claim, tables, attacks, victims))
+            found.append(_remeasured(claim, tables, attacks, victims))
         except UserError as error:
             lost.append(claim.model_copy(update={"unsupported": f"cannot be run again: {error}"}))
     chosen = _quick(found) if tier == "quick" else found
@@ -78,9 +78,9 @@ def again(
     return [one.claim for one in chosen] + asked, list(runs.values())
 
 
-def _quick(found: Iterable[Again]) -> list[Again]:
+def _quick(found: Iterable[Remeasured]) -> list[Remeasured]:
     """Return the claims that say they are quick, and the cheapest of the others whose data are shipped."""
-    chosen, spent = list[Again](), 0.0
+    chosen, spent = list[Remeasured](), 0.0
     runs: set[Any] = set()
     for one in sorted(found, key=lambda one: (one.claim.tier != "quick", one.seconds)):
         fresh = {_key(run) for run in one.runs} - runs
@@ -97,7 +97,7 @@ def _key(run: Run) -> tuple[str, str, str, int, str]:
     return run.attack.name, run.params_hash, run.victim.name, run.seed, str(run.budget)
 
 
-def _again(claim: Claim, tables: Tables, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Again:
+def _remeasured(claim: Claim, tables: Tables, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Remeasured:
     """Return how a claim is measured again.
 
     Raises:
@@ -132,7 +132,7 @@ def _again(claim: Claim, tables: Tables, attacks: Registry[type[Attack[Any]]], v
     runs = planned([section], attacks, victims, parse_budget(str(stored.get("budget", ""))))
     held = claim if claim.table == LEADERBOARD else _of_run(claim, runs[0])
     held = held.model_copy(update={"weights": weights_of(stored)})
-    return Again(held, tuple(runs), math.inf if math.isnan(seconds) else seconds)
+    return Remeasured(held, tuple(runs), math.inf if math.isnan(seconds) else seconds)
 
 
 def _of_run(claim: Claim, run: Run) -> Claim:

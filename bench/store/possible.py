@@ -10,7 +10,7 @@ from bench.store.records import RunRecord
 TYPES = {name: field.annotation for name, field in RunRecord.model_fields.items()}
 WHOLE = tuple(name for name, kind in TYPES.items() if kind in (int, int | None) and name != "gain_over_null")
 """Columns of counts and seeds."""
-FRACTIONS = tuple(name for name, kind in TYPES.items() if kind == float | None)
+FLOATS = tuple(name for name, kind in TYPES.items() if kind == float | None)
 LARGEST = {"n": 10**7}
 """Largest values of columns that decide how much memory is taken."""
 LARGEST_WHOLE = 2**62
@@ -30,7 +30,7 @@ def require_possible(record: RunRecord) -> None:
         value = getattr(record, name)
         if value is not None and not 0 <= value <= LARGEST.get(name, LARGEST_WHOLE):
             raise ValueError(f"{name} is {value}")
-    for name in FRACTIONS:
+    for name in FLOATS:
         value = getattr(record, name)
         if value is not None and math.isinf(value):
             raise ValueError(f"{name} is {value}")

@@ -276,7 +276,7 @@ def test_what_holds_neither_attack_nor_victim_is_a_mistake(tmp_path: Path) -> No
 
 def test_watching_sees_text_and_files_and_time(tmp_path: Path) -> None:
     begun = time.monotonic()
-    with watched(60) as doings:
+    with watched(60) as effects:
         print("hello")  # noqa: T201
         (tmp_path / "made").mkdir()
         (tmp_path / "file").write_text("x")
@@ -284,9 +284,9 @@ def test_watching_sees_text_and_files_and_time(tmp_path: Path) -> None:
         os.close(os.open(tmp_path / "low", os.O_CREAT | os.O_WRONLY))
     (tmp_path / "later").write_text("x")
 
-    assert doings.printed == "hello\n"
-    assert doings.written == [str(tmp_path / name) for name in ("made", "file", "low")]
-    assert 0 < doings.seconds <= time.monotonic() - begun
+    assert effects.printed == "hello\n"
+    assert effects.written == [str(tmp_path / name) for name in ("made", "file", "low")]
+    assert 0 < effects.seconds <= time.monotonic() - begun
     with pytest.raises(TimeoutError), watched(0.05):
         while True:
             pass

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from bench.experiments.rerun import again
+from bench.experiments.rerun import remeasured
 from bench.plan import registry
 from bench.publish.claims import Claim, ClaimOutcome, verify
 from bench.publish.leaderboard import write_tables
@@ -25,7 +25,7 @@ def claim(**changes: Any) -> Claim:
 @pytest.mark.parametrize("schema", sorted(GOLDEN.glob("schema*")))
 def test_a_claim_on_a_run_of_an_older_schema_is_measured_again(schema: Path) -> None:
     stated = [claim(table="runs.csv", where={"attack": "first-layer"})]
-    _, runs = again(stated, "all", schema, registry.attacks(), registry.victims())
+    _, runs = remeasured(stated, "all", schema, registry.attacks(), registry.victims())
     assert [run.title for run in runs] == ["first-layer on faces-mlp-20 seed 0"]
 
 
@@ -34,7 +34,7 @@ def test_a_run_is_measured_again_with_its_budget(record: Make, tmp_path: Path) -
     rows = [record(run_id=text, budget=text, **told) for text in ("600s", "3steps", "")]
     write_tables(tmp_path, rows)
     stated = [claim(table="runs.csv", where={"run_id": row.run_id}) for row in rows]
-    kept, runs = again(stated, "all", tmp_path, registry.attacks(), registry.victims())
+    kept, runs = remeasured(stated, "all", tmp_path, registry.attacks(), registry.victims())
     assert {str(run.budget) for run in runs} == {"600s", "3steps", ""}
 
     made = [row.model_copy(update={"params_hash": runs[0].params_hash, "run_id": f"new{row.run_id}"}) for row in rows]
@@ -46,7 +46,7 @@ def test_a_quick_claim_that_cannot_be_run_again_is_told(record: Make, tmp_path: 
     stated = [claim(tier=tier, where={"attack": "kkt", "victim": "no-such-victim"}) for tier in ("quick", "all")]
     counts: dict[Literal["quick", "all"], int] = {"quick": 1, "all": 2}
     for tier, count in counts.items():
-        kept, runs = again(stated, tier, tmp_path, registry.attacks(), registry.victims())
+        kept, runs = remeasured(stated, tier, tmp_path, registry.attacks(), registry.victims())
         assert not runs
         assert [one.unsupported.startswith("cannot be run again: no victim") for one in kept] == [True] * count
 
@@ -55,7 +55,7 @@ def test_a_training_that_takes_no_time_is_quick(record: Make, tmp_path: Path) ->
     told = {"attack": "first-layer", "params_json": '{"contrast": 0.5}', "victim": "faces-mlp-20", "train_s": 0.0}
     write_tables(tmp_path, [record(**told)])
     stated = [claim(where={"attack": "first-layer", "victim": "faces-mlp-20"})]
-    _, runs = again(stated, "quick", tmp_path, registry.attacks(), registry.victims())
+    _, runs = remeasured(stated, "quick", tmp_path, registry.attacks(), registry.victims())
     assert len(runs) == 1
 
 
@@ -77,7 +77,7 @@ def test_on_other_weights_a_count_holds_within_chance(
     write_tables(tmp_path, [record(n_good=66, victim_sha="a" * 64, **told)])
     boards = claim(where={"attack": "first-layer", "victim": "faces-mlp-20"}, values={"n_good": 66})
     stated = [boards, boards.model_copy(update={"table": "runs.csv"})]
-    kept, runs = again(stated, "all", tmp_path, registry.attacks(), registry.victims())
+    kept, runs = remeasured(stated, "all", tmp_path, registry.attacks(), registry.victims())
 
     again_made = {"params_hash": runs[0].params_hash, "victim_sha": weights * 64}
     write_tables(tmp_path / "again", [record(n_good=n_good, **(told | again_made))])

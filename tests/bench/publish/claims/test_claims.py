@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bench.experiments.rerun import again
+from bench.experiments.rerun import remeasured
 from bench.plan import registry
 from bench.publish.claims import Claim, ClaimOutcome, Finding, Tables, read_claims, verify
 from bench.publish.claims.check import READMES, documents
@@ -216,7 +216,7 @@ def test_a_claim_is_measured_again(bench: Callable[..., Any], tmp_path: Path) ->
 def test_a_mean_over_trainings_and_seeds_is_measured_again_with_all_of_them(tmp_path: Path) -> None:
     where = {"attack": "glm", "victim": "cancer-logistic"}
     stated = [claim(where=where, victim_seeds="0-2", seeds="0,4")]
-    _, runs = again(stated, "all", tmp_path, registry.attacks(), registry.victims())
+    _, runs = remeasured(stated, "all", tmp_path, registry.attacks(), registry.victims())
     assert sorted((run.victim.retraining, run.seed) for run in runs) == [(k, s) for k in range(3) for s in (0, 4)]
 
 
@@ -233,12 +233,12 @@ def test_a_claim_on_a_run_is_measured_again_whatever_its_id_was(record: Make, tm
     stated = [claim(table="runs.csv", where={"run_id": row.run_id}) for row in rows]
     known = registry.attacks(), registry.victims()
 
-    (quick,), (run,) = again(stated, "quick", tmp_path, *known)
+    (quick,), (run,) = remeasured(stated, "quick", tmp_path, *known)
     assert (run.title, run.victim.name, run.params.steps) == ("kkt-span on faces-mlp-20@2 seed 3", run.victim.name, 7)
     write_tables(tmp_path, [rows[0].model_copy(update={"run_id": "new", "params_hash": run.params_hash, "n_good": 3})])
     assert verify([quick], tmp_path)[0].outcome is ClaimOutcome.HOLDS
 
-    kept, runs = again(stated, "all", tmp_path, *known)
+    kept, runs = remeasured(stated, "all", tmp_path, *known)
     assert len(runs) == 3
     assert next(one.unsupported for one in kept if one.unsupported).startswith("cannot be run again: no victim")
 
