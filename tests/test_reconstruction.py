@@ -10,7 +10,7 @@ from photographs import write_photographs
 
 from bench.plan import registry
 from bench.plan.run import Run
-from bench.run.null_controls import NullControls
+from bench.run.nulls.controls import NullControls
 from bench.run.runner import Runner
 from bench.run.scorer import Scorer
 from bench.run.session import Session

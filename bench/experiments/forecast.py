@@ -12,7 +12,7 @@ from bench.plan.registry import ROOT
 from bench.plan.run import Run
 from bench.publish.numbers import duration
 from bench.publish.runs_table import read_runs
-from bench.run.null_controls import twins_of
+from bench.run.nulls.kinds import twins_of
 from bench.run.setup import Setup
 from bench.run.steps import Step
 from bench.run.todo import Todo

@@ -13,7 +13,7 @@ from victims.errors import UserError
 
 if TYPE_CHECKING:
     from bench.plan.run import Run
-    from bench.run.null_controls import NullControls
+    from bench.run.nulls.controls import NullControls
     from bench.scoring import Protocol
     from victims.informed.victim import AnyVictim
 
@@ -27,7 +27,7 @@ def lacking(record: RunRecord, twins: bool, retry: bool = False) -> str:
         retry: whether what raised an exception counts as lacking; what was killed, or lacked memory or a disk, always
             does.
     """
-    from bench.run.null_controls import wanted
+    from bench.run.nulls.kinds import wanted
     from bench.scoring import METRIC_SUITE
     from bench.scoring.protocols import protocol_named
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from attacks.base import Reconstruction
 from bench.plan.run import Run
 from bench.run.artifacts import read_reconstruction
-from bench.run.null_controls import NoControlError, NullControls
+from bench.run.nulls.controls import NoControlError, NullControls
 from bench.scoring import PROTOCOLS, Protocol, Scores, score
 from bench.scoring.evaluation import Reference, mean_image_score
 from bench.scoring.matching import nearest_neighbours

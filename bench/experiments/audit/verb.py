@@ -28,7 +28,7 @@ from bench.experiments.sweep import Executed, execute_plan
 from bench.plan.exposed import exposure_lines
 from bench.plan.prospects import Outlook, Prospect, prospects
 from bench.plan.registry import Registry, random_control
-from bench.run.null_controls import NullControls
+from bench.run.nulls.controls import NullControls
 from bench.run.provenance import git_commit, now_utc
 from bench.run.session import Session
 from bench.run.setup import Setup

@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial
 
 from attacks.base import Reconstruction
 from bench.experiments.tuning.tuner import Tuner
-from bench.run.null_controls import NullControls
+from bench.run.nulls.controls import NullControls
 from bench.scoring.evaluation import Reference, count_scores, counts
 from bench.scoring.protocols import protocol_named
 from bench.store.cells import to_csv

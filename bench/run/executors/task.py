@@ -106,7 +106,7 @@ def work(
         UserError: attack or victim is not known here, or the results folder cannot be written.
     """
     from bench.plan import registry
-    from bench.run.null_controls import NullControls
+    from bench.run.nulls.controls import NullControls
     from bench.run.scorer import Scorer
     from bench.run.session import Session
     from bench.store.folders import Store

@@ -18,7 +18,7 @@ from attacks.unlearning import Unlearning, UnlearningParams
 from bench.plan import registry
 from bench.plan.options import attack_params
 from bench.run.disclosure import view_of
-from bench.run.null_controls import NoControlError, NullControls
+from bench.run.nulls.controls import NoControlError, NullControls
 from bench.scoring import PROTOCOLS
 from bench.scoring.evaluation import Reference, count_scores
 from victims.deletion import cache

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attacks.base import Reconstruction
-from bench.run.null_controls import NullControls
+from bench.run.nulls.controls import NullControls
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.scoring import PROTOCOLS

@@ -13,7 +13,7 @@ from attacking import victim_of
 
 from bench.plan import registry
 from bench.plan.run import Run
-from bench.run.null_controls import NoControlError, NullControls, NullCounts
+from bench.run.nulls.controls import NoControlError, NullControls, NullCounts
 from bench.scoring import PROTOCOLS, Scores
 from bench.scoring.evaluation import Reference, count_scores
 from bench.store.good_images import decode

@@ -16,7 +16,7 @@ from stored_runs import stored
 from bench.plan import registry
 from bench.plan.run import Run
 from bench.run.executors.cluster.needs import controls_of, preparations
-from bench.run.null_controls import twins_of
+from bench.run.nulls.kinds import twins_of
 from bench.store.records import COUNTS, NULLS, RunRecord
 
 Bench = Callable[..., Any]

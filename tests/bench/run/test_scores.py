@@ -17,7 +17,7 @@ import bench.scoring.evaluation
 from bench.plan.run import Run
 from bench.run.executors.task import Task, work
 from bench.run.failures import Failure
-from bench.run.null_controls import NullControls
+from bench.run.nulls.controls import NullControls
 from bench.run.runner import Outcome, Runner
 from bench.run.setup import Setup
 from bench.store.folders import Store

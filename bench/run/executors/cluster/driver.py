@@ -30,7 +30,7 @@ from bench.run.executors.cluster.staging import FileStaging
 from bench.run.executors.processes import JobReporter
 from bench.run.executors.task import Task, work
 from bench.run.failures import Failure
-from bench.run.null_controls import twins_of
+from bench.run.nulls.kinds import twins_of
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup

@@ -13,6 +13,7 @@ from typing import Literal
 
 from bench.plan.registry import Victims
 from bench.plan.run import Run
+from bench.run.nulls.kinds import TWIN_SEED, twins_of
 from bench.run.session import Session
 from victims.cache import CARD
 from victims.dataset_files import SHIPPED, dataset_paths, fingerprint
@@ -87,8 +88,6 @@ def preparations(run: Run, twins: bool) -> list[Preparation]:
     name, seed = run.victim.described.name, run.victim.retraining
     if not run.possible():
         return []
-    from bench.run.null_controls import twins_of
-
     kinds = twins_of(run) if twins else ()
     trained = [] if run.victim.training.kind == "released" else [Preparation(name, seed)]
     return [*trained, *(Preparation(name, seed, kind) for kind in kinds), Preparation(name, metrics=True)]
@@ -106,8 +105,6 @@ def checkpoint_of_run(run_id: str) -> tuple[str, ...]:
 
 def controls_of(run: Run) -> tuple[str, ...]:
     """Return globs of the null controls in the cache that a run shares with the other seeds of its attack."""
-    from bench.run.null_controls import TWIN_SEED, twins_of
-
     names = (f"{run.attack.name}-{run.victim.name}~{kind}-s{TWIN_SEED}" for kind in twins_of(run))
     return tuple(f"controls/{escape(name)}-*" for name in names)
 

@@ -20,7 +20,7 @@ from bench.plan import registry
 from bench.plan.prospects import Outlook, Prospect
 from bench.plan.run import Run
 from bench.run.artifacts import write_reconstruction
-from bench.run.null_controls import NullControls
+from bench.run.nulls.controls import NullControls
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.store.folders import Store

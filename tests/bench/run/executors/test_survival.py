@@ -27,7 +27,7 @@ def killed_five_times(seed: int, table: Path) -> None:
     import bench.publish.leaderboard
     import bench.run.artifacts
     import bench.run.disclosure
-    import bench.run.null_controls
+    import bench.run.nulls.controls
     import bench.scoring.learned_metrics  # noqa: F401
 
     chance = random.Random(seed)

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from attacks.base import Knowledge
 from bench.plan.run import Run, attack_sha
 from bench.run.failures import Fault, fault_of
+from bench.run.nulls.kinds import TWIN_SEED, no_twin, wanted
 from bench.run.session import Session
 from bench.scoring import Protocol, Scores
 from bench.scoring.evaluation import Reference, count_scores, counts, mean_image_scores, one_to_one_scores, together
-from bench.scoring.protocols import PROTOCOLS
 from bench.store.good_images import encode
-from bench.store.records import ABSENT, ALIGNED_NULLS, LOST, NULLS, RAISED, TWINS
+from bench.store.records import ABSENT, LOST, RAISED, TWINS
 from bench.store.tensors import DamagedError, read_tensors, write_tensors
 from bench.terminal.text import describe
 from victims.base import Victim
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from attacks.base import Attack, Reconstruction
     from victims.spec import VictimSpec
 
-TWIN_SEED = 0
 SOURCE = "attack_sha"
 """The key, among a file's metadata, of the hash of the source that attacked the twin."""
 
@@ -70,37 +68,6 @@ class NullCounts:
             if n_good is not None:
                 values["gain_over_null"] = n_good - values["null_n_good"]
         return values
-
-
-def wanted(protocol: Protocol, twins: bool) -> tuple[str, ...]:
-    """Return the columns of null controls that a complete row under a protocol has, those of twins if `twins`."""
-    if protocol.matching == "aligned":
-        return tuple(ALIGNED_NULLS)
-    return tuple(name for name in NULLS if twins or name not in TWINS)
-
-
-def twins_of(run: Run) -> tuple[Literal["untrained", "disjoint"], ...]:
-    """Return the twins that null controls of a run's own protocol attack, none if the attack does not take the victim.
-
-    They are attacked once for all seeds.
-    """
-    if run.protocol not in PROTOCOLS or not run.possible():
-        return ()
-    twins = (TWINS[name] for name in wanted(PROTOCOLS[run.protocol], True) if name in TWINS)
-    return tuple(kind for kind in twins if _no_twin(run, kind) is None)
-
-
-def _no_twin(run: Run, kind: Literal["untrained", "disjoint"]) -> str | None:
-    """Return why no null control of a run attacks this twin of its victim, None if one does."""
-    if run.victim.setting != "dataset":
-        return f"a victim of the {run.victim.setting} setting has no twin"
-    if kind == "untrained" and Knowledge.INITIAL_WEIGHTS in run.knowledge:
-        return "an untrained network is its own start"
-    if run.victim.training.kind == "released":
-        return "its training is not known here, so it has no twin"
-    if kind == "untrained" and run.victim.training.kind == "kernel":
-        return "a kernel machine that is not fitted stores nothing"
-    return None
 
 
 class NullControls:
@@ -178,7 +145,7 @@ class NullControls:
             return self._held_out(protocol, found, victim)
         if found is None:
             raise NoControlError("the attack failed")
-        if (reason := _no_twin(run, TWINS[name])) is not None:
+        if (reason := no_twin(run, TWINS[name])) is not None:
             raise NoControlError(reason)
         return self._twin(TWINS[name], run, victim.spec, found.resolved)
 

@@ -1,0 +1,1 @@
+"""Null controls: which a row has, and what they get."""
