@@ -11,12 +11,14 @@ import pytest
 import torch
 from attacking import victim_of
 
+from attacks.base import Reconstruction
 from bench.plan import registry
 from bench.plan.run import Run
 from bench.run.nulls.controls import NoControlError, NullControls, NullCounts
 from bench.scoring import PROTOCOLS, Scores
 from bench.scoring.evaluation import Reference, count_scores
 from bench.store.good_images import decode
+from victims.base import Victim
 
 PLUGIN = '''
 from pathlib import Path
@@ -117,8 +119,9 @@ def test_a_kernel_machine_that_is_not_fitted_is_no_control() -> None:
     spec = next(spec for spec in registry.victims().items.values() if spec.training.kind == "kernel")
     run = Run(kind, kind.Params(), "", "default", spec, seed=0)
     controls = NullControls(None, None, twins=True)  # type: ignore[arg-type]
+    found = Reconstruction(torch.zeros(1, 1, 1, 1))
     with pytest.raises(NoControlError, match="a kernel machine that is not fitted"):
-        controls._twin("untrained", run, spec, {})
+        controls.candidates("null_untrained", run, PROTOCOLS[run.protocol], found, object.__new__(Victim))
 
 
 def test_the_images_of_the_strictest_null_are_those_of_the_count_that_ranks() -> None:
