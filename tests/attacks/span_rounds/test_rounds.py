@@ -45,7 +45,7 @@ def victim() -> Victim:
         dataset="digits",
         n=N,
         architecture=MLPSpec(hidden=(60, 60), outputs=6, first_layer_scale=None),
-        training=DecayedDescent(steps=600),
+        training=DecayedDescent(steps=1500),
     )
     victim: Victim = victim_of(spec)
     return victim
