@@ -115,22 +115,21 @@ class KKTSpan(KKTGeneral):
     }
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Search in the spans; where the weights show none there are no rounds, and a flag says so."""
-        if not self.params.rounds or self._shows_spans(view, ctx):
-            return super().reconstruct(view, ctx)
-        found = KKTSpan(self.params.model_copy(update={"rounds": 0})).reconstruct(view, ctx)
-        unseen = "the weights show no span: searched without rounds"
-        return replace(found, resolved=found.resolved | {"rounds": 0}, flags=(*found.flags, unseen))
-
-    def _shows_spans(self, view: VictimView, ctx: AttackContext) -> bool:
-        """Say whether the weights show how many images there are, and the span of the errors or of the activations."""
+        """Search in the spans; a flag says which of them the weights do not show. Without any there are no rounds."""
         import torch
 
         from attacks.kkt_family.problem import Problem
 
         problem = Problem.of(view, ctx.device, getattr(torch, self.params.dtype))
         spans = problem.spans(1.0, 1.0)
-        return problem.space.gap and (spans.errors is not None or spans.activations is not None)
+        if self.params.rounds and not (problem.space.gap and (spans.errors or spans.activations)):
+            found = KKTSpan(self.params.model_copy(update={"rounds": 0})).reconstruct(view, ctx)
+            unseen = "the weights show no span: searched without rounds"
+            return replace(found, resolved=found.resolved | {"rounds": 0}, flags=(*found.flags, unseen))
+        found = super().reconstruct(view, ctx)
+        if spans.activations or not (spans.errors and self.params.activation_span):
+            return found
+        return replace(found, flags=(*found.flags, "W2 shows too few activations: errors alone have a price"))
 
     def _per_batch(self, m: int, ctx: AttackContext) -> int:
         """Return the number of restarts in a batch: 1 with rounds, after which numbers of candidates differ."""
