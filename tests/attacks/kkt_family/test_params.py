@@ -13,11 +13,11 @@ from attacks.kkt import KKT
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_general import KKTGeneral
 from attacks.kkt_multiclass import KKTMulticlass
-from attacks.kkt_span import KKTSpan
+from attacks.kkt_span import KKTSpan, KKTSpanParams
 from bench.plan import registry
 from bench.plan.options import attack_params
 from victims.errors import UserError
-from victims.spec import DecayedDescent
+from victims.spec import DecayedDescent, VictimSpec
 
 CHANGED: dict[str, Any] = {
     "candidates": 7,
@@ -103,6 +103,13 @@ def test_kkt_span_pays_for_leaving_both_spans_unless_told_otherwise() -> None:
     plain = outcome(KKTSpan)
     assert outcome(KKTSpan, activation_span=0.0) != plain
     assert outcome(KKTSpan, signal_span=0.0) != plain
+
+
+@pytest.mark.parametrize(("spec", "told"), [(CLASSES, True), (STATIONARY, False)], ids=["stopped early", "to the end"])
+def test_that_errors_alone_have_a_price_is_told(spec: VictimSpec, told: bool) -> None:
+    flag = "W2 shows too few activations: errors alone have a price"
+    assert (flag in attacked(KKTSpan(KKTSpanParams(**SHORT)), victim_of(spec)).flags) == told
+    assert flag not in attacked(KKTSpan(KKTSpanParams(**SHORT, activation_span=0)), victim_of(spec)).flags
 
 
 def test_all_parameters_of_a_stored_run_are_read_back() -> None:

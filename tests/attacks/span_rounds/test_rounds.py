@@ -298,11 +298,3 @@ def test_where_the_weights_show_no_span_there_are_no_rounds() -> None:
     assert torch.equal(found.candidates, plain.candidates)
     assert found.resolved["rounds"] == 0
     assert found.flags[-1] == "the weights show no span: searched without rounds"
-
-
-@pytest.mark.parametrize(("steps", "told"), [(600, True), (1500, False)], ids=["stopped early", "to the end"])
-def test_that_errors_alone_have_a_price_is_told(victim: Victim, steps: int, told: bool) -> None:
-    stopped = victim_of(victim.spec.model_copy(update={"training": DecayedDescent(steps=steps)}))
-    flag = "W2 shows too few activations: errors alone have a price"
-    assert (flag in attacked(KKTSpan(KKTSpanParams(steps=5)), stopped).flags) == told
-    assert flag not in attacked(KKTSpan(KKTSpanParams(steps=5, activation_span=0)), stopped).flags
