@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
 from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from victims.recipes.geometric import geometric
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -132,6 +133,4 @@ class KernelQuery(Attack[KernelQueryParams]):
 
     def _spread(self, round_: int) -> float:
         """Return the standard deviation, in ranges of a pixel, of the queries around candidates in a round >= 1."""
-        first, last = self.params.spread
-        share = (round_ - 1) / max(self.params.rounds - 2, 1)
-        return float(first * (last / first) ** share)
+        return geometric(self.params.spread, round_ - 1, max(self.params.rounds - 2, 1))

@@ -25,6 +25,7 @@ from attacks.independent_components.pictures import Pictures
 from attacks.independent_components.span import Span
 from attacks.independent_components.unmixing import DENSITY, whitened
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
+from victims.recipes.geometric import geometric
 
 RESPONSES = 5000
 """Where there are more responses to an image, a part of them is taken, not smaller than this: neighbours are alike."""
@@ -108,7 +109,7 @@ class JointLikelihood:
         step = cycle.restore(parts.state) if parts.state else 0
         while step < steps and not parts.expired(step):
             cycle.zero_grad()
-            cost = self.cost(mixture, SOFTEST * (SHARPNESS / SOFTEST) ** (step / steps))
+            cost = self.cost(mixture, geometric((SOFTEST, SHARPNESS), step, steps))
             cost.backward()
             cycle.step()
             step += 1

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from attacks.optimisation.initialisation import InitialisedParams
 from attacks.search_space import Range
 from victims.frozen_model import omitted_if_default
+from victims.recipes.geometric import geometric
 
 FAST_RANGES = {
     "lr": Range(1e-5, 1, log=True),
@@ -168,7 +169,7 @@ class SearchParams(InitialisedParams):
         """
         if self.first_alpha is None or self.steps == 1:
             return self.alpha
-        return float(self.first_alpha * (self.alpha / self.first_alpha) ** ((step - 1) / (self.steps - 1)))
+        return geometric((self.first_alpha, self.alpha), step - 1, self.steps - 1)
 
     def by_layer(self, depth: int) -> tuple[float, ...]:
         """Return the weights (depth,) of the residuals of `depth` fully connected layers."""

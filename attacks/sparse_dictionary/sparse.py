@@ -13,6 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from victims.recipes.geometric import geometric
+
 LAST = 1e-4
 """Length of the last step on the unit sphere, to which the steps fall geometrically."""
 ALIKE = 0.9
@@ -35,7 +37,7 @@ def descend(basis: Tensor, start: Tensor, steps: int, lr: float, stepped: Callab
     for step in range(steps):
         slope = basis.T @ torch.sign(basis @ found)
         slope = slope - found * (slope * found).sum(0)
-        found = _unit(found - lr * (LAST / lr) ** (step / steps) * _unit(slope))
+        found = _unit(found - geometric((lr, LAST), step, steps) * _unit(slope))
         if stepped(found):
             break
     return found

@@ -16,9 +16,10 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from victims.equations.losses import margins, sample_losses
+from victims.recipes.geometric import geometric
 from victims.spec import DecayedDescent, Loss
 from victims.training.hardware import products_in
-from victims.training.state import Figures, TrainState, geometric, norm
+from victims.training.state import Figures, TrainState, norm
 
 WIDEST = 0.3
 """Largest change, up or down, of the logarithm of theta's scale in one step."""

@@ -23,9 +23,10 @@ from torch import Tensor
 
 from victims.equations.losses import margins, residual_weights, sample_losses, signs
 from victims.equations.network import Network
+from victims.recipes.geometric import geometric
 from victims.spec import DecayedDescent, GramGaussNewton, Loss
 from victims.training.decayed_descent import DecayedDescentAlgorithm
-from victims.training.state import Figures, TrainState, geometric
+from victims.training.state import Figures, TrainState
 
 RIDGE = 1e-10
 """Added to the diagonal of K, in units of its mean, for samples whose gradients coincide."""

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from victims.equations.losses import rival_margins
+from victims.recipes.geometric import geometric
 from victims.spec import NormalizedDescent
-from victims.training.state import Figures, TrainState, geometric, norm
+from victims.training.state import Figures, TrainState, norm
 
 
 class NormalizedDescentAlgorithm:

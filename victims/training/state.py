@@ -72,13 +72,6 @@ def norm(tensors: Sequence[Tensor]) -> Tensor:
     return total
 
 
-def geometric(ends: tuple[float, float], step: int, steps: int) -> float:
-    """Return the value at `step` of `steps` on the geometric way from one end to the other."""
-    start, end = ends
-    value: float = start * (end / start) ** (step / steps)
-    return value
-
-
 class Algorithm(Protocol):
     """One training algorithm: a step count and a step."""
 
