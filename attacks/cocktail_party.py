@@ -82,8 +82,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         from attacks.independent_components.parts import Parts
         from attacks.independent_components.pictures import Images
         from attacks.independent_components.responses import SIZE
-        from attacks.independent_components.rounds import Separation
-        from attacks.independent_components.span import Span
+        from attacks.independent_components.rounds import SourceSeparation
+        from attacks.independent_components.span import UpdateSpan
         from attacks.independent_components.tail import layers, tails_between
         from attacks.unknown_start.start import initial_weights
 
@@ -95,7 +95,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         state = {name: value.to(ctx.device, torch.float32) for name, value in view.weights.items()}
         end = layers(architecture, state)
         if params.start == "forgotten":
-            span = Span.held_by(end, n, *tails_between(architecture, state, state, 1.0))
+            span = UpdateSpan.held_by(end, n, *tails_between(architecture, state, state, 1.0))
             if span is None:
                 return no_reconstruction(shape, "W1 shows no end of the images' span: is its start forgotten?")
         else:
@@ -106,9 +106,9 @@ class CocktailParty(Attack[CocktailPartyParams]):
             start = layers(architecture, begun)
             if torch.equal(start.weights[0], end.weights[0]):
                 return no_reconstruction(shape, *guessed, FIRST_STAYED)
-            span = Span.added_to(start, end, n, tails_between(architecture, begun, state, 0.0, 0.5, 1.0))
+            span = UpdateSpan.added_to(start, end, n, tails_between(architecture, begun, state, 0.0, 0.5, 1.0))
         parts = Parts(ctx, params.schedule.total)
-        found = Separation(span, Images(shape), params.pixel_size, params.schedule, parts).run()
+        found = SourceSeparation(span, Images(shape), params.pixel_size, params.schedule, parts).run()
         if not found.images.isfinite().all():
             raise DivergedError("the images are not finite")
         late = () if found.settled else (f"not settled after {parts.done} iterations",)

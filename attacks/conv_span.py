@@ -53,14 +53,14 @@ class ConvSpan(Attack[ConvSpanParams]):
         """Return the candidates of all rounds; the confidence is the share of their features' energy in the span."""
         import torch
 
-        from attacks.feature_span.rounds import Rounds
+        from attacks.feature_span.deflation import Deflation
         from attacks.feature_span.search import shown_span
         from victims.equations.network import Network
 
         shape = view.architecture.input_shape
         network = Network.of(view.weights, shape, ctx.device, torch.float32)
         span = shown_span(network.after_convolutions().weights[0])
-        rounds = Rounds(network, span, self.params, ctx)
+        rounds = Deflation(network, span, self.params, ctx)
         rounds.run()
         shown = f"layer {network.convolutions + 1} shows {span.rank} directions"
         return Reconstruction(

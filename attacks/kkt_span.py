@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from attacks.kkt_family.problem import Problem
     from attacks.optimisation.restarts import Restart, Restarts
-    from attacks.span_rounds.rounds import Rounds
+    from attacks.span_rounds.rounds import RoundSchedule
     from victims.spec import VictimSpec
 
 
@@ -64,11 +64,11 @@ class KKTSpanParams(KKTGeneralParams):
         return value
 
     @property
-    def after_search(self) -> Rounds:
+    def after_search(self) -> RoundSchedule:
         """How a restart goes on after its search."""
-        from attacks.span_rounds.rounds import Rounds
+        from attacks.span_rounds.rounds import RoundSchedule
 
-        return Rounds(self.rounds, self.round_steps, self.round_sparsity, self.round_offset_price)
+        return RoundSchedule(self.rounds, self.round_steps, self.round_sparsity, self.round_offset_price)
 
     @property
     def steps_of_a_restart(self) -> int:

@@ -10,7 +10,7 @@ from attacks.known_start.params import ProjectionParams
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attacks.known_start.projection import Projection as Loss
+    from attacks.known_start.projection_loss import ProjectionLoss
     from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
@@ -65,7 +65,7 @@ class Projection(Attack[ProjectionParams]):
         """
         import torch
 
-        from attacks.known_start.projection import Projection as Loss
+        from attacks.known_start.projection_loss import ProjectionLoss
         from attacks.known_start.pursuit import Pursuit
 
         params, shape = self.params, view.architecture.input_shape
@@ -80,7 +80,7 @@ class Projection(Attack[ProjectionParams]):
             return no_reconstruction(shape, f"{MORE} ({len(others)} other tensors differ)")
         if not moved:
             return no_reconstruction(shape, STOOD)
-        loss = Loss.of(network.to(getattr(torch, params.dtype)).requires_grad_(False), start, shape)
+        loss = ProjectionLoss.of(network.to(getattr(torch, params.dtype)).requires_grad_(False), start, shape)
         pursuit = Pursuit(loss, (m, shape[0] * shape[1] * shape[2]), params, ctx)
         pursuit.run()
         images, told = _sized(loss, pursuit.best, params.pixel_size)
@@ -98,7 +98,7 @@ class Projection(Attack[ProjectionParams]):
         )
 
 
-def _sized(loss: Loss, found: Tensor, pixel_size: float) -> tuple[Tensor, tuple[str, ...]]:
+def _sized(loss: ProjectionLoss, found: Tensor, pixel_size: float) -> tuple[Tensor, tuple[str, ...]]:
     """Return candidates (m, d) of the length that the features tell, or of a common one where they tell none."""
     import torch
 

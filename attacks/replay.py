@@ -101,7 +101,7 @@ class Replay(KKTDelta):
         """
         from attacks.known_start.polish import Polish
         from attacks.known_start.ranking import ranked
-        from attacks.known_start.replay import UnrolledTraining
+        from attacks.known_start.unrolled_training import UnrolledTraining
         from attacks.optimisation.restarts import Restart
         from victims.recipes import Ordinary
 

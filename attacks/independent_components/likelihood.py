@@ -22,7 +22,7 @@ from torch import Tensor
 from attacks.independent_components.errors import SHARPNESS, chance, explained
 from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import Pictures
-from attacks.independent_components.span import Span
+from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.unmixing import DENSITY, whitened
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
 from victims.recipes.geometric import geometric
@@ -44,7 +44,7 @@ class JointLikelihood:
         size: root mean square of an image's pixels.
     """
 
-    def __init__(self, span: Span, pictures: Pictures, size: float) -> None:
+    def __init__(self, span: UpdateSpan, pictures: Pictures, size: float) -> None:
         basis = span.basis
         self.basis, self.added = basis, basis @ span.added.T
         self.networks = tuple(network.on_coordinates(basis.T) for network in span.way)

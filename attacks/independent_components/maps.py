@@ -18,8 +18,8 @@ from torch import Tensor
 from attacks.independent_components.params import CocktailPartyFeaturesParams as Params
 from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import FeatureMaps
-from attacks.independent_components.rounds import Separated, Separation
-from attacks.independent_components.span import Span
+from attacks.independent_components.rounds import Separated, SourceSeparation
+from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.tail import Tailed
 from attacks.known_start.equation import checked_difference, interpolated
 from attacks.known_start.front import FeatureExtractor
@@ -42,7 +42,7 @@ TYPICAL = 32
 """Images of noise whose features tell how large features are."""
 
 
-def features_span(start: Network, end: Network, explaining: Tailed | None, params: Params) -> Span:
+def features_span(start: Network, end: Network, explaining: Tailed | None, params: Params) -> UpdateSpan:
     """Return the span of the features, and what is known beside.
 
     Where nearly all directions are needed to hold the squares, noise fills them, as after Adam, which scales the
@@ -63,7 +63,7 @@ def features_span(start: Network, end: Network, explaining: Tailed | None, param
         rank, which = found.above_noise, "that stand above noise"
     flag = f"start decayed to {found.decay:.4g}, {rank} directions {which}"
     like, way = end.weights[0], explaining or interpolated(start, end, params.point)
-    return Span(
+    return UpdateSpan(
         found.directions[:rank].to(like).contiguous(), like - found.decay * start.weights[0], None, way, (way,), flag
     )
 
@@ -80,7 +80,7 @@ def typical_features(front: FeatureExtractor, shape: tuple[int, int, int]) -> Te
     return front(torch.randn(TYPICAL, *shape, generator=torch.Generator().manual_seed(0)).to(like))
 
 
-def separated(span: Span, pictures: FeatureMaps, size: float, params: Params, parts: Parts) -> Separated:
+def separated(span: UpdateSpan, pictures: FeatureMaps, size: float, params: Params, parts: Parts) -> Separated:
     """Return the independent components of a span of features.
 
     Args:
@@ -94,7 +94,7 @@ def separated(span: Span, pictures: FeatureMaps, size: float, params: Params, pa
     if held:
         return Separated.of(held, span.basis)
     parts.share = SEPARATION
-    found = Separation(span, pictures, size, params.schedule, parts).run()
+    found = SourceSeparation(span, pictures, size, params.schedule, parts).run()
     cut = torch.tensor(parts.stopped)
     parts.share, parts.stopped = 1.0, False
     parts.begin(under(FEATURES, found.packed()) | {CUT: cut})

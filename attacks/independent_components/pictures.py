@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attacks.independent_components.orientation import oriented
 from attacks.independent_components.responses import responses
-from attacks.independent_components.span import Span
+from attacks.independent_components.span import UpdateSpan
 
 
 class Pictures(Protocol):
@@ -19,7 +19,7 @@ class Pictures(Protocol):
     def responses(self, rows: Tensor) -> Tensor:
         """Return what filters answer (r, T) to rows (r, d)."""
 
-    def signed(self, rows: Tensor, span: Span) -> Tensor:
+    def signed(self, rows: Tensor, span: UpdateSpan) -> Tensor:
         """Return rows (r, d), of which nothing tells the sign yet, each with its sign."""
 
 
@@ -33,7 +33,7 @@ class Images:
         """Return what filters answer (r, T) to images (r, C H W)."""
         return responses(rows.reshape(-1, *self.shape))
 
-    def signed(self, rows: Tensor, span: Span) -> Tensor:
+    def signed(self, rows: Tensor, span: UpdateSpan) -> Tensor:
         """Return images (r, d) with the signs that fit the network best."""
         return oriented(rows, span.added, span.bias, span.network)
 
@@ -54,7 +54,7 @@ class FeatureMaps:
         """Return what filters answer (r, T) to maps (r, C H W)."""
         return responses(rows.reshape(-1, 1, *self.shape[1:])).reshape(len(rows), -1)
 
-    def signed(self, rows: Tensor, span: Span) -> Tensor:
+    def signed(self, rows: Tensor, span: UpdateSpan) -> Tensor:
         """Return maps (r, d) whose sums are not negative, or with the signs that fit the network best."""
         if self.positive:
             return rows * torch.where(rows.sum(1, keepdim=True) < 0, -1.0, 1.0)

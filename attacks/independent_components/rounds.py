@@ -20,7 +20,7 @@ from attacks.independent_components.likelihood import JointLikelihood
 from attacks.independent_components.params import Schedule
 from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import Pictures
-from attacks.independent_components.span import Span
+from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.unmixing import unmix
 from attacks.optimisation.restarts import below, under
 
@@ -82,7 +82,7 @@ class Separated:
 
 
 @dataclass(frozen=True)
-class Separation:
+class SourceSeparation:
     """A separation of what one span holds.
 
     Attributes:
@@ -93,7 +93,7 @@ class Separation:
         parts: the parts of this run: separations, and a descent after each.
     """
 
-    span: Span
+    span: UpdateSpan
     pictures: Pictures
     size: float
     schedule: Schedule

@@ -23,7 +23,7 @@ UNMOVED = 1e-6
 
 
 @dataclass(frozen=True)
-class Span:
+class UpdateSpan:
     """The rows of L = sum_i D_i x_i' (after Kariyappa et al. 2023, who take a gradient), and what is known beside.
 
     Attributes:
@@ -45,7 +45,7 @@ class Span:
     @classmethod
     def added_to(
         cls, start: Network, end: Network, images: int | None, way: Sequence[Explaining] | None = None
-    ) -> Span:
+    ) -> UpdateSpan:
         """Return what a training has added to its start.
 
         Args:
@@ -80,7 +80,7 @@ class Span:
         )
 
     @classmethod
-    def held_by(cls, end: Network, images: int | None, explaining: Explaining | None = None) -> Span | None:
+    def held_by(cls, end: Network, images: int | None, explaining: Explaining | None = None) -> UpdateSpan | None:
         """Return what the weights alone hold, None where they show no end of the images' span.
 
         Biases are left out: a recipe may not decay them, and they then add up to nothing.

@@ -77,8 +77,8 @@ def _leaves(state: State) -> State:
 
 
 @dataclass(frozen=True)
-class Found:
-    """The ends of k searches.
+class NearestRecords:
+    """The records on which training ends nearest to k released models, as far as k searches found them.
 
     Attributes:
         images: (k, C, H, W) in [0, 1].
@@ -98,7 +98,7 @@ def search(
     released: Parameters,
     evaluations: int,
     expired: Callable[[int], bool] = lambda count: False,
-) -> Found:
+) -> NearestRecords:
     """Return the k records of smallest distance, each for its own released model, with pixels in [0, 1].
 
     Args:
@@ -124,7 +124,7 @@ def search(
     starts = images.double().flatten(1).cpu().numpy()
     ended, count = minimise_in_lockstep(evaluate, starts, evaluations, expired)
     distances, _ = evaluate(np.arange(len(ended)), ended)
-    return Found(
+    return NearestRecords(
         torch.from_numpy(ended).to(images).view_as(images), torch.from_numpy(distances), count + len(distances)
     )
 

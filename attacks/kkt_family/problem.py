@@ -11,7 +11,7 @@ from torch import Tensor
 from attacks.base import VictimView
 from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace, RowSpace, row_space, row_span
-from victims.equations.spans import Span, Spans, activation_basis, error_basis
+from victims.equations.spans import SpanPenalty, Spans, activation_basis, error_basis
 from victims.equations.stationarity import CoefficientMap, relative_residual
 
 
@@ -63,8 +63,8 @@ class Problem:
         errors = error_basis(self.connected, self.data_subspace) if error_cost else None
         activations = activation_basis(self.connected, self.data_subspace.rank) if activation_cost else None
         return Spans(
-            None if errors is None else Span(errors, error_cost),
-            None if activations is None else Span(activations, activation_cost),
+            None if errors is None else SpanPenalty(errors, error_cost),
+            None if activations is None else SpanPenalty(activations, activation_cost),
         )
 
     @torch.no_grad()

@@ -16,7 +16,7 @@ from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
 from victims.equations.adjoint import StationarityResidual, Weighting, neuron_norms
 from victims.equations.convolution import FeatureResidual
 from victims.equations.row_space import CosineSpace, RowSpace
-from victims.equations.spans import Span
+from victims.equations.spans import SpanPenalty
 from victims.training.hardware import Repeated
 
 OFFSET_LR = 0.3
@@ -39,8 +39,8 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Found:
-    """The end of one search: candidates (m, d) and their weights (m,)."""
+class StationaryPoint:
+    """Where one search ended, near a stationary point: candidates (m, d) and their weights (m,)."""
 
     candidates: Tensor
     sizes: Tensor
@@ -59,7 +59,7 @@ def search(
     expired: Callable[[int], bool] = lambda step: False,
     checkpoint: Callable[[Callable[[], dict[str, Tensor]]], None] = lambda state: None,
     state: dict[str, Tensor] | None = None,
-) -> list[Found]:
+) -> list[StationaryPoint]:
     """Return the candidates at which the stationarity residual is smallest, found from every start at once.
 
     Candidate i is x_i = sum_k (S_k / rms S)^p u_ik v_k, with S_k and v_k the singular values and directions of W1 and p
@@ -169,7 +169,7 @@ def search(
         if step % REPORT_STEPS == 0 or step == params.steps:
             report(step, pixels())
         checkpoint(now)
-    return [Found(candidates, one.sizes().detach()) for candidates, one in zip(pixels(), every, strict=True)]
+    return [StationaryPoint(candidates, one.sizes().detach()) for candidates, one in zip(pixels(), every, strict=True)]
 
 
 def _scaling(space: RowSpace | CosineSpace, power: float) -> Tensor:
@@ -214,4 +214,6 @@ def _residual(problem: Problem, params: SearchParams) -> StationarityResidual | 
         return StationarityResidual(network, weighting, spans=spans, sharpness=sharpness)
     assert isinstance(problem.space, CosineSpace)  # images before convolutions are on cosines
     residual = StationarityResidual(network, weighting, spans=problem.spans(error_cost, 0), sharpness=sharpness)
-    return FeatureResidual(problem.network, problem.space, Span(problem.features.basis, activation_cost), residual)
+    return FeatureResidual(
+        problem.network, problem.space, SpanPenalty(problem.features.basis, activation_cost), residual
+    )

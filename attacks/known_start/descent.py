@@ -18,8 +18,8 @@ from victims.equations.adjoint import neuron_norms
 
 
 @dataclass(frozen=True)
-class Found:
-    """The end of one search.
+class Decomposition:
+    """What one search makes a difference up of.
 
     Attributes:
         candidates: (m, d).
@@ -54,7 +54,7 @@ class Descent(ABC):
         """Return what is minimised with gates of sharpness alpha, a scalar tensor that can be differentiated."""
 
     @abstractmethod
-    def found(self) -> Found:
+    def found(self) -> Decomposition:
         """Return the candidates at which the search stands."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Descent(ABC):
         expired: Callable[[int], bool] = lambda step: False,
         checkpoint: Callable[[Callable[[], dict[str, Tensor]]], None] = lambda state: None,
         state: dict[str, Tensor] | None = None,
-    ) -> Found:
+    ) -> Decomposition:
         """Search to the end, or until the budget is spent.
 
         Args:

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from attacks.known_start.descent import Descent, Found
+from attacks.known_start.descent import Decomposition, Descent
 from attacks.known_start.equation import Equation
 from attacks.known_start.front import FeatureExtractor
 from attacks.known_start.params import FeatureParams
@@ -81,13 +81,13 @@ class FeatureSearch(Descent):
         return residual + params.second_layer * left + outside.sum() / math.sqrt(equation.rank)
 
     @torch.no_grad()
-    def found(self) -> Found:
+    def found(self) -> Decomposition:
         """Return where the search is; a candidate's weight is the share of its features in their span."""
         equation, images = self.equation, self.images()
         features = self.front(images)
         inputs, errors, _ = self._terms(features, self.params.alpha[1])
         residual = float((equation.weight - errors.T @ inputs).norm() / equation.weight.norm())
-        return Found(images.flatten(1), 1 - share_outside(inputs, features), residual)
+        return Decomposition(images.flatten(1), 1 - share_outside(inputs, features), residual)
 
     @torch.no_grad()
     def consistency(self) -> Tensor:

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attacks.known_start.descent import Descent, Found
+from attacks.known_start.descent import Decomposition, Descent
 from attacks.known_start.equation import Equation
 from attacks.known_start.params import ResolvedParams
-from attacks.known_start.replay import UnrolledTraining
+from attacks.known_start.unrolled_training import UnrolledTraining
 from attacks.optimisation.one_cycle import OneCycle
 from victims.equations.network import Network
 
@@ -62,13 +62,13 @@ class Polish(Descent):
         return distance + self.params.second_layer * second.square().sum() / equation.second.square().sum()
 
     @torch.no_grad()
-    def found(self) -> Found:
+    def found(self) -> Decomposition:
         """Return where the search is; the candidates' weights in the batches are relative to their mean."""
         weight, _, _ = self._missed()
         inputs = self.coordinates * self.scaling
         weights = self.weight_logits.softmax(0) * len(inputs)
         residual = float(weight.norm() / self.equation.weight.norm())
-        return Found(inputs @ self.equation.basis.T, weights, residual)
+        return Decomposition(inputs @ self.equation.basis.T, weights, residual)
 
     def consistency(self) -> Tensor:
         """Return 1 for each candidate, (m,): a training has no equation from which one could follow."""

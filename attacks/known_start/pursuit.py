@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attacks.base import AttackContext, DivergedError
 from attacks.known_start.params import ProjectionParams
-from attacks.known_start.projection import Projection
+from attacks.known_start.projection_loss import ProjectionLoss
 from victims.training.lbfgs import lbfgs
 
 CHUNK = 100
@@ -40,7 +40,7 @@ class Pursuit:
     """
 
     def __init__(
-        self, projection: Projection, size: tuple[int, int], params: ProjectionParams, ctx: AttackContext
+        self, projection: ProjectionLoss, size: tuple[int, int], params: ProjectionParams, ctx: AttackContext
     ) -> None:
         self.projection, self.size, self.params, self.ctx = projection, size, params, ctx
         self.spare = math.ceil(params.surplus * size[0])

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from attacks.known_start.descent import Descent, Found
+from attacks.known_start.descent import Decomposition, Descent
 from attacks.known_start.equation import Equation
 from attacks.known_start.params import ResolvedParams
 from attacks.optimisation.one_cycle import OneCycle
@@ -69,12 +69,12 @@ class Search(Descent):
         return residual + cost * self._outside(errors).sum() if cost else residual
 
     @torch.no_grad()
-    def found(self) -> Found:
+    def found(self) -> Decomposition:
         """Return where the search is."""
         equation = self.equation
         inputs, errors, _ = self._terms(self.params.alpha[1])
         residual = float((equation.weight - errors.T @ inputs).norm() / equation.weight.norm())
-        return Found(inputs @ equation.basis.T, 1 - self._outside(errors), residual)
+        return Decomposition(inputs @ equation.basis.T, 1 - self._outside(errors), residual)
 
     @torch.no_grad()
     def consistency(self) -> Tensor:

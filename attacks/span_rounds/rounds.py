@@ -16,7 +16,7 @@ from torch import Tensor
 from attacks.kkt_family.coefficients import SMALL, coefficient_unit, rescaled_coefficients
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
-from attacks.kkt_family.search import Found, Start, coordinates_of, search
+from attacks.kkt_family.search import Start, StationaryPoint, coordinates_of, search
 from attacks.optimisation.restarts import Restarts, below, under
 from attacks.span_rounds.selection import outside, staying
 from victims.equations.stationarity import CoefficientMap
@@ -34,7 +34,7 @@ BEGUN = "begun."
 
 
 @dataclass(frozen=True)
-class Rounds:
+class RoundSchedule:
     """How a restart goes on after its search.
 
     Attributes:
@@ -61,8 +61,8 @@ class Rounds:
 
 
 def search_in_rounds(
-    problem: Problem, start: Start, params: SearchParams, rounds: Rounds, restarts: Restarts
-) -> tuple[Found, CoefficientMap]:
+    problem: Problem, start: Start, params: SearchParams, rounds: RoundSchedule, restarts: Restarts
+) -> tuple[StationaryPoint, CoefficientMap]:
     """Return the candidates of the last search, and the map from their outputs to their coefficients.
 
     Args:
@@ -101,7 +101,7 @@ def _search(
     restarts: Restarts,
     held: dict[str, Tensor],
     state: dict[str, Tensor],
-) -> tuple[Found, bool]:
+) -> tuple[StationaryPoint, bool]:
     """Return what one search finds after `done` steps of others, and whether it was stopped before its end.
 
     Args:
@@ -138,7 +138,7 @@ def _start(begun: dict[str, Tensor]) -> Start:
 
 def _next(
     problem: Problem,
-    found: Found,
+    found: StationaryPoint,
     coefficients: CoefficientMap,
     params: SearchParams,
     generator: torch.Generator,

@@ -10,7 +10,7 @@ from torch import Tensor
 from attacks.context import AttackContext
 from attacks.knowledge import VictimView
 from attacks.unknown_start import UNLIKE
-from attacks.unknown_start.uniform import STEPS, Separation
+from attacks.unknown_start.uniform import STEPS, StartSeparation
 from victims.equations.row_space import CosineSpace
 
 
@@ -84,7 +84,7 @@ def estimated_start(
         return None, ("the first layer is zero",)
     images = channels in (1, 3) and min(height, width) > 1
     space = CosineSpace.of(shape, first) if images else None
-    found = Separation(first, space).run(expired, steps_of(0))
+    found = StartSeparation(first, space).run(expired, steps_of(0))
     if not found.uniform:
         return None, (
             "the first layer does not look drawn uniformly, as torch.nn.Linear draws it: what is left of it has a "
@@ -94,7 +94,7 @@ def estimated_start(
     flags = [f"start estimated: uniform to {found.misfit:.2g}"]
     for layer in range(1, hidden):
         name = f"layers.{layer}.weight"
-        behind = Separation(weights[name], None, found.decay).run(expired, steps_of(layer))
+        behind = StartSeparation(weights[name], None, found.decay).run(expired, steps_of(layer))
         if behind.uniform:
             start[name] = (weights[name] - behind.added) / found.decay
         else:

@@ -72,7 +72,7 @@ class Added:
         return self.misfit <= MISFIT + CHANCE / math.sqrt(self.weights)
 
 
-class Separation:
+class StartSeparation:
     """The descent that separates L from a start drawn uniformly.
 
     Args:

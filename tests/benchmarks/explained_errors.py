@@ -22,7 +22,7 @@ from torch import Tensor
 from attacks.independent_components.errors import chance, explained
 from attacks.independent_components.maps import features_span
 from attacks.independent_components.params import CocktailPartyFeaturesParams
-from attacks.independent_components.span import Span
+from attacks.independent_components.span import UpdateSpan
 from attacks.known_start.equation import checked_difference
 from attacks.known_start.front import FeatureExtractor, head
 from bench.plan import registry
@@ -70,7 +70,7 @@ def seen_by_the_first_layer(victim: Victim) -> tuple[Tensor, tuple[Network, ...]
     assert victim.start is not None
     first, last, images = victim.start, victim.model.state_dict(), torch.from_numpy(victim.split.inputs)
     if victim.spec.architecture.kind == "mlp":
-        span = Span.added_to(Network.of(first), Network.of(last), len(images))
+        span = UpdateSpan.added_to(Network.of(first), Network.of(last), len(images))
         return span.added, span.way, images.flatten(1)
     start, end, params = head(first, 0), head(last, 0), CocktailPartyFeaturesParams()
     front = FeatureExtractor.of(lambda: deepcopy(victim.model), first, last, params.point, 0)

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from attacks.feature_span.deflation import PER_DIRECTION
 from attacks.feature_span.params import ConvSpanParams
-from attacks.feature_span.rounds import PER_DIRECTION
 from attacks.feature_span.search import SpanSearch, shown_span
 from bench.plan import registry
 from bench.scoring import PROTOCOLS

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from attacks.known_start.params import LEFT_OUT
-from attacks.unknown_start.uniform import Separation
+from attacks.unknown_start.uniform import StartSeparation
 from bench.plan import registry
 from victims.equations.row_space import CosineSpace
 from victims.obtain import obtain
@@ -38,7 +38,9 @@ def main() -> None:
         # the squares of L, less those that the first directions explain, plus those that they add
         along = ((left.T @ added) * right).sum(1)
         squares = added.square().sum() + (singular.square() - 2 * singular * along).cumsum(0)
-        found = Separation(weight, CosineSpace.of(victim.input_shape, weight)).run(lambda: False, lambda step: None)
+        found = StartSeparation(weight, CosineSpace.of(victim.input_shape, weight)).run(
+            lambda: False, lambda step: None
+        )
         missed = float((found.added - added).norm() / added.norm())
         by_squares = float((squares.min().clamp(min=0) / added.square().sum()).sqrt())
         estimate = difference(weight, (weight - found.added) / found.decay)

@@ -20,7 +20,7 @@ from attacks.kkt_family.search import Start, search
 from victims.equations.adjoint import StationarityResidual, Weighting
 from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace, RowSpace
-from victims.equations.spans import Span, Spans
+from victims.equations.spans import SpanPenalty, Spans
 
 D, H, M, RANK = 3072, 1000, 1000, 458
 
@@ -50,7 +50,7 @@ def published_step(dtype: torch.dtype) -> Callable[[], None]:
 
 def default_step(layers: tuple[float, ...], autograd: bool = False, paid: bool = False) -> Callable[[], None]:
     net, generator = network(RANK, torch.float32), torch.Generator().manual_seed(1)
-    span = Span(torch.linalg.qr(net.weights[0]).Q, 0.01)
+    span = SpanPenalty(torch.linalg.qr(net.weights[0]).Q, 0.01)
     spans = Spans(span, span) if paid else None
     analytic = StationarityResidual(net, Weighting.uniform(net, layers), spans=spans)
     residual = AutodiffResidual(net, layers) if autograd else analytic

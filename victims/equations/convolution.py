@@ -17,7 +17,7 @@ from torch import Tensor
 from victims.equations.adjoint import StationarityResidual
 from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace
-from victims.equations.spans import Span, share_outside
+from victims.equations.spans import SpanPenalty, share_outside
 from victims.equations.stationarity import CoefficientMap
 
 
@@ -31,7 +31,9 @@ class FeatureResidual:
         residual: the residual of the network after the convolutions, on the features' coordinates.
     """
 
-    def __init__(self, network: Network, space: CosineSpace, features: Span, residual: StationarityResidual) -> None:
+    def __init__(
+        self, network: Network, space: CosineSpace, features: SpanPenalty, residual: StationarityResidual
+    ) -> None:
         self.network, self.space, self.features, self.residual = network, space, features, residual
 
     @property

@@ -30,8 +30,8 @@ Then the start hides so much of the activations that a candidate which keeps to 
 
 
 @dataclass(frozen=True)
-class Span:
-    """A subspace, and what it costs to leave it.
+class SpanPenalty:
+    """A penalty on what lies outside a subspace.
 
     Attributes:
         basis: (h, r) orthonormal.
@@ -58,8 +58,8 @@ class Spans:
         activations: the span of A_1.
     """
 
-    errors: Span | None = None
-    activations: Span | None = None
+    errors: SpanPenalty | None = None
+    activations: SpanPenalty | None = None
 
 
 def share_outside(projected: Tensor, vectors: Tensor) -> Tensor:

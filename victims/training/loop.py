@@ -28,7 +28,7 @@ from victims.training.gram_gauss_newton import GramGaussNewtonAlgorithm
 from victims.training.normalized_descent import NormalizedDescentAlgorithm
 from victims.training.regularised import minimum
 from victims.training.rounded import settle
-from victims.training.span import Span
+from victims.training.span import InputSpan
 from victims.training.state import Algorithm, Figures, TrainState
 from victims.unfinished import Unfinished
 
@@ -84,7 +84,7 @@ def train(
     initial = build(spec.architecture, inputs.shape[1:], torch.Generator().manual_seed(spec.seed), dtype)
     if spec.twin == "untrained":
         return initial
-    span = Span.of(inputs.flatten(1)) if isinstance(initial, MLP) else None
+    span = InputSpan.of(inputs.flatten(1)) if isinstance(initial, MLP) else None
     reduced, outside, data = _in_span(span, initial, inputs)
     if isinstance(spec.training, Regularised):
         last = spec.training.steps
@@ -135,7 +135,7 @@ def train(
     return span.restore(trained, outside * float(state.outside_scale))
 
 
-def _in_span(span: Span | None, model: ReLUNetwork, inputs: Tensor) -> tuple[ReLUNetwork, Tensor, Tensor]:
+def _in_span(span: InputSpan | None, model: ReLUNetwork, inputs: Tensor) -> tuple[ReLUNetwork, Tensor, Tensor]:
     """Return the network that is trained, the part (h, d) of W1 outside the span, and the inputs that it takes."""
     if span is None or not isinstance(model, MLP):
         return model, torch.zeros(()), inputs

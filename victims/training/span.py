@@ -17,7 +17,7 @@ from victims.equations.architectures import MLP
 
 
 @dataclass(frozen=True)
-class Span:
+class InputSpan:
     """An orthonormal basis of the span of the training inputs.
 
     Attributes:
@@ -27,7 +27,7 @@ class Span:
     basis: Tensor
 
     @classmethod
-    def of(cls, inputs: Tensor) -> Span:
+    def of(cls, inputs: Tensor) -> InputSpan:
         """Return the span of inputs (n, d); directions below 1e-9 of the largest singular value count as absent."""
         _, singular, directions = torch.linalg.svd(inputs.double(), full_matrices=False)
         rank = int((singular > 1e-9 * singular[0]).sum())

@@ -10,8 +10,8 @@ from attacking import Interrupted, Memory, context
 from torch import Tensor
 
 import attacks.context
+from attacks.feature_span.deflation import Deflation
 from attacks.feature_span.params import ConvSpanParams
-from attacks.feature_span.rounds import Rounds
 from attacks.feature_span.search import SpanSearch, shown_span
 from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace
@@ -137,7 +137,7 @@ def test_a_round_has_three_candidates_for_each_direction_unless_it_is_told_how_m
     network, _ = planted(0)
     span = shown_span(network.weights[1])
     for given, many in ((None, 3 * N), (5, 5)):
-        rounds = Rounds(network, span, ConvSpanParams(candidates=given, rounds=1, steps=1), context())
+        rounds = Deflation(network, span, ConvSpanParams(candidates=given, rounds=1, steps=1), context())
         rounds.run()
         assert len(rounds.images) == rounds.candidates == many
 
@@ -148,13 +148,13 @@ def test_a_killed_search_ends_where_an_undisturbed_one_does(most: int, monkeypat
     monkeypatch.setattr(attacks.context, "CHECKPOINT_SECONDS", 0.0)
     network, _ = planted(0)
     span, params = shown_span(network.weights[1]), ConvSpanParams(candidates=4, rounds=2, steps=6)
-    undisturbed = Rounds(network, span, params, context())
+    undisturbed = Deflation(network, span, params, context())
     undisturbed.run()
     kept = Memory(most=most)
     with pytest.raises(Interrupted):
-        Rounds(network, span, params, replace(context(), checkpoints=kept)).run()
+        Deflation(network, span, params, replace(context(), checkpoints=kept)).run()
     kept.most = 10**9
-    again = Rounds(network, span, params, replace(context(), checkpoints=kept))
+    again = Deflation(network, span, params, replace(context(), checkpoints=kept))
     again.run()
     assert torch.equal(again.images, undisturbed.images)
     assert torch.equal(again.known, undisturbed.known)

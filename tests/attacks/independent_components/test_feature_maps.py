@@ -19,7 +19,7 @@ from attacks.independent_components.maps import features_span, images_of, separa
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import FeatureMaps
-from attacks.independent_components.span import Span
+from attacks.independent_components.span import UpdateSpan
 from attacks.known_start.equation import back_propagated
 from attacks.known_start.front import FeatureExtractor, head
 from attacks.optimisation.variation import relative_variation
@@ -58,7 +58,7 @@ def cosines(found: Tensor, truth: Tensor) -> Tensor:
     return (F.normalize(truth.flatten(1)) @ F.normalize(found.flatten(1)).T).amax(1)
 
 
-def one_step(spec: CNNSpec, shift: float = 0.0) -> tuple[Span, Tensor]:
+def one_step(spec: CNNSpec, shift: float = 0.0) -> tuple[UpdateSpan, Tensor]:
     """Return the span of one gradient of the layers behind a front at photographs, mixed, and their features.
 
     These are less by so many times their mean.
@@ -71,10 +71,10 @@ def one_step(spec: CNNSpec, shift: float = 0.0) -> tuple[Span, Tensor]:
     errors, _ = back_propagated(layers, features, coefficients, SHARPNESS)
     mixing = torch.randn(20, 20, generator=generator)
     basis = torch.linalg.qr((mixing @ features).T).Q.T.contiguous()
-    return Span(basis, errors[0].T @ features, None, layers, (layers,), ""), features
+    return UpdateSpan(basis, errors[0].T @ features, None, layers, (layers,), ""), features
 
 
-def near(span: Span, maps: tuple[int, int, int], features: Tensor, params: CocktailPartyFeaturesParams) -> Tensor:
+def near(span: UpdateSpan, maps: tuple[int, int, int], features: Tensor, params: CocktailPartyFeaturesParams) -> Tensor:
     """Return the cosine (n,) of features with the nearest component of the span."""
     return cosines(separated(span, FeatureMaps(maps), 1.0, params, Parts(context(), 500)).images, features)
 
@@ -99,7 +99,7 @@ def test_where_noise_fills_nearly_all_directions_those_above_it_are_searched() -
     begun, last, errors, features, noise = (torch.randn(shape, generator=generator) for shape in shapes)
     start, falling = Network((begun, last), (None, None)), 0.75 ** torch.arange(40)
 
-    def found(added: Tensor) -> Span:
+    def found(added: Tensor) -> UpdateSpan:
         return features_span(start, replace(start, weights=(begun + added, last)), None, PARAMS)
 
     moving = found(errors * falling @ features)  # as features do while convolutions learn

@@ -32,7 +32,7 @@ from attacks.independent_components.orientation import oriented
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.parts import Parts
 from attacks.independent_components.responses import filters, responses
-from attacks.independent_components.span import Span
+from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.unmixing import nearest_rotation, unmix
 from attacks.known_start.equation import back_propagated
 from attacks.known_start.no_image import FIRST_STAYED
@@ -277,7 +277,7 @@ def test_the_span_of_a_known_start_is_that_of_the_images() -> None:
     assert victim.start is not None
     shape = (3, 32, 32)
     start, end = (Network.of(one, shape) for one in (victim.start, victim.model.state_dict()))
-    span = Span.added_to(start, end, None)
+    span = UpdateSpan.added_to(start, end, None)
     images = torch.from_numpy(victim.split.inputs).flatten(1)
     inside = images @ span.basis.T @ span.basis
     assert float((inside - images).norm() / images.norm()) < 1e-3

@@ -34,7 +34,7 @@ from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import Images
 from attacks.independent_components.responses import responses
-from attacks.independent_components.span import Span
+from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.unmixing import DENSITY
 from bench.run.disclosure import view_of
 
@@ -44,13 +44,13 @@ DIGITS = sgd_network("digits", 20, (100, 40), lr=0.01, batch_size=4, epochs=15)
 
 
 @cache
-def one_step() -> tuple[Span, Tensor, Tensor]:
+def one_step() -> tuple[UpdateSpan, Tensor, Tensor]:
     """Return the span of a gradient of a loss of five images at one network, these images (n, d), and their errors."""
     generator = torch.Generator().manual_seed(3)
     network = drawn_network(generator, 36, 60, 40, 3)
     images, errors = images_and_errors(network, N, generator, SHARPNESS)
     basis = torch.linalg.qr(images.T).Q.T
-    return Span(basis, errors.T @ images, errors.sum(0), network, (network,), ""), images, errors
+    return UpdateSpan(basis, errors.T @ images, errors.sum(0), network, (network,), ""), images, errors
 
 
 def likelihood() -> JointLikelihood:
@@ -171,12 +171,14 @@ def test_two_rounds_that_are_no_likelier_are_the_last(monkeypatch: pytest.Monkey
     """Wherever they are interrupted."""
     costs, ended = [-1.0, -0.9, -1.2, -1.1, -1.15, -2.0], list[int]()
 
-    def descended(self: rounds.Separation, now: rounds.Separated, likelihood: JointLikelihood) -> rounds.Separated:
+    def descended(
+        self: rounds.SourceSeparation, now: rounds.Separated, likelihood: JointLikelihood
+    ) -> rounds.Separated:
         ended.append(int(self.parts.held["index"]) // 2)
         cost, first = costs[ended[-1]], torch.arange(len(now.images)) == 0
         return replace(now, sure=torch.full((len(now.images),), cost), found=first, cost=cost)
 
-    monkeypatch.setattr(rounds.Separation, "_descend", descended)
+    monkeypatch.setattr(rounds.SourceSeparation, "_descend", descended)
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
     memory, params = Memory(), {"steps": 5, "free_steps": 0}
     found_by(6, replace(context(), checkpoints=memory), **params)

@@ -18,7 +18,7 @@ from attacks.independent_components.orientation import oriented
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import Images
-from attacks.independent_components.span import Span
+from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.tail import Tailed, layers, tails_between
 from attacks.knowledge import Architecture
 from attacks.known_start.equation import back_propagated
@@ -85,7 +85,7 @@ def test_true_images_explain_their_errors_and_a_descent_comes_back_to_them(activ
     images, errors = one_step(network)
     assert float(explained(images, errors, (network,)).min()) > 0.99
     basis = torch.linalg.qr(images.T).Q.T
-    span = Span(basis, errors.T @ images, errors.sum(0), network, (network,), "")
+    span = UpdateSpan(basis, errors.T @ images, errors.sum(0), network, (network,), "")
     joint = JointLikelihood(span, Images(SHAPE), 1.0)
     away = images + 0.25 * torch.randn(N, N, generator=torch.Generator().manual_seed(6)).double() @ images
     found = joint.descend(F.normalize(away) * 6, 300, 0.02, Parts(context(), 300))

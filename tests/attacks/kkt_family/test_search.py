@@ -15,7 +15,7 @@ from attacks.kkt_family.coefficients import Coefficients, margin_coefficients
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.published import published_search
-from attacks.kkt_family.search import Found, Start, _term_bound, coordinates_of, search
+from attacks.kkt_family.search import Start, StationaryPoint, _term_bound, coordinates_of, search
 from victims.equations.adjoint import StationarityResidual
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
@@ -197,7 +197,7 @@ def test_searches_in_one_batch_end_as_they_would_alone(parts: bool, monkeypatch:
     network, _, _ = two_point_problem()
     params = changed(steps=50, coordinate_power=0.5, residual_power=0.3, neuron_power=1.0, sparsity=0.02)
 
-    def ends(*seeds: int) -> list[Found]:
+    def ends(*seeds: int) -> list[StationaryPoint]:
         return search(everywhere(network), [random_start(seed) for seed in seeds], params, silent)
 
     for seed, found in enumerate(ends(0, 1, 2)):

@@ -15,8 +15,8 @@ from attacks.known_start.feature_search import FeatureSearch
 from attacks.known_start.front import FeatureExtractor
 from attacks.known_start.params import FeatureParams, KKTDeltaParams, ResolvedParams
 from attacks.known_start.polish import Polish
-from attacks.known_start.replay import UnrolledTraining
 from attacks.known_start.search import Search
+from attacks.known_start.unrolled_training import UnrolledTraining
 from attacks.optimisation.variation import relative_variation
 from victims.equations.architectures import MLP
 from victims.equations.network import Network

@@ -17,7 +17,7 @@ from attacking import BATCH_NORM, CPU, ORDINARY, RANDOM_FEATURES, Interrupted, M
 from attacks import context as contexts
 from attacks.base import AttackContext, DivergedError
 from attacks.known_start.params import ProjectionParams
-from attacks.known_start.projection import Projection as Loss
+from attacks.known_start.projection_loss import ProjectionLoss
 from attacks.known_start.pursuit import Pursuit
 from attacks.projection import BATCHED, FADED, MORE, STOOD, UNEQUAL, Projection
 from bench.run.disclosure import view_of
@@ -46,12 +46,12 @@ def features(ratio: float, n: int = 4, **fields: Any) -> VictimSpec:
     return RANDOM_FEATURES.model_copy(update={"name": name, "n": n, "architecture": architecture})
 
 
-def exact(spec: VictimSpec) -> tuple[Loss, torch.Tensor]:
+def exact(spec: VictimSpec) -> tuple[ProjectionLoss, torch.Tensor]:
     """The loss of a trained victim in float64, and its images (n, d)."""
     victim = victim_of(spec)
     network = blank(spec.architecture, victim.input_shape).double()  # type: ignore[arg-type]
     network.load_state_dict(victim.model.state_dict())
-    loss = Loss.of(network.double().requires_grad_(False), victim.start, victim.input_shape)
+    loss = ProjectionLoss.of(network.double().requires_grad_(False), victim.start, victim.input_shape)
     return loss, torch.from_numpy(victim.split.inputs).flatten(1).double()
 
 

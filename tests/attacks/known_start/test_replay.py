@@ -19,7 +19,7 @@ from attacks.kkt_delta import KKTDelta
 from attacks.kkt_family.ranking.evidence import evidence
 from attacks.known_start.equation import checked_difference
 from attacks.known_start.params import KKTDeltaParams
-from attacks.known_start.replay import UnrolledTraining
+from attacks.known_start.unrolled_training import UnrolledTraining
 from attacks.replay import Replay as Attack
 from attacks.replay import ReplayParams
 from bench.run.disclosure import view_of

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.known_start.descent import Descent, Found
+from attacks.known_start.descent import Decomposition, Descent
 from attacks.known_start.equation import Equation
 from attacks.known_start.params import KKTDeltaParams
 from attacks.optimisation.one_cycle import OneCycle
@@ -32,8 +32,8 @@ class Recorded(Descent):
         self.alphas.append(alpha)
         return self.unknown.square()
 
-    def found(self) -> Found:
-        return Found(torch.zeros(1, D), torch.ones(1), 0.0)
+    def found(self) -> Decomposition:
+        return Decomposition(torch.zeros(1, D), torch.ones(1), 0.0)
 
     def consistency(self) -> Tensor:
         return torch.ones(1)

@@ -17,11 +17,11 @@ import attacks.context
 from attacks.kkt_family.coefficients import rescaled_coefficients
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.ranking.confidence import agreement
-from attacks.kkt_family.search import Found, Start, coordinates_of, search
+from attacks.kkt_family.search import Start, StationaryPoint, coordinates_of, search
 from attacks.kkt_span import KKTSpan, KKTSpanParams
 from attacks.optimisation.restarts import Restart, Restarts
 from attacks.span_rounds import rounds, selection
-from attacks.span_rounds.rounds import ALIVE, KEPT_LR, SETTLE_LR, Rounds, _next
+from attacks.span_rounds.rounds import ALIVE, KEPT_LR, SETTLE_LR, RoundSchedule, _next
 from attacks.span_rounds.selection import COPY, FARTHEST, outside, staying
 from bench.run.disclosure import view_of
 from victims.base import Victim
@@ -115,7 +115,7 @@ def test_a_factor_of_all_is_a_learning_rate(problem: Problem) -> None:
     coordinates, chosen = drawn(problem, 5)
     params = KKTSpanParams(steps=10, dtype="float64", lr=0.02, lambda_lr=0.02, sparsity=5.0)
 
-    def ends(factor: float) -> Found:
+    def ends(factor: float) -> StationaryPoint:
         factors = torch.full((5,), factor, dtype=torch.float64)
         rates = {"lr": params.lr / factor, "lambda_lr": params.lambda_lr / factor}
         start = Start(coordinates, rescaled_coefficients(chosen, factors), factors)
@@ -163,7 +163,7 @@ def test_candidates_far_smaller_than_an_image_of_middle_size_do_not_settle(probl
     coordinates, chosen = drawn(problem, 4 * N)
     coordinates, chosen = F.normalize(coordinates, dim=1), F.normalize(chosen, dim=1)
     chosen[N:] *= 0.05
-    found = Found(coordinates @ problem.space.basis.T, chosen.norm(dim=1))
+    found = StationaryPoint(coordinates @ problem.space.basis.T, chosen.norm(dim=1))
     params = KKTSpanParams(dtype="float64", coordinate_power=0.0)
     settling = _next(problem, found, lambda _: chosen, params, torch.Generator(), settle=True)
     torch.testing.assert_close(settling["coordinates"], coordinates[:N])
@@ -179,7 +179,7 @@ def test_the_searches_are_as_many_and_as_long_as_the_steps_say() -> None:
     free = params.model_copy(update={"round_offset_price": 1e-6})
     assert [one.offset_price for one in free.after_search.searches(free)] == [0.0] + [1e-6] * 5
     assert params.steps_of_a_restart == 520
-    assert Rounds(0, 20, 0.02, 0.0).searches(params) == [params]
+    assert RoundSchedule(0, 20, 0.02, 0.0).searches(params) == [params]
     assert KKTSpanParams().steps_of_a_restart == KKTSpanParams().steps
 
 

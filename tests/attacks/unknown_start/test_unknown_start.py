@@ -12,7 +12,7 @@ from attacking import attacked, sgd_network, victim_of
 from attacks.kkt_delta import KKTDelta
 from attacks.known_start.params import KKTDeltaParams
 from attacks.unknown_start.start import estimated_start
-from attacks.unknown_start.uniform import Separation
+from attacks.unknown_start.uniform import StartSeparation
 from victims.equations.row_space import CosineSpace
 
 SHAPE = (3, 8, 8)
@@ -42,7 +42,7 @@ def missed(estimate: torch.Tensor, added: torch.Tensor) -> float:
 
 def test_what_was_added_and_what_is_left_of_the_start_are_told_apart() -> None:
     weight, added = planted()
-    found = Separation(weight, CosineSpace.of(SHAPE, weight)).run(lambda: False, lambda step: None)
+    found = StartSeparation(weight, CosineSpace.of(SHAPE, weight)).run(lambda: False, lambda step: None)
     assert found.decay == pytest.approx(DECAY, rel=0.02)
     assert found.uniform
     assert found.misfit < 0.02
@@ -53,7 +53,7 @@ def test_what_was_added_and_what_is_left_of_the_start_are_told_apart() -> None:
 @pytest.mark.parametrize("edge", [0.01, 0.3])
 def test_the_gradients_are_difference_quotients(edge: float) -> None:
     weight, _ = planted(h=20)
-    descent = Separation(weight.double(), CosineSpace.of(SHAPE, weight.double()), DECAY)
+    descent = StartSeparation(weight.double(), CosineSpace.of(SHAPE, weight.double()), DECAY)
 
     def objective() -> float:
         shares = (weight.double() - descent.added()).abs() / descent.half_width

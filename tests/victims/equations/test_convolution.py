@@ -16,7 +16,7 @@ from victims.equations.adjoint import StationarityResidual, Weighting
 from victims.equations.convolution import FeatureResidual
 from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace, row_span
-from victims.equations.spans import Span
+from victims.equations.spans import SpanPenalty
 
 SHAPE, CHANNELS, HIDDEN, N = (3, 7, 7), 6, 40, 4
 ALPHA = 3.0
@@ -70,7 +70,7 @@ def test_the_gradient_is_that_of_central_differences(convolutions: int, span_wei
     space, features = CosineSpace.of(SHAPE, network.weights[0]), row_span(network.weights[convolutions])
     after = network.after_convolutions().on_coordinates(features.basis)
     inner = StationarityResidual(after, Weighting.uniform(after, (1.0, 0.0)))
-    residual = FeatureResidual(network, space, Span(features.basis, span_weight), inner)
+    residual = FeatureResidual(network, space, SpanPenalty(features.basis, span_weight), inner)
     rows = free_coefficients(coefficients).at
     coordinates = space.coordinates((images + 0.3).flatten(1))
 
@@ -94,7 +94,7 @@ def test_offsets_are_those_of_the_layer_after_the_convolutions() -> None:
     space, features = CosineSpace.of(SHAPE, network.weights[0]), row_span(network.weights[1])
     after = network.after_convolutions().on_coordinates(features.basis)
     inner = StationarityResidual(after, Weighting.uniform(after, (1.0, 0.0)))
-    residual = FeatureResidual(network, space, Span(features.basis, 0.0), inner)
+    residual = FeatureResidual(network, space, SpanPenalty(features.basis, 0.0), inner)
     rows, coordinates = free_coefficients(coefficients).at, space.coordinates((images + 0.3).flatten(1))
     generator = torch.Generator().manual_seed(3)
     offsets = torch.randn(len(images), len(after.weights[0]), generator=generator, dtype=torch.float64)

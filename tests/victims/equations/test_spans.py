@@ -10,7 +10,7 @@ from attacks.kkt_family.coefficients import free_coefficients
 from victims.equations.adjoint import StationarityResidual, Weighting
 from victims.equations.gates import smooth_gate_relu
 from victims.equations.network import Network
-from victims.equations.spans import Span, Spans, share_outside
+from victims.equations.spans import SpanPenalty, Spans, share_outside
 
 D, H, N, OUTPUTS = 60, 40, 12, 3
 ALPHA = 3.0
@@ -33,7 +33,7 @@ def outside(vectors: Tensor, basis: Tensor) -> Tensor:
 def test_the_share_outside_and_its_gradient() -> None:
     generator = torch.Generator().manual_seed(0)
     vectors, basis = draw(generator, 2, 5, H).requires_grad_(), subspace(generator, H, 7)
-    span = Span(basis, 0.3)
+    span = SpanPenalty(basis, 0.3)
     shares = share_outside(vectors @ basis, vectors)
     torch.testing.assert_close(shares[1], outside(vectors[1].detach(), basis))
     (expected,) = torch.autograd.grad(0.3 * shares.sum(), vectors)
@@ -44,7 +44,7 @@ def test_the_share_outside_and_its_gradient() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_dead_candidate_is_left_alone(dtype: torch.dtype) -> None:
-    span = Span(subspace(torch.Generator().manual_seed(0), H, 7).to(dtype), 10.0)
+    span = SpanPenalty(subspace(torch.Generator().manual_seed(0), H, 7).to(dtype), 10.0)
     assert not span.gradient(torch.zeros(1, H, dtype=dtype)).any(), "neither moved nor NaN"
 
 
@@ -55,7 +55,7 @@ def test_the_gradient_of_residual_and_spans_equals_autograd(layers: tuple[float,
     net = Network(
         (draw(generator, 9, 7), draw(generator, 8, 9), draw(generator, OUTPUTS, 8)), (draw(generator, 9), None, None)
     )
-    spans = Spans(Span(subspace(generator, 9, 4), 0.7), Span(subspace(generator, 9, 5), 1.9))
+    spans = Spans(SpanPenalty(subspace(generator, 9, 4), 0.7), SpanPenalty(subspace(generator, 9, 5), 1.9))
     x = draw(generator, 6, 7)
     coefficients = free_coefficients(draw(generator, 6, OUTPUTS))
     weighting = Weighting.uniform(net, layers)

@@ -17,7 +17,7 @@ from attacks.base import Attack, Reconstruction
 from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import INNER_STAYED, CocktailPartyFeatures
 from attacks.independent_components.params import CocktailPartyFeaturesParams, CocktailPartyParams
-from attacks.independent_components.span import Span
+from attacks.independent_components.span import UpdateSpan
 from attacks.kkt_delta import KKTDelta
 from attacks.kkt_delta_features import KKTDeltaFeatures
 from attacks.known_start.params import FeatureParams, KKTDeltaParams
@@ -253,7 +253,7 @@ def test_behind_a_normalised_layer_the_difference_is_a_sum_over_images(tmp_path:
     victim = loaded(described(folder, network=normalised, initial=folder / "start.safetensors"))
     assert victim.start is not None
     start, end = Network.of(victim.start), Network.of(victim.model.state_dict())
-    span = Span.added_to(start, end, None)
+    span = UpdateSpan.added_to(start, end, None)
     assert span.flag == f"start decayed to 1, {N - 1} directions"
     assert span.bias is None
     inputs = torch.from_numpy(victim.split.inputs).flatten(1)

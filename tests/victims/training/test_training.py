@@ -14,7 +14,7 @@ from victims.equations.optimality import stationarity_residuals
 from victims.spec import ConvSpec, DecayedDescent, GradientDescent, MLPSpec, NormalizedDescent, Regularised, VictimSpec
 from victims.training.loop import algorithm, train
 from victims.training.regularised import relative_gradient
-from victims.training.span import Span
+from victims.training.span import InputSpan
 from victims.training.state import TrainState
 from victims.unfinished import Unfinished
 
@@ -212,7 +212,7 @@ def test_a_convolution_learns(tmp_path: Path) -> None:
 def test_span_reduces_and_restores() -> None:
     inputs, _ = problem()
     model = build(MLPSpec(hidden=(9, 8)), (30,), torch.Generator().manual_seed(4), torch.float64)
-    span = Span.of(inputs.flatten(1))
+    span = InputSpan.of(inputs.flatten(1))
     assert span.basis.shape == (30, 12)
     reduced, outside = span.reduce(model)
     torch.testing.assert_close(reduced(span.coordinates(inputs.flatten(1))), model(inputs.double()))
@@ -250,6 +250,6 @@ def test_weight_decay_leaves_nothing_outside_the_span(tmp_path: Path) -> None:
     inputs, labels = problem()
     trained = train(spec(Regularised(steps=300)), inputs, labels, CPU, Unfinished(), lambda at: None)
     first = trained.linears()[0].weight
-    basis = Span.of(inputs.flatten(1)).basis
+    basis = InputSpan.of(inputs.flatten(1)).basis
     assert float(first.detach().norm()) > 0.1
     torch.testing.assert_close(first @ basis @ basis.T, first, rtol=1e-9, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Rounds of a search: each stays apart from the images that the ones before have found."""
+"""Deflation: a search in rounds, each of which stays apart from the images that the ones before have found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PER_DIRECTION = 3
 """Candidates of a round for each direction of the span, unless their number is given."""
 
 
-class Rounds:
+class Deflation:
     """The rounds of one attack, under the budget of its context, and the checkpoints that they go on from.
 
     Args:

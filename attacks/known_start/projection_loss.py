@@ -24,7 +24,7 @@ RIDGE = 1e4
 
 
 @dataclass(frozen=True)
-class Projection:
+class ProjectionLoss:
     """The loss L, its gradient, and what each candidate adds.
 
     Attributes:
@@ -36,7 +36,7 @@ class Projection:
     learnt: Tensor
 
     @classmethod
-    def of(cls, network: nn.Module, start: Mapping[str, Tensor], shape: tuple[int, int, int]) -> Projection:
+    def of(cls, network: nn.Module, start: Mapping[str, Tensor], shape: tuple[int, int, int]) -> ProjectionLoss:
         """Return the projection for a trained network, on images as rows (m, d).
 
         A bias of the last layer is the weight of a feature that is 1 for all images.
