@@ -21,9 +21,8 @@ from victims.equations.architectures import blank
 from victims.errors import UserError
 from victims.files import write_tensors
 from victims.kernel import obtain as kernel
-from victims.networks import DENSE_FIRST
 from victims.ordinary import obtain as ordinary
-from victims.ordinary.obtain import training_displacement
+from victims.ordinary.displacement import with_start
 from victims.recipes import Interpolation, Ordinary, Released
 from victims.spec import BuiltSpec, VictimSpec
 from victims.training import loop
@@ -101,13 +100,10 @@ def _released(spec: VictimSpec, data_dir: Path | None, notice: Callable[[str], N
     """Load a victim that is not trained here, and keep its card for `trained_card`."""
     dataset_sha256 = datasets.fingerprint(spec.dataset, data_dir)
     victim = released.load(spec, dataset_sha256, notice)
-    if victim.start is not None and spec.architecture.kind in DENSE_FIRST:
+    if victim.start is not None:
         assert isinstance(spec.training, Released)
-        moved = {
-            "start_sha256": spec.training.initial_sha256,
-            **training_displacement(victim.start, victim.model.state_dict()),
-        }
-        victim = replace(victim, card=victim.card.model_copy(update=moved))
+        card = with_start(victim.card, spec.training.initial_sha256, victim.start, victim.model.state_dict())
+        victim = replace(victim, card=card)
     try:
         victim.card.store(victim_folder(spec, dataset_sha256))
     except OSError as error:

@@ -14,7 +14,7 @@ from victims.cache import WEIGHTS, locked_folder, origin, victim_card
 from victims.card import VictimCard, describe
 from victims.defences.release import degraded, noise_seed, require_released
 from victims.files import write_tensors
-from victims.ordinary.obtain import training_displacement
+from victims.ordinary.displacement import with_start
 from victims.spec import VictimSpec
 
 
@@ -48,12 +48,8 @@ def released(spec: VictimSpec, trained: Victim, device: torch.device, notice: Ca
         stored, own = write_tensors(folder / WEIGHTS, weights), trained.card
         made = origin(stored, dataset_sha256, device, own.train_s, own.training_sha)
         card = describe(spec, model, trained.split, made)
-        if trained.start is not None and spec.architecture.kind in ("mlp", "smooth", "cnn"):
-            moved = {
-                "start_sha256": trained.card.start_sha256,
-                **training_displacement(trained.start, model.state_dict()),
-            }
-            card = card.model_copy(update=moved)
+        if trained.start is not None:
+            card = with_start(card, own.start_sha256, trained.start, model.state_dict())
         card.store(folder)
         return replace(trained, card=card, earlier=earlier)
 

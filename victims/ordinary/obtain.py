@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from victims.equations.architectures import blank
 from victims.errors import UserError
 from victims.files import write_tensors
 from victims.ordinary.descent import Examples
-from victims.ordinary.difference import difference, first_moved, movement
+from victims.ordinary.displacement import with_start
 from victims.ordinary.interpolation import interpolate
 from victims.ordinary.training import train_ordinary
 from victims.recipes import Interpolation, Ordinary
@@ -160,15 +159,13 @@ def _train(
         start, model = trained.start.float(), trained.model.float()
         seconds = training.seconds
         require_finite(spec, model)
-        states = start.state_dict(), model.state_dict()
-        moved = {"movement": movement(*states)} if spec.architecture.kind == "rf" else training_displacement(*states)
-        kept: dict[str, Any] = {"start_sha256": write_tensors(folder / START, start.state_dict())}
+        begun = write_tensors(folder / START, start.state_dict())
         packed = _packed(trained.snapshots)
-        if packed:
-            kept["snapshots_sha256"] = write_tensors(folder / SNAPSHOTS, packed)
+        passed = write_tensors(folder / SNAPSHOTS, packed) if packed else None
         stored = write_tensors(folder / WEIGHTS, model.state_dict())
         card = describe(spec, model, data.split, origin(stored, dataset_sha256, device, seconds, training.source))
-        card = card.model_copy(update=kept | moved)
+        card = with_start(card, begun, start.state_dict(), model.state_dict())
+        card = card.model_copy(update={"snapshots_sha256": passed})
         card.store(folder)
     return Victim(card, model, data.split, data.scale, start.state_dict(), _unpacked(packed))
 
@@ -189,17 +186,3 @@ def _unpacked(packed: dict[str, Tensor]) -> tuple[dict[str, Tensor], ...]:
         epoch, _, name = key.partition(".")
         states.setdefault(int(epoch), {})[name] = value
     return tuple(states[epoch] for epoch in sorted(states))
-
-
-def training_displacement(start: dict[str, Tensor], end: dict[str, Tensor]) -> dict[str, float | int]:
-    """Return what the card says of the way from the start to the end of a training: movement, start_decay, directions.
-
-    Args:
-        start: the initial state of a network, whose fully connected layers are `layers.{l}`.
-        end: its released state.
-    """
-    length, moved = movement(start, end), first_moved(start, end)
-    if moved is None:
-        return {"movement": length, "start_decay": 1.0, "directions": 0}
-    found = difference(end[f"layers.{moved}.weight"], start[f"layers.{moved}.weight"])
-    return {"movement": length, "start_decay": found.decay, "directions": found.rank}

@@ -12,7 +12,8 @@ from victims.datasets import fingerprint, load
 from victims.equations.network import Network
 from victims.ordinary.descent import Examples
 from victims.ordinary.difference import difference
-from victims.ordinary.obtain import START, obtain, training_displacement
+from victims.ordinary.displacement import training_displacement
+from victims.ordinary.obtain import START, obtain
 from victims.ordinary.training import train_ordinary
 from victims.ordinary.update import low_rank
 from victims.recipes import Ordinary, Pretraining
