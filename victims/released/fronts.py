@@ -14,16 +14,8 @@ from torch import fx, nn
 
 from victims.equations.architectures import FrontNetwork
 from victims.networks import FrontSpec
-from victims.released.recognition import (
-    NORMALISATIONS,
-    NotCoveredError,
-    folded,
-    relu_network_of,
-    require_equal,
-    step_of,
-    traced,
-)
-from victims.released.tails import MISFITS, tail_behind, tail_network_of
+from victims.released.recognition import NotCoveredError, folded, require_equal, step_of, traced
+from victims.released.tails import MISFITS, tail_behind
 
 CUT = ("placeholder", "get_attr", "output")
 """Kinds of nodes that compute nothing from one before."""
@@ -68,7 +60,7 @@ def _before_a_tail(
     raise NotCoveredError("it has no fully connected layer that all features pass, with another one behind")
 
 
-def spec_of(network: FrontNetwork, name: str, outputs: int, uncovered: str) -> FrontSpec:
+def front_spec_of(network: FrontNetwork, name: str, outputs: int, uncovered: str) -> FrontSpec:
     """Return the description of a module that a front network computes.
 
     Args:
@@ -81,20 +73,6 @@ def spec_of(network: FrontNetwork, name: str, outputs: int, uncovered: str) -> F
     tailed = network.tail is not None
     hidden = tuple(widths if tailed else widths[:-1])
     return FrontSpec(name=name, hidden=hidden, tailed=tailed, outputs=outputs, uncovered=uncovered)
-
-
-def folded_normalisations(module: nn.Module, shape: tuple[int, int, int]) -> set[nn.Module]:
-    """Return the batch normalisations of a module that are folded into the layers before them.
-
-    Args:
-        module: the module, in evaluation mode.
-        shape: (C, H, W) of an input.
-    """
-    for network_of in (relu_network_of, tail_network_of, front_network_of):
-        with suppress(NotCoveredError):
-            kept = set(network_of(module, shape).modules())
-            return {part for part in module.modules() if isinstance(part, NORMALISATIONS) and part not in kept}
-    return set()
 
 
 def _head(graph: fx.Graph, modules: dict[str, nn.Module]) -> tuple[list[nn.Module], fx.Node]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -13,11 +12,9 @@ from victims.errors import UserError
 from victims.files import sha256_file
 from victims.kernel.machine import KernelMachine
 from victims.kernel.spec import KernelSpec
-from victims.released.fronts import folded_normalisations, front_network_of, spec_of
-from victims.released.recognition import NotCoveredError, architecture_of, relu_network_of
-from victims.released.tails import tail_network_of, tail_spec_of
+from victims.released.kinds import described, folded_normalisations, recognised
 from victims.released.weights import last_layer, read_weights
-from victims.spec import ModuleSpec, NetworkSpec
+from victims.spec import NetworkSpec
 
 Shape = tuple[int, int, int]
 SUMS_TO_ONE = 1e-4
@@ -49,7 +46,8 @@ def started(
 
     Of the last layer those are taken that the start lacks, or has in another shape, as where a public checkpoint got a
     new head. So are batch normalisations that are folded into a layer: folded into both ends of a training, one
-    normalisation leaves the difference of the layer a sum over images; these are not told.
+    normalisation leaves the difference of the layer a sum over images; these are not told. The former head is left out
+    where its weights have other names, as where a Linear became a Sequential(Dropout, Linear).
 
     Args:
         name: the victim's, for messages.
@@ -70,12 +68,23 @@ def started(
         for key, value in expected.items()
         if last and key.startswith(f"{last}.") and (key not in state or state[key].shape != value.shape)
     ]
-    state = {**state, **{key: released[key] for key in taken}}
+    state = {key: value for key, value in state.items() if key in expected or not _of_former_head(key, last)}
+    state |= {key: released[key] for key in taken}
     _fill(name, module, initial, sha256, state)
     norms = folded_normalisations(_on_rows(module, shape), shape)
     folded = tuple(f"{norm}." for norm, part in module.named_modules() if part in norms)
     module.load_state_dict(state | {key: value for key, value in released.items() if key.startswith(folded)})
     return answering(module, shape).state_dict(), tuple(taken)
+
+
+def _of_former_head(key: str, last: str) -> bool:
+    """Say whether weights are of a head in the place of which the last layer stands, in a module above it or below.
+
+    Such as `fc.weight` where the last layer is `fc.1`, of a Sequential(Dropout, Linear), and the other way round.
+    """
+    module = key.rpartition(".")[0]
+    above, below = last.startswith(f"{module}."), module.startswith(f"{last}.")
+    return bool(module and last) and (above or below)
 
 
 def _fill(name: str, module: nn.Module, weights: Path, sha256: str, state: dict[str, Tensor]) -> None:
@@ -124,16 +133,8 @@ def built_architecture(name: str, network: Callable[[], nn.Module], shape: Shape
         raise UserError(f"victim {name}: the network answers with probabilities; {hint}")
     if isinstance(module, KernelMachine):
         return KernelSpec(model=module.model, kernel=module.kernel, outputs=len(module.intercept))
-    try:
-        return architecture_of(relu_network_of(_on_rows(module, shape), shape))
-    except NotCoveredError as error:
-        uncovered = str(error)
-    rows, kind, classes = _on_rows(module, shape), type(module).__name__, 1 if outputs.ndim == 1 else outputs.shape[1]
-    with suppress(NotCoveredError):
-        return tail_spec_of(tail_network_of(rows, shape), kind, classes, uncovered)
-    with suppress(NotCoveredError):
-        return spec_of(front_network_of(rows, shape), kind, classes, uncovered)
-    return ModuleSpec(name=kind, outputs=classes, uncovered=uncovered)
+    classes = 1 if outputs.ndim == 1 else outputs.shape[1]
+    return described(_on_rows(module, shape), shape, type(module).__name__, classes)
 
 
 def _probabilities(outputs: Tensor) -> bool:
@@ -149,9 +150,9 @@ def answering(module: nn.Module, shape: Shape) -> nn.Module:
     A row of a table, (1, 1, d), reaches the module as (n, d).
     """
     module = _on_rows(module, shape)
-    for network_of in (relu_network_of, tail_network_of, front_network_of):
-        with suppress(NotCoveredError):
-            return network_of(module, shape)
+    network, _ = recognised(module, shape)
+    if network is not None:
+        return network
     module.register_forward_hook(_one_output)
     return module
 

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from victims.equations.architectures import FrontNetwork
-from victims.released.fronts import folded_normalisations, front_network_of, spec_of
+from victims.released.fronts import front_network_of, front_spec_of
+from victims.released.kinds import folded_normalisations
 from victims.released.recognition import NotCoveredError
 
 SHAPE = (3, 12, 12)
@@ -145,7 +146,7 @@ def test_front_and_layers_compute_what_the_module_does(
     make: Callable[[], nn.Module], maps: tuple[int, ...], widths: tuple[int, ...]
 ) -> None:
     found, outputs = recognised(make, maps)
-    spec = spec_of(found, "Net", outputs, "pooling")
+    spec = front_spec_of(found, "Net", outputs, "pooling")
     assert (*spec.hidden, spec.outputs) == widths
     assert (spec.uncovered, spec.tailed) == ("pooling", False)
 
@@ -156,7 +157,7 @@ def test_front_a_layer_and_its_tail_compute_what_the_module_does(
 ) -> None:
     found, outputs = recognised(make, maps)
     assert len(found.layers) == 1
-    assert spec_of(found, "Net", outputs, "").label == label
+    assert front_spec_of(found, "Net", outputs, "").label == label
 
 
 @pytest.mark.parametrize("make", OTHER.values(), ids=OTHER)

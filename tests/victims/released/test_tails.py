@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from victims.networks import FrontSpec, MLPSpec, ModuleSpec, TailSpec
-from victims.released.fronts import folded_normalisations
+from victims.released.kinds import folded_normalisations
 from victims.released.module import built_architecture
 from victims.released.recognition import NotCoveredError
 from victims.released.tails import tail_network_of, tail_spec_of
