@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, VictimView, no_reconstruction
-from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE
+from attacks.known_start.no_image import FIRST_MOVED, LAST_ALONE, STILL
 from attacks.known_start.params import MISSED, FeatureParams
 from attacks.search_space import Range
 from victims.networks import has_tail
@@ -68,7 +68,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         """Read the span of the features off the weights, search from `restarts` random starts, pool the candidates.
 
         Raises:
-            ValueError: the victim has no one start, or its start is of another shape or a wrong one.
+            ValueError: the victim has no one start, no layer moved from it, or it is of another shape or a wrong one.
         """
         import torch
 
@@ -85,7 +85,8 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
             raise ValueError("the victim has no one start")
         start, end = initial, view.weights
         before = convolutions(end)
-        stayed = first_moved(start, end, before) or before
+        if (stayed := first_moved(start, end, before)) is None:
+            raise ValueError(STILL)
         if architecture.spec.kind == "mlp" and stayed == 0:
             return no_reconstruction(shape, FIRST_MOVED)
         if stayed > before and f"layers.{stayed + 1}.weight" not in end:

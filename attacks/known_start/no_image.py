@@ -17,7 +17,9 @@ FIRST_STAYED = "its first layer was not trained and shows no image: use kkt-delt
 LAST_ALONE = (
     "only the last layer moved: its difference is one sum of features a class, not one an image; try projection"
 )
-STILL = "the start is the released weights themselves: nothing was trained between them"
+STILL = (
+    "no fully connected layer differs from its start: none was trained, or a new head alone, whose start is not known"
+)
 
 
 def declined(victim: VictimSpec, start: str, otherwise: str, kinds: Sequence[str] = ("mlp",)) -> str | None:
@@ -55,6 +57,8 @@ def doubted(exposure: Exposure, start: Literal["known", "guess"], seeds: int) ->
         return UNLIKE
     if exposure.start is not None and exposure.start.wrong:
         return f"the training did not begin at this start: outside the span the cosine is {exposure.start.cosine:.2g}"
+    if exposure.start is not None and not exposure.start.movement:
+        return STILL
     if exposure.start is not None and exposure.start.stayed:
         return FIRST_STAYED
     return None

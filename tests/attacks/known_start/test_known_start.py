@@ -244,7 +244,7 @@ def test_a_ranking_is_of_the_same_candidates_and_a_kill_costs_none_of_it(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda victim: victim.model.state_dict(), "the start is the released weights themselves"),
+        (lambda victim: victim.model.state_dict(), "no fully connected layer differs from its start"),
         (
             lambda victim: {name: torch.randn(value.shape) / 8 for name, value in victim.start.items()},
             r"the start is wrong: .* full rank 64 \(singular values .*cosine",

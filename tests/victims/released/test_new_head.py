@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from attacks.kkt_delta import KKTDelta
-from attacks.known_start.params import KKTDeltaParams
+from attacks.kkt_delta_features import KKTDeltaFeatures
+from attacks.known_start.params import FeatureParams, KKTDeltaParams
 from victims.base import Victim
 from victims.errors import UserError
+from victims.exposure.reading import exposure
 from victims.obtain import obtain
 from victims.released import released
 
@@ -45,10 +48,23 @@ def tuned(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def mine(folder: Path, start: dict[str, Tensor], notices: list[str]) -> Victim:
+def with_dropout() -> nn.Module:
+    """Return the network with a head as people replace one, two modules in the place of a layer."""
+    built = network()
+    built[5] = nn.Sequential(nn.Dropout(0.2), nn.Linear(200, 10))  # type: ignore[operator]
+    return built
+
+
+def mine(
+    folder: Path,
+    start: dict[str, Tensor],
+    notices: list[str],
+    build: Callable[[], nn.Module] = network,
+    weights: str = "tuned.safetensors",
+) -> Victim:
     save_file(start, folder / "start.safetensors")
-    files: dict[str, Any] = {"weights": folder / "tuned.safetensors", "initial": folder / "start.safetensors"}
-    spec = released("mine", network=network, images=folder / "images.npz", mean=MEAN, std=STD, **files)
+    files: dict[str, Any] = {"weights": folder / weights, "initial": folder / "start.safetensors"}
+    spec = released("mine", network=build, images=folder / "images.npz", mean=MEAN, std=STD, **files)
     return obtain(spec, None, CPU, lambda progress: None, notices.append)
 
 
@@ -82,3 +98,37 @@ def test_a_checkpoint_without_a_head_will_do_and_one_of_another_body_will_not(tu
     ):
         with pytest.raises(UserError, match="does not fit the network"):
             mine(tuned, other, [])
+
+
+def test_a_head_of_dropout_and_a_layer_in_the_place_of_a_layer_is_a_new_head_and_so_is_the_reverse(tuned: Path) -> None:
+    begun, end = (load_file(tuned / f"{file}.safetensors") for file in ("begun", "tuned"))
+
+    def within(state: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name.replace("5.", "5.1.", 1) if name[0] == "5" else name: value for name, value in state.items()}
+
+    public = begun | {"5.weight": torch.zeros(1000, 200), "5.bias": torch.zeros(1000)}
+    save_file(within(end), tuned / "wrapped.safetensors")
+    notices = list[str]()
+    wrapped = mine(tuned, public, notices, with_dropout, "wrapped.safetensors")
+    plain = mine(tuned, within(public), notices)
+    for victim in (wrapped, plain):
+        assert victim.start is not None
+        assert victim.card.directions == 10
+        assert torch.equal(victim.start["layers.1.weight"], begun["3.weight"])
+        assert torch.equal(victim.start["layers.2.weight"], end["5.weight"])
+    assert len(notices) == 2
+    assert "no 5.1.weight, 5.1.bias of this shape" in notices[0]
+    assert "no 5.weight, 5.bias of this shape" in notices[1]
+    for strange in ("3.1.weight", "6.weight", "51.weight", "weight"):
+        with pytest.raises(UserError, match="does not fit the network"):
+            mine(tuned, public | {strange: torch.zeros(2)}, [], with_dropout, "wrapped.safetensors")
+
+
+def test_where_only_the_new_head_was_trained_attacks_say_what_is_the_case(tuned: Path) -> None:
+    body = {name: value for name, value in load_file(tuned / "tuned.safetensors").items() if not name.startswith("5.")}
+    victim = mine(tuned, body, [])
+    assert victim.card.directions == 0
+    for attack in (KKTDelta(KKTDeltaParams(steps=1)), KKTDeltaFeatures(FeatureParams(steps=1))):
+        with pytest.raises(ValueError, match="none was trained, or a new head alone, whose start is not known"):
+            attacked(attack, victim)
+    assert "a new head alone" in str(KKTDelta(KKTDeltaParams()).doubt(exposure(victim, seeds=1)))
