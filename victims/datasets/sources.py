@@ -14,15 +14,16 @@ from victims.datasets.raw import KEYS, RawDataset, validate
 from victims.errors import UserError
 
 
-def load(name: str, data_dir: Path | None, download: bool = True) -> RawDataset:
+def load(name: str, data_dir: Path | None) -> RawDataset:
     """Load a dataset: a shipped one, NAME.npz of the data folder, or a path that ends in .npz.
+
+    Where mnist, fashion, cifar or cifar100 is not in the data folder, it is downloaded into it.
 
     Args:
         name: `faces`, `photos`, `digits`, `cancer`, `diabetes`, `mnist`, `fashion`, `cifar`, `cifar100`, the name of a
             file in the data folder without its .npz, or the path of an npz file. `validate` says what such a file must
             hold.
         data_dir: the data folder; None for BENCH_DATA_DIR, or without it a folder in the user's cache.
-        download: whether mnist, fashion, cifar and cifar100 may be downloaded into the data folder.
 
     Returns:
         The dataset, in the order of its distribution.
@@ -32,7 +33,7 @@ def load(name: str, data_dir: Path | None, download: bool = True) -> RawDataset:
     """
     paths = dataset_paths(name, data_dir)
     path = paths[0]
-    if name in DOWNLOADED and download and not path.exists():
+    if name in DOWNLOADED and not path.exists():
         _download(name, path)
     for needed in paths:
         require(name, needed)

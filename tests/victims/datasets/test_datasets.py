@@ -216,7 +216,7 @@ def test_digits_are_those_of_scikit_learn() -> None:
 
 @needs("cifar10.npz")
 def test_the_papers_cifar_images_lie_in_the_first_batch() -> None:
-    raw = load("cifar", SHARED, download=False)
+    raw = load("cifar", SHARED)
     split = select(raw, n=500)
     assert split.inputs.shape == (500, 3, 32, 32)
     assert split.indices.max() < 1017
@@ -229,7 +229,7 @@ def test_the_papers_cifar_images_lie_in_the_first_batch() -> None:
 
 @needs("mnist.npz")
 def test_mnist_is_even_against_odd() -> None:
-    raw = load("mnist", SHARED, download=False)
+    raw = load("mnist", SHARED)
     split = select(raw, n=500)
     assert split.inputs.shape == (500, 1, 28, 28)
     np.testing.assert_array_equal(split.labels, raw.train_labels[split.indices] % 2)

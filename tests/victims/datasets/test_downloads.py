@@ -119,11 +119,3 @@ def test_a_failing_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(UserError, match="No space left on device"):
         load("cifar100", tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_no_download_where_none_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchvision.datasets.MNIST", fake_source())
-    with pytest.raises(UserError, match="was not downloaded") as caught:
-        load("mnist", tmp_path, download=False)
-    assert str(tmp_path / "mnist.npz") in one_line(caught)
-    assert list(tmp_path.iterdir()) == []
