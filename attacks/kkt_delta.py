@@ -89,7 +89,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         from attacks.known_start.search import Search
         from attacks.optimisation.restarts import Restarts
         from attacks.unknown_start.start import initial_weights
-        from victims.equations.network import Network
+        from victims.equations.network import Network, layer_weights
         from victims.ordinary.difference import first_moved
         from victims.ordinary.update import low_rank
 
@@ -102,9 +102,8 @@ class KKTDelta(Attack[KKTDeltaParams]):
         if stayed is None and self.params.start == "guess":
             return no_reconstruction(shape, *guessed, STILL)
         if stayed:
-            return no_reconstruction(
-                shape, *guessed, FIRST_STAYED if f"layers.{stayed + 1}.weight" in initial else LAST_ALONE
-            )
+            last = stayed + 1 == len(layer_weights(initial))
+            return no_reconstruction(shape, *guessed, LAST_ALONE if last else FIRST_STAYED)
         if self.params.path == "snapshots" and not view.earlier_weights:
             return no_reconstruction(shape, *guessed, "its training ended before its first snapshot: set path=segment")
         start, end = (

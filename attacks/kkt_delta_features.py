@@ -78,6 +78,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
         from attacks.known_start.front import FeatureExtractor, convolutions, head
         from attacks.known_start.ranking import pooled
         from attacks.optimisation.restarts import Restarts
+        from victims.equations.network import layer_weights
         from victims.ordinary.difference import first_moved
 
         params, architecture, shape = self.params, view.architecture, view.architecture.input_shape
@@ -89,7 +90,7 @@ class KKTDeltaFeatures(Attack[FeatureParams]):
             raise ValueError(STILL)
         if architecture.spec.kind == "mlp" and stayed == 0:
             return no_reconstruction(shape, FIRST_MOVED)
-        if stayed > before and f"layers.{stayed + 1}.weight" not in end:
+        if stayed > before and stayed + 1 == len(layer_weights(end)):
             return no_reconstruction(shape, LAST_ALONE)
         dtype = getattr(torch, params.dtype)
         first, last = (

@@ -67,6 +67,7 @@ class Projection(Attack[ProjectionParams]):
 
         from attacks.known_start.projection_loss import ProjectionLoss
         from attacks.known_start.pursuit import Pursuit
+        from victims.equations.network import layer_weights
 
         params, shape = self.params, view.architecture.input_shape
         m = params.candidates or view.n
@@ -75,8 +76,8 @@ class Projection(Attack[ProjectionParams]):
         network = view.architecture.build()
         network.load_state_dict(end := view.weights)
         moved = [name for name in end if not torch.equal(start[name], end[name])]
-        last = max(int(name.split(".")[1]) for name in end if name.startswith("layers."))
-        if others := [name for name in moved if not name.startswith(f"layers.{last}.")]:
+        last = f"layers.{len(layer_weights(end)) - 1}."
+        if others := [name for name in moved if not name.startswith(last)]:
             return no_reconstruction(shape, f"{MORE} ({len(others)} other tensors differ)")
         if not moved:
             return no_reconstruction(shape, STOOD)

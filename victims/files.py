@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and the hashes that name them."""
+"""Files that appear whole or not at all, the hashes that name them, and the parts of the tensors in one."""
 
 from __future__ import annotations
 
@@ -105,3 +105,13 @@ def sha256_file(path: Path) -> str:
 def sha256_json(value: Any) -> str:
     """Return the hex SHA-256 of a JSON-able value, independent of key order."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def under(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the same tensors, each under its name with the prefix before it."""
+    return {f"{prefix}{name}": value for name, value in state.items()}
+
+
+def below(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with the prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

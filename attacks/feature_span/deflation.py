@@ -9,9 +9,10 @@ from attacks.base import AttackContext
 from attacks.feature_span.params import ConvSpanParams
 from attacks.feature_span.search import SpanSearch
 from attacks.optimisation.one_cycle import REPORT_STEPS
-from attacks.optimisation.restarts import SEARCH, below, under
+from attacks.optimisation.restarts import SEARCH
 from victims.equations.network import Network
 from victims.equations.row_space import RowSpace
+from victims.files import below, under
 
 PER_DIRECTION = 3
 """Candidates of a round for each direction of the span, unless their number is given."""

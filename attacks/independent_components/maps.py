@@ -24,10 +24,10 @@ from attacks.independent_components.tail import Tailed
 from attacks.known_start.equation import checked_difference, interpolated
 from attacks.known_start.front import FeatureExtractor
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
-from attacks.optimisation.restarts import below, under
 from attacks.optimisation.variation import relative_variation
 from victims.equations.network import Network
 from victims.equations.row_space import CosineSpace
+from victims.files import below, under
 from victims.ordinary.difference import WIDEST
 
 FEATURES = "features."

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import AttackContext
-from attacks.optimisation.restarts import below, under
+from victims.files import below, under
 
 HELD, PART = "held.", "part."
 """Prefixes of the names of a checkpoint's tensors: those that a part began with, and its own."""

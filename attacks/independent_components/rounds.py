@@ -22,7 +22,7 @@ from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import Pictures
 from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.unmixing import unmix
-from attacks.optimisation.restarts import below, under
+from victims.files import below, under
 
 LEAST_MISSED = 1e-4
 """A smaller share counts as this one."""

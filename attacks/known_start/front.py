@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from victims.equations.network import Network
+from victims.equations.network import Network, layer_weights
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ def network_between(
 
 def convolutions(state: Mapping[str, Tensor]) -> int:
     """Return how many of `layers` are plain convolutions, which come first."""
-    return sum(name.startswith("layers.") and value.ndim == 4 for name, value in state.items())
+    return sum(weight.ndim == 4 for weight in layer_weights(state))
 
 
 def head(state: Mapping[str, Tensor], stayed: int) -> Network:
     """Return the fully connected network on the features: all `layers` but the first `stayed`."""
-    whole = Network.of({name: value for name, value in state.items() if name.startswith("layers.")})
+    whole = Network.of(state)
     return Network(whole.weights[stayed:], whole.biases[stayed:])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import AttackContext, DivergedError
+from victims.files import below, under
 
 SEARCH = "search."
 """Prefix of the names of a checkpoint's tensors that belong to the batch in progress."""
@@ -154,13 +155,3 @@ def _unpacked(state: dict[str, Tensor], like: Tensor) -> list[Restart]:
     follows = parts("consistencies") if "consistencies" in state else [None] * len(losses)
     ends = zip(parts("candidates"), parts("sizes"), losses, follows, strict=True)
     return [Restart(*end) for end in ends]
-
-
-def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the same tensors, each under its name with the prefix before it."""
-    return {f"{prefix}{name}": value for name, value in state.items()}
-
-
-def below(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with the prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

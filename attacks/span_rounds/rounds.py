@@ -17,9 +17,10 @@ from attacks.kkt_family.coefficients import SMALL, coefficient_unit, rescaled_co
 from attacks.kkt_family.params import SearchParams
 from attacks.kkt_family.problem import Problem
 from attacks.kkt_family.search import Start, StationaryPoint, coordinates_of, search
-from attacks.optimisation.restarts import Restarts, below, under
+from attacks.optimisation.restarts import Restarts
 from attacks.span_rounds.selection import outside, staying
 from victims.equations.stationarity import CoefficientMap
+from victims.files import below, under
 
 SETTLE_STEPS = 150
 """Optimiser steps in which candidates settle."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and locks."""
+"""Files that appear whole or not at all, locks, and the parts of the tensors in a file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 
-from victims.files import atomic, exclusive
+from victims.files import atomic, below, exclusive, under
 
 
 def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
@@ -49,3 +50,11 @@ def test_who_waits_for_a_lock_says_so_once(tmp_path: Path) -> None:
     thread.join(10)
     assert entered.is_set()
     assert said == ["waiting"]
+
+
+def test_a_part_is_what_was_put_under_its_prefix() -> None:
+    part, other = {"a.weight": torch.ones(2), "b": torch.zeros(1)}, {"begun": torch.ones(1)}
+    state = under("best.", part) | other
+    assert list(state) == ["best.a.weight", "best.b", "begun"]
+    assert below("best.", state) == part
+    assert below("worst.", state) == {}

@@ -21,7 +21,7 @@ from victims.deletion.objective import Objective, Parameters, answers, flat, los
 from victims.deletion.spec import DeletionSpec
 from victims.deletion.victim import DeletionCard, DeletionVictim, predictions
 from victims.errors import UserError
-from victims.files import write_tensors
+from victims.files import below, under, write_tensors
 
 BEFORE = "before."
 """Prefix of the names of the parameters before the deletion, in the file of the weights."""
@@ -138,16 +138,14 @@ def _load(
     if card is None:
         return None
     stored = load_file(folder / WEIGHTS)
-    before = {name.removeprefix(BEFORE): value for name, value in stored.items() if name.startswith(BEFORE)}
-    weights = {name: value for name, value in stored.items() if not name.startswith(BEFORE)}
     order = list(sizes(spec.architecture, split.targets.images[0].size))
-    before, weights = ({name: part[name] for name in order} for part in (before, weights))
+    before, weights = ({name: part[name] for name in order} for part in (below(BEFORE, stored), stored))
     return DeletionVictim(card, before, weights, split)
 
 
 def _stored(folder: Path, before: Parameters, weights: Parameters) -> str:
     """Store both releases in a folder of the cache and return the file's hex SHA-256."""
-    tensors = {f"{BEFORE}{name}": value for name, value in before.items()} | weights
+    tensors = under(BEFORE, before) | weights
     return write_tensors(folder / WEIGHTS, {name: value.clone() for name, value in tensors.items()})
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, takewhile
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,12 @@ from torch import Tensor
 
 Activation = Callable[[Tensor], Tensor]
 """Maps the pre-activations Z_l (..., m, h_l) of a hidden layer to its activations A_l of the same shape."""
+
+
+def layer_weights(named: Mapping[str, Tensor]) -> list[Tensor]:
+    """Return the weights `layers.{l}.weight` among named parameters, the first layer first."""
+    names = takewhile(named.__contains__, (f"layers.{layer}.weight" for layer in count()))
+    return [named[name] for name in names]
 
 
 @dataclass(frozen=True)
@@ -46,18 +53,15 @@ class Network:
         """Return the network that named parameters `layers.{l}.weight` and `layers.{l}.bias` describe.
 
         Args:
-            named: the parameters; those that are not moved are taken as they are, with their gradients.
+            named: the parameters; those that are not moved are taken as they are, with their gradients. Others, of a
+                front or a tail, are left out.
             input_shape: (C, H, W); a fully connected network needs none.
             device: the device to move it to, None to leave it.
             dtype: the precision to convert it to, None to leave it.
         """
-        depth = sum(name.endswith(".weight") for name in named)
-        moved = {name: value.to(device, dtype) for name, value in named.items()}
-        return cls(
-            tuple(moved[f"layers.{layer}.weight"] for layer in range(depth)),
-            tuple(moved.get(f"layers.{layer}.bias") for layer in range(depth)),
-            input_shape,
-        )
+        weights = tuple(weight.to(device, dtype) for weight in layer_weights(named))
+        biases = (named.get(f"layers.{layer}.bias") for layer in range(len(weights)))
+        return cls(weights, tuple(None if bias is None else bias.to(device, dtype) for bias in biases), input_shape)
 
     @classmethod
     def of_matrices(cls, state: Mapping[str, Tensor]) -> Network:

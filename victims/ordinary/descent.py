@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from victims.devices.upload import uploaded
 from victims.equations.architectures import MLP
 from victims.equations.losses import margins, sample_losses
+from victims.files import below, under
 from victims.ordinary.private import PrivateGradients
 from victims.recipes import Ordinary, Schedule
 from victims.spec import Loss
@@ -111,7 +112,7 @@ class Descent:
 
     def state(self) -> dict[str, Tensor]:
         """Return all that `restore` needs; the tensors are those that the next step changes."""
-        named = {f"{MODEL}{name}": value for name, value in self.model.state_dict().items()}
+        named = under(MODEL, self.model.state_dict())
         for index, parameter in enumerate(self.trained):
             moments = self.optimiser.state.get(parameter, {})
             named |= {f"{OPTIMISER}{name}.{index}": value for name, value in moments.items() if value is not None}
@@ -125,14 +126,12 @@ class Descent:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go on from what `state` returned, of a training of the same kind."""
-        own = {name.removeprefix(MODEL): value for name, value in state.items() if name.startswith(MODEL)}
-        self.model.load_state_dict(own)
-        for name, value in state.items():
-            if name.startswith(OPTIMISER):
-                moment, _, index = name.removeprefix(OPTIMISER).rpartition(".")
-                parameter = self.trained[int(index)]
-                # Adam counts its steps on the host, in its own precision
-                self.optimiser.state[parameter][moment] = value if moment == "step" else value.to(parameter)
+        self.model.load_state_dict(below(MODEL, state))
+        for name, value in below(OPTIMISER, state).items():
+            moment, _, index = name.rpartition(".")
+            parameter = self.trained[int(index)]
+            # Adam counts its steps on the host, in its own precision
+            self.optimiser.state[parameter][moment] = value if moment == "step" else value.to(parameter)
         self.step, self._total = int(state["step"]), state["total"].to(self._total)
         self.shuffle.set_state(state["shuffle"])
         if self.private is not None:

@@ -17,6 +17,8 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from torch import Tensor
 
+from victims.equations.network import layer_weights
+
 GAP = 5.0
 """A singular value this many times the next one is a gap; the last gap above the rounding ends the images' span."""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -140,9 +142,8 @@ def first_moved(start: Mapping[str, Tensor], end: Mapping[str, Tensor], before: 
         end: the released ones.
         before: layers that are left out, such as plain convolutions, which come first.
     """
-    names = (name for name in start if name.startswith("layers.") and name.endswith(".weight"))
-    moved = [int(name.split(".")[1]) for name in names if not torch.equal(start[name], end[name])]
-    return min((layer for layer in moved if layer >= before), default=None)
+    pairs = enumerate(zip(layer_weights(start), layer_weights(end), strict=False))
+    return next((layer for layer, pair in pairs if layer >= before and not torch.equal(*pair)), None)
 
 
 def _row_span(matrix: Tensor, rounding: float) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from victims.equations.architectures import blank, seeded
+from victims.files import below, under
 from victims.ordinary.adaptation import adapt, merged
 from victims.ordinary.descent import Descent, Examples, Report
 from victims.recipes import Ordinary
@@ -61,10 +62,10 @@ def train_ordinary(
     file = checkpoint or Unfinished()
     state = file.load()
     start = seeded(architecture, shape, spec.seed).to(dtype)
-    if _part(state, START):
-        start.load_state_dict(_part(state, START))
+    if below(START, state):
+        start.load_state_dict(below(START, state))
     elif training.pretraining is not None:
-        _pretrain(start.to(device), others, spec, training, report, file, _part(state, PRETRAINING))
+        _pretrain(start.to(device), others, spec, training, report, file, below(PRETRAINING, state))
     start = start.cpu()
     model = blank(architecture, shape).to(dtype)
     model.load_state_dict(start.state_dict())
@@ -72,18 +73,18 @@ def train_ordinary(
         return Trained(start, model, {epoch: merged(start, start.state_dict()) for epoch in training.snapshots})
     adapt(model, training, spec.seed)
     descent = Descent(model.to(device), members, spec.loss, training, spec.seed)
-    if of_tuning := _part(state, TUNING):
+    if of_tuning := below(TUNING, state):
         descent.restore(of_tuning)
-    kept = {f"{START}{name}": value for name, value in start.state_dict().items()}
+    kept = under(START, start.state_dict())
     kept |= {name: value for name, value in state.items() if name.startswith(SNAPSHOT)}
 
     def keep(epoch: int) -> None:
         if epoch in training.snapshots:
             now = merged(model, start.state_dict())
-            kept.update({f"{SNAPSHOT}{epoch}.{name}": value for name, value in now.items()})
+            kept.update(under(f"{SNAPSHOT}{epoch}.", now))
 
     descent.run(report, lambda: _offer(file, TUNING, descent, kept), keep)
-    snapshots = {epoch: _part(kept, f"{SNAPSHOT}{epoch}.") for epoch in training.snapshots}
+    snapshots = {epoch: below(f"{SNAPSHOT}{epoch}.", kept) for epoch in training.snapshots}
     end = blank(architecture, shape).to(dtype)
     end.load_state_dict(merged(model, start.state_dict()))
     return Trained(start, end, {epoch: found for epoch, found in snapshots.items() if found})
@@ -116,9 +117,4 @@ def _pretrain(
 def _offer(file: Unfinished, prefix: str, descent: Descent, kept: dict[str, Tensor]) -> None:
     """Keep the state of a training and other tensors, such as its start, if the last checkpoint is old enough."""
     if file.due:
-        file.save(kept | {f"{prefix}{name}": value for name, value in descent.state().items()})
-
-
-def _part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        file.save(kept | under(prefix, descent.state()))

@@ -11,6 +11,10 @@ import torch
 from torch import Tensor
 
 from victims.equations.architectures import ReLUNetwork
+from victims.files import below, under
+
+MODEL = "model."
+"""Prefix of the names of the network's tensors in a checkpoint."""
 
 
 @dataclass
@@ -47,13 +51,13 @@ class TrainState:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state's tensors by name, for a checkpoint."""
-        named = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        named = under(MODEL, self.model.state_dict())
         named |= {f"velocity.{index}": value for index, value in enumerate(self.velocity)}
         return named | {"outside_scale": self.outside_scale, "step": torch.tensor(self.step)}
 
     def load(self, named: dict[str, Tensor]) -> None:
         """Take the state from a checkpoint's tensors."""
-        self.model.load_state_dict({name: named[f"model.{name}"] for name in self.model.state_dict()})
+        self.model.load_state_dict(below(MODEL, named))
         self.velocity = [named[f"velocity.{i}"].to(v) for i, v in enumerate(self.velocity)]
         self.outside_scale = named["outside_scale"].to(self.outside_scale)
         self.step = int(named["step"])

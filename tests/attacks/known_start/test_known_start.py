@@ -183,7 +183,7 @@ def test_a_guessed_start_is_the_known_one() -> None:
 def test_a_guessed_start_from_which_nothing_moved_shows_nothing() -> None:
     still = attacked(KKTDelta(KKTDeltaParams(start="guess")), victim_of(ORDINARY.as_twin("untrained")))
     assert not still.candidates.any()
-    assert "nothing was trained" in still.flags[-1]
+    assert "none was trained" in still.flags[-1]
 
 
 def test_no_seed_in_the_range_is_a_clear_negative() -> None:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from victims.equations.network import Network
+from victims.equations.network import Network, layer_weights
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
@@ -30,3 +30,21 @@ def test_what_passes_makes_up_the_gradients_of_all_layers(outputs: int) -> None:
     torch.testing.assert_close(found, expected.detach(), rtol=1e-12, atol=1e-12)
     made = [error.T @ before for error, before in zip(errors, activations, strict=True)]
     torch.testing.assert_close([*made, *(error.sum(0) for error in errors)], list(gradients), rtol=1e-10, atol=1e-10)
+
+
+def test_the_layers_are_read_in_their_order_and_a_front_and_a_tail_are_left_out() -> None:
+    named = {
+        "front.0.weight": torch.zeros(2, 1, 3, 3),
+        "layers.1.weight": torch.ones(2, 3),
+        "layers.1.bias": torch.ones(2),
+        "layers.0.weight": torch.zeros(3, 4),
+        "tail.weight": torch.ones(5, 2),
+    }
+    assert [tuple(weight.shape) for weight in layer_weights(named)] == [(3, 4), (2, 3)]
+    network = Network.of(named, dtype=torch.float64)
+    assert [weight.dtype for weight in network.weights] == [torch.float64] * 2
+    assert network.biases[0] is None
+    assert network.biases[1] is not None
+    assert torch.equal(network.biases[1], torch.ones(2, dtype=torch.float64))
+    assert Network.of(named).weights[1] is named["layers.1.weight"]
+    assert layer_weights({}) == []
