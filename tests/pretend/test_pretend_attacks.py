@@ -154,7 +154,7 @@ CASES: dict[str, Case] = {
         "projection",
         RANDOM_FEATURES,
         {"rounds": 1},
-        waits=of("attacks/known_start", {"projection.py:_fitted", "projection.py:evaluate"}, SCIPY),
+        waits=of("attacks/known_start", {"projection_loss.py:_fitted", "projection_loss.py:evaluate"}, SCIPY),
     ),
     "bilevel": Case(
         "bilevel",
