@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attacks.base import Attack, AttackContext, DivergedError, Knowledge, Reconstruction, VictimView, no_reconstruction
+from attacks.base import (
+    Attack,
+    AttackContext,
+    DivergedError,
+    Knowledge,
+    Reconstruction,
+    Threat,
+    VictimView,
+    no_reconstruction,
+)
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.known_start.no_image import LAST_ALONE
 
@@ -33,13 +42,29 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
     paper = "after Kariyappa et al. 2023"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
     Params = CocktailPartyFeaturesParams
-    variants: ClassVar[dict[str, dict[str, Any]]] = {"filters": {"rounds": 0, "steps": 300, "free_steps": 0}}
+    variants: ClassVar[dict[str, dict[str, Any]]] = {
+        "filters": {"rounds": 0, "steps": 300, "free_steps": 0},
+        "scratch": {"missed": 3e-4},
+        "seed": {"start": "guess", "missed": 3e-4},
+    }
+
+    @property
+    def knowledge(self) -> frozenset[Knowledge]:
+        """The needs, without a start that is guessed."""
+        return self.needs if self.params.start == "known" else self.needs - {Knowledge.INITIAL_WEIGHTS}
+
+    @property
+    def threat(self) -> Threat:
+        """Who can mount it: a start that is guessed need not be known."""
+        return Threat.START if self.params.start == "known" else Threat.SEED
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and a hidden layer that moved right behind convolutions."""
-        if not victim.tells_start:
-            return "the start of its training is not known"
-        architecture = victim.architecture
+        architecture, guessed = victim.architecture, self.params.start == "guess"
+        if guessed and architecture.kind != "cnn":
+            return f"{architecture.label}: what draws its layers is not known, so no seed is found"
+        if not guessed and not victim.tells_start:
+            return "the start of its training is not known; set start=guess to look for its seed"
         if architecture.kind not in ("conv", "cnn", "front"):
             return f"{architecture.label}: for convolutions, and a fully connected hidden layer right behind them"
         if not architecture.hidden:
@@ -60,16 +85,17 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         from attacks.independent_components.responses import SIZE
         from attacks.independent_components.tail import Tailed
         from attacks.known_start.front import FeatureExtractor, convolutions, head
+        from attacks.unknown_start.start import initial_weights
         from victims.equations.network import Network
         from victims.networks import has_tail
         from victims.ordinary.difference import first_moved
 
         params, shape = self.params, view.architecture.input_shape
-        if view.initial_weights is None:
-            raise ValueError("the victim has no one start")
+        initial, guessed = initial_weights(view, ctx, params.start, params.seeds)
+        if initial is None:
+            return no_reconstruction(shape, *guessed)
         start, end = (
-            {name: value.to(ctx.device) for name, value in state.items()}
-            for state in (view.initial_weights, view.weights)
+            {name: value.to(ctx.device) for name, value in state.items()} for state in (initial, view.weights)
         )
         before = convolutions(end)
         if (first_moved(start, end, before) or 0) > before:
@@ -95,5 +121,5 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             confidence=cosines,
             loss=1 - float(cosines.mean()),
             grad_evals=parts.done,
-            flags=(span.flag, *found.flags(params.schedule), *late),
+            flags=(*guessed, span.flag, *found.flags(params.schedule), *late),
         )

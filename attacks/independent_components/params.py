@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from attacks.base import AttackParams
+from victims.frozen_model import omitted_if_default
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,9 @@ class CocktailPartyFeaturesParams(AttackParams):
     """Parameters of `cocktail-party-features`.
 
     Attributes:
+        start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
+            default layers resemble the first convolution too much for chance.
+        seeds: how many seeds are tried, from 0 on, where the start is guessed.
         missed: share of the squares of what training has added that the directions searched leave out, in (0, 1); where
             noise fills nearly all directions, those that stand above it are searched.
         point: share of the straight way from start to end at which features and errors are taken, in [0, 1].
@@ -89,6 +93,8 @@ class CocktailPartyFeaturesParams(AttackParams):
             (`attacks.optimisation.variation`).
     """
 
+    start: Annotated[Literal["known", "guess"], omitted_if_default("known")] = "known"
+    seeds: Annotated[PositiveInt, omitted_if_default(100_000)] = 100_000
     missed: Annotated[float, Field(gt=0, lt=1)] = 3e-5
     point: Annotated[float, Field(ge=0, le=1)] = 0.5
     steps: PositiveInt = 120

@@ -38,8 +38,8 @@ def initial_weights(
     from victims.ordinary.seeds import drawn_start, guess_seed
 
     architecture = view.architecture
-    assert architecture.spec.kind in ("mlp", "smooth")
-    first = view.weights["layers.0.weight"].cpu().numpy()
+    assert architecture.spec.kind in ("mlp", "smooth", "cnn")
+    first = next(iter(view.weights.values())).cpu().numpy()
     guess = guess_seed(
         first,
         range(seeds),

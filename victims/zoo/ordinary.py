@@ -1,11 +1,11 @@
 """Victims trained as people train: torch's own start, biases everywhere, shuffled batches of torch.optim; start kept.
 
 Names are `<dataset>-<mlp or cnn>-<n>[-c10]-<training>`: `sgd` is SGD with momentum, decay and a cosine over 300 epochs,
-`sgd3000` over 3,000, `adamw` 100 epochs of AdamW, `finetuned` a few epochs of SGD from a network pre-trained on other
-images of the dataset: all its layers, the `last2` or the `last1`, or a low-rank update (`lora8`); `finetuned-adamw` is
-all layers by AdamW. `snapshots` also released weights on the way, `deep` has two convolutions instead of one, `pooled`
-max pooling in the place of strides, `gelu` and `tanh` have these activations, `ln` layer normalisation before them.
-Without `c10` they are the binary problems of Haim et al. 2022.
+`sgd-lr5e-3` at a tenth of its rate, `sgd3000` over 3,000 epochs, `adamw` 100 epochs of AdamW, `finetuned` a few epochs
+of SGD from a network pre-trained on other images of the dataset: all its layers, the `last2` or the `last1`, or a
+low-rank update (`lora8`); `finetuned-adamw` is all layers by AdamW. `snapshots` also released weights on the way,
+`deep` has two convolutions instead of one, `pooled` max pooling in the place of strides, `gelu` and `tanh` have these
+activations, `ln` layer normalisation before them. Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ PARTS = {
     "finetuned-adamw": FINETUNED.model_copy(update={"optimiser": "adamw", "lr": 1e-4, "weight_decay": 1e-2}),
     "sgd-snapshots": SGD.model_copy(update={"snapshots": (1, 3, 10, 30, 100)}),
 }
-ALL = TRAININGS | PARTS
+SLOW = {"sgd-lr5e-3": SGD.model_copy(update={"lr": 5e-3})}
+ALL = TRAININGS | PARTS | SLOW
 
 
 def _mlp(dataset: str, n: int, variant: str, outputs: int = 10) -> VictimSpec:
@@ -44,9 +45,9 @@ def _cnn(dataset: str, n: int, variant: str, channels: tuple[int, ...] = (32,)) 
     return _named(dataset, n, variant, CNNSpec(channels=channels, outputs=10))
 
 
-def _deep(dataset: str, n: int) -> VictimSpec:
-    """Return a fine-tuned victim of two convolutions."""
-    shallow = _cnn(dataset, n, "finetuned", channels=(32, 64))
+def _deep(dataset: str, n: int, variant: str = "finetuned") -> VictimSpec:
+    """Return a victim of two convolutions."""
+    shallow = _cnn(dataset, n, variant, channels=(32, 64))
     return shallow.model_copy(update={"name": f"{shallow.name}-deep"})
 
 
@@ -98,6 +99,10 @@ VICTIMS = (
     _pooled(_cnn("cifar", 100, "finetuned")),
     _pooled(_deep("cifar", 100)),
     _cnn("digits", 20, "finetuned"),
+    *(_cnn("cifar", 100, variant) for variant in ("sgd", "adamw")),
+    *(_cnn("cifar", n, "sgd-lr5e-3") for n in (100, 300)),
+    _pooled(_cnn("cifar", 100, "sgd-lr5e-3")),
+    _pooled(_deep("cifar", 100, "sgd-lr5e-3")),
     _activated(_cnn("cifar", 100, "finetuned"), "gelu"),
     _activated(_cnn("cifar", 100, "finetuned"), "tanh"),
     _activated(_pooled(_deep("cifar", 100)), "gelu"),

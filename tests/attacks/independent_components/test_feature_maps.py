@@ -12,7 +12,7 @@ from attacking import CPU, Interrupted, Memory, attacked, context, sgd_network, 
 from torch import Tensor
 
 from attacks import context as contexts
-from attacks.base import AttackContext
+from attacks.base import AttackContext, Knowledge, Threat
 from attacks.cocktail_party_features import INNER_STAYED, SMALL_MAPS, CocktailPartyFeatures
 from attacks.independent_components.errors import SHARPNESS
 from attacks.independent_components.maps import features_span, images_of, separated, typical_features
@@ -26,7 +26,7 @@ from attacks.optimisation.variation import relative_variation
 from bench.run.disclosure import view_of
 from victims.equations.architectures import seeded
 from victims.equations.network import Network
-from victims.spec import CNNSpec, MLPSpec, VictimSpec
+from victims.spec import CNNSpec, ConvSpec, MLPSpec, VictimSpec
 
 SHAPE, MAPS = (3, 32, 32), (8, 16, 16)
 SMALL = CNNSpec(channels=(8,), hidden=(60,), outputs=10)
@@ -203,6 +203,25 @@ def test_a_separation_that_is_cut_short_has_spent_the_budget_though_the_images_e
     attack = CocktailPartyFeatures(CocktailPartyFeaturesParams(rounds=1, round_steps=5, image_steps=5))
     attack.reconstruct(view_of(victim_of(PHOTOS), attack.knowledge, CPU), ctx)
     assert ctx.stopped == cut
+
+
+def test_the_seed_of_a_start_is_guessed_by_the_first_convolution() -> None:
+    victim = victim_of(PHOTOS)
+    short = {"rounds": 0, "steps": 5, "free_steps": 0, "image_steps": 5}
+    told, guess, missed = (
+        CocktailPartyFeatures(CocktailPartyFeaturesParams(**short, **start))
+        for start in ({}, {"start": "guess", "seeds": PHOTOS.seed + 3}, {"start": "guess", "seeds": PHOTOS.seed})
+    )
+    known, guessed, nothing = (attacked(attack, victim) for attack in (told, guess, missed))
+    assert torch.equal(guessed.candidates, known.candidates)
+    assert guessed.flags[0].startswith(f"seed {PHOTOS.seed} drew the start: correlation 0.")
+    assert nothing.flags[0].startswith(f"no seed below {PHOTOS.seed} drew the start")
+    assert not nothing.candidates.any()
+    assert told.knowledge - guess.knowledge == {Knowledge.INITIAL_WEIGHTS}
+    assert (told.threat, guess.threat) == (Threat.START, Threat.SEED)
+    conv = PHOTOS.model_copy(update={"architecture": ConvSpec(hidden=(60,), outputs=10)})
+    assert told.supports(conv) is None
+    assert "what draws its layers is not known" in str(guess.supports(conv))
 
 
 def test_what_it_declines_and_where_it_shows_no_image() -> None:
