@@ -18,6 +18,9 @@ from torch import Tensor, nn
 
 from victims.equations.network import Network, layer_weights
 
+MEAN, VARIANCE = "running_mean", "running_var"
+"""Suffixes of the names of batch normalisation's statistics."""
+
 
 @dataclass(frozen=True)
 class FeatureExtractor:
@@ -79,20 +82,32 @@ def network_between(
 ) -> nn.Module:
     """Return the network at a share in [0, 1] of the straight way, its running statistics too, in evaluation mode.
 
+    Statistics that the start has of no batch are those of the end: no batch was ever normalised by a mean of 0.
+
     Args:
         build: returns the network with arbitrary weights.
         start: its state at the beginning.
         end: its state as released.
         share: of the way.
     """
-    network = build()
+    network, blank = build(), without_batches(start)
     network.load_state_dict(
         {
-            name: torch.lerp(value, end[name], share) if value.is_floating_point() else end[name]
+            name: end[name] if name in blank or not value.is_floating_point() else torch.lerp(value, end[name], share)
             for name, value in start.items()
         }
     )
     return network.eval().requires_grad_(False)
+
+
+def without_batches(state: Mapping[str, Tensor]) -> set[str]:
+    """Return the names of running statistics that are as torch begins them, a mean of 0 and a variance of 1."""
+    begun = set[str]()
+    for name, mean in state.items():
+        variance = f"{name.removesuffix(MEAN)}{VARIANCE}"
+        if name.endswith(MEAN) and not mean.any() and bool((state[variance] == 1).all()):
+            begun |= {name, variance}
+    return begun
 
 
 def convolutions(state: Mapping[str, Tensor]) -> int:
