@@ -18,7 +18,7 @@ from attacks.base import AttackContext
 from attacks.kkt_delta_features import KKTDeltaFeatures
 from attacks.known_start.equation import Equation, back_propagated, checked_difference
 from attacks.known_start.feature_search import FeatureSearch
-from attacks.known_start.front import FeatureExtractor, head
+from attacks.known_start.front import FeatureExtractor, head, network_between, without_batches
 from attacks.known_start.no_image import FIRST_MOVED
 from attacks.known_start.params import FeatureParams
 from bench.run.disclosure import view_of
@@ -104,6 +104,21 @@ def test_the_front_and_the_head_are_the_network_on_the_way(stayed: int) -> None:
     front = FeatureExtractor.of(lambda: blank(SMALL_CNN, SHAPE), first, last, 0.25, stayed)
     outputs = head(there, stayed).forward(front(images), torch.relu)
     assert torch.allclose(outputs, network(images), atol=1e-5)
+
+
+def test_a_start_that_saw_no_batch_is_normalised_as_the_end_is() -> None:
+    first, last = (seeded(SMALL_CNN, SHAPE, seed).state_dict() for seed in (1, 2))
+    last["front.1.running_mean"], last["front.1.running_var"] = torch.full((5,), 0.5), torch.full((5,), 4.0)
+    on_the_way = network_between(lambda: blank(SMALL_CNN, SHAPE), first, last, 0.25).state_dict()
+    assert without_batches(first) == {"front.1.running_mean", "front.1.running_var"}
+    assert all(torch.equal(on_the_way[name], last[name]) for name in without_batches(first))
+    assert torch.allclose(
+        on_the_way["front.0.weight"], torch.lerp(first["front.0.weight"], last["front.0.weight"], 0.25)
+    )
+    seen = first | {"front.1.running_var": torch.tensor([1.0, 1.0, 1.0, 1.0, 0.9])}
+    assert not without_batches(seen)
+    half = network_between(lambda: blank(SMALL_CNN, SHAPE), seen, last, 0.5).state_dict()
+    assert half["front.1.running_mean"].tolist() == [0.25] * 5
 
 
 def test_the_objectives_gradient_is_a_difference_quotient() -> None:
