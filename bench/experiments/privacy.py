@@ -14,6 +14,7 @@ from scipy.stats import binomtest
 from bench.experiments import rero
 from bench.plan.registry import Victims
 from bench.store.cells import to_csv
+from bench.store.file_names import PER_SAMPLE
 from bench.store.folders import Store
 from bench.store.picture import save_png
 from bench.store.records import RunRecord
@@ -68,7 +69,7 @@ def privacy_table(
 def _row(
     record: RunRecord, store: Store, spec: InformedSpec | GLMSpec, data_dir: Path | None, threshold: float
 ) -> dict[str, object]:
-    path = store.folder(record.run_id) / "per_sample.csv"
+    path = store.folder(record.run_id) / PER_SAMPLE
     try:
         errors = pd.to_numeric(pd.read_csv(path)["mse"]).to_numpy(float)
         if len(errors) != record.n or not np.isfinite(errors).all():

@@ -24,6 +24,7 @@ from bench.run.setup import Setup
 from bench.run.steps import Step, passing
 from bench.run.todo import Todo, changed_sources, todo
 from bench.scoring.protocols import PROTOCOLS, protocol_named
+from bench.store.file_names import GRID, LOG
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
 from bench.terminal.console import say
@@ -252,11 +253,11 @@ def _against(count: int | None, null: int | None) -> str:
 def _picture(store: Store, records: Sequence[RunRecord]) -> Path | None:
     """Return the picture of the run that a verdict speaks of, None if it has none."""
     best = leading(records)
-    path = None if best is None else store.folder(best.run_id) / "grid.png"
+    path = None if best is None else store.folder(best.run_id) / GRID
     return path if path is not None and path.exists() else None
 
 
 def _paths(console: Console, store: Store, record: RunRecord) -> None:
-    shown = store.folder(record.run_id) / ("grid.png" if record.status is Status.OK else "log.txt")
+    shown = store.folder(record.run_id) / (GRID if record.status is Status.OK else LOG)
     if shown.exists():
         say(f"  {shown}", console)

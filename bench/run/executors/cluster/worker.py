@@ -26,6 +26,7 @@ from bench.run.executors.task import Task
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
+from bench.store.file_names import RUNS
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def carry_out(task: Task, inputs: TaskInputs, mailbox: Any, limits: Limits, vers
         seconds = time.monotonic() - began
         results = pack(folders.results, inputs.returned)
     finally:
-        shutil.rmtree(folders.results / "runs" / task.run_id, ignore_errors=True)
+        shutil.rmtree(folders.results / RUNS / task.run_id, ignore_errors=True)
     cache = {} if inputs.token.exists() else _changed(pack(folders.cache, inputs.returned_cache), inputs.own_cache)
     return Returned(outcome, results, cache, seconds)
 
