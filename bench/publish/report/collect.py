@@ -17,7 +17,7 @@ from bench.publish.ranking import Board, Cell, Row, cell_of, current
 from bench.publish.report import files
 from bench.publish.report.files import RunFiles
 from bench.publish.report.former import former, mark
-from bench.publish.report.reproduce import command
+from bench.publish.report.reproduce import remaking
 from bench.publish.runs_table import MOST_ROWS, has_runs, read_runs, remade
 from bench.store.file_names import LOG, REPORT, RUNS_CSV
 from bench.store.records import CELL, ONE_TO_ONE, Status
@@ -95,7 +95,7 @@ class Report:
 
 
 def collect(root: Path, across_knowledge: bool = False, earlier: Sequence[Path] = ()) -> Report:
-    """Read a results folder.
+    """Return what a report shows of a results folder.
 
     Args:
         root: the folder; only its runs.csv is needed, and report.html is asked for runs whose folders are gone.
@@ -148,7 +148,7 @@ def _entry(root: Path, row: Row, runs: pd.DataFrame, shown: Mapping[str, RunFile
         row=row,
         name=_name(row),
         settings=summary(row, changed),
-        command=command(row, runs["seed"].astype(int), changed, runs["victim_seed"].astype(int)),
+        command=remaking(row, runs["seed"].astype(int), changed, runs["victim_seed"].astype(int)),
         flags=tuple(sorted({flag for flags in runs["flags"] for flag in flags.split(";") if flag})),
         run=run,
         files=found,
