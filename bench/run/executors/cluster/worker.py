@@ -21,7 +21,7 @@ from bench.run.executors.cluster.mailbox import MailboxReporter
 from bench.run.executors.cluster.needs import Preparation, checkpoint_of_run
 from bench.run.executors.cluster.node_folders import NodeFolders, TaskInputs
 from bench.run.executors.cluster.nodes import require_able
-from bench.run.executors.processes import LEAVE_SECONDS, JobReporter, Limits, Processes
+from bench.run.executors.processes import LEAVE_SECONDS, JobReporter, Limits, Processes, log_of
 from bench.run.executors.task import Task
 from bench.run.runner import Outcome
 from bench.run.session import Session
@@ -108,11 +108,9 @@ def _train(preparation: Preparation, setup: Setup, reporter: JobReporter, thread
     context = server.start(threads)
     receiver, sender = context.Pipe(duplex=False)
     with tempfile.TemporaryFile() as output:
-        log = Connection(os.dup(output.fileno()), readable=False)
-        process = context.Process(target=_main, args=(preparation, setup, sender, log, threads))
-        process.start()
-        sender.close()
-        log.close()
+        with sender, log_of(output) as log:
+            process = context.Process(target=_main, args=(preparation, setup, sender, log, threads))
+            process.start()
         try:
             with suppress(EOFError, OSError):
                 while True:
