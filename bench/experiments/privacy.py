@@ -62,7 +62,8 @@ def privacy_table(
         if isinstance(spec, InformedSpec | GLMSpec) and spec.prior is None and gaussian_privacy(spec) is not None:
             rows.append(_row(record, store, spec.retrained(record.victim_seed), data_dir, threshold))
     if not rows:
-        raise UserError("no stored run is of a differentially private victim; `list` shows which have an epsilon")
+        hint = "`list` shows which have an epsilon"
+        raise UserError(f"no stored run in {store.runs} is of a differentially private victim; {hint}")
     return pd.DataFrame(rows).sort_values([*CURVE, "epsilon", "victim", "victim_seed", "seed"], ignore_index=True)
 
 
