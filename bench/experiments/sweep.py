@@ -142,7 +142,7 @@ def _settled(outcomes: Iterable[Outcome], store: Store, reporter: TerminalReport
 
 
 def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter) -> Outcome:
-    """Store a failure for want of data, unless an earlier run found something."""
+    """Return a failure for want of data as an outcome, stored unless an earlier run found something."""
     run_id = outcome.record.run_id
     try:
         with store.claimed(run_id, reporter.notice):

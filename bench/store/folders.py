@@ -148,7 +148,7 @@ class Store:
             yield
 
     def tables(self) -> AbstractContextManager[None]:
-        """Lock the tables in a block."""
+        """Return what locks the tables in a block."""
         return exclusive(self._lock("tables"))
 
     def sweep(self) -> None:
