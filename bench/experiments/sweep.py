@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from bench.experiments.tables import Tables
+from bench.experiments.tables import SweepTables
 from bench.experiments.verdict import Given, leading, unit_of, verdict
 from bench.experiments.weights import told_conflicts
 from bench.plan.run import Run, told_apart
@@ -93,7 +93,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
     console, store = Console(), Store(setup.results_dir)
     store.sweep()
     failures, rows = 0, list[RunRecord]()
-    with TerminalReporter(console) as reporter, Tables(store, reporter, setup.copy_to) as tables:
+    with TerminalReporter(console) as reporter, SweepTables(store, reporter, setup.copy_to) as tables:
         session = Session(setup, reporter)
         entries = todo(told_apart(plan), setup, session)
         titles = {entry.run_id: entry.run.title for entry in entries}
@@ -177,7 +177,7 @@ def score_stored(
     """
     console, store = Console(), Store(setup.results_dir)
     troubles, runs = 0, dict[str, Run]()
-    with TerminalReporter(console) as reporter, Tables(store, reporter) as tables:
+    with TerminalReporter(console) as reporter, SweepTables(store, reporter) as tables:
         for record in records:
             try:
                 run = run_of(record, attacks, victims)
