@@ -25,7 +25,8 @@ def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> I
         data_dir: the data folder of its victims, None for the default.
 
     Raises:
-        UserError: there is no such file, it holds no attack and no victim, or its attacks have no such parameter.
+        UserError: there is no such file, it holds no attack and no victim, or its attacks have no such parameter, or
+            there are settings and no attack.
     """
     require_python_file(path)
     shipped = path.resolve().parent in (ROOT / "attacks", ROOT / "victims" / "zoo")
@@ -39,6 +40,8 @@ def check_file(path: Path, settings: dict[str, Any], data_dir: Path | None) -> I
     if not broken and not own_attacks and not own_victims:
         hint = "`python -m bench new attack NAME` writes a file that does"
         raise UserError(f"{path} defines no Attack and no VICTIMS; {hint}")
+    if settings and not broken and not own_attacks:
+        raise UserError(f"--set is of an attack, and {path} defines none; leave it out")
 
     from bench.check.attack import attack_claims
     from bench.check.victim import victim_claims

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import resource
-import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -15,7 +12,7 @@ from typing import Any
 
 from bench.check.claims import ContractClaim
 from bench.terminal.interrupts import withheld
-from bench.terminal.offspring import killed_with_parent
+from bench.terminal.offspring import drop_streams, kill_group, killed_with_parent, lead_group
 from bench.terminal.text import describe, ending
 from victims.errors import UserError
 
@@ -53,9 +50,7 @@ def isolated_claims(path: Path, settings: dict[str, Any], data_dir: Path | None)
             yield content
         yield ContractClaim(path.name, SURVIVES, f"nothing was heard of it for {SILENT_SECONDS:g} s{last}")
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid or 0, signal.SIGKILL)
-        process.kill()
+        kill_group(process)
         process.join()
         receiver.close()
 
@@ -70,12 +65,9 @@ def _end_of(process: BaseProcess) -> str:
 
 def _tried(parent: Connection, path: Path, settings: dict[str, Any], data_dir: Path | None) -> None:
     """Send every claim of a file, then that it was the last; a user's mistake and a failure too. Output is dropped."""
-    os.setsid()  # so that what it starts can be ended with it
+    lead_group()
     killed_with_parent()  # by the kernel and no thread: with threads the import of a file is not rehearsed
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (1, 2):
-        os.dup2(nowhere, stream)
+    drop_streams()
     from bench.check import check_file
 
     try:

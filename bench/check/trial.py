@@ -77,7 +77,7 @@ class Trial:
 def try_out(
     attack: type[Attack[Any]], params: AttackParams, victim: AnyVictim, noise: int, budget: Budget = UNLIMITED
 ) -> Trial:
-    """Run the attack with seed 0, all other sources of randomness being seeded with `noise`.
+    """Return what the attack does with seed 0, all other sources of randomness being seeded with `noise`.
 
     Raises:
         LookupError: it needs what no victim of its setting has to tell.

@@ -72,8 +72,8 @@ Defence = Annotated[
     typer.Option("--defence", help="What each victim is defended by, e.g. noise=1e-3; repeat, in their order."),
 ]
 Controls = Annotated[ControlSet, typer.Option(help="Null controls: all, or quick ones that attack nothing.")]
-Attacks = Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")]
-Victims = Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")]
+AttackNames = Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")]
+VictimNames = Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Spend = Annotated[str, typer.Option(help="What an attack, or a trial, may spend: 90s, 10m, 1.5h or 500steps.")]
 Jobs = Annotated[
@@ -90,7 +90,7 @@ ReadResults = Annotated[
         "--results-dir", parser=readable, metavar="PATH", help="The results folder, here or at an address as s3://..."
     ),
 ]
-Tables = Annotated[
+TablePath = Annotated[
     Path,
     typer.Argument(
         parser=readable, metavar="PATH", help="A leaderboard.csv, runs.csv or results folder, here or at s3://..."

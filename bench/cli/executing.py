@@ -9,7 +9,7 @@ import typer
 
 from bench.cli.app import (
     MOST_JOBS,
-    Attacks,
+    AttackNames,
     Controls,
     DataDir,
     Defence,
@@ -18,7 +18,7 @@ from bench.cli.app import (
     PluginDir,
     ResultsDir,
     Spend,
-    Victims,
+    VictimNames,
     app,
     complain,
     named_folder,
@@ -39,8 +39,8 @@ EVERY = (
 
 @app.command()
 def run(
-    attack: Attacks = None,
-    victim: Victims = None,
+    attack: AttackNames = None,
+    victim: VictimNames = None,
     defence: Defence = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter of the attack, key=value; repeat.")] = None,
     variant: Annotated[str | None, typer.Option(help="Named parameter set of the attack, e.g. paper.")] = None,
@@ -195,8 +195,8 @@ def _plan_of(config: Path, smoke: bool, only: list[str], executor: str) -> PlanF
 
 @app.command()
 def score(
-    attack: Attacks = None,
-    victim: Victims = None,
+    attack: AttackNames = None,
+    victim: VictimNames = None,
     protocol: Annotated[str | None, typer.Option(help="Score under this protocol, as rows of their own.")] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -243,8 +243,8 @@ def score(
 
 @app.command()
 def tune(
-    attack: Attacks = None,
-    victim: Victims = None,
+    attack: AttackNames = None,
+    victim: VictimNames = None,
     defence: Defence = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Parameter to hold, key=value; repeat.")] = None,
     variant: Annotated[str, typer.Option(help="Search around this parameter set, in its own ranges.")] = "",

@@ -37,8 +37,7 @@ def _status() -> int:
         status = int(app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
         sys.stdout.flush()
     except (UserError, typer.TyperException) as error:
-        text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
-        complain(f"bench: {text.replace(': Value error, ', ': ')}")  # typer says which kind of exception it caught
+        complain(f"bench: {_mistake(error)}")
     except BrokenPipeError:  # whoever read the output has seen enough
         return 1
     except OSError as error:
@@ -48,3 +47,19 @@ def _status() -> int:
     if status == INTERRUPTED:  # what typer makes of a KeyboardInterrupt
         complain("bench: interrupted; finished runs are stored, and the same command makes the others")
     return status
+
+
+def _mistake(error: Exception) -> str:
+    """Return what a user did wrong. Of a word that is unknown or missing it also says what lists the right ones."""
+    import typer
+
+    from bench.terminal.text import command
+
+    if not isinstance(error, typer.TyperException):
+        return str(error)
+    text = error.format_message().replace(": Value error, ", ": ")  # typer says which kind of exception it caught
+    context = getattr(error, "ctx", None)
+    if context is None or (isinstance(error, typer.BadParameter) and error.message):
+        return text
+    verb = [context.info_name] if context.parent else []
+    return f"{text.removesuffix('.')}; `{command(*verb, '--help')}` says what there is"

@@ -11,6 +11,7 @@ from bench.cli.app import DataDir, Defence, Device, Jobs, PluginDir, ResultsDir,
 from bench.terminal.console import printer, say
 from bench.terminal.interrupts import work_begins
 from bench.terminal.text import command
+from victims.errors import UserError
 
 
 @app.command()
@@ -76,6 +77,9 @@ def study(
 
     studies = registry.studies(plugin_dir)
     if not name:
+        given = {"--smoke": smoke, "--missing": missing, "--pictures": pictures}
+        if options := [option for option, wanted in given.items() if wanted]:
+            raise UserError(f"{options[0]} is of one study; name it, `{command('study')}` lists them")
         for known in studies.items.values():
             say(f"{known.name}: {known.summary} ({known.paper}; {len(known.cells)} runs)")
         return

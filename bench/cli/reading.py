@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bench.cli.app import DataDir, PluginDir, ReadResults, ResultsDir, Tables, app, complain, named_folder
+from bench.cli.app import (
+    AttackNames,
+    DataDir,
+    PluginDir,
+    ReadResults,
+    ResultsDir,
+    TablePath,
+    VictimNames,
+    app,
+    complain,
+    named_folder,
+)
 from bench.terminal.console import printer, say
 from bench.terminal.interrupts import work_begins
 from victims.cache import trained_card
@@ -110,8 +121,8 @@ def show(
 
 @app.command()
 def compare(
-    old: Tables,
-    new: Tables,
+    old: TablePath,
+    new: TablePath,
     format_: Annotated[
         Literal["text", "markdown", "csv"], typer.Option("--format", help="For a terminal, a pull request, a program.")
     ] = "text",
@@ -213,8 +224,8 @@ def report(
 
 @app.command()
 def privacy(
-    attack: Annotated[list[str] | None, typer.Option("-a", "--attack", help="Attack or glob; repeat.")] = None,
-    victim: Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")] = None,
+    attack: AttackNames = None,
+    victim: VictimNames = None,
     threshold: Annotated[float, typer.Option(help="Mean squared error up to which an attack succeeds.")] = 0.01,
     data_dir: DataDir = None,
     results_dir: ResultsDir = Path("results"),

@@ -15,6 +15,7 @@ from rich.table import Table
 from attacks.base import Attack
 from bench.plan.lattice import NOBODY, by_threat
 from bench.plan.registry import Registry
+from bench.store.file_names import RECORD
 from bench.store.records import COLUMNS, require_known_schema
 from bench.terminal.text import lines
 from victims.cache import trained_card
@@ -109,7 +110,7 @@ def run_card(folder: Path) -> Table:
     Raises:
         UserError: the record is damaged, or of a newer schema.
     """
-    path = folder / "run.json"
+    path = folder / RECORD
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(record, dict):

@@ -16,6 +16,7 @@ from bench.run.nulls.kinds import twins_of
 from bench.run.setup import Setup
 from bench.run.steps import Step
 from bench.run.todo import Todo
+from bench.store.file_names import RUNS_CSV
 from bench.terminal.progress import plural
 from victims.errors import UserError
 from victims.informed.spec import AnySpec
@@ -92,7 +93,7 @@ def times_of(results: Path) -> pd.DataFrame:
     A table that cannot be read tells nothing.
     """
     tables = []
-    for path in dict.fromkeys([(ROOT / "results" / "runs.csv").resolve(), (results / "runs.csv").resolve()]):
+    for path in dict.fromkeys([(folder / RUNS_CSV).resolve() for folder in (ROOT / "results", results)]):
         try:
             tables.append(read_runs(path))
         except UserError:

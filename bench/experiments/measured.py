@@ -132,7 +132,7 @@ def _beside_real_images(
 
 
 def neighbours(candidates: Tensor, training: Tensor, held_out: Tensor, mean: Tensor) -> Neighbours:
-    """Find each candidate's nearest real images.
+    """Return each candidate's nearest real images.
 
     Args:
         candidates: (m, C, H, W), images less the mean.

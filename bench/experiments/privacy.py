@@ -14,6 +14,7 @@ from scipy.stats import binomtest
 from bench.experiments import rero
 from bench.plan.registry import Victims
 from bench.store.cells import to_csv
+from bench.store.file_names import PER_SAMPLE
 from bench.store.folders import Store
 from bench.store.picture import save_png
 from bench.store.records import RunRecord
@@ -61,14 +62,15 @@ def privacy_table(
         if isinstance(spec, InformedSpec | GLMSpec) and spec.prior is None and gaussian_privacy(spec) is not None:
             rows.append(_row(record, store, spec.retrained(record.victim_seed), data_dir, threshold))
     if not rows:
-        raise UserError("no stored run is of a differentially private victim; `list` shows which have an epsilon")
+        hint = "`list` shows which have an epsilon"
+        raise UserError(f"no stored run in {store.runs} is of a differentially private victim; {hint}")
     return pd.DataFrame(rows).sort_values([*CURVE, "epsilon", "victim", "victim_seed", "seed"], ignore_index=True)
 
 
 def _row(
     record: RunRecord, store: Store, spec: InformedSpec | GLMSpec, data_dir: Path | None, threshold: float
 ) -> dict[str, object]:
-    path = store.folder(record.run_id) / "per_sample.csv"
+    path = store.folder(record.run_id) / PER_SAMPLE
     try:
         errors = pd.to_numeric(pd.read_csv(path)["mse"]).to_numpy(float)
         if len(errors) != record.n or not np.isfinite(errors).all():

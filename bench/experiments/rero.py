@@ -29,7 +29,7 @@ AT_ONCE = 2_000_000
 
 
 def concentrated(kappa: float, rho: float) -> float:
-    """Bound for rho zero-concentrated differential privacy: exp(-(sqrt(log 1/kappa) - sqrt(rho))^2).
+    """Return the bound for rho zero-concentrated differential privacy: exp(-(sqrt(log 1/kappa) - sqrt(rho))^2).
 
     It says something where rho < log 1/kappa only, and is 1 elsewhere: the best, over the orders a, of the bounds
     (kappa e^epsilon)^((a - 1) / a) for the Renyi divergences epsilon = a rho (Theorem 2).
@@ -52,7 +52,7 @@ def concentrated(kappa: float, rho: float) -> float:
 
 
 def gaussian(kappa: float, mu: float) -> float:
-    """Bound for mu-Gaussian differential privacy: Phi(Phi^-1(kappa) + mu), the tightest for that mechanism.
+    """Return the bound for mu-Gaussian differential privacy: Phi(Phi^-1(kappa) + mu), the tightest for that mechanism.
 
     Args:
         kappa: as above.

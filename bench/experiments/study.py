@@ -21,7 +21,7 @@ from bench.run.setup import Setup
 from bench.run.todo import changed_sources, todo
 from bench.store.cells import DIGITS, from_cell, read_cells, to_csv
 from bench.store.folders import Store
-from bench.store.records import Status
+from bench.store.records import RunRecord, Status
 from bench.terminal.console import say
 from bench.terminal.progress import TerminalReporter
 from victims.errors import UserError
@@ -97,17 +97,12 @@ def run_study(
             if trouble := outcome.trouble or record.trouble:
                 failed = True
                 reporter.notice(f"{record.title}: {trouble}")
-            row: dict[str, Any] = {"attack": cell.attack, "victim": cell.victim, **cell.labels}
-            row |= {"status": str(record.status), "reason": record.reason, "flags": record.flags}
-            row |= {"run_id": record.run_id, "n": record.n}
+            row = _row(cell, record)
             if record.status is Status.OK and record.n_good is not None:
                 row |= measure(store, record, session.victim(run.victim), study, cell)
             rows.append(row)
             write_text(path, to_csv(pd.DataFrame([*rows, *former.values()])))
-            described = ", ".join(f"{name} {label}" for name, label in cell.labels.items())
-            figures = ", ".join(f"{name} {row[name]:.3g}" for name in MEASURED if row.get(name) is not None)
-            text = f"{cell.attack} on {cell.victim}, {described}: {record.status} {figures}"
-            say(text, console)
+            say(_line(cell, row), console)
     table = pd.DataFrame(rows)
     write_text(path, to_csv(table))
     for plot in study.plots:
@@ -176,6 +171,20 @@ def _label(value: object) -> str:
         return f"{float(str(value)):.{DIGITS}g}"
     except ValueError:
         return str(value or "nan")
+
+
+def _row(cell: Cell, record: RunRecord) -> dict[str, Any]:
+    """Return the row of a cell as far as its record tells it, before anything is measured."""
+    named = {"attack": cell.attack, "victim": cell.victim, **cell.labels}
+    ended = {"status": str(record.status), "reason": record.reason, "flags": record.flags}
+    return {**named, **ended, "run_id": record.run_id, "n": record.n}
+
+
+def _line(cell: Cell, row: dict[str, Any]) -> str:
+    """Return how a cell ended, by its row."""
+    described = ", ".join(f"{name} {label}" for name, label in cell.labels.items())
+    figures = ", ".join(f"{name} {row[name]:.3g}" for name in MEASURED if row.get(name) is not None)
+    return f"{cell.attack} on {cell.victim}, {described}: {row['status']} {figures}"
 
 
 def _run(cell: Cell, attacks: Registry[type[Attack[Any]]], victims: Victims) -> Run:

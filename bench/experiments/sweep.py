@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from bench.experiments.tables import Tables
+from bench.experiments.tables import SweepTables
 from bench.experiments.verdict import Given, leading, unit_of, verdict
 from bench.experiments.weights import told_conflicts
 from bench.plan.run import Run, told_apart
@@ -24,6 +24,7 @@ from bench.run.setup import Setup
 from bench.run.steps import Step, passing
 from bench.run.todo import Todo, changed_sources, todo
 from bench.scoring.protocols import PROTOCOLS, protocol_named
+from bench.store.file_names import GRID, LOG
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
 from bench.terminal.console import say
@@ -92,7 +93,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
     console, store = Console(), Store(setup.results_dir)
     store.sweep()
     failures, rows = 0, list[RunRecord]()
-    with TerminalReporter(console) as reporter, Tables(store, reporter, setup.copy_to) as tables:
+    with TerminalReporter(console) as reporter, SweepTables(store, reporter, setup.copy_to) as tables:
         session = Session(setup, reporter)
         entries = todo(told_apart(plan), setup, session)
         titles = {entry.run_id: entry.run.title for entry in entries}
@@ -141,7 +142,7 @@ def _settled(outcomes: Iterable[Outcome], store: Store, reporter: TerminalReport
 
 
 def _settled_failure(outcome: Outcome, store: Store, reporter: TerminalReporter) -> Outcome:
-    """Store a failure for want of data, unless an earlier run found something."""
+    """Return a failure for want of data as an outcome, stored unless an earlier run found something."""
     run_id = outcome.record.run_id
     try:
         with store.claimed(run_id, reporter.notice):
@@ -176,7 +177,7 @@ def score_stored(
     """
     console, store = Console(), Store(setup.results_dir)
     troubles, runs = 0, dict[str, Run]()
-    with TerminalReporter(console) as reporter, Tables(store, reporter) as tables:
+    with TerminalReporter(console) as reporter, SweepTables(store, reporter) as tables:
         for record in records:
             try:
                 run = run_of(record, attacks, victims)
@@ -252,11 +253,11 @@ def _against(count: int | None, null: int | None) -> str:
 def _picture(store: Store, records: Sequence[RunRecord]) -> Path | None:
     """Return the picture of the run that a verdict speaks of, None if it has none."""
     best = leading(records)
-    path = None if best is None else store.folder(best.run_id) / "grid.png"
+    path = None if best is None else store.folder(best.run_id) / GRID
     return path if path is not None and path.exists() else None
 
 
 def _paths(console: Console, store: Store, record: RunRecord) -> None:
-    shown = store.folder(record.run_id) / ("grid.png" if record.status is Status.OK else "log.txt")
+    shown = store.folder(record.run_id) / (GRID if record.status is Status.OK else LOG)
     if shown.exists():
         say(f"  {shown}", console)

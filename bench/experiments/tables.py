@@ -15,7 +15,7 @@ WRITING_SHARE = 0.1
 """Largest share of the time that goes into writing tables, which takes longer the more runs there are."""
 
 
-class Tables:
+class SweepTables:
     """Tables, and a copy of all results, that follow a sweep; a context manager, after which they hold all its runs.
 
     Args:
@@ -36,7 +36,7 @@ class Tables:
         self.board, self._next, self.behind = refresh_tables(store), 0.0, False
         self._mirror = Mirror(copy_to, store.root, reporter.notice) if copy_to else None
 
-    def __enter__(self) -> Tables:
+    def __enter__(self) -> SweepTables:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -12,7 +12,7 @@ from victims.exposure.card import MOST_LEFT
 if TYPE_CHECKING:
     from attacks.base import Attack
     from bench.plan.registry import Registry
-    from victims.exposure.card import Exposure, Spectrum
+    from victims.exposure.card import Exposure, Seed, Spectrum
     from victims.spec import VictimSpec
 
 
@@ -56,22 +56,8 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
     if card.activations is not None:
         shown_by = f"{card.activations}, as the second layer shows them"
         yield "directions of activations", f"{shown_by}; fewer than {card.unit} where its start hides them"
-    if card.seed is not None:
-        found = f"{card.seed.seed} drew the first layer" if card.seed.found else f"none below {card.seed.tried}"
-        odds = f"correlation {card.seed.correlation:.3f}, chance {card.seed.threshold:.3f}"
-        if not card.seed.found and card.seed.correlation > card.seed.threshold:
-            odds += f" with the first weights, but further weights do not resemble the draws of {card.seed.seed}"
-        yield "seed", f"{found} ({odds})"
-    else:
-        yield "seed", "not sought, for the first layer is not fully connected"
-    if card.start is not None:
-        start = card.start
-        how = "as given" if start.known_by == "given" else "drawn from the seed"
-        yield "start", f"{how}; {start.decay:.4g} of it left, moved by {start.movement:.3g} of its length"
-    elif card.seed is not None and card.seed.found:
-        yield "start", "cannot be told: what the seed drew behind the first layer depends on what layers these are"
-    else:
-        yield "start", "not known"
+    yield "seed", _seed(card.seed)
+    yield "start", _start(card)
     yield f"directions of training {card.unit}", _directions(card)
     yield from _measured(card)
 
@@ -88,6 +74,28 @@ def _whole(card: Exposure) -> Iterator[tuple[str, str]]:
         sizes = ", ".join(f"{value:.2g}" for value in card.imbalance)
         balanced = "0 where the weights into a neuron are as long as those out of it"
         yield "imbalance of the neurons", f"{sizes}: {balanced}, as at the end of a long training (stationary point)"
+
+
+def _seed(seed: Seed | None) -> str:
+    """Return which seed drew the first layer, and how surely; None where none was sought."""
+    if seed is None:
+        return "not sought, for the first layer is not fully connected"
+    found = f"{seed.seed} drew the first layer" if seed.found else f"none below {seed.tried}"
+    odds = f"correlation {seed.correlation:.3f}, chance {seed.threshold:.3f}"
+    if not seed.found and seed.correlation > seed.threshold:
+        odds += f" with the first weights, but further weights do not resemble the draws of {seed.seed}"
+    return f"{found} ({odds})"
+
+
+def _start(card: Exposure) -> str:
+    """Return how the start is known, and what is left of it."""
+    start = card.start
+    if start is not None:
+        how = "as given" if start.known_by == "given" else "drawn from the seed"
+        return f"{how}; {start.decay:.4g} of it left, moved by {start.movement:.3g} of its length"
+    if card.seed is not None and card.seed.found:
+        return "cannot be told: what the seed drew behind the first layer depends on what layers these are"
+    return "not known"
 
 
 def _left(shown: Spectrum) -> str:

@@ -250,7 +250,8 @@ def _listed(module: ModuleType, name: str, kinds: tuple[type, ...]) -> Iterator[
 
 def _scan(registry: Registry[Any], package: str, collect: Collect, extra: Path | None) -> None:
     if extra is not None and not extra.is_dir() and not (extra.is_file() and extra.suffix == ".py"):
-        raise UserError(f"the plug-in folder {extra} does not exist; give --plugin-dir a folder of .py files, or one")
+        wrong = f"{extra} is no .py file" if extra.exists() else f"the plug-in folder {extra} does not exist"
+        raise UserError(f"{wrong}; give --plugin-dir a folder of .py files, or one")
     for path in sorted((ROOT / package.replace(".", "/")).glob("*.py")):
         if path.stem != "__init__":
             name = f"{package}.{path.stem}"
@@ -280,7 +281,7 @@ def _try(registry: Registry[Any], origin: str, load: Callable[[], ModuleType], c
 
 
 def _load(path: Path) -> ModuleType:
-    """Import a plug-in file under a name of its own, once a process."""
+    """Return a plug-in file as a module under a name of its own; a process imports it once."""
     name = f"bench_plugin_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}_{path.stem}"
     if name in sys.modules:
         return sys.modules[name]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 import threading
@@ -20,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from bench.terminal.interrupts import HEARD
-from bench.terminal.offspring import end_with_parent
+from bench.terminal.offspring import drop_streams, end_with_parent, kill_group, lead_group
 from bench.terminal.text import describe, ending
 
 LIMIT_SECONDS = 60.0
@@ -71,8 +70,7 @@ def _rehearse(loads: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, str], s
                     break
                 reasons[origin] = reports.recv()
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid or 0, signal.SIGKILL)
+        kill_group(child)
         child.join()
     if silent:
         return reasons, f"its import takes more than {LIMIT_SECONDS:g} s; if this machine is busy, try again later"
@@ -81,13 +79,10 @@ def _rehearse(loads: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, str], s
 
 def _perform(loads: Mapping[str, Callable[[], Any]], sender: Connection) -> None:
     """Import files, report on each, and exit; exit at once if the parent dies."""
-    os.setsid()
+    lead_group()
     for number in HEARD:
         signal.signal(number, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3):
-        os.dup2(nowhere, stream)
+    drop_streams()
     end_with_parent()
     try:
         for load in loads.values():

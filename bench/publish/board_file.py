@@ -16,6 +16,7 @@ from bench.publish.ranking import VERSIONS, one_to_one_counts
 from bench.publish.runs_table import MOST_ROWS, damage_explained, require_columns, require_numbers, runs_of
 from bench.publish.statistics import Sample, Seeds
 from bench.store.cells import read_cells
+from bench.store.file_names import LEADERBOARD_CSV, RUNS_CSV
 from bench.store.good_images import decode
 from bench.store.possible import LARGEST
 from bench.store.records import CELL, RENAMED, SCORES, require_known_schema
@@ -67,7 +68,7 @@ def _counted(runs: pd.DataFrame) -> pd.DataFrame:
 def _table_in(path: Path) -> Path:
     if not path.is_dir():
         return path
-    for name in ("runs.csv", "leaderboard.csv"):
+    for name in (RUNS_CSV, LEADERBOARD_CSV):
         if (path / name).exists():
             return path / name
     raise UserError(f"the folder {path} holds no runs.csv and no leaderboard.csv; name a results folder or a table")

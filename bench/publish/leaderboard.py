@@ -17,6 +17,7 @@ from bench.publish.ranking import VERSIONS, boards, current, defined, gains, sam
 from bench.publish.runs_table import read_runs, table_of
 from bench.publish.statistics import count_interval, gain_interval
 from bench.store.cells import to_csv
+from bench.store.file_names import LEADERBOARD_CSV, LEADERBOARD_MD, RUNS_CSV
 from bench.store.folders import Store
 from bench.store.records import (
     CELL,
@@ -93,11 +94,11 @@ def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
     """
     fresh = table_of(record for record in records if record.n)
     tables = [fresh]
-    if (root / "runs.csv").exists():
-        tables.insert(0, _not_made_again(read_runs(root / "runs.csv"), fresh))
+    if (root / RUNS_CSV).exists():
+        tables.insert(0, _not_made_again(read_runs(root / RUNS_CSV), fresh))
     runs = latest(pd.concat([table for table in tables if len(table)] or [fresh], ignore_index=True))
     board = leaderboard(runs)
-    for name, text in {"runs.csv": to_csv(runs), **board_texts(runs, board)}.items():
+    for name, text in {RUNS_CSV: to_csv(runs), **board_texts(runs, board)}.items():
         write_text(root / name, text)
     return board
 
@@ -105,7 +106,7 @@ def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
 def board_texts(runs: pd.DataFrame, board: pd.DataFrame) -> dict[str, str]:
     """Return the texts of leaderboard.csv and leaderboard.md, by name."""
     page = board_page.markdown(board, boards(board, gains(runs)))
-    return {"leaderboard.csv": to_csv(board), "leaderboard.md": page}
+    return {LEADERBOARD_CSV: to_csv(board), LEADERBOARD_MD: page}
 
 
 def latest(runs: pd.DataFrame) -> pd.DataFrame:

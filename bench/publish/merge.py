@@ -13,11 +13,11 @@ import pandas as pd
 from bench.publish.leaderboard import RUN_KEY, latest, write_tables
 from bench.publish.ranking import defined
 from bench.publish.report import write_report
-from bench.publish.report.collect import PAGE
 from bench.publish.runs_table import MOST_ROWS, read_runs, table_of
 from bench.store.cells import to_csv
+from bench.store.file_names import REPORT, RUNS, RUNS_CSV, TABLES
 from bench.store.folders import Store
-from bench.store.overwriting import PAGES, TABLES
+from bench.store.overwriting import PAGES
 from bench.store.records import Status
 from victims.errors import UserError
 from victims.files import umask
@@ -74,10 +74,10 @@ def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple
         for place, source in files.items():
             (made / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, made / place)
-        (made / "runs.csv").write_text(to_csv(latest(runs)), encoding="utf-8")
+        (made / RUNS_CSV).write_text(to_csv(latest(runs)), encoding="utf-8")
         write_tables(made, Store(made).records())
-        rows = len(read_runs(made / "runs.csv"))
-        if 0 < rows <= MOST_ROWS and (pages := [source / PAGE for source in sources if (source / PAGE).exists()]):
+        rows = len(read_runs(made / RUNS_CSV))
+        if 0 < rows <= MOST_ROWS and (pages := [source / REPORT for source in sources if (source / REPORT).exists()]):
             write_report(made, earlier=pages)
         made.replace(target)
     return rows, len(files)
@@ -85,7 +85,7 @@ def merge(sources: Sequence[Path], target: Path, replace: bool = False) -> tuple
 
 def _require_folders(sources: Sequence[Path], target: Path) -> None:
     for source in sources:
-        if not (source / "runs.csv").exists() and not (source / "runs").is_dir():
+        if not (source / RUNS_CSV).exists() and not (source / RUNS).is_dir():
             raise UserError(f"{source} is no results folder: it holds no runs.csv and no folder runs")
     if len({source.resolve() for source in sources}) < max(2, len(sources)):
         raise UserError("name two or more different results folders to merge")
@@ -100,9 +100,9 @@ def _require_folders(sources: Sequence[Path], target: Path) -> None:
 def _rows(source: Path) -> pd.DataFrame:
     """Return the rows of a results folder: those of its table, and those of runs that the table does not have yet."""
     fresh = table_of(record for record in Store(source).records() if record.n)
-    if not (source / "runs.csv").exists():
+    if not (source / RUNS_CSV).exists():
         return fresh
-    rows = read_runs(source / "runs.csv")
+    rows = read_runs(source / RUNS_CSV)
     missing = fresh[~fresh["run_id"].isin(rows["run_id"])]
     return pd.concat([rows, missing], ignore_index=True) if len(missing) else rows
 
@@ -144,7 +144,7 @@ def _joined_files(sources: Sequence[Path], replaced: Mapping[Path, set[str]]) ->
     left = set()
     for source in sources:
         for place in _places(source):
-            if place.parts[0] == "runs" and place.parts[1] in replaced.get(source, ()):
+            if place.parts[0] == RUNS and place.parts[1] in replaced.get(source, ()):
                 continue
             here = source / place
             before = found.setdefault(place, here)
@@ -153,7 +153,7 @@ def _joined_files(sources: Sequence[Path], replaced: Mapping[Path, set[str]]) ->
             if place.as_posix() in DERIVED:
                 left.add(place)
             else:
-                what = f"the run {place.parts[1]}" if place.parts[0] == "runs" and len(place.parts) > 2 else str(place)
+                what = f"the run {place.parts[1]}" if place.parts[0] == RUNS and len(place.parts) > 2 else str(place)
                 problems[f"{what} is another one in {source} than in {before.parents[len(place.parts) - 1]}"] = None
     return {place: path for place, path in found.items() if place not in left}, list(problems)
 

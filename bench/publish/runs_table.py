@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bench.store.cells import DIGITS, TooLongError, read_cells
+from bench.store.file_names import ALL_RECORDS, RUNS, TABLES
 from bench.store.good_images import decode
 from bench.store.possible import LARGEST, LARGEST_WHOLE, MASKS, SMALLEST, WHOLE
 from bench.store.records import (
@@ -32,8 +33,6 @@ FLAGS = [name for name, field in RunRecord.model_fields.items() if field.annotat
 NUMBERS = [name for name in COLUMNS if name not in (*TEXT, *FLAGS)]
 MOST_ROWS = 50_000
 """Most rows of a table that is compared or reported; each row takes some milliseconds."""
-TABLES = ("runs.csv", "leaderboard.csv")
-"""What the folders of runs make anew."""
 REQUIRED = ["schema_version", *(name for name, field in RunRecord.model_fields.items() if field.is_required())]
 
 
@@ -71,13 +70,13 @@ def damage_explained(path: Path) -> Iterator[None]:
 
 def has_runs(root: Path) -> bool:
     """Say whether a results folder holds folders of runs."""
-    return any((root / "runs").glob("*/run*.json"))
+    return any((root / RUNS).glob(ALL_RECORDS))
 
 
 def remade(root: Path) -> str:
     """Return which command makes the tables of a results folder from its run folders, as half a sentence."""
     again = command("run", "--only-cached", *(() if root == Path("results") else ("--results-dir", str(root))))
-    return f"`{again}` makes it from {root / 'runs'}"
+    return f"`{again}` makes it from {root / RUNS}"
 
 
 def runs_of(path: Path, cells: pd.DataFrame) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from attacks.base import Reconstruction
 from bench.scoring.evaluation import Evaluation, Reference
 from bench.scoring.matching import nearest_neighbours
 from bench.store.cells import to_csv
+from bench.store.file_names import CONFIDENCE, EXAMPLES, GRID, HELD_OUT, LOG, PER_SAMPLE, RECONSTRUCTION, TRACE
 from bench.store.picture import grid
 from bench.store.tensors import DamagedError, read_tensors, write_tensors
 from bench.terminal.text import one_line
@@ -27,12 +28,11 @@ from victims.errors import UserError
 from victims.files import set_aside
 from victims.informed.victim import AnyVictim
 
-RECONSTRUCTION = "reconstruction.safetensors"
 PICTURED = "n_good_haim_min"
 """The count whose pairs the picture shows: one candidate an image, as in the figures of Haim et al. 2022."""
 LOG_END = 500_000
 """Bytes that a log keeps of the beginning of a run's output, and as many of its end."""
-EXAMPLES = 6
+SHOWN = 6
 """Reconstructions that are kept for the report: as many of the best, of the median and of the worst."""
 
 
@@ -81,7 +81,7 @@ def read_reconstruction(folder: Path) -> Reconstruction:
 
 def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:
     """Write an attack's figures over time, trace.csv."""
-    _csv(pd.DataFrame(trace) if trace else pd.DataFrame(columns=["step", "wall_s"]), folder / "trace.csv")
+    _csv(pd.DataFrame(trace) if trace else pd.DataFrame(columns=["step", "wall_s"]), folder / TRACE)
 
 
 def write_scores(
@@ -99,18 +99,18 @@ def write_scores(
         title: names the run in the heading of grid.png, before its count.
         chance: what the strictest null control gets, which stands beside the count; None where none ran.
     """
-    _csv(_per_sample(victim, reference, evaluation), folder / "per_sample.csv")
-    _csv(pd.DataFrame({"ssim": evaluation.held_out.numpy()}), folder / "held_out.csv")
+    _csv(_per_sample(victim, reference, evaluation), folder / PER_SAMPLE)
+    _csv(pd.DataFrame({"ssim": evaluation.held_out.numpy()}), folder / HELD_OUT)
     if (curve := evaluation.confidence) is not None:
         columns = {name: getattr(curve, name).numpy() for name in ("confidence", "hit", "precision", "recall")}
-        _csv(pd.DataFrame(columns), folder / "confidence.csv")
+        _csv(pd.DataFrame(columns), folder / CONFIDENCE)
     if reference.tabular:
         return
-    write_tensors(folder / "examples.safetensors", _examples(reference, evaluation))
+    write_tensors(folder / EXAMPLES, _examples(reference, evaluation))
     shown = evaluation.by_column.get(PICTURED, evaluation.row)
     beside = "" if chance is None else f", chance {chance:.3g}"
     grid(
-        folder / "grid.png",
+        folder / GRID,
         reference.truth.images,
         shown.reconstruction,
         shown.ssim,
@@ -168,7 +168,7 @@ def _examples(reference: Reference, evaluation: Evaluation) -> dict[str, Tensor]
     """
     row, images = evaluation.row, reference.truth.images
     order = row.ssim.argsort(descending=True, stable=True)
-    size = min(EXAMPLES, len(order) // 3) or 1
+    size = min(SHOWN, len(order) // 3) or 1
     middle = (len(order) - size) // 2
     groups = [order[:size], order[middle : middle + size], order[len(order) - size :]]
     chosen = torch.cat(groups)
@@ -194,7 +194,7 @@ def write_log(folder: Path, output: int | None, details: str) -> Path | None:
     printed = b"" if output is None else b"".join(_ends(output, os.fstat(output).st_size))
     if not printed and not details:
         return None
-    path = folder / "log.txt"
+    path = folder / LOG
     path.write_bytes(printed + details.encode("utf-8", "backslashreplace"))
     return path
 

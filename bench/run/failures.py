@@ -77,6 +77,11 @@ def died_of(code: int | None) -> tuple[Status, str]:
     return Status.ERROR, f"the process ended in the middle of the run, with exit status {code}"
 
 
+def took_too_much(used: int, allowed: int) -> tuple[Status, str]:
+    """Return status and reason for a process that is killed because it takes more bytes of memory than allowed."""
+    return Status.OOM, f"took {used / 2**30:.2g} GiB of memory, of the {allowed / 2**30:.2g} that it may"
+
+
 def fault_of(error: BaseException) -> Fault:
     """Return what an exception that came while a run was scored is due to: the disk, the memory, or else a metric."""
     if isinstance(error, OSError):

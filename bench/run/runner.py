@@ -70,7 +70,7 @@ class Runner:
         self.again, self.output, self.debugger = again, output, debugger
 
     def run(self, run: Run) -> Outcome:
-        """Execute one run, unless it is stored, and store it.
+        """Execute one run, unless it is stored, store it, and return how it ended.
 
         A stored run whose scores failed, are of another metric suite, or lack a control that is asked for, is scored
         again. If another process is at the run, this one waits.
@@ -92,7 +92,7 @@ class Runner:
             return outcome
 
     def score(self, run: Run, run_id: str, protocol: str) -> Outcome:
-        """Score a stored run again, even if its scores are complete.
+        """Score a stored run again, even if its scores are complete, and return how that ended.
 
         Args:
             run: what it is a record of.
@@ -117,7 +117,9 @@ class Runner:
                 return Outcome(self.scorer.record_failure(stored, scores_reason(error), run, victim))
 
     def lost(self, run: Run, run_id: str, failure: Failure, protocol: str = "") -> Outcome:
-        """Record a run whose process died: its scoring failed if a reconstruction is stored, else the run failed.
+        """Record a run whose process died, and return the outcome.
+
+        Its scoring failed if a reconstruction is stored, else the run failed.
 
         Scoring under another protocol than the run's own leaves no trace in the run's own row; `protocol` names it.
         """
@@ -159,7 +161,7 @@ class Runner:
         return victim
 
     def _scored(self, run: Run, stored: RunRecord) -> Outcome:
-        """Score a stored run; attack again if what it stored cannot be read any more."""
+        """Score a stored run, and return how that ended; attack again if what it stored cannot be read any more."""
         from bench.run.artifacts import UnreadableError
 
         if not stored.n:  # no training image is given, so there is nothing to compare candidates with
@@ -180,7 +182,7 @@ class Runner:
             return Outcome(self.scorer.record_failure(stored, scores_reason(error), run, victim))
 
     def _attacked(self, run: Run, record: RunRecord, before: RunRecord | None) -> Outcome:
-        """Attack, store what was found, and score it.
+        """Attack, store what was found, score it, and return how that ended.
 
         Args:
             run: the run.
@@ -217,7 +219,7 @@ class Runner:
         return self._scored(run, record)
 
     def _stored(self, record: RunRecord, attacked: Attacked, victim: AnyVictim) -> RunRecord:
-        """Store an attack's result before it is scored: a kill during scoring loses nothing."""
+        """Store an attack's result before it is scored, and return its record: a kill during scoring loses nothing."""
         from bench.run import artifacts
 
         reconstruction = attacked.reconstruction
@@ -246,13 +248,13 @@ class Runner:
     def _failed(
         self, run: Run, record: RunRecord, before: RunRecord | None, failure: Failure, victim: AnyVictim | None
     ) -> Outcome:
-        """Store a failure with its null controls, whose count stands in for its own."""
+        """Store a failure with its null controls, whose count stands in for its own, and return it as an outcome."""
         columns = {} if victim is None else self.scorer.null_columns(run, victim)
         update = {"status": failure.status, "reason": failure.reason}
         return self._concluded(record.model_copy(update={**columns, **update}), before, failure.details)
 
     def _concluded(self, record: RunRecord, before: RunRecord | None, details: str = "") -> Outcome:
-        """Store the record of a run that found nothing, unless an earlier one of the same run found something."""
+        """Return the outcome of a run that found nothing; store it unless something was found of this run earlier."""
         if before is not None and before.status is Status.OK:
             return Outcome(before, trouble=_kept(record.status, record.reason))
         try:

@@ -70,7 +70,7 @@ class Scorer:
         return not lacking(record, self.controls.twins, retry)
 
     def score(self, record: RunRecord, run: Run, victim: AnyVictim, protocol: str | None = None) -> RunRecord:
-        """Score a stored run and store its record.
+        """Score a stored run; store its record and return it.
 
         Args:
             record: the run's, of this or an older metric suite, or not scored yet.

@@ -143,7 +143,7 @@ class Session:
         return victim
 
     def attack(self, run: Run, victim: AnyVictim, checkpoint: Path | None = None) -> Attacked:
-        """Attack a victim; a host does it out of reach of the training images.
+        """Return what an attack finds of a victim; a host makes it out of reach of the training images.
 
         Args:
             run: the attack, its parameters, its budget and its seed.

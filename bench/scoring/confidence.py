@@ -68,7 +68,7 @@ class ConfidenceCurve:
 
 @torch.no_grad()
 def confidence_curve(protocol: Protocol, matcher: Matcher, confidence: Tensor) -> ConfidenceCurve:
-    """Judge an attack's own ranking of its candidates.
+    """Return how good an attack's own ranking of its candidates is, place by place.
 
     Args:
         protocol: says how a candidate is matched, rescaled and judged, each alone and without a vote; a hit is

@@ -240,7 +240,7 @@ def evaluate(
     reference: Reference,
     learned: LearnedMetrics,
 ) -> Evaluation:
-    """Score candidates (m, C, H, W) in the victim's input space against its training images.
+    """Return the scores of candidates (m, C, H, W) in the victim's input space against its training images.
 
     Args:
         protocol: the row's.

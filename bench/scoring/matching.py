@@ -26,7 +26,7 @@ _SAME = 1e-9
 
 
 def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """Squared distances (n, m) between the rows of a (n, D) and of b (m, D), divided by D; float64 keeps small ones."""
+    """Return squared distances (n, m) of the rows of a (n, D) and b (m, D), divided by D; float64 keeps small ones."""
     products = a @ b.T
     return (a.square().sum(1)[:, None] + b.square().sum(1) - 2 * products).clamp(min=0) / a.shape[1]
 
@@ -145,7 +145,7 @@ def _cheapest(cost: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def assign(candidates: Tensor, distance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Reconstruct each training image from the one candidate of `assign_pairs`; arguments and results as of `vote`."""
+    """Return each training image by its one candidate of `assign_pairs`; arguments and results as of `vote`."""
     rows, columns = assign_pairs(distance)
     index = torch.full((len(distance),), -1, dtype=torch.long, device=distance.device)
     index[rows] = columns

@@ -1,7 +1,7 @@
 """Metrics of one reconstruction against one training image.
 
-Every metric has a name, a direction, a range and a version, and gives a tensor (n,): a number per training image.
-Numbers of different versions are not to be compared. The two SSIMs are in `bench.scoring.ssim`.
+Every metric has a name, a direction and a range, and gives a tensor (n,): a number per training image. Numbers of
+different metric suites are not to be compared. The two SSIMs are in `bench.scoring.ssim`.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def identified(evidence: Evidence) -> Tensor:
 
 
 def lpips(evidence: Evidence) -> Tensor:
-    """Learned perceptual distance, (n,) >= 0; NaN without weights.
+    """Return the learned perceptual distance, (n,) >= 0; NaN without weights.
 
     Source:
         Zhang, Isola, Efros, Shechtman, Wang 2018; see `bench.scoring.lpips.perceptual`.
@@ -155,7 +155,7 @@ def lpips(evidence: Evidence) -> Tensor:
 
 
 def kl(evidence: Evidence) -> Tensor:
-    """Divergence of a judge's outputs, KL(p(training image) || p(reconstruction)), (n,) nats; NaN without a judge.
+    """Return a judge's divergence KL(p(training image) || p(reconstruction)), (n,) nats; NaN without a judge.
 
     Source:
         Balle et al. 2022, section 5; the direction, which the paper leaves open, takes the training image first.
@@ -182,22 +182,21 @@ class Metric:
     direction: Literal["higher", "lower"]
     """Which values are better for the attacker."""
     range: tuple[float, float]
-    version: str
     source: str
 
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("ssim_wang", _of_pairs(ssim_wang), "higher", (-1, 1), "1", "Wang et al. 2004"),
-        Metric("ssim_window3", _of_pairs(ssim_window3), "higher", (-1, 1), "1", "Haim et al. 2022, published code"),
-        Metric("mse", _of_pairs(mse), "lower", (0, 1), "1", "Balle et al. 2022"),
-        Metric("psnr", _of_pairs(psnr), "higher", (0, PSNR_CAP), "1", "-10 log10(MSE), capped"),
-        Metric("pearson", _of_pairs(pearson), "higher", (-1, 1), "1", "product-moment correlation"),
-        Metric("lpips", lpips, "lower", (0, math.inf), "1", "Zhang et al. 2018, lpips 0.1 AlexNet, sides >= 64"),
-        Metric("kl", kl, "lower", (0, math.inf), "1", "Balle et al. 2022, judges of bench.scoring.judges"),
-        Metric("oracle_mse", nearest_neighbour_mse, "lower", (0, 1), "1", "Balle et al. 2022, pool: held-out images"),
-        Metric("identified", identified, "higher", (0, 1), "1", "retrieval at rank 1, after Yin et al. 2021"),
+        Metric("ssim_wang", _of_pairs(ssim_wang), "higher", (-1, 1), "Wang et al. 2004"),
+        Metric("ssim_window3", _of_pairs(ssim_window3), "higher", (-1, 1), "Haim et al. 2022, published code"),
+        Metric("mse", _of_pairs(mse), "lower", (0, 1), "Balle et al. 2022"),
+        Metric("psnr", _of_pairs(psnr), "higher", (0, PSNR_CAP), "-10 log10(MSE), capped"),
+        Metric("pearson", _of_pairs(pearson), "higher", (-1, 1), "product-moment correlation"),
+        Metric("lpips", lpips, "lower", (0, math.inf), "Zhang et al. 2018, lpips 0.1 AlexNet, sides >= 64"),
+        Metric("kl", kl, "lower", (0, math.inf), "Balle et al. 2022, judges of bench.scoring.judges"),
+        Metric("oracle_mse", nearest_neighbour_mse, "lower", (0, 1), "Balle et al. 2022, pool: held-out images"),
+        Metric("identified", identified, "higher", (0, 1), "retrieval at rank 1, after Yin et al. 2021"),
     )
 }
 

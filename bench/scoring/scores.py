@@ -162,7 +162,7 @@ def score(protocol: Protocol, matcher: Matcher) -> Scores:
 
 @torch.no_grad()
 def judge(protocol: Protocol, served: Tensor, candidate: Tensor, voters: Tensor, truth: Truth) -> Scores:
-    """Score one image per training image, however it was found.
+    """Return the scores of one image per training image, however it was found.
 
     Args:
         protocol: says how it is rescaled and when it is good.

@@ -78,7 +78,7 @@ def ssim_window3(images: Tensor, references: Tensor) -> Tensor:
 
 
 def _ssim(images: Tensor, references: Tensor, window: int, reflect: bool) -> Tensor:
-    """Mean SSIM (k,) of a separable Gaussian window, in float64: variances are small differences of large sums."""
+    """Return the mean SSIM (k,) of a separable Gaussian window, in float64: variances are small differences of sums."""
     offsets = torch.arange(window, dtype=torch.float64, device=images.device) - window // 2
     kernel = torch.exp(-offsets.square() / (2 * _SIGMA**2))
     kernel = kernel / kernel.sum()
@@ -88,7 +88,7 @@ def _ssim(images: Tensor, references: Tensor, window: int, reflect: bool) -> Ten
 
 
 def _ssim_map(x: Tensor, y: Tensor, kernel: Tensor, reflect: bool) -> Tensor:
-    """SSIM per channel and pixel (Wang et al. 2004, eq. 13)."""
+    """Return the SSIM per channel and pixel (Wang et al. 2004, eq. 13)."""
     mean_x, mean_y = _blur(x, kernel, reflect), _blur(y, kernel, reflect)
     var_x = _blur(x * x, kernel, reflect) - mean_x**2
     var_y = _blur(y * y, kernel, reflect) - mean_y**2
@@ -99,7 +99,7 @@ def _ssim_map(x: Tensor, y: Tensor, kernel: Tensor, reflect: bool) -> Tensor:
 
 
 def _blur(values: Tensor, kernel: Tensor, reflect: bool) -> Tensor:
-    """Blur each channel; by reflection the size stays, else only whole windows count.
+    """Return images with each channel blurred; by reflection the size stays, else only whole windows count.
 
     A sum of shifted images: with kernels this small it is several times faster than a float64 convolution on a CPU.
     """

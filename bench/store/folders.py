@@ -13,23 +13,30 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from bench.store.file_names import (
+    ALL_RECORDS,
+    CHECKPOINTS,
+    LOG,
+    RECONSTRUCTION,
+    RECORD,
+    RECORDS,
+    RUNS,
+    RUNS_CSV,
+    TRACE,
+    WORK,
+    record_name,
+)
 from bench.store.possible import require_possible
 from bench.store.records import RENAMED, RunRecord, Status, require_known_schema
 from victims.cache import DAMAGED
 from victims.errors import UserError
 from victims.files import exclusive, set_aside, umask, write_text
 
-RECORDS = "[!.]*/run.json"
-"""Folders that begin with a dot belong to a run that is being written, or was killed while it was."""
-ALL_RECORDS = "[!.]*/run*.json"
-"""A run's own record, and one more for every other protocol that it was scored under."""
-WORK = ".work"
-"""Folder of locks and of checkpoints of unfinished attacks."""
 WRITING, REPLACED = ".writing", ".replaced"
 """The ends of the names of a folder that is being written, and of one that is being replaced."""
 TEMPORARY_TABLES = (".runs.*.csv", ".leaderboard.*.csv", ".leaderboard.*.md")
 """Names of tables that are being written, in the results folder."""
-KEPT = ("reconstruction.safetensors", "trace.csv", "log.txt")
+KEPT = (RECONSTRUCTION, TRACE, LOG)
 """Files of a run that no scoring changes: a copy of its folder shares them."""
 
 
@@ -41,7 +48,7 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.runs = root / "runs"
+        self.runs = root / RUNS
         self.work = root / WORK
         self._table_known, self._table_sequence = (0, 0, 0), 0
 
@@ -73,8 +80,8 @@ class Store:
             UserError: the record is of a newer schema; `records` and `attacked` raise it too.
         """
         if protocol:
-            return self._read(self.runs / run_id / _name(protocol), run_id)
-        return self._read(self.runs / run_id / "run.json", run_id) or self._replaced(run_id)
+            return self._read(self.runs / run_id / record_name(protocol), run_id)
+        return self._read(self.runs / run_id / RECORD, run_id) or self._replaced(run_id)
 
     def records(self) -> Iterator[RunRecord]:
         """Yield the records of all stored runs that failed, were skipped or have scores, one per protocol."""
@@ -107,7 +114,7 @@ class Store:
 
     def _highest_sequence(self) -> int:
         """Return the highest number of a run in runs.csv, 0 if there is none; it is read when it has changed."""
-        table = self.root / "runs.csv"
+        table = self.root / RUNS_CSV
         try:
             status = table.stat()
         except OSError:
@@ -123,7 +130,7 @@ class Store:
 
     def checkpoint(self, run_id: str) -> Path:
         """Return the file that holds the state of a run's unfinished attack."""
-        return self.work / "checkpoints" / f"{run_id}.safetensors"
+        return self.root / CHECKPOINTS / f"{run_id}.safetensors"
 
     @contextmanager
     def claimed(self, run_id: str, notice: Callable[[str], None]) -> Iterator[None]:
@@ -141,7 +148,7 @@ class Store:
             yield
 
     def tables(self) -> AbstractContextManager[None]:
-        """Lock the tables in a block."""
+        """Return what locks the tables in a block."""
         return exclusive(self._lock("tables"))
 
     def sweep(self) -> None:
@@ -179,7 +186,7 @@ class Store:
         checkpoint = self.checkpoint(run_id)
         for half in checkpoint.parent.glob(f".{run_id}.*{checkpoint.suffix}"):
             half.unlink(missing_ok=True)
-        stored = self._read(self.runs / run_id / "run.json", run_id)
+        stored = self._read(self.runs / run_id / RECORD, run_id)
         if stored is not None and stored.status is Status.OK:
             checkpoint.unlink(missing_ok=True)
 
@@ -232,9 +239,9 @@ class Store:
     def _replaced(self, run_id: str) -> RunRecord | None:
         """Return the record of a run while its folder is being replaced, or after a kill in the middle of that."""
         for left in self._temporary(run_id):
-            if left.suffix == REPLACED and (record := self._read(left / "run.json", run_id)) is not None:
+            if left.suffix == REPLACED and (record := self._read(left / RECORD, run_id)) is not None:
                 return record
-        return self._read(self.runs / run_id / "run.json", run_id)
+        return self._read(self.runs / run_id / RECORD, run_id)
 
     @staticmethod
     def _read(path: Path, run_id: str) -> RunRecord | None:
@@ -284,9 +291,4 @@ def _copy(source: Path, target: Path) -> None:
 
 def write_record(folder: Path, record: RunRecord, protocol: str = "") -> None:
     """Write a run's record into its folder: its own, or its record under another protocol."""
-    write_text(folder / _name(protocol), record.model_dump_json(indent=1))
-
-
-def _name(protocol: str) -> str:
-    """Return the name of the file of a run's own record, or of its record under another protocol."""
-    return f"run-{protocol}.json" if protocol else "run.json"
+    write_text(folder / record_name(protocol), record.model_dump_json(indent=1))

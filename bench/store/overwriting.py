@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.store.folders import WORK
+from bench.store.file_names import REPORT, RUNS, TABLES, WORK
 from victims.errors import UserError
 
-TABLES = ("runs.csv", "leaderboard.csv", "leaderboard.md")
-"""Files of a results folder that are made of its runs."""
-PAGES = ("report.html", "report.md", "report.tex", "report.csv", "knowledge.png")
+PAGES = (REPORT, "report.md", "report.tex", "report.csv", "knowledge.png")
 """Files that the verbs `report` and `list` write into a results folder, by default or by custom."""
 
 
@@ -28,7 +26,7 @@ def require_no_result(path: Path, own: Path, option: str = "--output") -> None:
     folder = next((folder for folder in place.parents if holds_results(folder)), None)
     if place == own.resolve() and place.name not in TABLES:
         return
-    lost = folder is not None and (place.is_file() or place.is_relative_to(folder / "runs"))
+    lost = folder is not None and (place.is_file() or place.is_relative_to(folder / RUNS))
     if lost or place.name in TABLES:
         where = place.parent if folder is None else folder
         raise UserError(f"{path} is a file of the results folder {where}; name another one with {option}")
@@ -36,5 +34,5 @@ def require_no_result(path: Path, own: Path, option: str = "--output") -> None:
 
 def holds_results(folder: Path) -> bool:
     """Say whether a folder holds runs or tables of them."""
-    stored = (folder / "runs").is_dir() and (folder / WORK).is_dir()
+    stored = (folder / RUNS).is_dir() and (folder / WORK).is_dir()
     return stored or any((folder / name).is_file() for name in TABLES)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.store.overwriting import TABLES
+from bench.store.file_names import RECORD, RECORDS, RUNS, RUNS_CSV, TABLES
 from bench.store.records import CELL, FAILED
 from bench.terminal.text import describe, one_line
 from victims.errors import UserError
@@ -21,7 +21,6 @@ SCHEME = "://"
 FOLDERS = ("file://", "local://")
 """Schemes of addresses on this machine."""
 PREFIX = "reconstruction-bench-copy-"
-RECORD = "run.json"
 
 
 def fetched(location: str) -> Path:
@@ -82,7 +81,7 @@ class Mirror:
 
     def follow(self, run_id: str) -> None:
         """Copy a run, if it is stored; one that cannot be copied now is tried again at the end."""
-        if not (self.root / "runs" / run_id / RECORD).exists():
+        if not (self.root / RUNS / run_id / RECORD).exists():
             return
         try:
             with _told(self.location, "written"):
@@ -105,9 +104,9 @@ class Mirror:
     def _keep_foreign(self) -> None:
         """Raise a UserError where the tables there list runs that the folder does not have."""
         with _told(self.location, "written"):
-            place = f"{self._place}/{TABLES[0]}"
+            place = f"{self._place}/{RUNS_CSV}"
             there = _rows(self._system.cat_file(place)) if self._system.exists(place) else []
-        own = self.root / TABLES[0]
+        own = self.root / RUNS_CSV
         here = _rows(own.read_bytes()) if own.exists() else []
         runs, measured = {row.get("run_id") for row in here}, {_measured(row) for row in here}
         # a failure is replaced by what was found since, which may have another id, as where data were absent
@@ -115,18 +114,18 @@ class Mirror:
         foreign = {row.get("run_id") for row in lost} - runs
         if foreign:
             raise UserError(
-                f"{self.location} holds a {TABLES[0]} with runs that {self.root} does not have ({len(foreign)}), and "
+                f"{self.location} holds a {RUNS_CSV} with runs that {self.root} does not have ({len(foreign)}), and "
                 "would lose them; copy to another place, and join the two by `merge`"
             )
 
     def _absent(self) -> list[str]:
-        there = self._system.glob(f"{self._place}/runs/*/{RECORD}", detail=True)
+        there = self._system.glob(f"{self._place}/{RUNS}/*/{RECORD}", detail=True)
         sizes = {name.rsplit("/", 2)[1]: found["size"] for name, found in there.items()}
-        here = sorted((self.root / "runs").glob(f"[!.]*/{RECORD}"))
+        here = sorted((self.root / RUNS).glob(RECORDS))
         return [path.parent.name for path in here if sizes.get(path.parent.name) != path.stat().st_size]
 
     def _put_run(self, run_id: str) -> None:
-        folder = self.root / "runs" / run_id
+        folder = self.root / RUNS / run_id
         for path in sorted(folder.iterdir(), key=lambda path: path.name == RECORD):
             self._put(path)
 

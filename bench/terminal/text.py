@@ -61,7 +61,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return whom somebody may have meant who wrote an unknown name: `did you mean steps?`, or `there are: a, b`."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
 
 
 def ending(code: int) -> str:

@@ -126,7 +126,7 @@ def _knowledge(
     if doubted and victim.n:
         attack, _, variant = doubted[0].partition(":")
         words = ["run", "-a", attack, *(["--variant", variant] if variant else []), "-v", victim.name]
-        run = command(*words, "--plugin-dir", str(asked.file))
+        run = command(*words, "--plugin-dir", str(asked.file), *asked.shared)
         yield f"The weights speak against {', '.join(doubted)}, so they were not run; `{run}` runs one all the same."
 
 

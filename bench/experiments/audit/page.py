@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 from torch import Tensor
 
 from bench.experiments.audit.candidates import Surest
@@ -19,8 +17,8 @@ from bench.experiments.audit.model import Audit, AuditOutcome, Record
 from bench.experiments.audit.scores import ALIKE, Scored
 from bench.plan.exposed import exposure_lines
 from bench.plan.prospects import Outlook
-from bench.publish import report
 from bench.publish.numbers import MISSING, duration
+from bench.publish.page import page
 from bench.publish.report.pictures import stack_uri
 from victims.datasets.tables import Units
 
@@ -84,12 +82,9 @@ def render(
         rows: reconstructions beside their training rows.
         units: of the columns of a table; None for images.
     """
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    sheets = Path(report.__file__).parent / "report.css", HERE / "audit.css"
-    style = "".join(sheet.read_text(encoding="utf-8") for sheet in sheets)
-    return environment.get_template("audit.html.j2").render(
+    return page(
+        HERE / "audit.html.j2",
+        style=(HERE / "audit.css").read_text(encoding="utf-8"),
         audit=audit,
         rule=ALIKE.name,
         shown=shown,
@@ -102,7 +97,6 @@ def render(
         attacks=sorted({name for overlap in audit.overlaps for name in overlap.attacks}),
         most_groups=MOST_GROUPS,
         most_overlaps=MOST_OVERLAPS,
-        style=Markup(style),
         missing=MISSING,
         duration=duration,
     )

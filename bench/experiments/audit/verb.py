@@ -76,9 +76,14 @@ class Asked:
         words = ["audit", str(self.file), *(word for option in options.items() for word in option)]
         if self.fail_above is not None:
             words += ["--fail-above", str(self.fail_above)]
-        words += [] if self.device == "auto" else ["--device", self.device]
-        words += [] if self.results_dir == Path("results") else ["--results-dir", str(self.results_dir)]
-        return command(*words)
+        return command(*words, *self.shared)
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The options that another command on the model needs too: device and results folder, none for a default."""
+        device = () if self.device == "auto" else ("--device", self.device)
+        results = () if self.results_dir == Path("results") else ("--results-dir", str(self.results_dir))
+        return *device, *results
 
 
 def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, asked: Asked) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor
 from attacks.studies.base import Plot
 from bench.experiments.study_picture.style import STYLES, colour, figure_of, key
 from bench.experiments.study_picture.words import axis, level, words
+from bench.store.file_names import PER_SAMPLE, RUNS
 from bench.store.picture import save_png
 from bench.store.records import Status
 
@@ -73,7 +74,7 @@ def _panels(root: Path, table: pd.DataFrame, plot: Plot) -> tuple[Figure, list[t
 
 
 def _samples(root: Path, run_id: object) -> Path:
-    return root / "runs" / str(run_id) / "per_sample.csv"
+    return root / RUNS / str(run_id) / PER_SAMPLE
 
 
 def strips(path: Path, title: str, rows: Sequence[tuple[str, Tensor]]) -> None:

@@ -114,7 +114,7 @@ class SharedStudy:
                 own.release()
 
     def tell(self, trial: optuna.Trial, value: float | None) -> FrozenTrial:
-        """Store how a trial ended: with a value, infinity if it failed; None if it was stopped before its end."""
+        """Store how a trial ended and return it: a value, infinity if it failed; None if it was stopped before."""
         return self._study.tell(trial, value, state=TrialState.PRUNED if value is None else TrialState.COMPLETE)
 
     def _next(self, wanted: int) -> optuna.Trial | None:

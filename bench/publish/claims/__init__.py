@@ -3,11 +3,10 @@
 from bench.publish.claims.check import rows_of, verify, weights_of
 from bench.publish.claims.entries import Claim, read_claims
 from bench.publish.claims.finding import ClaimOutcome, Finding
-from bench.publish.claims.tables import LEADERBOARD, RUNS, Tables
+from bench.publish.claims.tables import LEADERBOARD, Tables
 
 __all__ = [
     "LEADERBOARD",
-    "RUNS",
     "Claim",
     "ClaimOutcome",
     "Finding",

@@ -14,9 +14,10 @@ from bench.plan.options import value_text
 from bench.publish.claims.entries import Claim
 from bench.publish.claims.figures import figures, places
 from bench.publish.claims.finding import ClaimOutcome, Finding
-from bench.publish.claims.tables import RUNS, Tables, made_of_runs
+from bench.publish.claims.tables import Tables, made_of_runs
 from bench.publish.numbers import MISSING
 from bench.publish.ranking import current
+from bench.store.file_names import RUNS_CSV
 from bench.store.records import Status
 from victims.errors import UserError
 
@@ -113,7 +114,7 @@ def rows_of(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
         cells = table[name].iloc[places] if name in table.columns else pd.Series("", index=places)
         places = places[(cells.map(_text) == _text(value)).to_numpy(dtype=bool)]
     rows = table.iloc[places]
-    if len(rows) > 1 and claim.table == RUNS:
+    if len(rows) > 1 and claim.table == RUNS_CSV:
         rows = current(rows)
     if len(rows) > 1 and not claim.setting() and "tuned_by" in rows.columns:
         rows = rows[rows["tuned_by"] == "default"]

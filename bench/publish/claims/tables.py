@@ -12,11 +12,13 @@ from bench.publish.board_file import read_leaderboard
 from bench.publish.claims.finding import ClaimOutcome, Finding
 from bench.publish.leaderboard import board_texts, leaderboard
 from bench.publish.ranking import conflicts
-from bench.publish.runs_table import MOST_ROWS, read_runs
+from bench.publish.runs_table import MOST_ROWS, read_runs, remade
 from bench.store.cells import read_cells
+from bench.store.file_names import LEADERBOARD_CSV, RUNS_CSV
 from bench.terminal.text import short
 
-LEADERBOARD, RUNS = "leaderboard", "runs.csv"
+LEADERBOARD = "leaderboard"
+"""The name by which a claim asks for the leaderboard; all other names are those of files."""
 
 
 class Tables:
@@ -39,17 +41,17 @@ class Tables:
         return self._read[name]
 
     def _leaderboard(self) -> pd.DataFrame | None:
-        runs = self.get(RUNS)
+        runs = self.get(RUNS_CSV)
         if runs is not None:
             return leaderboard(runs)
-        path = self.results / "leaderboard.csv"
+        path = self.results / LEADERBOARD_CSV
         return read_leaderboard(path) if path.is_file() else None
 
     def _file(self, name: str) -> pd.DataFrame | None:
         path = self.results / name
         if not path.is_file():
             return None
-        return read_runs(path, MOST_ROWS) if name == RUNS else read_cells(path)
+        return read_runs(path, MOST_ROWS) if name == RUNS_CSV else read_cells(path)
 
 
 def made_of_runs(tables: Tables) -> Iterator[Finding]:
@@ -61,7 +63,7 @@ def made_of_runs(tables: Tables) -> Iterator[Finding]:
     Raises:
         UserError: runs.csv is damaged.
     """
-    results, runs, board = tables.results, tables.get(RUNS), tables.get(LEADERBOARD)
+    results, runs, board = tables.results, tables.get(RUNS_CSV), tables.get(LEADERBOARD)
     if runs is None or board is None:
         return
     for name, text in board_texts(runs, board).items():
@@ -70,8 +72,7 @@ def made_of_runs(tables: Tables) -> Iterator[Finding]:
         stored = (results / name).read_text(encoding="utf-8", errors="replace").splitlines()
         for number, (ours, theirs) in enumerate(zip_longest(stored, text.splitlines(), fillvalue=""), start=1):
             if ours != theirs:
-                hint = f"`python -m bench run --only-cached --results-dir {results}` makes it again"
-                why = f"line {number} is not what runs.csv makes ({_apart(ours, theirs)}); {hint}"
+                why = f"line {number} is not what runs.csv makes ({_apart(ours, theirs)}); {remade(results)}"
                 yield Finding(ClaimOutcome.FAILS, name, why)
                 break
     for (victim, key), conflict in conflicts(board).items():

@@ -51,7 +51,7 @@ class Comparison:
 
 
 def compare(old_path: Path, new_path: Path) -> Comparison:
-    """Compare two tables cell by cell, each a leaderboard.csv, a runs.csv or a results folder.
+    """Return what differs, cell by cell, between two tables: each a leaderboard.csv, a runs.csv or a results folder.
 
     Raises:
         UserError: one of them is missing, damaged, of a newer schema, or too long.

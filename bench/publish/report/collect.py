@@ -17,13 +17,13 @@ from bench.publish.ranking import Board, Cell, Row, cell_of, current
 from bench.publish.report import files
 from bench.publish.report.files import RunFiles
 from bench.publish.report.former import former, mark
-from bench.publish.report.reproduce import command
+from bench.publish.report.reproduce import remaking
 from bench.publish.runs_table import MOST_ROWS, has_runs, read_runs, remade
+from bench.store.file_names import LOG, REPORT, RUNS_CSV
 from bench.store.records import CELL, ONE_TO_ONE, Status
 from bench.terminal.text import variant_name
 from victims.errors import UserError
 
-PAGE = "report.html"
 MACHINE = ["device", "cpu", "gpu", "torch", "bench_version", "git_commit"]
 
 
@@ -95,7 +95,7 @@ class Report:
 
 
 def collect(root: Path, across_knowledge: bool = False, earlier: Sequence[Path] = ()) -> Report:
-    """Read a results folder.
+    """Return what a report shows of a results folder.
 
     Args:
         root: the folder; only its runs.csv is needed, and report.html is asked for runs whose folders are gone.
@@ -105,7 +105,7 @@ def collect(root: Path, across_knowledge: bool = False, earlier: Sequence[Path] 
     Raises:
         UserError: runs.csv is missing, empty or damaged.
     """
-    table = root / "runs.csv"
+    table = root / RUNS_CSV
     runs = current(read_runs(table, MOST_ROWS)) if table.exists() else pd.DataFrame()
     if not table.exists() and has_runs(root):
         raise UserError(f"{table} is missing; {remade(root)}")
@@ -113,7 +113,7 @@ def collect(root: Path, across_knowledge: bool = False, earlier: Sequence[Path] 
         raise UserError(f"no runs in {root} to report; `python -m bench run` makes some, --results-dir names a folder")
     board = leaderboard(runs)
     problems: list[str] = []
-    shown = {run: files for page in (*earlier, root / PAGE) for run, files in former(page).items()}
+    shown = {run: files for page in (*earlier, root / REPORT) for run, files in former(page).items()}
     of_cell = {tuple(map(str, cell)): rows for cell, rows in runs.groupby(list(CELL), sort=False)}
     entries = {
         cell_of(row): _entry(root, row, of_cell[cell_of(row)], shown, problems) for row in board.to_dict("records")
@@ -148,7 +148,7 @@ def _entry(root: Path, row: Row, runs: pd.DataFrame, shown: Mapping[str, RunFile
         row=row,
         name=_name(row),
         settings=summary(row, changed),
-        command=command(row, runs["seed"].astype(int), changed, runs["victim_seed"].astype(int)),
+        command=remaking(row, runs["seed"].astype(int), changed, runs["victim_seed"].astype(int)),
         flags=tuple(sorted({flag for flags in runs["flags"] for flag in flags.split(";") if flag})),
         run=run,
         files=found,
@@ -168,7 +168,7 @@ def _failures(root: Path, runs: pd.DataFrame) -> list[Failure]:
     found = []
     for run in runs[runs["status"] != Status.OK].to_dict("records"):
         folder = files.folder_of(root, run["run_id"])
-        log = folder / "log.txt" if folder else None
+        log = folder / LOG if folder else None
         found.append(Failure(run, _name(run), str(log.relative_to(root)) if log and log.exists() else ""))
     return found
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from bench.store.file_names import CONFIDENCE, EXAMPLES, HELD_OUT, PER_SAMPLE, RECORD, RUNS
 from bench.terminal.text import one_line
 from victims.errors import UserError
 
@@ -69,7 +70,7 @@ class RunFiles:
 
 def folder_of(root: Path, run_id: str) -> Path | None:
     """Return a run's folder, None if it is not there; a run id from somebody's CSV leads nowhere else."""
-    folder = root / "runs" / run_id
+    folder = root / RUNS / run_id
     return folder if run_id not in ("", ".", "..") and Path(run_id).name == run_id and folder.is_dir() else None
 
 
@@ -82,16 +83,16 @@ def read(root: Path, run_id: str, protocol: str) -> RunFiles | None:
     folder = folder_of(root, run_id)
     if folder is None or _protocol(folder) != protocol:
         return None
-    per_sample = _table(folder / "per_sample.csv", ("ssim", f"ssim_{protocol}"), ("label", "margin", "output"))
-    held_out = _table(folder / "held_out.csv", ("ssim",))
-    confidence = _table(folder / "confidence.csv", ("precision",), ("recall",))
+    per_sample = _table(folder / PER_SAMPLE, ("ssim", f"ssim_{protocol}"), ("label", "margin", "output"))
+    held_out = _table(folder / HELD_OUT, ("ssim",))
+    confidence = _table(folder / CONFIDENCE, ("precision",), ("recall",))
     scores = held_out["ssim"].dropna().to_numpy(dtype=float) if len(held_out) else np.empty(0)
-    return RunFiles(per_sample, scores, confidence, _examples(folder / "examples.safetensors"))
+    return RunFiles(per_sample, scores, confidence, _examples(folder / EXAMPLES))
 
 
 def _protocol(folder: Path) -> str:
     try:
-        return str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["protocol"])
+        return str(json.loads((folder / RECORD).read_text(encoding="utf-8"))["protocol"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""
 

@@ -1,22 +1,16 @@
-"""The report as one HTML file that loads nothing: style, script, figures and pictures are inside it.
-
-Names in a table may come from anybody. Every one is escaped, and the page's content security policy admits no script
-but the one of this package, by its hash, and no request at all.
-"""
+"""The report as a page: what comes out, the boards of each network with their figures, and all attacks."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from attacks.base import Threat
 from bench.publish.numbers import ARROWS, MISSING, ONE_TRAINING, number, processor
+from bench.publish.page import page
 from bench.publish.published import Published, beside
 from bench.publish.ranking import Board, Row, cell_of
 from bench.publish.report.answer import Answer, answer
@@ -103,17 +97,14 @@ class Section:
 
 def render(report: Report) -> str:
     """Return the page."""
-    style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     started = [text[:10] for text in report.runs["started_utc"] if text]
     networks = networks_of(report)
     said = answer(report)
     sections = _sections(report, networks, said.best)
     found = profiles(report)
-    page = environment.get_template("report.html.j2").render(
+    text = page(
+        HERE / "report.html.j2",
+        script=(HERE / "report.js").read_text(encoding="utf-8"),
         report=report,
         first=_first(said),
         sections=sections,
@@ -136,9 +127,6 @@ def render(report: Report) -> str:
         one_training=ONE_TRAINING,
         nulls=NULLS | ALIGNED_NULLS,
         open=OPEN,
-        style=Markup(style),
-        script=Markup(script),
-        script_hash=digest,
         cell_of=cell_of,
         mark=mark,
         good_count=good_count,
@@ -149,7 +137,7 @@ def render(report: Report) -> str:
         isnan=math.isnan,
         Status=Status,
     )
-    return sharing_styles(page)
+    return sharing_styles(text)
 
 
 def _first(found: Answer) -> First:

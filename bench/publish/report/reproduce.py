@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 from bench.plan.options import value_text
 from bench.plan.run import protocol_of
 from bench.publish.parameters import known_attacks, known_victim
+from bench.terminal.text import command
 
 
-def command(
+def remaking(
     row: Mapping[Hashable, Any], seeds: Iterable[int], changed: Mapping[str, Any], retrainings: Iterable[int] = (0,)
 ) -> str:
     """Return the command that makes a row's runs again, quoted for a shell: names may come from anybody's CSV.
@@ -27,7 +27,7 @@ def command(
         One command, or two joined by `&&` where the row was scored under another protocol than the run's.
     """
     cell = ["-a", row["attack"], "-v", row["victim"]]
-    run = ["python", "-m", "bench", "run", *cell, "--seeds", seed_list(seeds)]
+    run = ["run", *cell, "--seeds", seed_list(seeds)]
     if set(retrainings := list(retrainings)) != {0}:
         run += ["--victim-seeds", seed_list(retrainings)]
     if row["variant"]:
@@ -38,12 +38,11 @@ def command(
         run += ["--set", f"{key}={value_text(value)}"]
     kind = known_attacks().get(row["attack"])
     if kind is None:
-        return shlex.join(run)
+        return command(*run)
     victim = known_victim(row["victim"])
     if row["protocol"] == (kind.protocol if victim is None else protocol_of(kind, victim)):
-        return shlex.join(run)
-    score = ["python", "-m", "bench", "score", *cell, "--protocol", row["protocol"]]
-    return f"{shlex.join(run)} && {shlex.join(score)}"
+        return command(*run)
+    return f"{command(*run)} && {command('score', *cell, '--protocol', row['protocol'])}"
 
 
 def seed_list(seeds: Iterable[int]) -> str:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import sys
 import threading
 import time
-from contextlib import suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from bench.run.executors.task import Task, work
 from bench.run.isolation.capture import capture
-from bench.terminal.offspring import end_with_parent
+from bench.terminal.offspring import end_with_parent, killed_first, lead_group
 
 PROGRESS_SECONDS = 0.1
 OOM_SCORE = 500
@@ -55,11 +51,9 @@ def begin(output: Connection, threads: int) -> None:
         threads: that it may use.
     """
     capture(output.fileno())
-    os.setsid()  # so that what it starts can be ended with it, and Ctrl-C reaches the parent alone
+    lead_group()
     end_with_parent()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE), encoding="utf-8")
+    killed_first(OOM_SCORE)
     import torch
 
     torch.set_num_threads(threads)

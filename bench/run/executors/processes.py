@@ -7,7 +7,6 @@ fresh interpreter would take seconds; and beside it another one, which forks the
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
 import time
 from collections import deque
@@ -24,11 +23,12 @@ import psutil
 from bench.run.executors import child, server
 from bench.run.executors.machine import free_memory
 from bench.run.executors.task import Task, work
-from bench.run.failures import SERVER_GONE, Failure, died_of
+from bench.run.failures import SERVER_GONE, Failure, died_of, took_too_much
 from bench.run.isolation import zygote
 from bench.run.runner import Outcome
 from bench.run.setup import Setup
 from bench.store.records import Status
+from bench.terminal.offspring import kill_group
 from bench.terminal.progress import Reporter
 from victims.errors import UserError
 
@@ -87,11 +87,7 @@ class Job:
 
     def kill(self) -> None:
         """Kill the process and all that it started."""
-        assert self.process.pid is not None
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:  # it has not come to lead a group yet, or is gone
-            self.process.kill()
+        kill_group(self.process)
 
     def end(self) -> None:
         """End the process. Its zygote then ends the attacks, and itself."""
@@ -167,7 +163,7 @@ class Processes:
         receiver, sender = context.Pipe(duplex=False)
         threads, memory = self.limits.threads, self.limits.memory
         attacks, control = _zygote(output, task.setup.plugin_dir, threads, task.setup.environment)
-        with sender, control, _log(output) as log:
+        with sender, control, log_of(output) as log:
             process = context.Process(target=child.main, args=(task, sender, log, control, threads, memory))
             process.start()
         return Job(task, process, attacks, receiver, output)
@@ -195,8 +191,7 @@ class Processes:
     def _watch(self, job: Job) -> None:
         """Kill a job that takes too much memory."""
         if (used := _memory_of(job.process)) > self.limits.memory and job.killed is None:
-            sizes = f"{used / 2**30:.2g} GiB of memory, of the {self.limits.memory / 2**30:.2g} that it may"
-            job.killed = Status.OOM, f"took {sizes}"
+            job.killed = took_too_much(used, self.limits.memory)
             job.kill()
 
     def _next(self, job: Job) -> Job | None:
@@ -213,13 +208,13 @@ class Processes:
         return None
 
     def _recorded_here(self, job: Job) -> Outcome:
-        """Record a failure in this process, after the process that was to record it died too."""
+        """Return the outcome of a failure, recorded in this process after the one that was to record it died too."""
         assert job.task.failure is not None
         failure = replace(job.task.failure, nulls=False)
         return work(replace(job.task, failure=failure), self.reporter, output=job.output.fileno())
 
 
-def _log(output: IO[bytes]) -> Connection:
+def log_of(output: IO[bytes]) -> Connection:
     """Return a file as a connection, which is how it travels to another process."""
     return Connection(os.dup(output.fileno()), readable=False)
 
@@ -230,7 +225,7 @@ def _zygote(
     """Start a zygote; return it, and the connection that it is asked over."""
     context = server.start(threads)
     control, zygote_end = context.Pipe()
-    with zygote_end, _log(output) as log:
+    with zygote_end, log_of(output) as log:
         attacks = context.Process(target=zygote.main, args=(zygote_end, log, plugin_dir, threads, environment))
         attacks.start()
     return attacks, control

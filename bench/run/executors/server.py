@@ -38,7 +38,9 @@ def threads_each(jobs: int) -> int:
 
 
 def start(threads: int) -> ForkServerContext:
-    """Start the server, if it does not run yet; it is ready seconds later, and what is started waits for it.
+    """Return the context in which processes start from the server. It is started if it does not run yet.
+
+    It is ready seconds later, and what is started waits for it.
 
     Args:
         threads: of each process, in the libraries that read it from the environment.

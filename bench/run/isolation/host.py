@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from bench.run.attempt import Attacked, Attempt, Progress
-from bench.run.failures import AttackFailedError, Failure, died_of
+from bench.run.failures import AttackFailedError, Failure, died_of, took_too_much
 from bench.run.isolation.messages import GarbledError, Message, attacked_from, receive, send
 from bench.run.isolation.zygote import INTEGER
 from bench.store.records import FAILED, Status
@@ -197,8 +197,7 @@ class IsolatedAttacks:
         elif time.monotonic() >= process.measured + MEMORY_SECONDS:
             process.measured = time.monotonic()
             if (used := _memory_of_family(process.pid)) > self.memory:
-                sizes = f"{used / 2**30:.2g} GiB of memory, of the {self.memory / 2**30:.2g} that it may"
-                process.kill(Status.OOM, f"took {sizes}")
+                process.kill(*took_too_much(used, self.memory))
 
 
 def _read(connection: Connection, messages: Queue[Message | Exception]) -> None:

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bench.store.file_names import RUNS
+
 MOST = 3
 """The number of places that flags name."""
 SOURCES = (".py", ".pyc")
@@ -36,7 +38,7 @@ def guarded_places(dataset: str, data_dir: Path | None, results_dir: Path) -> tu
     for name in (*SHIPPED, *DOWNLOADED):
         with suppress(UserError):  # a data folder that is not there holds nothing
             folders |= {path.parent for path in dataset_paths(name, data_dir)}
-    kept = {cache_dir() / "victims", cache_dir() / "controls", results_dir / "runs"}
+    kept = {cache_dir() / "victims", cache_dir() / "controls", results_dir / RUNS}
     return tuple(sorted(map(str, {*dataset_paths(dataset, data_dir)} | folders | kept)))
 
 

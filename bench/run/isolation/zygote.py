@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from bench.run.isolation.capture import capture
-from bench.terminal.offspring import adopt_orphans, killed_with_parent
+from bench.terminal.offspring import adopt_orphans, killed_first, killed_with_parent, lead_group
 
 INTEGER = struct.Struct("!q")
 POLL_SECONDS = 0.01
@@ -47,7 +47,7 @@ def main(
     """
     capture(output.fileno())
     os.environ.update(environment)
-    os.setsid()
+    lead_group()
     adopt_orphans()  # what an attack leaves behind, in a session of its own, can be found and ended
     from bench.plan import registry
 
@@ -70,9 +70,7 @@ def _fork_attack(control_socket: socket.socket, handle: int, plugin_dir: Path | 
         status = 1
         try:
             killed_with_parent()
-            score = Path("/proc/self/oom_score_adj")
-            with suppress(OSError):
-                score.write_text(str(OOM_SCORE), encoding="utf-8")
+            killed_first(OOM_SCORE)
             control_socket.detach()
             _close_all_but(handle)
             from bench.run.isolation.attacker import attack

@@ -92,7 +92,7 @@ class NullControls:
         reference: Reference,
         had: Collection[str] = (),
     ) -> NullCounts:
-        """Count what each control gets under the protocols of a row.
+        """Return what each control gets under the protocols of a row.
 
         Args:
             run: the run, whose attack is made on the twins too.

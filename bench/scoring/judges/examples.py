@@ -44,7 +44,7 @@ class Examples:
 
 
 def examples(raw: RawDataset) -> Examples:
-    """Take all of a dataset's training images, and its test set or, without one, every fifth image in order of class.
+    """Return all of a dataset's training images, and its test set or, without one, every fifth image by class.
 
     Args:
         raw: the dataset. Test images of a label that no training image has are left out.

@@ -55,7 +55,7 @@ def _convolution(inputs: int, outputs: int) -> tuple[nn.Module, ...]:
 
 
 def _lenet(channels: int, n_classes: int) -> list[nn.Module]:
-    """LeNet (LeCun et al. 1998) with ReLU and maxima; the second pooling is adaptive, so that any image size fits."""
+    """Return the layers of LeNet (LeCun et al. 1998) with ReLU and maxima; the second pooling adapts to any size."""
     return [
         *(nn.Conv2d(channels, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(16, 32, 5, padding=2), nn.ReLU(), nn.AdaptiveMaxPool2d(4)),

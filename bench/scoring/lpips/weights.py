@@ -56,7 +56,7 @@ class Trunk:
 
     @classmethod
     def of(cls, state: Mapping[str, Tensor], source: str) -> Trunk:
-        """Take the trunk from a state dict that may hold more.
+        """Return the trunk in a state dict that may hold more.
 
         Raises:
             ValueError: a tensor is absent or has another shape.
@@ -106,7 +106,7 @@ def obtain(cache_dir: Path, weights: Path | None, notice: Callable[[str], None] 
 
 
 def read(path: Path) -> Trunk:
-    """Read a trunk from safetensors, or from a checkpoint of torchvision's AlexNet (.pth, loaded with weights_only).
+    """Return the trunk in a safetensors file, or in a checkpoint of torchvision's AlexNet (.pth, as weights alone).
 
     Raises:
         ValueError: it cannot be read, is neither of these, or its values do not match the hash that it carries.
@@ -154,7 +154,7 @@ def _cached(stored: Path, cache_dir: Path, notice: Callable[[str], None]) -> Tru
 
 
 def _fetched(stored: Path) -> Trunk:
-    """Fetch the trunk from the first source that has it, and store it."""
+    """Return the trunk from the first source that has it, and store it."""
     failures = []
     for source, fetch in SOURCES.items():
         try:
@@ -170,7 +170,7 @@ def _fetched(stored: Path) -> Trunk:
 
 
 def _torchvision() -> Mapping[str, Tensor]:
-    """Load what lpips itself would: torchvision's weights, from the cache of torch.hub or downloaded (244 MB)."""
+    """Return what lpips itself would load: torchvision's weights, cached by torch.hub or downloaded (244 MB)."""
     from torchvision.models import AlexNet_Weights
 
     before = socket.getdefaulttimeout()

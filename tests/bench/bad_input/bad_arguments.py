@@ -16,9 +16,9 @@ simple("empty_attack", "no attack is called ''", "--attack", "")
 simple("unknown_victim", "did you mean faces-mlp", "--victim", "face-mlp-100")
 simple("one_victim_of_two_unknown", "no victim is called 'nobody'", "-v", "faces-mlp-20", "-v", "nobody")
 simple("unknown_variant", "no variant 'papre'; there are: many", "--variant", "papre")
-simple("unknown_option", "No such option: --nope", "--nope")
+simple("unknown_option", "; `python -m bench run --help` says what there is", "--nope")
 simple("option_without_value", "--seeds", "--seeds")
-simple("surplus_argument", "unexpected extra argument", "surplus")
+simple("surplus_argument", "unexpected extra argument(s) (surplus); `python -m bench run --help`", "surplus")
 simple("set_without_equals", "write --set key=value", "--set", "count")
 simple("set_unknown_key", "did you mean count", "--set", "conut=3")
 simple("set_unknown_key_far", "there are: count", "--set", "xyzzy=3")
@@ -63,6 +63,7 @@ simple("pixels_backwards", "the range of a pixel is (low, high)", "--attack", "k
 simple("device_nonsense", "--device 'abacus' is no device", "--device", "abacus")
 simple("device_index", "--device 'cuda:x' is no device", "--device", "cuda:x")
 simple("plugin_dir_missing", "the plug-in folder /no/such/folder does not exist", "--plugin-dir", "/no/such/folder")
+simple("plugin_dir_no_python", "/dev/null is no .py file; give --plugin-dir", "--plugin-dir", "/dev/null")
 simple("data_dir_missing", "the data folder /no/such/folder does not exist", "--data-dir", "/no/such/folder")
 
 
@@ -72,12 +73,17 @@ def device_absent(scene: Scene) -> Words:
     return scene.run("--device", "cuda")
 
 
-@case("No such command 'fly'")
+@case("No such command 'fly'; `python -m bench --help` says what there is")
 def unknown_verb(scene: Scene) -> Words:
     return ["fly"]
 
 
-@case("Missing argument")
+@case("--missing is of one study; name it, `python -m bench study` lists them")
+def option_of_no_study(scene: Scene) -> Words:
+    return ["study", "--missing", "--results-dir", scene.root / "results"]
+
+
+@case("Missing argument 'PATH'; `python -m bench compare --help` says what there is")
 def missing_argument(scene: Scene) -> Words:
     return ["compare", scene.root / "runs.csv"]
 

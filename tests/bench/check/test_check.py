@@ -274,6 +274,13 @@ def test_what_holds_neither_attack_nor_victim_is_a_mistake(tmp_path: Path) -> No
             list(check_file(path, {}, None))
 
 
+def test_a_parameter_of_no_attack_is_a_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(VICTIM.format("faces", 4, "NormalizedDescent()"))
+    with pytest.raises(UserError, match=r"--set is of an attack, and .*own\.py defines none; leave it out"):
+        list(check_file(file, {"steps": 1}, None))
+
+
 def test_watching_sees_text_and_files_and_time(tmp_path: Path) -> None:
     begun = time.monotonic()
     with watched(60) as effects:

@@ -100,7 +100,7 @@ def test_errors_that_are_not_those_of_all_targets_are_one_line(
 
 def test_mistakes_are_one_line(bench: Bench, folders: tuple[object, ...], results: Path) -> None:
     for words, line in (
-        (("privacy",), "no stored run is of a differentially private victim"),
+        (("privacy",), "is of a differentially private victim"),
         (("privacy", "--threshold", "0"), "must be positive"),
     ):
         ended = bench(*words, *folders)

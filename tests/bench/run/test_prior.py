@@ -90,7 +90,7 @@ def test_the_verb_privacy_leaves_victims_with_a_prior_to_the_study(
 ) -> None:
     bench("run", "-a", "prior-aware", "-v", "digits-elu4-20-drawn", *folders)
     ended = bench("privacy", *folders)
-    assert ended.status == 2 and "no stored run is of a differentially private victim" in ended.err
+    assert ended.status == 2 and "is of a differentially private victim" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ def test_of_many_names_the_first_stand_and_the_others_are_counted(count: int, mo
 def test_an_unknown_name_is_told_the_nearest_or_all() -> None:
     assert nearest("stpes", ("restarts", "steps")) == "did you mean steps?"
     assert nearest("x", ("restarts", "steps")) == "there are: restarts, steps"
+    assert nearest("x", ()) == "there are: none"
 
 
 def test_lines_stay_lines() -> None:

@@ -75,7 +75,7 @@ class Timed:
 
 
 def quality_against_time(cells: Sequence[Timed], n: int) -> str:
-    """Draw good images of n against wall time, a point a cell, its interval a bar, its null control a dash."""
+    """Return as SVG good images of n against wall time, a point a cell, its interval a bar, its null control a dash."""
     if not cells:
         return ""
     with mpl.rc_context(STYLE):
@@ -106,7 +106,7 @@ def quality_against_time(cells: Sequence[Timed], n: int) -> str:
 def share_against_threshold(
     ssim: NDArray[np.float64], held_out: NDArray[np.float64], at_1pct: float, threshold: float
 ) -> str:
-    """Draw the share of training and of held-out images whose reconstruction passes each SSIM.
+    """Return as SVG the share of training and of held-out images whose reconstruction passes each SSIM.
 
     Args:
         ssim: (n,) of the training images.
@@ -132,7 +132,7 @@ def share_against_threshold(
 
 
 def ssim_against_output(per_sample: pd.DataFrame, n_classes: int) -> str:
-    """Draw SSIM against the model's output, or the margin where there are more than two classes, a mark an image.
+    """Return as SVG the SSIM of each image against the model's output, or the margin if it has more classes than two.
 
     A class has a colour and a marker; the key above names those of ten classes or fewer. Lines stand at the least
     margin: images on it are those that the KKT conditions weigh.
@@ -162,7 +162,7 @@ def ssim_against_output(per_sample: pd.DataFrame, n_classes: int) -> str:
 
 
 def precision_recall(confidence: pd.DataFrame, base_rate: float) -> str:
-    """Draw precision against recall of the attack's own ranking of its candidates.
+    """Return as SVG precision against recall of the attack's own ranking of its candidates.
 
     Args:
         confidence: `precision` and `recall` down the ranking.

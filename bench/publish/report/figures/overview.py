@@ -46,7 +46,7 @@ class Gained:
 
 
 def gains(kinds: Mapping[str, Sequence[Gained]]) -> str:
-    """Draw the gain of each attack's best row on each kind of network, a point with its interval.
+    """Return as SVG the gain of each attack's best row on each kind of network, a point with its interval.
 
     A point of one training is hollow. Above the points stand the kind, and the best attack with its point's network.
 

@@ -41,7 +41,7 @@ def svg(figure: Figure) -> str:
     figure.savefig(buffer, format="svg", transparent=True, dpi=DOTS_DPI, metadata=nothing)
     text = buffer.getvalue()
     text = text[text.index("<svg ") :]
-    # report.css says once what the style of each figure says
+    # page.css says once what the style of each figure says
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style .*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1))
     used = set(re.findall(r"[\"(]#([\w-]+)", text))

@@ -195,7 +195,7 @@ class Ray:
         return self._staging.record(result, self.reporter)
 
     def _lost(self, what: Work, error: RayError) -> Outcome | None:
-        """Begin work again that was lost with its worker, or record the loss; None if no row comes of it now."""
+        """Begin work again that its worker lost, or record the loss and return that; None if no row comes of it."""
         self._losses[what] += 1
         cause = error.cause if isinstance(error, RayTaskError) else error
         if isinstance(cause, ObjectLostError):

@@ -15,6 +15,7 @@ from bench.plan.registry import Victims
 from bench.plan.run import Run
 from bench.run.nulls.kinds import TWIN_SEED, twins_of
 from bench.run.session import Session
+from bench.store.file_names import CHECKPOINTS, RUNS
 from victims.cache import CARD
 from victims.dataset_files import SHIPPED, dataset_paths, fingerprint
 from victims.defences.stacking import undefended
@@ -95,12 +96,12 @@ def preparations(run: Run, twins: bool) -> list[Preparation]:
 
 def of_run(run_id: str) -> tuple[str, ...]:
     """Return globs of a run's own files in the results folder."""
-    return f"runs/{escape(run_id)}/*", *checkpoint_of_run(run_id)
+    return f"{RUNS}/{escape(run_id)}/*", *checkpoint_of_run(run_id)
 
 
 def checkpoint_of_run(run_id: str) -> tuple[str, ...]:
     """Return the glob of a run's checkpoint in the results folder."""
-    return (f".work/checkpoints/{escape(run_id)}.safetensors",)
+    return (f"{CHECKPOINTS}/{escape(run_id)}.safetensors",)
 
 
 def controls_of(run: Run) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def living() -> dict[str, dict[str, Any]]:
 
 
 def on_every_node(function: Any, *arguments: Any) -> list[ray.ObjectRef[Any]]:
-    """Call a remote function on each living node that may get runs."""
+    """Call a remote function on each living node that may get runs, and return what will hold the results."""
     return [_on(node, function, *arguments) for node in living()]
 
 

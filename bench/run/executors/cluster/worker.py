@@ -21,11 +21,12 @@ from bench.run.executors.cluster.mailbox import MailboxReporter
 from bench.run.executors.cluster.needs import Preparation, checkpoint_of_run
 from bench.run.executors.cluster.node_folders import NodeFolders, TaskInputs
 from bench.run.executors.cluster.nodes import require_able
-from bench.run.executors.processes import LEAVE_SECONDS, JobReporter, Limits, Processes
+from bench.run.executors.processes import LEAVE_SECONDS, JobReporter, Limits, Processes, log_of
 from bench.run.executors.task import Task
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
+from bench.store.file_names import RUNS
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def carry_out(task: Task, inputs: TaskInputs, mailbox: Any, limits: Limits, vers
         seconds = time.monotonic() - began
         results = pack(folders.results, inputs.returned)
     finally:
-        shutil.rmtree(folders.results / "runs" / task.run_id, ignore_errors=True)
+        shutil.rmtree(folders.results / RUNS / task.run_id, ignore_errors=True)
     cache = {} if inputs.token.exists() else _changed(pack(folders.cache, inputs.returned_cache), inputs.own_cache)
     return Returned(outcome, results, cache, seconds)
 
@@ -107,11 +108,9 @@ def _train(preparation: Preparation, setup: Setup, reporter: JobReporter, thread
     context = server.start(threads)
     receiver, sender = context.Pipe(duplex=False)
     with tempfile.TemporaryFile() as output:
-        log = Connection(os.dup(output.fileno()), readable=False)
-        process = context.Process(target=_main, args=(preparation, setup, sender, log, threads))
-        process.start()
-        sender.close()
-        log.close()
+        with sender, log_of(output) as log:
+            process = context.Process(target=_main, args=(preparation, setup, sender, log, threads))
+            process.start()
         try:
             with suppress(EOFError, OSError):
                 while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,13 @@ def test_attacks_that_the_weights_speak_against_can_be_run_all_the_same() -> Non
     assert line.startswith("The weights speak against one:seed, two, so they were not run; ")
     assert "`python -m bench run -a one --variant seed -v mine --plugin-dir mine.py`" in line
     assert not any("run -a" in line for line in told(attempt("one"), victim=model(n=0)))  # which `run` refuses
+
+
+def test_a_run_of_them_goes_where_the_audit_went() -> None:
+    elsewhere = replace(ASKED, device="cuda", results_dir=Path("my results"))
+    tried = [attempt("one")]
+    line = follows(threats(tried, N), tried, {}, model(), elsewhere)[0]
+    assert "-v mine --plugin-dir mine.py --device cuda --results-dir 'my results'`" in line
 
 
 @pytest.mark.parametrize(

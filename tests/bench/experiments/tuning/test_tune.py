@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from bench.experiments.tuning import verb
-from bench.run.artifacts import RECONSTRUCTION
+from bench.store.file_names import RECONSTRUCTION
 from bench.store.folders import Store, write_record
 
 TABLE = """

@@ -16,7 +16,7 @@ from bench.plan import registry
 from bench.plan.options import attack_params, parse_seeds, parse_settings
 from bench.plan.registry import Registry
 from bench.publish.parameters import LONGEST, knowing, settings, summary
-from bench.publish.report.reproduce import command, seed_list
+from bench.publish.report.reproduce import remaking, seed_list
 
 KKT = registry.attacks().items["kkt"]
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -74,7 +74,7 @@ def row_of(attack: str = "kkt", variant: str = "", protocol: str = KKT.protocol)
 
 def test_the_command_leads_back_to_the_parameters() -> None:
     row = stored("paper", steps=7, dtype="float32")
-    words = shlex.split(command(row_of(variant="paper"), [0, 1, 2], settings("kkt", "paper", row)))
+    words = shlex.split(remaking(row_of(variant="paper"), [0, 1, 2], settings("kkt", "paper", row)))
 
     assert words[:10] == ["python", "-m", "bench", "run", "-a", "kkt", "-v", "faces-mlp-100", "--seeds", "0-2"]
     assert words[10:12] == ["--variant", "paper"]
@@ -85,25 +85,25 @@ def test_the_command_leads_back_to_the_parameters() -> None:
 @tried(deadline=None)
 @given(st.dictionaries(st.text("abcxyz_", min_size=1), SCALARS))
 def test_every_value_survives_shell_and_option(changed: dict[str, Any]) -> None:
-    words = shlex.split(command(row_of("a"), [0], changed))
+    words = shlex.split(remaking(row_of("a"), [0], changed))
     assert parse_settings(words[words.index("--seeds") + 3 :: 2]) == changed
 
 
 def test_a_name_cannot_run_in_the_shell() -> None:
     name = "$(touch /tmp/x); `id` ' \" \n #"
-    assert shlex.split(command(row_of(name), [0], {}))[5] == name
+    assert shlex.split(remaking(row_of(name), [0], {}))[5] == name
 
 
 def test_another_protocol_is_scored_afterwards() -> None:
-    _, _, score = command(row_of(protocol="haim2022-min"), [0], {}).partition(" && ")
+    _, _, score = remaking(row_of(protocol="haim2022-min"), [0], {}).partition(" && ")
     assert score == "python -m bench score -a kkt -v faces-mlp-100 --protocol haim2022-min"
 
 
 def test_the_protocol_of_a_victim_is_not_scored_again() -> None:
     """A victim with a prior, or of a table, has its own protocol, whatever the attack's is."""
     traced = {"attack": "unroll", "victim": "digits-elu10-200-trace-eps1", "protocol": "hayes2023"}
-    assert " && " not in command(row_of() | traced, [0], {})
-    assert command(row_of() | traced | {"protocol": "balle2022"}, [0], {}).endswith("--protocol balle2022")
+    assert " && " not in remaking(row_of() | traced, [0], {})
+    assert remaking(row_of() | traced | {"protocol": "balle2022"}, [0], {}).endswith("--protocol balle2022")
 
 
 @tried(deadline=None)

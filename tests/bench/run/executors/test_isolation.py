@@ -107,6 +107,16 @@ class Shows(Spy):
         return Reconstruction(candidates=candidates, flags=("GPU " + os.environ["CUDA_VISIBLE_DEVICES"],))
 
 
+class Cores(Spy):
+    name = "cores"
+
+    def reconstruct(self, view, ctx):
+        import resource
+
+        found = super().reconstruct(view, ctx)
+        return Reconstruction(candidates=found.candidates, flags=(f"core {resource.getrlimit(resource.RLIMIT_CORE)}",))
+
+
 class Lies(Spy):
     """Speaks over all that it inherited in the place of its harness."""
 
@@ -156,6 +166,13 @@ def test_an_attack_has_the_gpu_of_its_run(spied: World) -> None:
     executor = Processes(TerminalReporter(Console(quiet=True)), 1, Limits.shared(1, None))
     flags = [outcome.record.flags.split(";") for outcome in executor.execute(tasks)]
     assert [[flag for flag in told if flag.startswith("GPU")] for told in flags] == [["GPU 0"], ["GPU 1"]]
+
+
+def test_an_attack_that_crashes_leaves_no_core_file(spied: World, here: Here) -> None:
+    ended = here(spied, "-a", "cores", "-v", "mini-mlp-4", "--controls", "quick")
+    assert ended.status == 0, ended.err
+    (row,) = spied.rows().to_dict("records")
+    assert "core (0, 0)" in row["flags"].split(";")
 
 
 def test_reading_the_data_flags_the_row(spied: World, here: Here) -> None:
