@@ -12,6 +12,7 @@ from attacks.knowledge import VictimView
 from attacks.unknown_start import UNLIKE
 from attacks.unknown_start.uniform import STEPS, StartSeparation
 from victims.equations.row_space import CosineSpace
+from victims.spec import BuiltSpec
 
 
 def initial_weights(
@@ -38,7 +39,7 @@ def initial_weights(
     from victims.ordinary.seeds import drawn_start, guess_seed
 
     architecture = view.architecture
-    assert architecture.spec.kind in ("mlp", "smooth", "cnn")
+    assert isinstance(architecture.spec, BuiltSpec)
     first = next(iter(view.weights.values())).cpu().numpy()
     guess = guess_seed(
         first,
