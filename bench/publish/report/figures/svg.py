@@ -126,6 +126,7 @@ def _bare(svg: str) -> str:
     svg = re.sub(r"</?g\b[^>]*(?<!/)>", needed, svg)
     svg = re.sub(r'<path [^>]*style="fill: none"/>', "", svg)
     svg = re.sub(r' d="([^"]*)"', lambda path: f' d="{_straightened(_relative(path[1]))}"', svg)
+    svg = _unclipped(svg)
     return re.sub(r' (?:x|y|transform)="[^"]*"', lambda places: re.sub(r"\.0(?!\d)", "", places[0]), svg)
 
 
@@ -164,6 +165,22 @@ def _straightened(path: str) -> str:
                 kept.append((across, down))
         told += "m" + " ".join(" ".join(map(_tenths, step)) for step in (begin, *kept)) + closed
     return told.replace(" -", "-")
+
+
+def _unclipped(svg: str) -> str:
+    """Return an SVG element whose level and upright lines, most of them a grid's, have no clip that cuts nothing."""
+    frames = re.findall(r'<clipPath id="([^"]+)"><rect x="([^"]+)" y="([^"]+)" width="([^"]+)" height="([^"]+)"', svg)
+    inside = {name: [float(number) for number in frame] for name, *frame in frames}
+
+    def freed(line: re.Match[str]) -> str:
+        x, y, across, down = (float(number) for number in re.findall(r"-?[\d.]+", line[1]))
+        left, top, width, height = inside.get(line[2], (0, 0, 0, 0))
+        horizontal = left - 0.1 <= min(x, x + across) <= max(x, x + across) <= left + width + 0.1
+        vertical = top - 0.1 <= min(y, y + down) <= max(y, y + down) <= top + height + 0.1
+        uncut = horizontal and vertical and 0 in (across, down)
+        return line[0].replace(f' clip-path="url(#{line[2]})"', "") if uncut else line[0]
+
+    return re.sub(r'<path d="m(-?[\d.]+(?:[ -][\d.]+){3})" clip-path="url\(#([^)]+)\)"', freed, svg)
 
 
 def _tenths(number: int) -> str:

@@ -97,6 +97,12 @@ def _between(three: list[tuple[str, float, float]]) -> bool:
     return three[0][0] in "ML" and y == down == last and (across - x) * (end - across) > 0
 
 
+def straight(path: str) -> bool:
+    """Whether a path is a level or an upright line."""
+    ends = [tuple(place) for _, *place in points(re.sub(r"(\.\d)\d+", r"\1", path))] if path else []
+    return len(ends) == 2 and any(one == other for one, other in zip(*ends, strict=True))
+
+
 def drawn(svg: str, styles: dict[str, str] | None = None) -> list[tuple[str, ...]]:
     """Return what each mark of a figure is, with all that the groups around it set; styles by name if they have one.
 
@@ -116,6 +122,8 @@ def drawn(svg: str, styles: dict[str, str] | None = None) -> list[tuple[str, ...
 
     def marks(element: ElementTree.Element, around: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         said = {key.split("}")[-1]: value for key, value in element.items() if key not in ("class", "id", "version")}
+        if straight(said.get("d", "")):
+            said.pop("clip-path", None)
         said = {key: told(key, value) for key, value in said.items()}
         if styles is not None and (style := styles.get(element.get("class", ""))):
             said["style"] = style
@@ -140,6 +148,23 @@ def drawn(svg: str, styles: dict[str, str] | None = None) -> list[tuple[str, ...
 def test_a_path_has_no_points_inside_its_level_stretches(path: str, told: str) -> None:
     drawn = sharing_styles(f'<style></style><svg viewBox="0 0 9 9"><path d="{path}"/></svg>')
     assert f'd="{told}"' in drawn
+
+
+@pytest.mark.parametrize(
+    ("path", "clipped"),
+    [
+        ("M 10 30 L 90 30", False),
+        ("M 10 40 L 10 20", False),
+        ("M 10 30 L 91 30", True),
+        ("M 10 41 L 10 20", True),
+        ("M 10 30 L 90 31", True),
+        ("M 10 30 L 90 30 L 90 20", True),
+    ],
+)
+def test_a_level_or_upright_line_inside_its_clip_has_none(path: str, clipped: bool) -> None:
+    frame = '<defs><clipPath id="a"><rect x="10" y="20" width="80" height="20"/></clipPath></defs>'
+    drawn = sharing_styles(f'<style></style><svg viewBox="0 0 9 9"><path d="{path}" clip-path="url(#a)"/>{frame}</svg>')
+    assert ("clip-path=" in drawn) == clipped
 
 
 def test_figures_of_a_page_share_their_styles() -> None:
