@@ -252,8 +252,9 @@ def test_the_plugin_folder_must_exist(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     find: Callable[..., object]
     for find in (registry.attacks, registry.victims):
-        with pytest.raises(UserError, match="does not exist"):
-            find(tmp_path / "file")
+        for name, words in {"file": "file is no .py file", "absent": "absent does not exist"}.items():
+            with pytest.raises(UserError, match=words):
+                find(tmp_path / name)
 
 
 def test_the_harness_names_no_attack_and_no_victim() -> None:
