@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypotheses
 from processes import Forked, carry_out, main, server_state, with_server
 from stored_runs import PLAIN
 
@@ -23,6 +25,9 @@ from bench.store.records import RunRecord
 ROOT = Path(__file__).parent.parent
 # A shell starts what it puts into the background with Ctrl-C ignored, and the programs under test would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# No bound of time, which a busy machine breaks, and the same examples in every run.
+hypotheses.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+hypotheses.load_profile("steady")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -50,7 +50,7 @@ def error(found: np.ndarray, truth: np.ndarray) -> float:
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(
     family=st.sampled_from(get_args(Family)),
     intercept=st.sampled_from([kind for kind in get_args(Intercept) if kind != "none"]),

@@ -14,7 +14,7 @@ from torch import Tensor
 from bench.scoring.matching import assign, assign_pairs, in_order, ncc_distance, nearest_neighbours, stretch, vote
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     scale=st.floats(1e-2, 1e2),
     shift=st.floats(-10, 10),

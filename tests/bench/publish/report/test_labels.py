@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.publish.report.figures.labels import Box, place
@@ -17,7 +17,6 @@ def placed(points: list[tuple[float, float]], taken: list[Box], width: float = 3
     return place(points, [width] * len(points), 0.5, 0.2, ROOM, taken)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(PLACE, PLACE), max_size=8))
 def test_names_and_points_keep_apart(points: list[tuple[float, float]]) -> None:
     dots = [Box(x - 0.1, y - 0.1, x + 0.1, y + 0.1) for x, y in points]

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as tried
 from hypothesis import strategies as st
 
 from bench.plan import registry
@@ -82,7 +81,6 @@ def test_the_command_leads_back_to_the_parameters() -> None:
     assert again.model_dump(mode="json") == json.loads(row)
 
 
-@tried(deadline=None)
 @given(st.dictionaries(st.text("abcxyz_", min_size=1), SCALARS))
 def test_every_value_survives_shell_and_option(changed: dict[str, Any]) -> None:
     words = shlex.split(remaking(row_of("a"), [0], changed))
@@ -106,7 +104,6 @@ def test_the_protocol_of_a_victim_is_not_scored_again() -> None:
     assert remaking(row_of() | traced | {"protocol": "balle2022"}, [0], {}).endswith("--protocol balle2022")
 
 
-@tried(deadline=None)
 @given(st.sets(st.integers(0, 50), min_size=1))
 def test_seeds_read_as_they_are_written(seeds: set[int]) -> None:
     assert set(parse_seeds(seed_list(seeds))) == seeds
