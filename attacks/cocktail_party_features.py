@@ -61,12 +61,12 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept, and a hidden layer that moved right behind convolutions."""
         architecture, guessed = victim.architecture, self.params.start == "guess"
-        if guessed and architecture.kind != "cnn":
-            return f"{architecture.label}: what draws its layers is not known, so no seed is found"
         if not guessed and not victim.tells_start:
             return "the start of its training is not known; set start=guess to look for its seed"
         if architecture.kind not in ("conv", "cnn", "front"):
             return f"{architecture.label}: for convolutions, and a fully connected hidden layer right behind them"
+        if guessed and architecture.kind != "cnn":
+            return f"{architecture.label}: what draws its layers is not known, so no seed is found"
         if not architecture.hidden:
             return LAST_ALONE
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None

@@ -222,6 +222,7 @@ def test_the_seed_of_a_start_is_guessed_by_the_first_convolution() -> None:
     conv = PHOTOS.model_copy(update={"architecture": ConvSpec(hidden=(60,), outputs=10)})
     assert told.supports(conv) is None
     assert "what draws its layers is not known" in str(guess.supports(conv))
+    assert "for convolutions" in str(guess.supports(PHOTOS.model_copy(update={"architecture": MLPSpec(hidden=(60,))})))
 
 
 def test_what_it_declines_and_where_it_shows_no_image() -> None:
