@@ -59,7 +59,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         return Threat.START if self.params.start == "known" else Threat.SEED
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: it needs a start that was kept, and a hidden layer that moved right behind convolutions."""
+        """Return why not: it needs a start kept or guessed, and a hidden layer that moved right behind convolutions."""
         architecture, guessed = victim.architecture, self.params.start == "guess"
         if not guessed and not victim.tells_start:
             return "the start of its training is not known; set start=guess to look for its seed"

@@ -39,6 +39,7 @@ def main() -> None:
         victim = obtain(known_victims[name], data_dir, CPU, lambda progress: None, lambda notice: None)
         assert victim.start is not None
         directions, shares = shares_inside(victim, victim.start)
+        # a hair off what torch begins with, so that the start's own statistics count as those of data
         nearly = {
             key: value + 1e-6 if key in without_batches(victim.start) else value for key, value in victim.start.items()
         }

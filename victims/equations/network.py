@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, takewhile
 
 import torch
 import torch.nn.functional as F
@@ -23,9 +22,13 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def layer_weights(named: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return the weights `layers.{l}.weight` among named parameters, the first layer first."""
-    names = takewhile(named.__contains__, (f"layers.{layer}.weight" for layer in count()))
-    return [named[name] for name in names]
+    """Return the weights `layers.{l}.weight` among named parameters, the first layer first.
+
+    Raises:
+        KeyError: a layer between two others is missing.
+    """
+    depth = sum(name.startswith("layers.") and name.endswith(".weight") for name in named)
+    return [named[f"layers.{layer}.weight"] for layer in range(depth)]
 
 
 @dataclass(frozen=True)

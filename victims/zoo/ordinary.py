@@ -31,6 +31,7 @@ PARTS = {
     "sgd-snapshots": SGD.model_copy(update={"snapshots": (1, 3, 10, 30, 100)}),
 }
 SLOW = {"sgd-lr5e-3": SGD.model_copy(update={"lr": 5e-3})}
+"""What CNNs learn by from scratch; `victims.zoo.ordinary_factors` has it for fully connected networks."""
 ALL = TRAININGS | PARTS | SLOW
 
 

@@ -48,3 +48,8 @@ def test_the_layers_are_read_in_their_order_and_a_front_and_a_tail_are_left_out(
     assert torch.equal(network.biases[1], torch.ones(2, dtype=torch.float64))
     assert Network.of(named).weights[1] is named["layers.1.weight"]
     assert layer_weights({}) == []
+
+
+def test_a_layer_that_is_missing_between_two_others_is_no_shorter_network() -> None:
+    with pytest.raises(KeyError, match=r"layers\.1\.weight"):
+        layer_weights({"layers.0.weight": torch.zeros(3, 4), "layers.2.weight": torch.zeros(2, 3)})
