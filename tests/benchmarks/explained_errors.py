@@ -18,19 +18,16 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from trained import trained
 
-from attacks.independent_components.errors import chance, explained
+from attacks.independent_components.errors import Explaining, chance, explained
 from attacks.independent_components.maps import features_span
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.independent_components.span import UpdateSpan
-from attacks.known_start.equation import checked_difference
 from attacks.known_start.front import FeatureExtractor, head
-from bench.plan import registry
 from victims.base import Victim
 from victims.equations.network import Network
-from victims.obtain import obtain
 
-CPU = torch.device("cpu")
 VICTIMS = (
     "cifar-mlp-100-c10-finetuned",
     "cifar-mlp-500-c10-sgd-lr5e-3",
@@ -46,26 +43,25 @@ COSINE = 0.8
 
 def main() -> None:
     """Print the shares."""
-    known_victims, data_dir = registry.victims().items, Path(sys.argv[1])
     for name in VICTIMS:
-        victim = obtain(known_victims[name], data_dir, CPU, lambda progress: None, lambda notice: None)
+        victim = trained(name, Path(sys.argv[1]))
         added, way, rows = seen_by_the_first_layer(victim)
         drawn = torch.randn(len(rows), len(rows), generator=torch.Generator().manual_seed(0)) @ rows
         across = drawn - (drawn * F.normalize(rows)).sum(1, keepdim=True) * F.normalize(rows)
         mixtures = COSINE * F.normalize(rows) + math.sqrt(1 - COSINE**2) * F.normalize(across)
         shares = [median_explained(added, way, rows.norm(dim=1).mean() * F.normalize(one)) for one in (rows, mixtures)]
-        shares.append(chance(len(rows), sum(len(network.weights[-1]) for network in way), len(added)))
+        shares.append(chance(len(rows), len(way) * victim.spec.n_classes, len(added)))
         sys.stdout.write(f"{name} | {' | '.join(f'{share:.2f}' for share in shares)}\n")
         sys.stdout.flush()
 
 
-def median_explained(added: Tensor, way: tuple[Network, ...], rows: Tensor) -> float:
+def median_explained(added: Tensor, way: tuple[Explaining, ...], rows: Tensor) -> float:
     """Return the median share of the errors of rows (n, d) that networks explain; L = D' X is `added` (h, d)."""
     errors = (added.double() @ torch.linalg.pinv(rows.double())).T.to(rows)
     return float(explained(rows, errors, way).median())
 
 
-def seen_by_the_first_layer(victim: Victim) -> tuple[Tensor, tuple[Network, ...], Tensor]:
+def seen_by_the_first_layer(victim: Victim) -> tuple[Tensor, tuple[Explaining, ...], Tensor]:
     """Return what was added to the first fully connected layer, networks on the way, and what it sees of all images."""
     assert victim.start is not None
     first, last, images = victim.start, victim.model.state_dict(), torch.from_numpy(victim.split.inputs)
@@ -74,7 +70,7 @@ def seen_by_the_first_layer(victim: Victim) -> tuple[Tensor, tuple[Network, ...]
         return span.added, span.way, images.flatten(1)
     start, end, params = head(first, 0), head(last, 0), CocktailPartyFeaturesParams()
     front = FeatureExtractor.of(lambda: deepcopy(victim.model), first, last, params.point, 0)
-    span = features_span(start, end, checked_difference(start, end), params)
+    span = features_span(start, end, None, None, params)
     return span.added, span.way, front(images)
 
 

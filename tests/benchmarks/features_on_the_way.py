@@ -16,17 +16,15 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from trained import trained
 
 from attacks.cocktail_party_features import CocktailPartyFeatures
 from attacks.independent_components.maps import features_span
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.known_start.front import FeatureExtractor, head, without_batches
-from bench.plan import registry
 from victims.base import Victim
 from victims.equations.spans import share_outside
-from victims.obtain import obtain
 
-CPU = torch.device("cpu")
 VICTIMS = ("cifar-cnn-100-c10-sgd", "cifar-cnn-100-c10-sgd-lr5e-3", "cifar-cnn-100-c10-adamw")
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 PARAMS = CocktailPartyFeaturesParams(**CocktailPartyFeatures.variants["scratch"])
@@ -34,9 +32,8 @@ PARAMS = CocktailPartyFeaturesParams(**CocktailPartyFeatures.variants["scratch"]
 
 def main() -> None:
     """Print the shares."""
-    known_victims, data_dir = registry.victims().items, Path(sys.argv[1])
     for name in VICTIMS:
-        victim = obtain(known_victims[name], data_dir, CPU, lambda progress: None, lambda notice: None)
+        victim = trained(name, Path(sys.argv[1]))
         assert victim.start is not None
         directions, shares = shares_inside(victim, victim.start)
         # a hair off what torch begins with, so that the start's own statistics count as those of data
@@ -52,7 +49,7 @@ def main() -> None:
 def shares_inside(victim: Victim, start: dict[str, Tensor]) -> tuple[int, list[float]]:
     """Return the number of directions searched, and of each share of the way the median share of features inside."""
     end, images = victim.model.state_dict(), torch.from_numpy(victim.split.inputs)
-    basis = features_span(head(start, 0), head(end, 0), None, PARAMS).basis
+    basis = features_span(head(start, 0), head(end, 0), None, None, PARAMS).basis
     shares = []
     for share in SHARES:
         features = FeatureExtractor.of(lambda: deepcopy(victim.model), start, end, share, 0)(images)

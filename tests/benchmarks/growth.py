@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pandas as pd
@@ -243,7 +244,7 @@ def main() -> None:
     torch.set_num_threads(1)
     hardware = gpu_name(device) or f"one thread of {cpu_name()}"
     chosen = SMOKE if arguments.smoke else AXES
-    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
+    rows: list[Any] = pd.read_csv(path).to_dict("records") if path.exists() else []
     measured = {(row["step"], row["axis"], row["n"], row["m"], row["width"], row["depth"]) for row in rows}
     for point in points({axis: chosen[axis] for axis in arguments.axis or chosen}, arguments.smoke):
         for kind in STEPS:

@@ -163,7 +163,7 @@ def main() -> None:
     table = pd.read_csv(given.table)
     copied = given.copied or copied_a_second()
     for found in (quality(table), reckoned(table, given.devices, given.rate, given.bandwidth, given.link, copied)):
-        sys.stdout.write(f"{tabulate(found.values.tolist(), list(found), floatfmt='.3g')}\n\n")
+        sys.stdout.write(f"{tabulate(found.values.tolist(), list(found.columns), floatfmt='.3g')}\n\n")
 
 
 if __name__ == "__main__":

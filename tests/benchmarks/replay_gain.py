@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import torch
+from trained import CPU, trained
 
 from attacks.base import AttackContext
 from attacks.kkt_delta import KKTDelta
@@ -18,11 +19,9 @@ from attacks.replay import Replay, ReplayParams
 from bench.run.disclosure import view_of
 from bench.scoring.evaluation import Reference, count_scores, counts
 from bench.scoring.protocols import protocol_named
-from victims.obtain import obtain
 from victims.recipes import Ordinary
 from victims.spec import MLPSpec, VictimSpec
 
-CPU = torch.device("cpu")
 VICTIM = VictimSpec(
     name="cifar-mlp-60-c10-narrow",
     dataset="cifar",
@@ -34,7 +33,7 @@ VICTIM = VictimSpec(
 
 def main(data_dir: Path) -> None:
     """Write the counts of both attacks."""
-    victim = obtain(VICTIM, data_dir, CPU, lambda progress: None, print)
+    victim = trained(VICTIM, data_dir)
     for attack in (KKTDelta(KKTDeltaParams()), Replay(ReplayParams())):
         ctx = AttackContext(CPU, torch.Generator().manual_seed(0), lambda step, steps, **figures: None)
         found = attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx)

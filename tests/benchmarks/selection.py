@@ -22,9 +22,10 @@ from scipy.spatial.distance import pdist
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
+from trained import CPU, trained
 
 from attacks.base import AttackContext
-from attacks.kkt_family.params import MarginParams
+from attacks.kkt_family.params import MarginParams, SearchParams
 from attacks.kkt_family.ranking import calibration
 from attacks.kkt_family.ranking import evidence as ranking
 from attacks.kkt_family.ranking.calibration import calibrated, products
@@ -34,11 +35,9 @@ from bench.run.disclosure import view_of
 from bench.scoring import PROTOCOLS, confidence_curve
 from bench.scoring.evaluation import Reference
 from victims.base import Victim
-from victims.obtain import obtain
 from victims.training import loop
 from victims.unfinished import Unfinished
 
-CPU = torch.device("cpu")
 PROTOCOL = PROTOCOLS["buzaglo2023"]
 TWIN_SEEDS = (1001, 1002)
 DRAW_SEEDS = (101, 102)
@@ -110,6 +109,7 @@ def twin_of(victim: Victim, seed: int, draw: int) -> Victim:
 def attacked(victim: Victim, name: str, variant: str) -> Attacked:
     """Return what the attack of that name and variant finds."""
     kind, seen = registry.attacks().items[name], []
+    assert issubclass(kind.Params, SearchParams)
     margins = issubclass(kind.Params, MarginParams)
     chosen = {"ranking": "calibrated" if margins else "evidence"}
     params = kind.Params(**kind.variants[variant] if variant else {}, **chosen)
@@ -120,7 +120,7 @@ def attacked(victim: Victim, name: str, variant: str) -> Attacked:
         return calibrated(columns)
 
     def watched_evidence(
-        confidence: Tensor, consistencies: Tensor, images: Tensor, labels: Tensor | None, restarts: int
+        confidence: Tensor, consistencies: Tensor, images: Tensor, labels: Tensor | None = None, restarts: int = 1
     ) -> Tensor:
         agreed = consensus(images.flatten(1), labels, restarts).view_as(images)
         seen.append((confidence, consistencies, evenness(images), evenness(agreed), None))
@@ -159,7 +159,7 @@ def compare(victim: Attacked, twins: list[Attacked]) -> None:
         write(victim.line("calibrated", calibrated(victim.columns)))
         learned = LogisticRegression(C=100, max_iter=5000, fit_intercept=False)
         alike = np.concatenate([np.full(len(twin.hits), 1 / len(twin.hits)) for twin in twins])  # all attacks count
-        taught = torch.cat([products(twin.columns.double()) for twin in twins]).numpy()
+        taught = torch.cat([products(twin.columns.double()) for twin in twins if twin.columns is not None]).numpy()
         learned.fit(taught, lessons[1], alike * len(taught) / len(twins))
         logits = torch.from_numpy(learned.coef_[0])
         weights = ", ".join(f"{weight:.2f}" for weight in logits)
@@ -182,7 +182,7 @@ def main() -> None:
     """Attack the victim and its twin, and compare."""
     data_dir, name, attack = Path(sys.argv[1]), *(*sys.argv[2:4], *("cifar-mlp-500", "kkt")[len(sys.argv[2:4]) :])
     variants = sys.argv[4:] or ["", "graduated"]
-    victim = obtain(registry.victims().items[name], data_dir, CPU, lambda progress: None, lambda notice: None)
+    victim = trained(name, data_dir)
     twins = [twin_of(victim, *seeds) for seeds in zip(TWIN_SEEDS, DRAW_SEEDS, strict=True)]
     lessons = [attacked(twin, attack, one) for twin in twins for one in variants]
     for variant in variants:

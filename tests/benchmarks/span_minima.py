@@ -14,19 +14,16 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from trained import CPU, trained
 
 from attacks.feature_span.deflation import PER_DIRECTION
 from attacks.feature_span.params import ConvSpanParams
 from attacks.feature_span.search import SpanSearch, shown_span
-from bench.plan import registry
 from bench.scoring import PROTOCOLS
 from bench.scoring.evaluation import Reference
 from bench.scoring.scores import rescaled, similarity
 from victims.equations.network import Network
-from victims.obtain import obtain
-from victims.spec import VictimSpec
 
-CPU = torch.device("cpu")
 PROTOCOL = PROTOCOLS["buzaglo2023"]
 
 
@@ -42,9 +39,7 @@ def ended(search: SpanSearch) -> tuple[Tensor, Tensor]:
 def main() -> None:
     """Descend, and print."""
     data_dir, name = Path(sys.argv[1]), (*sys.argv[2:3], "cifar-conv-50-c10-wd1e-4")[0]
-    spec = registry.victims().items[name]
-    assert isinstance(spec, VictimSpec)
-    victim = obtain(spec, data_dir, CPU, lambda progress: None, lambda notice: None)
+    victim = trained(name, data_dir)
     truth, reference = torch.from_numpy(victim.split.inputs).float(), Reference.of(victim)
     channels, height, width = truth.shape[1:]
     network = Network.of(victim.model.state_dict(), (channels, height, width), CPU, torch.float32)

@@ -13,23 +13,20 @@ import sys
 from pathlib import Path
 
 import torch
+from trained import trained
 
 from attacks.known_start.params import LEFT_OUT
 from attacks.unknown_start.uniform import StartSeparation
-from bench.plan import registry
 from victims.equations.row_space import CosineSpace
-from victims.obtain import obtain
 from victims.ordinary.difference import difference
 
-CPU = torch.device("cpu")
 VICTIMS = (("cifar-mlp-100-c10-sgd", 0), ("cifar-mlp-100-c10-sgd", 5), ("cifar-mlp-100-c10-adamw", 3))
 
 
 def main() -> None:
     """Print the errors."""
     for name, seed in VICTIMS:
-        spec = registry.victims().items[name].retrained(seed)
-        victim = obtain(spec, Path(sys.argv[1]), CPU, lambda progress: None, lambda notice: None)
+        victim = trained(name, Path(sys.argv[1]), seed)
         assert victim.start is not None
         weight = victim.model.state_dict()["layers.0.weight"]
         known = difference(weight, victim.start["layers.0.weight"])
@@ -52,7 +49,7 @@ def main() -> None:
             f"by squares {by_squares:.2f}, by the box {missed:.2f}",
             f"{basis.shape[1]} directions hold {held:.2f} of the images' energy",
         )
-        sys.stdout.write(f"{spec.name} | {' | '.join(told)}\n")
+        sys.stdout.write(f"{victim.spec.name} | {' | '.join(told)}\n")
         sys.stdout.flush()
 
 

@@ -12,7 +12,11 @@ from victims.training.loop import algorithm
 from victims.training.state import TrainState
 
 N, D = 500, 3072
-RECIPES = {"normalized": NormalizedDescent(), "gd": GradientDescent(), "sgd50": GradientDescent(batch_size=50)}
+RECIPES: dict[str, NormalizedDescent | GradientDescent] = {
+    "normalized": NormalizedDescent(),
+    "gd": GradientDescent(),
+    "sgd50": GradientDescent(batch_size=50),
+}
 
 
 @pytest.mark.parametrize("width", [N, D], ids=["span", "pixels"])

@@ -8,19 +8,19 @@ and for the snapshots that a training released. What a search leaves below that,
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from trained import trained
 
 from attacks.known_start.equation import Equation, checked_difference
-from bench.plan import registry
 from victims.equations.network import Network
-from victims.obtain import obtain
 
-CPU = torch.device("cpu")
 VICTIMS = ("cifar-mlp-100-c10-finetuned", "cifar-mlp-300-c10-finetuned")
 SNAPSHOTS = ("cifar-mlp-100-c10-sgd-snapshots", "cifar-mlp-300-c10-sgd-snapshots")
 STRAIGHT = ((0.5,), (0.1, 0.5, 0.9))
@@ -34,14 +34,12 @@ def bound(equation: Equation, inputs: Tensor) -> float:
     """
     passed = []
     for network in equation.networks:
-        gates: list[Tensor] = []
-        network.forward(inputs, lambda z, kept=gates: (kept.append((z > 0).to(z)), z.relu())[1])
-        passed.append((network, gates))
+        passed.append((network, gates_of(network, inputs)))
 
     def made(coefficients: Tensor) -> tuple[Tensor, Tensor]:
         errors = torch.stack(
             [
-                network.back_propagate(one, lambda layer, ungated, gates=gates: ungated * gates[layer])[0][0]
+                network.back_propagate(one, partial(through, gates))[0][0]
                 for (network, gates), one in zip(passed, coefficients, strict=True)
             ]
         ).sum(0)
@@ -49,8 +47,8 @@ def bound(equation: Equation, inputs: Tensor) -> float:
 
     bias = equation.bias if equation.bias is not None else torch.zeros(len(equation.weight))
     shape = (len(passed), len(inputs), len(equation.networks[0].weights[-1]))
-    _, adjoint = torch.func.vjp(made, torch.zeros(shape))
-    left = (equation.weight, bias)
+    adjoint = torch.func.vjp(made, torch.zeros(shape))[1]
+    left: tuple[Tensor, ...] = (equation.weight, bias)
     whole = sum(float(part.square().sum()) for part in left)
     (gradient,) = adjoint(left)
     direction, size = gradient, gradient.square().sum()
@@ -61,14 +59,30 @@ def bound(equation: Equation, inputs: Tensor) -> float:
         (gradient,) = adjoint(left)
         before, size = size, gradient.square().sum()
         direction = gradient + (size / before) * direction
-    return (sum(float(part.square().sum()) for part in left) / whole) ** 0.5
+    return math.sqrt(sum(float(part.square().sum()) for part in left) / whole)
+
+
+def gates_of(network: Network, inputs: Tensor) -> list[Tensor]:
+    """Return which units each hidden layer opens for inputs (n, r), the first layer first."""
+    gates: list[Tensor] = []
+
+    def kept(ungated: Tensor) -> Tensor:
+        gates.append((ungated > 0).to(ungated))
+        return ungated.relu()
+
+    network.forward(inputs, kept)
+    return gates
+
+
+def through(gates: list[Tensor], layer: int, ungated: Tensor) -> Tensor:
+    """Return the errors that the gates of a layer let pass."""
+    return ungated * gates[layer]
 
 
 def main() -> None:
     """Print the bounds."""
-    known_victims, data_dir = registry.victims().items, Path(sys.argv[1])
     for name in (*VICTIMS, *SNAPSHOTS):
-        victim = obtain(known_victims[name], data_dir, CPU, lambda progress: None, lambda notice: None)
+        victim = trained(name, Path(sys.argv[1]))
         assert victim.start is not None
         shape = victim.split.inputs.shape[1:]
         start, end = (Network.of(state, shape) for state in (victim.start, victim.model.state_dict()))

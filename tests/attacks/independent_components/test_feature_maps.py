@@ -99,8 +99,8 @@ def test_where_noise_fills_nearly_all_directions_those_above_it_are_searched() -
     begun, last, errors, features, noise = (torch.randn(shape, generator=generator) for shape in shapes)
     start, falling = Network((begun, last), (None, None)), 0.75 ** torch.arange(40)
 
-    def found(added: Tensor) -> UpdateSpan:
-        return features_span(start, replace(start, weights=(begun + added, last)), None, PARAMS)
+    def found(added: Tensor, images: int | None = None) -> UpdateSpan:
+        return features_span(start, replace(start, weights=(begun + added, last)), images, None, PARAMS)
 
     moving = found(errors * falling @ features)  # as features do while convolutions learn
     assert moving.flag.endswith(f"{len(moving.basis)} directions with all but 3e-05 of the squares")
@@ -109,6 +109,9 @@ def test_where_noise_fills_nearly_all_directions_those_above_it_are_searched() -
     buried = found(twelve + 0.3 * noise * twelve.std())
     assert buried.flag.endswith("12 directions that stand above noise")
     assert float((features[:12] @ buried.basis.T).norm() / features[:12].norm()) > 0.9
+    told = found(twelve, images=7)
+    assert told.flag.endswith("7 directions")
+    assert torch.equal(told.basis, found(twelve, images=9).basis[:7])
 
 
 def test_features_are_as_large_as_those_of_noise() -> None:
@@ -218,6 +221,8 @@ def test_the_seed_of_a_start_is_guessed_by_the_first_convolution() -> None:
     assert nothing.flags[0].startswith(f"no seed below {PHOTOS.seed} drew the start")
     assert not nothing.candidates.any()
     assert told.knowledge - guess.knowledge == {Knowledge.INITIAL_WEIGHTS}
+    counted = CocktailPartyFeatures(CocktailPartyFeaturesParams(images="told"))
+    assert counted.knowledge - told.knowledge == {Knowledge.N}
     assert (told.threat, guess.threat) == (Threat.START, Threat.SEED)
     conv = PHOTOS.model_copy(update={"architecture": ConvSpec(hidden=(60,), outputs=10)})
     assert told.supports(conv) is None
