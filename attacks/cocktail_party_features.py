@@ -46,12 +46,14 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         "filters": {"rounds": 0, "steps": 300, "free_steps": 0},
         "scratch": {"missed": 3e-4},
         "seed": {"start": "guess", "missed": 3e-4},
+        "told": {"images": "told"},
     }
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """The needs, without a start that is guessed."""
-        return self.needs if self.params.start == "known" else self.needs - {Knowledge.INITIAL_WEIGHTS}
+        """The needs, without a start that is guessed, and with n where it is told."""
+        needs = self.needs if self.params.start == "known" else self.needs - {Knowledge.INITIAL_WEIGHTS}
+        return needs | {Knowledge.N} if self.params.images == "told" else needs
 
     @property
     def threat(self) -> Threat:
@@ -107,7 +109,8 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             return no_reconstruction(shape, SMALL_MAPS)
         first, last = (Network.of_matrices(state) if tailed else head(state, before) for state in (start, end))
         explaining = Tailed.between(build, start, end, params.point) if tailed else None
-        span = features_span(first, last, explaining, params)
+        told = view.n if params.images == "told" else None
+        span = features_span(first, last, told, explaining, params)
         parts = Parts(ctx, params.schedule.total + params.image_steps)
         typical = typical_features(front, shape)
         pictures = FeatureMaps(maps, positive=bool((typical.sum(1) > 0).all()))

@@ -42,15 +42,19 @@ TYPICAL = 32
 """Images of noise whose features tell how large features are."""
 
 
-def features_span(start: Network, end: Network, explaining: Tailed | None, params: Params) -> UpdateSpan:
+def features_span(
+    start: Network, end: Network, images: int | None, explaining: Tailed | None, params: Params
+) -> UpdateSpan:
     """Return the span of the features, and what is known beside.
 
+    The front moves too while it trains, so that an image has features of its own in every step; no gap ends their span.
     Where nearly all directions are needed to hold the squares, noise fills them, as after Adam, which scales the
     entries of a gradient each by its own factor; then those count that stand above it.
 
     Args:
         start: the fully connected layers at the beginning.
         end: those of the released network.
+        images: n, None to read the number of directions off the weights.
         explaining: what explains errors on the way; None for the layers themselves.
         params: hyperparameters.
 
@@ -58,10 +62,12 @@ def features_span(start: Network, end: Network, explaining: Tailed | None, param
         ValueError: the start is of another shape, is the released network itself, or is not where its training began.
     """
     found = checked_difference(start, end)
-    rank, which = found.holding(1 - params.missed), f"with all but {params.missed:g} of the squares"
-    if rank > WIDEST * found.rank:
-        rank, which = found.above_noise, "that stand above noise"
-    flag = f"start decayed to {found.decay:.4g}, {rank} directions {which}"
+    rank, which = found.holding(1 - params.missed), f" with all but {params.missed:g} of the squares"
+    if images is not None:
+        rank, which = min(images, len(found.directions)), ""
+    elif rank > WIDEST * found.rank:
+        rank, which = found.above_noise, " that stand above noise"
+    flag = f"start decayed to {found.decay:.4g}, {rank} directions{which}"
     like, way = end.weights[0], explaining or interpolated(start, end, params.point)
     return UpdateSpan(
         found.directions[:rank].to(like).contiguous(), like - found.decay * start.weights[0], None, way, (way,), flag

@@ -78,6 +78,8 @@ class CocktailPartyFeaturesParams(AttackParams):
         start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
             default layers resemble the first convolution too much for chance.
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
+        images: how many directions are searched: "shown" reads it off the weights by `missed`; "told" is told n, and
+            searches as many.
         missed: share of the squares of what training has added that the directions searched leave out, in (0, 1); where
             noise fills nearly all directions, those that stand above it are searched.
         point: share of the straight way from start to end at which features and errors are taken, in [0, 1].
@@ -95,6 +97,7 @@ class CocktailPartyFeaturesParams(AttackParams):
 
     start: Annotated[Literal["known", "guess"], omitted_if_default("known")] = "known"
     seeds: Annotated[PositiveInt, omitted_if_default(100_000)] = 100_000
+    images: Annotated[Literal["shown", "told"], omitted_if_default("shown")] = "shown"
     missed: Annotated[float, Field(gt=0, lt=1)] = 3e-5
     point: Annotated[float, Field(ge=0, le=1)] = 0.5
     steps: PositiveInt = 120
