@@ -1,10 +1,11 @@
 """Reconstruction as blind source separation behind convolutions: the features of training images are independent.
 
-The equations are in `attacks.independent_components.maps`.
+The equations are in `attacks.independent_components.maps` and `.images`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import (
@@ -31,7 +32,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
     """The images whose features are the independent components of W - c W(0), for W right behind convolutions.
 
     Filters tell components from mixtures, and in rounds the fully connected layers do; the convolutions then tell which
-    image has them.
+    image has them. In joint rounds both are asked at once, of all images together.
     """
 
     name = "cocktail-party-features"
@@ -46,7 +47,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         "filters": {"rounds": 0, "steps": 300, "free_steps": 0},
         "scratch": {"missed": 3e-4},
         "seed": {"start": "guess", "missed": 3e-4},
-        "told": {"images": "told"},
+        "joint": {"images": "told", "joint_rounds": 3},
     }
 
     @property
@@ -81,12 +82,15 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             DivergedError: the images are not finite.
             ValueError: the victim has no one start, or its start is of another shape or a wrong one.
         """
-        from attacks.independent_components.maps import features_span, images_of, separated, typical_features
-        from attacks.independent_components.parts import Parts
+        from attacks.independent_components.images import JOINT_STEPS, NEAREST_STEPS, ImageSearch
+        from attacks.independent_components.likelihood import JointLikelihood
+        from attacks.independent_components.maps import CUT, features_span, separated, typical_features
         from attacks.independent_components.pictures import FeatureMaps
         from attacks.independent_components.responses import SIZE
         from attacks.independent_components.tail import Tailed
+        from attacks.known_start.equation import interpolated
         from attacks.known_start.front import FeatureExtractor, convolutions, head
+        from attacks.optimisation.parts import Parts
         from attacks.unknown_start.start import initial_weights
         from victims.equations.network import Network
         from victims.networks import has_tail
@@ -108,14 +112,20 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         if min(maps[1:]) < SIZE:
             return no_reconstruction(shape, SMALL_MAPS)
         first, last = (Network.of_matrices(state) if tailed else head(state, before) for state in (start, end))
-        explaining = Tailed.between(build, start, end, params.point) if tailed else None
+        at = partial(Tailed.between, build, start, end) if tailed else partial(interpolated, first, last)
         told = view.n if params.images == "told" else None
-        span = features_span(first, last, told, explaining, params)
-        parts = Parts(ctx, params.schedule.total + params.image_steps)
+        span = features_span(first, last, told, at, params)
+        joint_steps = params.joint_rounds * (NEAREST_STEPS + JOINT_STEPS)
+        parts = Parts(ctx, params.schedule.total + joint_steps + params.image_steps)
         typical = typical_features(front, shape)
         pictures = FeatureMaps(maps, positive=bool((typical.sum(1) > 0).all()))
-        found = separated(span, pictures, float(typical.square().mean().sqrt()), params, parts)
-        images, cosines = images_of(found.images, front, shape, params, parts)
+        size = float(typical.square().mean().sqrt())
+        found = separated(span, pictures, size, params, parts)
+        search, features = ImageSearch(front, shape, params, parts, found.images), found.images
+        if params.joint_rounds:
+            features = search.jointly(features, JointLikelihood(span, pictures, size))
+        images, cosines = search.images_of(features)
+        ctx.stopped |= bool(parts.held.get(CUT, False))
         if not images.isfinite().all():
             raise DivergedError("the images are not finite")
         late = () if found.settled else ("the separation did not settle",)

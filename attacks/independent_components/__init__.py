@@ -18,5 +18,6 @@ only what the images are but also what their errors are, and errors that are lik
 (`errors`). Both together have a likelihood (`likelihood`).
 
 Behind convolutions the first fully connected layer sees feature maps, and these are separated likewise, in rounds or
-by filters alone (`maps`; `pictures` has what differs).
+by filters alone (`maps`; `pictures` has what differs). Then images are searched that have the maps, each by itself or
+all together (`images`).
 """

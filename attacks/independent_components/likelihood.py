@@ -20,11 +20,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attacks.independent_components.errors import SHARPNESS, chance, explained
-from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import Pictures
 from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.unmixing import DENSITY, whitened
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
+from attacks.optimisation.parts import Parts
 from victims.recipes.geometric import geometric
 
 RESPONSES = 5000
@@ -86,14 +86,23 @@ class JointLikelihood:
         scaled = DENSITY * components / sizes
         sparse = (scaled.abs() + F.softplus(-2 * scaled.abs())).mean(1).sum() / DENSITY  # log cosh, but for a constant
         pictures = sparse - torch.linalg.slogdet(mixture / sizes).logabsdet
-        coordinates = self._coordinates(mixture)
-        held = self._held(coordinates)
-        shares = explained(coordinates, held, self.networks, sharpness).clamp(max=MOST)
-        errors = (held.norm(dim=1).log() + torch.log1p(-shares) / 2).sum()
-        errors = errors + torch.linalg.slogdet(coordinates).logabsdet
+        errors = self.errors(self._coordinates(mixture), sharpness)
         (h,), (rank, d) = self.added.shape[1:], self.basis.shape
         cost: Tensor = (pictures + errors * h / d) / rank
         return cost
+
+    def errors(self, coordinates: Tensor, sharpness: float) -> Tensor:
+        """Return the negative logarithm of the likelihood of the errors, per neuron: a scalar tensor with a gradient.
+
+        Args:
+            coordinates: (r, r) of the images on the basis, each of the pixels' size.
+            sharpness: of the gates.
+        """
+        held = self._held(coordinates)
+        shares = explained(coordinates, held, self.networks, sharpness).clamp(max=MOST)
+        likely = (held.norm(dim=1).log() + torch.log1p(-shares) / 2).sum()
+        found: Tensor = likely + torch.linalg.slogdet(coordinates).logabsdet
+        return found
 
     def descend(self, images: Tensor, steps: int, lr: float, parts: Parts) -> Tensor:
         """Return the images (r, d) after so many steps on the likelihood, while the gates sharpen.

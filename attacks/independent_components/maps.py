@@ -1,32 +1,29 @@
-"""Behind convolutions: the independent components of a span of features, and the images that have them.
+"""Behind convolutions: the independent components of a span of features.
 
 The first fully connected layer sees feature maps phi(x_i), and what a training adds to it is sum_i D_i phi(x_i)': the
 cocktail party again (after Kariyappa et al. 2023), with maps in the place of images. Maps of one image are as flat but
 for edges as the image is, so that small filters tell maps from mixtures of them, each channel by itself. Deeper maps
 have fewer edges; there the layers behind them tell more, in rounds. A map is not negative behind a ReLU, which tells
 its sign; so it is told where the features of noise add up to more than 0, and else by the errors that the layers
-explain. Its length is not known. Then images are searched from which the front makes maps that point in these
-directions. Many images do, so that each pays for its total variation, which is a prior: scenes are smooth.
+explain. Its length is not known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from attacks.independent_components.errors import Explaining
 from attacks.independent_components.params import CocktailPartyFeaturesParams as Params
-from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import FeatureMaps
 from attacks.independent_components.rounds import Separated, SourceSeparation
 from attacks.independent_components.span import UpdateSpan
-from attacks.independent_components.tail import Tailed
-from attacks.known_start.equation import checked_difference, interpolated
+from attacks.known_start.equation import checked_difference
 from attacks.known_start.front import FeatureExtractor
-from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
-from attacks.optimisation.variation import relative_variation
+from attacks.optimisation.parts import Parts
 from victims.equations.network import Network
-from victims.equations.row_space import CosineSpace
 from victims.files import below, under
 from victims.ordinary.difference import WIDEST
 
@@ -36,14 +33,12 @@ CUT = "cut"
 """Name of the tensor there that tells whether the budget cut the separation short, which a row says."""
 SEPARATION = 0.7
 """Share of a budget that the separation may spend; without a search after it no image comes out."""
-SMALL = 0.01
-"""Standard deviation of the coordinates of the images that a search begins with."""
 TYPICAL = 32
 """Images of noise whose features tell how large features are."""
 
 
 def features_span(
-    start: Network, end: Network, images: int | None, explaining: Tailed | None, params: Params
+    start: Network, end: Network, images: int | None, at: Callable[[float], Explaining], params: Params
 ) -> UpdateSpan:
     """Return the span of the features, and what is known beside.
 
@@ -55,7 +50,7 @@ def features_span(
         start: the fully connected layers at the beginning.
         end: those of the released network.
         images: n, None to read the number of directions off the weights.
-        explaining: what explains errors on the way; None for the layers themselves.
+        at: returns what explains errors at a share in [0, 1] of the way from the start to the end.
         params: hyperparameters.
 
     Raises:
@@ -68,10 +63,10 @@ def features_span(
     elif rank > WIDEST * found.rank:
         rank, which = found.above_noise, " that stand above noise"
     flag = f"start decayed to {found.decay:.4g}, {rank} directions{which}"
-    like, way = end.weights[0], explaining or interpolated(start, end, params.point)
-    return UpdateSpan(
-        found.directions[:rank].to(like).contiguous(), like - found.decay * start.weights[0], None, way, (way,), flag
-    )
+    like = end.weights[0]
+    directions, added = found.directions[:rank].to(like).contiguous(), like - found.decay * start.weights[0]
+    way = tuple(at(point) for point in params.errors_at)
+    return UpdateSpan(directions, added, None, way[params.errors_at.index(params.point)], way, flag)
 
 
 @torch.no_grad()
@@ -105,46 +100,3 @@ def separated(span: UpdateSpan, pictures: FeatureMaps, size: float, params: Para
     parts.share, parts.stopped = 1.0, False
     parts.begin(under(FEATURES, found.packed()) | {CUT: cut})
     return found
-
-
-def images_of(
-    features: Tensor,
-    front: FeatureExtractor,
-    shape: tuple[int, int, int],
-    params: Params,
-    parts: Parts,
-) -> tuple[Tensor, Tensor]:
-    """Return images (r, C, H, W) whose features point in given directions, and the cosines (r,) of both.
-
-    Args:
-        features: (r, f).
-        front: maps images to features.
-        shape: (C, H, W) of an image.
-        params: hyperparameters.
-        parts: budget, reports and checkpoints of the run; this search is the last of its parts.
-    """
-    space = CosineSpace.of(shape, features)
-    amplitudes = space.amplitudes(1.0)
-    drawn = torch.randn(len(features), space.rank, generator=parts.ctx.generator)
-    coordinates = (SMALL * drawn).to(features).requires_grad_()
-
-    def found() -> tuple[Tensor, Tensor]:
-        images = space.inputs(coordinates * amplitudes).view(-1, *shape)
-        return images, F.cosine_similarity(front(images), features)
-
-    cycle = OneCycle([([coordinates], params.lr)], params.image_steps)
-    step = cycle.restore(parts.state) if parts.state else 0
-    while step < params.image_steps and not parts.expired(step):
-        cycle.zero_grad()
-        images, cosines = found()
-        missed = (1 - cosines).sum()
-        (missed + params.total_variation * relative_variation(images).sum()).backward()
-        cycle.step()
-        step += 1
-        if step % REPORT_STEPS == 0 or step == params.image_steps:
-            parts.report(step, missed=float(missed.detach()) / len(features))
-        parts.checkpoint(cycle.state)
-    parts.end(step)
-    parts.ctx.stopped |= bool(parts.held.get(CUT, False))
-    with torch.no_grad():
-        return found()

@@ -89,6 +89,8 @@ class CocktailPartyFeaturesParams(AttackParams):
             and errors. 0 separates once and descends on nothing.
         round_steps: steps of the descent of a round.
         round_lr: the highest learning rate there, of the entries of the mixture.
+        joint_rounds: rounds in which all images are searched together (`attacks.independent_components.images`); with
+            any, errors are taken at the start, at `point` and at the end, and not at `point` alone.
         image_steps: steps in which images are searched that have the features.
         lr: the highest learning rate there, of the images' coordinates on cosines.
         total_variation: what an image pays there for its total variation, relative to its size
@@ -105,9 +107,15 @@ class CocktailPartyFeaturesParams(AttackParams):
     rounds: NonNegativeInt = 16
     round_steps: PositiveInt = 160
     round_lr: PositiveFloat = 0.003
+    joint_rounds: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
     image_steps: PositiveInt = 200
     lr: PositiveFloat = 0.3
     total_variation: NonNegativeFloat = 0.05
+
+    @property
+    def errors_at(self) -> tuple[float, ...]:
+        """The shares of the way at which errors are taken."""
+        return tuple(sorted({0.0, self.point, 1.0})) if self.joint_rounds else (self.point,)
 
     @property
     def schedule(self) -> Schedule:

@@ -18,10 +18,10 @@ from torch import Tensor
 from attacks.independent_components.errors import SHARPNESS
 from attacks.independent_components.likelihood import JointLikelihood
 from attacks.independent_components.params import Schedule
-from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import Pictures
 from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.unmixing import unmix
+from attacks.optimisation.parts import Parts
 from victims.files import below, under
 
 LEAST_MISSED = 1e-4

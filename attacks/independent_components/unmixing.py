@@ -12,7 +12,7 @@ from picard import picard
 from picard.densities import Tanh
 from torch import Tensor
 
-from attacks.independent_components.parts import Parts
+from attacks.optimisation.parts import Parts
 
 SETTLED, FLAT = 1e-5, 1e-3
 """A rotation has settled when no component turns by more (1 less the cosine) in one step or in two. The likelihood is

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ from trained import trained
 from attacks.cocktail_party_features import CocktailPartyFeatures
 from attacks.independent_components.maps import features_span
 from attacks.independent_components.params import CocktailPartyFeaturesParams
+from attacks.known_start.equation import interpolated
 from attacks.known_start.front import FeatureExtractor, head, without_batches
 from victims.base import Victim
 from victims.equations.spans import share_outside
@@ -49,7 +51,8 @@ def main() -> None:
 def shares_inside(victim: Victim, start: dict[str, Tensor]) -> tuple[int, list[float]]:
     """Return the number of directions searched, and of each share of the way the median share of features inside."""
     end, images = victim.model.state_dict(), torch.from_numpy(victim.split.inputs)
-    basis = features_span(head(start, 0), head(end, 0), None, None, PARAMS).basis
+    first, last = head(start, 0), head(end, 0)
+    basis = features_span(first, last, None, partial(interpolated, first, last), PARAMS).basis
     shares = []
     for share in SHARES:
         features = FeatureExtractor.of(lambda: deepcopy(victim.model), start, end, share, 0)(images)

@@ -14,14 +14,17 @@ from torch import Tensor
 from attacks import context as contexts
 from attacks.base import AttackContext, Knowledge, Threat
 from attacks.cocktail_party_features import INNER_STAYED, SMALL_MAPS, CocktailPartyFeatures
+from attacks.independent_components import images as searches
 from attacks.independent_components.errors import SHARPNESS
-from attacks.independent_components.maps import features_span, images_of, separated, typical_features
+from attacks.independent_components.images import ImageSearch
+from attacks.independent_components.likelihood import JointLikelihood
+from attacks.independent_components.maps import features_span, separated, typical_features
 from attacks.independent_components.params import CocktailPartyFeaturesParams
-from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import FeatureMaps
 from attacks.independent_components.span import UpdateSpan
 from attacks.known_start.equation import back_propagated
 from attacks.known_start.front import FeatureExtractor, head
+from attacks.optimisation.parts import Parts
 from attacks.optimisation.variation import relative_variation
 from bench.run.disclosure import view_of
 from victims.equations.architectures import seeded
@@ -47,6 +50,10 @@ def front(spec: CNNSpec = SMALL, scale: float = 1.0) -> FeatureExtractor:
             network.get_parameter(name).mul_(scale)
     state = network.state_dict()
     return FeatureExtractor.of(lambda: seeded(spec, SHAPE, 1), state, state, 0.5, 0)
+
+
+def search(extractor: FeatureExtractor, params: CocktailPartyFeaturesParams = PARAMS) -> ImageSearch:
+    return ImageSearch(extractor, SHAPE, params, Parts(context(), 1000), torch.zeros(1))
 
 
 def photographs() -> Tensor:
@@ -100,7 +107,7 @@ def test_where_noise_fills_nearly_all_directions_those_above_it_are_searched() -
     start, falling = Network((begun, last), (None, None)), 0.75 ** torch.arange(40)
 
     def found(added: Tensor, images: int | None = None) -> UpdateSpan:
-        return features_span(start, replace(start, weights=(begun + added, last)), images, None, PARAMS)
+        return features_span(start, replace(start, weights=(begun + added, last)), images, lambda share: start, PARAMS)
 
     moving = found(errors * falling @ features)  # as features do while convolutions learn
     assert moving.flag.endswith(f"{len(moving.basis)} directions with all but 3e-05 of the squares")
@@ -124,7 +131,7 @@ def test_features_are_as_large_as_those_of_noise() -> None:
 def test_images_are_found_by_the_directions_of_their_features() -> None:
     images = photographs()[:5]
     features = front()(images) * torch.tensor([[0.1], [1.0], [2.0], [5.0], [50.0]])
-    found, reached = images_of(features, front(), SHAPE, PARAMS, Parts(context(), 200))
+    found, reached = search(front()).images_of(features)
     assert float(reached.min()) > 0.95
     assert float(F.cosine_similarity(found.flatten(1), images.flatten(1)).min()) > 0.7
 
@@ -132,10 +139,44 @@ def test_images_are_found_by_the_directions_of_their_features() -> None:
 def test_of_images_that_have_the_features_smoother_ones_are_cheaper() -> None:
     features = front(DEEP)(photographs()[:5])
     rough, smooth = (
-        images_of(features, front(DEEP), SHAPE, PARAMS.model_copy(update={"total_variation": price}), parts)[0]
-        for price, parts in ((0.0, Parts(context(), 200)), (0.2, Parts(context(), 200)))
+        search(front(DEEP), PARAMS.model_copy(update={"total_variation": price})).images_of(features)[0]
+        for price in (0.0, 0.2)
     )
     assert bool((relative_variation(smooth) < 0.9 * relative_variation(rough)).all())
+
+
+def test_all_images_together_leave_mixtures_behind() -> None:
+    """Of maps that hold as much of the others as of their own no image is near to one alone, and errors tell which."""
+    span, features = one_step(DEEP)
+    drawn = torch.randn(20, 20, generator=torch.Generator().manual_seed(1))
+    mixed = F.normalize(F.normalize(features) + 0.3 * drawn @ F.normalize(features))
+    joint, alone = (
+        search(front(DEEP), PARAMS.model_copy(update={"joint_rounds": rounds})).jointly(mixed, likelihood(span))
+        for rounds in (1, 0)
+    )
+    assert torch.equal(alone, mixed)
+    assert torch.allclose(joint, joint @ span.basis.T @ span.basis, atol=1e-3)
+    assert float((1 - cosines(joint, features)).mean()) < 0.7 * float((1 - cosines(mixed, features)).mean())
+
+
+def test_with_joint_rounds_errors_are_taken_along_the_way() -> None:
+    start, asked = Network.of(seeded(MLPSpec(hidden=(30, 20), outputs=10), SHAPE, 1).state_dict()), []
+    moved = replace(
+        start, weights=(start.weights[0] + 0.1 * torch.rand(30, 1) @ torch.rand(1, 3072), *start.weights[1:])
+    )
+
+    def at(share: float) -> Network:
+        asked.append(share)
+        return start
+
+    for rounds, shares in ((0, [0.4]), (2, [0.0, 0.4, 1.0])):
+        params, asked[:] = CocktailPartyFeaturesParams(point=0.4, joint_rounds=rounds), []
+        assert len(features_span(start, moved, None, at, params).way) == len(shares)
+        assert asked == shares
+
+
+def likelihood(span: UpdateSpan) -> JointLikelihood:
+    return JointLikelihood(span, FeatureMaps(front(DEEP).maps(SHAPE)), 1.0)
 
 
 def test_photographs_come_back() -> None:
@@ -165,12 +206,14 @@ def test_where_features_have_both_signs_the_layers_tell_them() -> None:
     assert torch.equal(FeatureMaps(MAPS).signed(features, span), -features)
 
 
-@pytest.mark.parametrize("saves", [1, 3, 8])
+@pytest.mark.parametrize("saves", [2, 25, 28, 31])
 def test_an_attack_that_is_interrupted_goes_on_as_if_it_had_not_been(
     saves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
-    params = CocktailPartyFeaturesParams(rounds=2, steps=40, round_steps=20, image_steps=6)
+    for steps in ("NEAREST_STEPS", "JOINT_STEPS"):
+        monkeypatch.setattr(searches, steps, 3)
+    params = CocktailPartyFeaturesParams(rounds=1, steps=40, round_steps=20, joint_rounds=2, image_steps=6)
     victim, attack = victim_of(PHOTOS), CocktailPartyFeatures(params)
     view, whole = view_of(victim, attack.knowledge, CPU), attacked(attack, victim)
     memory = Memory(saves)

@@ -30,12 +30,12 @@ from attacks.independent_components import unmixing
 from attacks.independent_components.errors import RIDGE, SHARPNESS, chance, explained
 from attacks.independent_components.orientation import oriented
 from attacks.independent_components.params import CocktailPartyParams
-from attacks.independent_components.parts import Parts
 from attacks.independent_components.responses import filters, responses
 from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.unmixing import nearest_rotation, unmix
 from attacks.known_start.equation import back_propagated
 from attacks.known_start.no_image import FIRST_STAYED
+from attacks.optimisation.parts import Parts
 from bench.run.disclosure import view_of
 from victims.equations.network import Network
 from victims.spec import DecayedDescent, MLPSpec, VictimSpec

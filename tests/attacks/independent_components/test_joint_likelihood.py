@@ -31,11 +31,11 @@ from attacks.independent_components import rounds
 from attacks.independent_components.errors import chance, explained
 from attacks.independent_components.likelihood import SHARPNESS, JointLikelihood
 from attacks.independent_components.params import CocktailPartyParams
-from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import Images
 from attacks.independent_components.responses import responses
 from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.unmixing import DENSITY
+from attacks.optimisation.parts import Parts
 from bench.run.disclosure import view_of
 
 SHAPE = (1, 6, 6)

@@ -16,12 +16,12 @@ from attacks.independent_components.errors import explained
 from attacks.independent_components.likelihood import JointLikelihood
 from attacks.independent_components.orientation import oriented
 from attacks.independent_components.params import CocktailPartyParams
-from attacks.independent_components.parts import Parts
 from attacks.independent_components.pictures import Images
 from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.tail import Tailed, layers, tails_between
 from attacks.knowledge import Architecture
 from attacks.known_start.equation import back_propagated
+from attacks.optimisation.parts import Parts
 from victims.networks import SmoothMLPSpec, TailSpec
 from victims.spec import VictimSpec
 
