@@ -55,32 +55,33 @@ def test_the_stored_tables_support_every_sentence(published: Path) -> None:
     assert all(finding.why for finding in findings if finding.outcome is ClaimOutcome.UNKNOWN)
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new", "words"),
-    [
-        ("README.md", "an H100 gets 476 of 500", "an H100 gets 477 of 500", "no such words any more"),
-        (
-            "README.md",
-            "| 100 patients, each the missing one of a logistic regression | all others, weights | 100 of 100 | 2 |",
-            "| 100 patients, each the missing one of a logistic regression | all others, weights | 100 of 100 | 3 |",
-            "no such wor",
-        ),
-        ("README.md", "## Attacks\n", "## Attacks\n\nThe best gets 77 of 80 images.\n", "the figure 77 has no entry"),
-        ("results/findings/several-classes.md", "331, 370 (6, 9, 8)", "331, 370 (5, 9, 8)", "no such words any more"),
-        ("victims/README.md", "| 71.4 | 74.4 |", "| 71.4 | 74.5 |", "no such words any more"),
-        ("tests/benchmarks/README.md", "| 115 MiB |", "| 15 MiB |", "no such words any more"),
-        ("tests/README.md", "## Markers\n", "## Markers\n\n3 of 4 tests are slow.\n", "the figure 3 has no entry"),
-    ],
-)
-def test_a_number_of_a_document_changed_by_hand_turns_it_red(
-    published: Path, name: str, old: str, new: str, words: str
-) -> None:
-    restore = changed(published / name, old, new)
-    try:
-        findings = documents(read_claims(published / "results" / "claims.toml"), published)
-        assert any(words in finding.why for finding in findings if finding.outcome is ClaimOutcome.FAILS)
-    finally:
-        restore()
+def test_numbers_of_documents_changed_by_hand_turn_it_red(published: Path) -> None:
+    """Each by itself: of the words that are gone their claim tells, and of a figure without an entry its line."""
+    patients = "| 100 patients, each the missing one of a logistic regression | all others, weights | 100 of 100 | {} |"
+    words = [
+        ("README.md", "an H100 gets 476 of 500", "an H100 gets 477 of 500"),
+        ("README.md", patients.format(2), patients.format(3)),
+        ("results/findings/several-classes.md", "331, 370 (6, 9, 8)", "331, 370 (5, 9, 8)"),
+        ("victims/README.md", "| 71.4 | 74.4 |", "| 71.4 | 74.5 |"),
+        ("tests/benchmarks/README.md", "| 115 MiB |", "| 15 MiB |"),
+    ]
+    lines = [
+        ("README.md", "## Attacks\n", "The best gets 77 of 80 images.", 77),
+        ("tests/README.md", "## Markers\n", "3 of 4 tests are slow.", 3),
+    ]
+    with ExitStack() as restored:
+        for name, old, new in words:
+            restored.callback(changed(published / name, old, new))
+        for name, head, line, _ in lines:
+            restored.callback(changed(published / name, head, f"{head}\n{line}\n"))
+        findings = list(documents(read_claims(published / "results" / "claims.toml"), published))
+    told = [
+        (finding.why.partition(";")[0], finding.text) for finding in findings if finding.outcome is ClaimOutcome.FAILS
+    ]
+    for name, old, _ in words:
+        assert any(why == f"{name} has no such words any more" and old in text for why, text in told), old
+    for name, _, line, figure in lines:
+        assert (f"{name}: the figure {figure} has no entry", line) in told
 
 
 def test_numbers_of_tables_changed_by_hand_turn_it_red(published: Path) -> None:
@@ -98,29 +99,26 @@ def test_numbers_of_tables_changed_by_hand_turn_it_red(published: Path) -> None:
         assert any(words in finding.why for finding in findings if finding.outcome is ClaimOutcome.FAILS)
 
 
-CELLS = {
-    "leaderboard.csv": r",(0\.\d{5})(\d),",
-    "leaderboard.md": r"(\| \+\d*)(\d) \[",
-    "runs.csv": r",(0\.\d{5})(\d),",
-}
+CELLS = [
+    {"leaderboard.csv": r",(0\.\d{5})(\d),", "leaderboard.md": r"(\| \+\d*)(\d) \["},
+    {"runs.csv": r",(0\.\d{5})(\d),"},
+]
 
 
-@pytest.mark.parametrize(("name", "pattern"), CELLS.items(), ids=CELLS)
+@pytest.mark.parametrize("patterns", CELLS, ids=" ".join)
 def test_a_cell_changed_by_hand_turns_it_red_though_no_sentence_quotes_it(
-    published: Path, name: str, pattern: str
+    published: Path, patterns: dict[str, str]
 ) -> None:
-    path = published / "results" / name
-    cell = re.search(pattern, path.read_text())
-    assert cell is not None
-    other = cell.group().replace(cell[1] + cell[2], f"{cell[1]}{(int(cell[2]) + 1) % 10}")
-    restore = changed(path, cell.group(), other)
-    try:
-        other_rows = [
-            finding for finding in made_of_runs(Tables(published / "results")) if "what runs.csv makes" in finding.why
-        ]
-    finally:
-        restore()
-    assert name in {finding.text for finding in other_rows} or (name == "runs.csv" and other_rows)
+    with ExitStack() as restored:
+        for name, pattern in patterns.items():
+            path = published / "results" / name
+            cell = re.search(pattern, path.read_text())
+            assert cell is not None
+            other = cell.group().replace(cell[1] + cell[2], f"{cell[1]}{(int(cell[2]) + 1) % 10}")
+            restored.callback(changed(path, cell.group(), other))
+        findings = made_of_runs(Tables(published / "results"))
+        told = {finding.text for finding in findings if "what runs.csv makes" in finding.why}
+    assert told == {"leaderboard.csv", "leaderboard.md"} & patterns.keys() or ("runs.csv" in patterns and told)
 
 
 def test_a_cell_that_lost_its_last_digit_is_shown_and_the_command_that_is_named_mends_it(
