@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 from waits import Waits
 
@@ -111,24 +110,37 @@ class PretendTensor(torch.Tensor):
         if name == "copy_":
             return _copied(*args, **kwargs)
         _refuse_draws(func, kwargs)
-        flat, form = tree_flatten((args, kwargs))
+        flat: list[Any] = []
+        hosts = _unwrapped(args, flat)
+        named = {key: _unwrapped(value, flat) for key, value in kwargs.items()}
         _refuse_mixtures(name, flat)
         if _waits(name, args):
             Waits.note(name)
         wrappers = {id(leaf.host): leaf for leaf in flat if isinstance(leaf, PretendTensor)}
-        hosts, named = tree_unflatten([leaf.host if isinstance(leaf, PretendTensor) else leaf for leaf in flat], form)
         target = kwargs.get("device")
         if target is not None:
             named["device"] = CPU
             if target.type == CPU.type:
                 Waits.note("download")
                 return func(*hosts, **named)
-        return tree_map_only(Tensor, lambda host: _wrapped(func, host, wrappers), func(*hosts, **named))
+        return _wrapped(func(*hosts, **named), wrappers)
 
 
-def _wrapped(func: Any, host: Tensor, wrappers: dict[int, PretendTensor]) -> PretendTensor:
-    """Return the wrapper of a result: the argument's own where the operation worked in place."""
-    own = wrappers.get(id(host))
+def _unwrapped(value: Any, flat: list[Any]) -> Any:
+    """Return an argument with the CPU tensors in the place of wrappers; its leaves are appended to a list."""
+    if isinstance(value, (list, tuple)):
+        return [_unwrapped(one, flat) for one in value]
+    flat.append(value)
+    return value.host if isinstance(value, PretendTensor) else value
+
+
+def _wrapped(result: Any, wrappers: dict[int, PretendTensor]) -> Any:
+    """Return a result with its tensors wrapped: by the argument's own wrapper where the operation worked in place."""
+    if isinstance(result, (list, tuple)):
+        return type(result)(_wrapped(one, wrappers) for one in result)
+    if not isinstance(result, Tensor):
+        return result
+    host, own = result, wrappers.get(id(result))
     if own is None:
         return PretendTensor(host)
     if own.shape != host.shape or own.stride() != host.stride():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import ClassVar, TypeVar
@@ -77,13 +78,16 @@ def _place() -> str:
     """Return the innermost function of this repository on the stack: its file and name."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        file, name = frame.f_code.co_filename, frame.f_code.co_name
-        if (
-            file not in DEVICE
-            and name not in WITHIN
-            and "site-packages" not in file
-            and Path(file).is_relative_to(ROOT)
-        ):
-            return f"{Path(file).relative_to(ROOT).as_posix()}:{name}"
+        name = frame.f_code.co_name
+        if name not in WITHIN and (file := _asking(frame.f_code.co_filename)):
+            return f"{file}:{name}"
         frame = frame.f_back
     return "elsewhere"
+
+
+@cache
+def _asking(file: str) -> str:
+    """Return the path of a file from the root of this repository; empty for one that asks for nothing itself."""
+    if file in DEVICE or "site-packages" in file or not Path(file).is_relative_to(ROOT):
+        return ""
+    return Path(file).relative_to(ROOT).as_posix()
