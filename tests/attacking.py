@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -183,9 +185,50 @@ class Memory:
         return self.last
 
     def save(self, checkpoint: Checkpoint) -> None:
-        plain = {name: value.cpu().contiguous() for name, value in checkpoint.state.items()}
-        state = load(save(plain))  # as the store does, which takes no two tensors of the same memory
-        self.last = Checkpoint(state, list(checkpoint.trace), checkpoint.seconds)
+        self.last = stored(checkpoint)
         self.kept += 1
         if self.kept == self.most:
             raise Interrupted
+
+
+def stored(checkpoint: Checkpoint) -> Checkpoint:
+    """What the store gives back of a checkpoint; it takes no two tensors of the same memory."""
+    plain = {name: value.cpu().contiguous() for name, value in checkpoint.state.items()}
+    return Checkpoint(load(save(plain)), list(checkpoint.trace), checkpoint.seconds)
+
+
+class Recorded:
+    """Keeps the checkpoints of one run after which others are to go on, as if each had been killed there.
+
+    Args:
+        after: the numbers of these checkpoints, from 1 on.
+
+    Attributes:
+        number: of checkpoints that the run has offered.
+        kept: by these numbers.
+    """
+
+    def __init__(self, after: Iterable[int]) -> None:
+        self.after, self.number = set(after), 0
+        self.kept: dict[int, Checkpoint] = {}
+
+    def load(self) -> Checkpoint | None:
+        return None
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        self.number += 1
+        if self.number in self.after:
+            self.kept[self.number] = stored(checkpoint)
+
+
+@dataclass
+class Left:
+    """What a run that was killed has left to one that keeps nothing itself."""
+
+    checkpoint: Checkpoint
+
+    def load(self) -> Checkpoint | None:
+        return self.checkpoint
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Keep nothing."""

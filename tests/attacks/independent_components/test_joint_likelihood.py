@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from attacking import (
     CPU,
     Interrupted,
+    Left,
     Memory,
-    attacked,
+    Recorded,
     context,
     drawn_network,
     images_and_errors,
@@ -132,6 +133,12 @@ def found_by(count: int, ctx: AttackContext | None = None, **params: Any) -> Rec
     return attack.reconstruct(view_of(victim, attack.knowledge, CPU), ctx or context())
 
 
+@cache
+def separated() -> Reconstruction:
+    """Return what filters alone separate."""
+    return found_by(0)
+
+
 def near(found: Reconstruction) -> int:
     """Return how many digits have a candidate at a cosine above .8."""
     images = torch.from_numpy(victim_of(DIGITS).split.inputs).flatten(1)
@@ -139,7 +146,7 @@ def near(found: Reconstruction) -> int:
 
 
 def test_digits_come_back_in_rounds_that_filters_do_not_tell_apart() -> None:
-    alone, joint = found_by(0), found_by(8)
+    alone, joint = separated(), found_by(8)
     assert near(alone) <= 7
     assert near(joint) >= near(alone) + 6
     assert "the network explains" in joint.flags[-1]
@@ -156,13 +163,13 @@ def test_images_are_told_from_mixtures_between_the_two_groups_of_what_is_missed(
 
 def test_where_the_network_explains_nothing_filters_have_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(likelihoods, "chance", lambda *sizes: 1.0)
-    alone, joint = found_by(0), found_by(3, round_steps=5)
+    alone, joint = separated(), found_by(3, round_steps=5)
     assert torch.equal(joint.candidates, alone.candidates)
     assert "the network explains 0 of 20" in joint.flags
 
 
 def test_a_descent_that_diverges_leaves_what_was_there_before() -> None:
-    alone, joint = found_by(0), found_by(2, lr=1e30)
+    alone, joint = separated(), found_by(2, lr=1e30)
     assert torch.equal(joint.candidates, alone.candidates)
     assert "a descent diverged and was left out" in joint.flags
 
@@ -198,20 +205,16 @@ def test_rounds_that_are_interrupted_go_on_as_if_they_had_not_been(monkeypatch: 
     monkeypatch.setattr(contexts, "CHECKPOINT_SECONDS", 0.0)
     params = {"steps": 60, "free_steps": 20, "round_steps": 15}
     whole = found_by(2, **params)
-    memory = Memory()
-    found_by(2, replace(context(), checkpoints=memory), **params)
-    for saves in (2, 8, memory.kept - 3):  # in a separation, in a descent, in the last one
-        memory = Memory(saves)
-        with pytest.raises(Interrupted):
-            found_by(2, replace(context(), checkpoints=memory), **params)
-        memory.most = 10**9
-        again = found_by(2, replace(context(seed=7), checkpoints=memory), **params)
+    recorded = Recorded(range(1000))
+    found_by(2, replace(context(), checkpoints=recorded), **params)
+    for saves in (2, 8, recorded.number - 3):  # in a separation, in a descent, in the last one
+        again = found_by(2, replace(context(seed=7), checkpoints=Left(recorded.kept[saves])), **params)
         assert torch.equal(again.candidates, whole.candidates)
         assert again.grad_evals == whole.grad_evals
 
 
 def test_a_budget_ends_rounds_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = attacked(CocktailParty(CocktailPartyParams(rounds=0)), victim_of(DIGITS))
+    whole = separated()
     ctx = replace(context(), budget=contexts.Budget(steps=whole.grad_evals + 10))
     with monkeypatch.context() as patched:
         patched.setattr(rounds, "between", lambda shares: 1.0)  # nothing is explained yet

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import CPU, Interrupted, Memory, attacked, context, victim_of
+from attacking import CPU, Left, Recorded, attacked, context, victim_of
 from pydantic import ValidationError
 
 import attacks.context
@@ -200,15 +200,14 @@ def test_killed_anywhere_it_ends_as_it_would_have(
     total = attack.params.steps_of_a_restart
     assert whole.grad_evals == total
     first, again = SHORT["steps"], SHORT["steps"] + settle + SHORT["round_steps"]
-    for most in (first - 1, first, first + 1, first + settle - 1, first + settle + 5, again + 5, total - 2):
-        memory = Memory(most)
-        with pytest.raises(Interrupted):
-            attack.reconstruct(view, replace(context(), checkpoints=memory))
-        memory.most = 10**9
-        resumed = attack.reconstruct(view, replace(context(), checkpoints=memory))
+    recorded = Recorded((first - 1, first, first + 1, first + settle - 1, first + settle + 5, again + 5, total - 2))
+    attack.reconstruct(view, replace(context(), checkpoints=recorded))
+    for most, checkpoint in recorded.kept.items():
+        resumed = attack.reconstruct(view, replace(context(), checkpoints=Left(checkpoint)))
         assert torch.equal(resumed.candidates, whole.candidates), most
         assert torch.equal(resumed.confidence, whole.confidence)  # type: ignore[arg-type]
         assert resumed.grad_evals == total
+    assert len(recorded.kept) == 7
 
 
 def test_several_restarts_are_pooled_and_go_on_after_a_kill(victim: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,12 +227,11 @@ def test_several_restarts_are_pooled_and_go_on_after_a_kill(victim: Victim, monk
     assert len(set(counts)) > 1
     steps = attack.params.steps_of_a_restart
     assert whole.grad_evals == 3 * steps
-    for most in (2 * steps - 1, 2 * steps + 40):
-        memory = Memory(most)
-        with pytest.raises(Interrupted):
-            attack.reconstruct(view, replace(context(), checkpoints=memory))
-        memory.most = 10**9
-        resumed = attack.reconstruct(view, replace(context(), checkpoints=memory))
+    recorded = Recorded((2 * steps - 1, 2 * steps + 40))
+    attack.reconstruct(view, replace(context(), checkpoints=recorded))
+    assert len(recorded.kept) == 2
+    for checkpoint in recorded.kept.values():
+        resumed = attack.reconstruct(view, replace(context(), checkpoints=Left(checkpoint)))
         assert torch.equal(resumed.candidates, whole.candidates)
         assert torch.equal(resumed.confidence, whole.confidence)  # type: ignore[arg-type]
     alone = KKTSpan(KKTSpanParams(**SHORT)).reconstruct(view, context())
