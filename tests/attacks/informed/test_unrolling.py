@@ -159,17 +159,17 @@ def test_it_reconstructs_digits_and_says_what_it_had_to_guess() -> None:
 
 
 def test_a_wrong_class_is_given_up_as_it_does_not_lead_to_the_released_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    def upside_down(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def third(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
         ranking, moved = rank_classes(*arguments)
-        return ranking.flip(1), moved
+        return ranking.roll(2, 1), moved
 
-    monkeypatch.setattr(classes, "rank_classes", upside_down)
+    monkeypatch.setattr(classes, "rank_classes", third)
     victim = victim_of(TINY)
     found = {}
-    for retries in (0, 9):
+    for retries in (0, 2):
         attack = Unroll(UnrollParams(evaluations=30, labels=1, trial=1, hardest=1, retries=retries))
         found[retries] = attacked(attack, victim)
     truth = torch.from_numpy(victim.split.targets.labels)
     assert not bool((found[0].labels == truth).any())
-    assert torch.equal(found[9].labels, truth)
-    assert found[9].confidence.min() > found[0].confidence.max()
+    assert torch.equal(found[2].labels, truth)
+    assert found[2].confidence.min() > found[0].confidence.max()
