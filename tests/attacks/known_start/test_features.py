@@ -30,7 +30,6 @@ from victims.recipes import Ordinary, Pretraining
 from victims.spec import CNNSpec, MLPSpec, VictimSpec
 
 SHARP = 1e8
-CNN_VICTIM = "digits-cnn-20-c10-finetuned"
 SHAPE = (1, 6, 6)
 SMALL_CNN = CNNSpec(channels=(5,), hidden=(12,), outputs=4)
 TUNED = Ordinary(
@@ -192,8 +191,11 @@ def test_where_noise_has_moved_every_layer_it_says_so_and_does_not_search() -> N
     assert found.candidates.abs().sum() == 0
 
 
-def test_it_runs_in_a_process_of_its_own(run: Callable[..., Any], results: Path) -> None:
-    ended = run("-a", KKTDeltaFeatures.name, "-v", CNN_VICTIM, "--set", "steps=2", "--jobs", 1, "--controls", "quick")
+def test_it_runs_in_a_process_of_its_own(run: Callable[..., Any], results: Path, tmp_path: Path) -> None:
+    victim = f"VictimSpec.model_validate_json({CNN.model_dump_json()!r})"
+    (tmp_path / "small.py").write_text(f"from victims.spec import VictimSpec\nVICTIMS = ({victim},)\n")
+    words = ("-v", CNN.name, "--plugin-dir", tmp_path, "--set", "steps=2", "--jobs", 1, "--controls", "quick")
+    ended = run("-a", KKTDeltaFeatures.name, *words)
     assert ended.status == 0, ended.err
     (record,) = pd.read_csv(results / "runs.csv").to_dict("records")
     assert (record["status"], record["knowledge"]) == ("ok", "architecture+initial weights+weights")
