@@ -37,7 +37,7 @@ ATTACKS = registry.attacks().items
 DATASET_ATTACKS = {name: attack for name, attack in ATTACKS.items() if attack.setting == "dataset"}
 VICTIMS = {name: spec for name, spec in registry.victims().items.items() if isinstance(spec, VictimSpec)}
 CHEAP = {"starts": 2, "steps": 20, "restarts": 2, "candidates": 12, "lower_steps": 30, "inverse_steps": 20, "rounds": 2}
-CHEAP |= {"free_steps": 10, "round_steps": 5, "replay_steps": 4, "most": 6, "iterations": 10}
+CHEAP |= {"free_steps": 10, "round_steps": 5, "image_steps": 20, "replay_steps": 4, "most": 6, "iterations": 10}
 ROUNDS_OF_ONE = {"kkt-span": {"restarts": 1}}
 """Attacks whose rounds go with one restart."""
 DETERMINISTIC = {"first-layer", "class-mean"}
