@@ -27,6 +27,8 @@ DOTS_DPI = 120
 LEVELS = 8
 """Levels of each colour in these pictures: the many shades at edges of overlapping dots were half of the bytes."""
 
+_CIRCLE = re.compile(r'<path((?: id="[^"]+")?) d="M0 ([\d.]+)(?:C(?: ?-?[\d.]+){6}){8}z?"', re.IGNORECASE)
+"""A dot, which matplotlib draws as eight curves around the origin."""
 _RULE = re.compile(r"^svg \.(s\d+) \{ (.*) \}\n", re.MULTILINE)
 
 
@@ -114,7 +116,10 @@ def _shortened(tag: str) -> str:
 
 
 def _bare(svg: str) -> str:
-    """Return an SVG element without groups that set nothing and paths that draw nothing; the other paths are short."""
+    """Return an SVG element without groups that set nothing and paths that draw nothing.
+
+    Dots are circles, and the other paths are short.
+    """
     nothing: list[bool] = []
 
     def needed(tag: re.Match[str]) -> str:
@@ -124,9 +129,9 @@ def _bare(svg: str) -> str:
         return "" if nothing.pop() else tag[0]
 
     svg = re.sub(r"</?g\b[^>]*(?<!/)>", needed, svg)
-    svg = re.sub(r'<path [^>]*style="fill: none"/>', "", svg)
+    svg = re.sub(r'<path [^>]*style="fill: none"/>', "", svg).replace("<defs></defs>", "")
     svg = re.sub(r' d="([^"]*)"', lambda path: f' d="{_straightened(_relative(path[1]))}"', svg)
-    svg = _unclipped(svg)
+    svg = _CIRCLE.sub(r'<circle\1 r="\2"', _unclipped(svg))
     return re.sub(r' (?:x|y|transform)="[^"]*"', lambda places: re.sub(r"\.0(?!\d)", "", places[0]), svg)
 
 

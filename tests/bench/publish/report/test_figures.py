@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from bench.publish.report.figures.drawn import (
     THRESHOLDS,
@@ -21,10 +22,11 @@ from bench.publish.report.figures.drawn import (
     ssim_against_output,
 )
 from bench.publish.report.figures.overview import Gained, gains
-from bench.publish.report.figures.svg import labelled, sharing_styles
+from bench.publish.report.figures.svg import labelled, sharing_styles, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 PLACE = r"[A-Za-z]+|-?\d+(?:\.\d)?"
+DOT = re.compile(r"M 0 ([\d.]+)(?: C(?: -?[\d.]+){6}){8}(?: z)?")
 SSIM = np.array([0.9, 0.7, 0.5, 0.1])
 SAMPLES = pd.DataFrame({"label": [0, 1, 0, 1], "output": [-2.0, 1, -3, 4], "margin": [2.0, 1, 3, 4], "ssim": SSIM})
 CURVE = pd.DataFrame({"precision": [1, 0.5, 2 / 3], "recall": [0.5, 0.5, 1]})
@@ -124,12 +126,16 @@ def drawn(svg: str, styles: dict[str, str] | None = None) -> list[tuple[str, ...
         said = {key.split("}")[-1]: value for key, value in element.items() if key not in ("class", "id", "version")}
         if straight(said.get("d", "")):
             said.pop("clip-path", None)
+        tag = element.tag
+        if dot := DOT.fullmatch(" ".join(said.get("d", "").split())):
+            tag, said["r"] = f"{SVG}circle", dot[1]
+            del said["d"]
         said = {key: told(key, value) for key, value in said.items()}
         if styles is not None and (style := styles.get(element.get("class", ""))):
             said["style"] = style
         around = around + ((str(sorted(said.items())),) if said else ())
         if not element.tag.endswith(("}g", "}style", "}defs")) and said.get("style") != "fill: none":
-            yield element.tag, (element.text or "").strip(), *around
+            yield tag, (element.text or "").strip(), *around
         for child in element:
             yield from marks(child, around)
 
@@ -165,6 +171,15 @@ def test_a_level_or_upright_line_inside_its_clip_has_none(path: str, clipped: bo
     frame = '<defs><clipPath id="a"><rect x="10" y="20" width="80" height="20"/></clipPath></defs>'
     drawn = sharing_styles(f'<style></style><svg viewBox="0 0 9 9"><path d="{path}" clip-path="url(#a)"/>{frame}</svg>')
     assert ("clip-path=" in drawn) == clipped
+
+
+def test_a_dot_is_a_circle() -> None:
+    figure = Figure()
+    figure.add_subplot().plot([1, 2], [1, 2], "o", markersize=6)
+    drawn = sharing_styles(f"<style></style>{svg(figure)}")
+    assert re.findall(r'<circle id="i[0-9a-f]+" r="([^"]+)"', drawn) == ["3"]
+    curve = '<path d="M0 3C1 2 3 4 5 6z"/>'
+    assert curve in sharing_styles(f'<style></style><svg viewBox="0 0 9 9">{curve}</svg>')
 
 
 def test_figures_of_a_page_share_their_styles() -> None:
