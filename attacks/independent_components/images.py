@@ -93,6 +93,8 @@ class ImageSearch:
             coordinates = self._descend(coordinates, likelihood)
             with torch.no_grad():
                 inside = self.front(self._images(coordinates)) @ likelihood.basis.T
+            if not inside.isfinite().all():
+                break  # what was there before a descent that diverged stands
             features, coordinates = inside @ likelihood.basis, None
         cut = bool(rest.get(CUT, False)) or parts.stopped
         parts.begin(rest | {CUT: torch.tensor(cut)} | under(JOINT, _packed(2 * rounds, features, None)))

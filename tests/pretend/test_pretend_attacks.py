@@ -29,7 +29,7 @@ from attacks import context
 from attacks.base import AttackContext, Reconstruction
 from attacks.context import Checkpoint, Checkpoints
 from attacks.implicit import lower
-from attacks.independent_components import likelihood
+from attacks.independent_components import images, likelihood
 from attacks.span_rounds import rounds
 from attacks.unknown_start import uniform
 from bench.plan import registry
@@ -113,9 +113,12 @@ IMPLICIT |= {"lower.py:evaluate", "lower.py:minimise"}
 KERNEL_QUERIES = {"descent.py:_conjugate_gradients", "descent.py:step", "equation.py:_factor", "equation.py:loss"}
 EPOCHS = frozenset({"attacks/informed/reconstructor.py:fit"})  # a mean loss and a validation error for each epoch
 NAMED = frozenset({"attacks/prior_aware.py:told"})  # the attack's progress, after each of the victim's steps
-SEARCHED = frozenset({"attacks/deletion/search.py:evaluate"})
+SEARCHED, UNROLLED = (frozenset({f"attacks/{one}.py:evaluate"}) for one in ("deletion/search", "informed/unrolling"))
+PROJECTED = {"projection_loss.py:_fitted", "projection_loss.py:evaluate"}
+GUESSES = {"guesses": 2, "evaluations": 20}
 ONCE = {"free_steps": 20}  # one report of the descent on the likelihood: no count of steps says how many it needs
 ROUNDS_OF_FEATURES = {"steps": 40, "free_steps": 20, "rounds": 2, "round_steps": 5}
+JOINTLY = ROUNDS_OF_FEATURES | {"rounds": 0, "joint_rounds": 2, "images": "told"}
 ROTATED = frozenset(f"attacks/independent_components/unmixing.py:{one}" for one in ("_rotated", "nearest_rotation"))
 
 
@@ -153,13 +156,9 @@ CASES: dict[str, Case] = {
     ),
     "cocktail-party without a start": Case("cocktail-party", CLASSES, ONCE | {"start": "forgotten"}, waits=ROTATED),
     "cocktail-party-features": Case("cocktail-party-features", BATCH_NORM, ROUNDS_OF_FEATURES, "image_steps"),
+    "cocktail-party-features jointly": Case("cocktail-party-features", BATCH_NORM, JOINTLY, "image_steps"),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
-    "projection": Case(
-        "projection",
-        RANDOM_FEATURES,
-        {"rounds": 1},
-        waits=of("attacks/known_start", {"projection_loss.py:_fitted", "projection_loss.py:evaluate"}, SCIPY),
-    ),
+    "projection": Case("projection", RANDOM_FEATURES, {"rounds": 1}, waits=of("attacks/known_start", PROJECTED, SCIPY)),
     "bilevel": Case(
         "bilevel",
         DECAYED,
@@ -171,10 +170,7 @@ CASES: dict[str, Case] = {
     "inversion": Case("inversion", BIASES, {"candidates": 8, "total_variation": 1.0}),
     "inversion black-box": Case("inversion", BIASES, {"candidates": 8, "access": "logits", "directions": 2}),
     "kernel-query": Case(
-        "kernel-query",
-        KERNEL,
-        {"rounds": 1, "iterations": 3},
-        waits=of("attacks/kernel_queries", KERNEL_QUERIES),
+        "kernel-query", KERNEL, {"rounds": 1, "iterations": 3}, waits=of("attacks/kernel_queries", KERNEL_QUERIES)
     ),
     "glm": Case("glm", GLMSpec(name="cancer-logistic-tiny", dataset="cancer", n=60, targets=4), steps=""),
     "reconn": Case("reconn", NETWORK, {"shadows": 20, "hidden": (8,), "batch_size": 6}, "epochs", EPOCHS),
@@ -182,19 +178,9 @@ CASES: dict[str, Case] = {
         "reconn", NETWORK, {"shadows": 20, "hidden": (8,), "released": "logits", "queries": 5}, "epochs", EPOCHS
     ),
     "reconn-linear": Case("reconn-linear", BATCHED, {"shadows": 20}, steps=""),
-    "unroll": Case(
-        "unroll",
-        BATCHED,
-        {"labels": 1, "trial": 1, "hardest": 1, "retries": 0},
-        "evaluations",
-        frozenset({"attacks/informed/unrolling.py:evaluate"}),
-    ),
+    "unroll": Case("unroll", BATCHED, {"labels": 1, "trial": 1, "hardest": 1, "retries": 0}, "evaluations", UNROLLED),
     "unroll with retries": Case(
-        "unroll",
-        NETWORK,
-        {"labels": 2, "trial": 1, "hardest": 1, "retries": 1, "evaluations": 2},
-        steps="",
-        slow=True,
+        "unroll", NETWORK, {"labels": 2, "trial": 1, "hardest": 1, "retries": 1, "evaluations": 2}, steps="", slow=True
     ),
     "prior-aware": Case("prior-aware", private(), {}, "", NAMED),
     "prior-aware sampled": Case(
@@ -202,9 +188,7 @@ CASES: dict[str, Case] = {
     ),
     "prior-aware model": Case("prior-aware", private(), {"evidence": "weights"}, ""),
     "unlearning": Case("unlearning", deletion(SOFTMAX), steps=""),
-    "unlearning of three": Case(
-        "unlearning", deletion(SOFTMAX, records=3), {"guesses": 2, "evaluations": 20}, steps=""
-    ),
+    "unlearning of three": Case("unlearning", deletion(SOFTMAX, records=3), GUESSES, steps=""),
     "unlearning with features": Case(
         "unlearning", deletion(FOURIER), {"curvature": "midpoint"}, "evaluations", SEARCHED
     ),
@@ -229,6 +213,8 @@ def ending_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "SETTLE_STEPS", STEPS)
     monkeypatch.setattr(lower, "NEWTON_PRODUCTS", STEPS)
     monkeypatch.setattr(uniform, "STEPS", 30)
+    monkeypatch.setattr(images, "NEAREST_STEPS", STEPS)
+    monkeypatch.setattr(images, "JOINT_STEPS", STEPS)
     monkeypatch.setattr(likelihood, "chance", lambda *sizes: 0.0)
 
 

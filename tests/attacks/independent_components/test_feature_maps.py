@@ -159,6 +159,15 @@ def test_all_images_together_leave_mixtures_behind() -> None:
     assert float((1 - cosines(joint, features)).mean()) < 0.7 * float((1 - cosines(mixed, features)).mean())
 
 
+def test_a_joint_descent_that_diverges_leaves_what_was_there_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    span, features = one_step(DEEP)
+    for steps in ("NEAREST_STEPS", "JOINT_STEPS"):
+        monkeypatch.setattr(searches, steps, 2)
+    monkeypatch.setattr(JointLikelihood, "errors", lambda self, coordinates, sharpness: coordinates.sum() * torch.nan)
+    params = PARAMS.model_copy(update={"joint_rounds": 2})
+    assert torch.equal(search(front(DEEP), params).jointly(features, likelihood(span)), features)
+
+
 def test_with_joint_rounds_errors_are_taken_along_the_way() -> None:
     start, asked = Network.of(seeded(MLPSpec(hidden=(30, 20), outputs=10), SHAPE, 1).state_dict()), []
     moved = replace(
