@@ -49,7 +49,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         "seed": {"start": "guess", "missed": 3e-4},
         "joint": {"images": "told", "joint_rounds": 3},
     }
-    audits: ClassVar[tuple[str, ...]] = ("joint",)
+    audits: ClassVar[tuple[str, ...]] = ("", "joint")
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:

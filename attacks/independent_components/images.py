@@ -7,9 +7,10 @@ together in rounds: from the images nearest to the components a descent begins o
     sum_i (log |D_i| + log(1 - e_i) / 2) + log |det A| + w sum_i o_i + v sum_i TV(x_i),
 
 the errors' part of the joint likelihood (`attacks.independent_components.likelihood`) for the features phi(x_i), whose
-coordinates in their span are the rows of A. o_i is the share of the squares of phi(x_i) outside of the span, which is
-none for the features of a training image (after Petrov et al. 2024, DAGER). Its price w grows during a descent. The
-features of the images that it ends at are the components of the next round.
+coordinates in their span are the rows of A; D_i are the errors, and e_i is the share of them that the network explains.
+o_i is the share of the squares of phi(x_i) outside of the span, which is small for a training image (after Petrov et
+al. 2024, DAGER). Its price w grows during a descent. The features of the images that it ends at are the components of
+the next round.
 """
 
 from __future__ import annotations

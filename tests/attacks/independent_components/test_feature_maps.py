@@ -29,6 +29,7 @@ from attacks.optimisation.variation import relative_variation
 from bench.run.disclosure import view_of
 from victims.equations.architectures import seeded
 from victims.equations.network import Network
+from victims.equations.spans import share_outside
 from victims.spec import CNNSpec, ConvSpec, MLPSpec, VictimSpec
 
 SHAPE, MAPS = (3, 32, 32), (8, 16, 16)
@@ -145,9 +146,11 @@ def test_of_images_that_have_the_features_smoother_ones_are_cheaper() -> None:
     assert bool((relative_variation(smooth) < 0.9 * relative_variation(rough)).all())
 
 
-def test_all_images_together_leave_mixtures_behind() -> None:
-    """Of maps that hold as much of the others as of their own no image is near to one alone, and errors tell which."""
+def test_all_images_together_leave_mixtures_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors tell which images they are of, and what lies outside of the span becomes less."""
     span, features = one_step(DEEP)
+    outside: list[Tensor] = []
+    monkeypatch.setattr(searches, "share_outside", lambda *of: outside.append(share_outside(*of)) or outside[-1])
     drawn = torch.randn(20, 20, generator=torch.Generator().manual_seed(1))
     mixed = F.normalize(F.normalize(features) + 0.3 * drawn @ F.normalize(features))
     joint, alone = (
@@ -155,6 +158,7 @@ def test_all_images_together_leave_mixtures_behind() -> None:
         for rounds in (1, 0)
     )
     assert torch.equal(alone, mixed)
+    assert float(outside[-1].mean()) < 0.5 * float(outside[0].mean())
     assert torch.allclose(joint, joint @ span.basis.T @ span.basis, atol=1e-3)
     assert float((1 - cosines(joint, features)).mean()) < 0.7 * float((1 - cosines(mixed, features)).mean())
 
