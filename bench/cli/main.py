@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import sys
+from functools import cache
+from typing import Any
 
 from bench.terminal import interrupts, output
 from bench.terminal.interrupts import INTERRUPTED
@@ -28,13 +30,12 @@ def _status() -> int:
     """Run the verb that the command line names and return its exit status."""
     import typer
 
-    from bench.cli import executing, making, reading, verifying  # noqa: F401 where the verbs join, in this order of the help
-    from bench.cli.app import app, complain
+    from bench.cli.app import complain
     from victims.errors import UserError
 
     status = 2
     try:
-        status = int(app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
+        status = int(_verbs()(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
         sys.stdout.flush()
     except (UserError, typer.TyperException) as error:
         complain(f"bench: {_mistake(error)}")
@@ -47,6 +48,17 @@ def _status() -> int:
     if status == INTERRUPTED:  # what typer makes of a KeyboardInterrupt
         complain("bench: interrupted; finished runs are stored, and the same command makes the others")
     return status
+
+
+@cache
+def _verbs() -> Any:
+    """Return all verbs as one command; who calls `main` again and again in one process has them made once."""
+    from typer.main import get_command
+
+    from bench.cli import executing, making, reading, verifying  # noqa: F401 where the verbs join, in this order of the help
+    from bench.cli.app import app
+
+    return get_command(app)
 
 
 def _mistake(error: Exception) -> str:

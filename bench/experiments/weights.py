@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import pandas as pd
 from rich.console import Console
 
-from bench.publish.ranking import conflicts, current
+from bench.publish.ranking import conflicts
 from bench.publish.runs_table import table_of
+from bench.publish.superseded import current
 from bench.store.folders import Store
 from bench.store.records import RunRecord
 from bench.terminal.console import say

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar, get_args
@@ -25,6 +24,7 @@ from typing import Any, Generic, TypeVar, get_args
 from attacks.base import Attack, ControlParams
 from attacks.studies.base import Study
 from bench.plan.declared import require_declared
+from bench.plan.installed import entry_points
 from bench.plan.rehearsal import not_importable
 from bench.terminal.text import describe, few, one_line
 from victims.defences.spec import JOINT, parse

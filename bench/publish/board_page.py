@@ -25,7 +25,8 @@ from bench.publish.numbers import (
     written,
 )
 from bench.publish.published import Published, beside, published
-from bench.publish.ranking import Board, Row
+from bench.publish.ranking import BOARD, Row
+from bench.publish.ranking import conflicts as conflicts_of
 from bench.terminal.text import few, variant_name
 
 LINE = 120
@@ -67,13 +68,8 @@ LEGEND = {
 """What the headings mean."""
 
 
-def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
-    """Return the page.
-
-    Args:
-        board: the leaderboard.
-        boards: its boards, which tell who is not ranked because weights differ.
-    """
+def markdown(board: pd.DataFrame) -> str:
+    """Return the page of a leaderboard."""
     title = "# Which attack gets how much out of which network"
     if board.empty:
         return f"{title}\n\nNo run is stored yet.\n"
@@ -83,7 +79,8 @@ def markdown(board: pd.DataFrame, boards: Iterable[Board]) -> str:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(network(row), []).append(row)
-    conflicts = {network(vars(found)): found.conflict for found in boards if found.conflict}
+    told = conflicts_of(board, BOARD)
+    conflicts = {network(dict(zip(BOARD, shared, strict=True))): conflict for shared, conflict in told.items()}
     several = [row for group in groups.values() if len(set(map(_attack, group))) > 1 for row in group]
     single = [row for group in groups.values() if len(set(map(_attack, group))) == 1 for row in group]
     parts = [title]

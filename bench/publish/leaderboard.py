@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from attacks.base import ORACLE
 from bench.publish import board_page
 from bench.publish.parameters import columns as parameter_columns
 from bench.publish.parameters import readable
-from bench.publish.ranking import VERSIONS, boards, current, defined, gains, samples, unsuccessful
+from bench.publish.ranking import own_ranks, samples_and_gains, unsuccessful
 from bench.publish.runs_table import read_runs, table_of
 from bench.publish.statistics import count_interval, gain_interval
+from bench.publish.superseded import VERSIONS, current, defined
 from bench.store.cells import to_csv
 from bench.store.file_names import LEADERBOARD_CSV, LEADERBOARD_MD, RUNS_CSV
 from bench.store.folders import Store
@@ -48,6 +49,8 @@ DISTINCT = ["seed", *VERSIONS.values(), "attack_sha", "torch", "bench_version", 
 """Columns of runs that a row of the leaderboard has in one cell, the different values joined by ";"."""
 TOLD = ["schema_version", "weights", "good_images", *DISTINCT]
 """What tells why two leaderboards differ, and how surely: see `_told`."""
+TOLD_BY = ["victim_seed", "victim_sha", "failed", "good_images", "n_good", *DISTINCT]
+"""Columns of runs that tell it."""
 BOARD_COLUMNS = (*DESCRIPTION, "protocol", "metric_suite", *COUNTED, *SCORES[1:], *TOLD)
 """The columns of leaderboard.csv, behind which one for each parameter stands; SCORES begins with n_good."""
 WEIGHTS_DIGITS = 12
@@ -105,8 +108,7 @@ def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:
 
 def board_texts(runs: pd.DataFrame, board: pd.DataFrame) -> dict[str, str]:
     """Return the texts of leaderboard.csv and leaderboard.md, by name."""
-    page = board_page.markdown(board, boards(board, gains(runs)))
-    return {LEADERBOARD_CSV: to_csv(board), LEADERBOARD_MD: page}
+    return {LEADERBOARD_CSV: to_csv(board), LEADERBOARD_MD: board_page.markdown(board)}
 
 
 def latest(runs: pd.DataFrame) -> pd.DataFrame:
@@ -117,10 +119,10 @@ def latest(runs: pd.DataFrame) -> pd.DataFrame:
     """
     runs = runs.sort_values(["sequence", "started_utc"], kind="stable", ignore_index=True)
     for key in (RUN_KEY, ONE_RUN):
-        keyed = defined(runs)
-        found = keyed["status"] == Status.OK
-        ordered = pd.concat([keyed[~found], keyed[found]])
-        runs = runs.drop(index=ordered.index[ordered.duplicated(key, keep="last")])
+        found = runs["status"].to_numpy() == Status.OK
+        ordered = defined(runs)[key].iloc[np.argsort(found, kind="stable")]
+        if (replaced := ordered.duplicated(keep="last")).any():
+            runs = runs.drop(index=ordered.index[replaced])
     return runs.sort_values(SORT, kind="stable")
 
 
@@ -153,25 +155,26 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     if runs.empty:
         return pd.DataFrame(columns=list(BOARD_COLUMNS))
     counted = _failures_counted(runs)
-    groups = counted.groupby(list(CELL), sort=False)
-    of_training = counted.groupby([*CELL, "victim_seed"], sort=False)[list(SCORES)].mean()
-    described = [name for name in DESCRIPTION if name not in (*CELL, "params")]
-    board = groups[described].first().join(of_training.groupby(list(CELL), sort=False).mean())
-    of_seed = counted.groupby([*CELL, "victim_seed", "seed"], sort=False)[["failed", "overlapped"]].all()
-    seeds = of_seed.groupby(list(CELL), sort=False)
+    groups = counted.groupby("cell", sort=False)
+    of_training = counted.groupby(["cell", "victim_seed"], sort=False)[list(SCORES)].mean()
+    described = [*CELL, *(name for name in DESCRIPTION if name not in (*CELL, "params"))]
+    board = groups[described].first().join(of_training.groupby("cell", sort=False).mean())
+    of_seed = counted.groupby(["cell", "victim_seed", "seed"], sort=False)[["failed", "overlapped"]].all()
+    seeds = of_seed.groupby("cell", sort=False)
     board["seeds"], board["trainings"] = seeds.size(), groups["victim_seed"].nunique()
     board[["failed", "overlapped"]] = seeds[["failed", "overlapped"]].sum()
-    good, gained = samples(runs), gains(runs)
+    cells = list(zip(*(board[name].astype(str) for name in CELL), strict=True))
+    good, gained = samples_and_gains(runs)
     ends = {cell: count_interval(sample) for cell, sample in good.items()}
     spans = {cell: (sample.total, *gain_interval(sample)) for cell, sample in gained.items()}
-    board[["n_good_low", "n_good_high"]] = [ends.get(cell, (np.nan,) * 2) for cell in board.index]
-    board[["gain", "gain_low", "gain_high"]] = [spans.get(cell, (np.nan,) * 3) for cell in board.index]
-    told_of = {cell: _told(rows, cell in good) for cell, rows in groups}
-    board = board.join(pd.DataFrame([told_of[cell] for cell in board.index], index=board.index)).reset_index()
+    board[["n_good_low", "n_good_high"]] = [ends.get(cell, (np.nan,) * 2) for cell in cells]
+    board[["gain", "gain_low", "gain_high"]] = [spans.get(cell, (np.nan,) * 3) for cell in cells]
+    columns, places = {name: counted[name].tolist() for name in TOLD_BY}, groups.indices
+    texts = [_told(columns, places[number], cell in good) for number, cell in zip(board.index, cells, strict=True)]
+    board = board.join(pd.DataFrame(texts, index=board.index)).reset_index(drop=True)
     names = board[["attack", "variant", "params_json"]].itertuples(index=False, name=None)
     board["params"] = [readable(*name) for name in names]
-    ranked = boards(board, gained)
-    board["rank"] = pd.concat([found.rows.loc[found.rows["knowledge"] == found.knowledge, "rank"] for found in ranked])
+    board["rank"] = own_ranks(board, gained)
     board = board[list(BOARD_COLUMNS)].join(parameter_columns(board["params_json"], board.index))
     return board.sort_values(
         ["victim", "victim_key", "protocol", "metric_suite", "control", "gain", "n_good", "attack"],
@@ -180,48 +183,54 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _told(runs: pd.DataFrame, images_known: bool) -> dict[str, object]:
+def _told(columns: Mapping[str, list[Any]], places: Iterable[int], images_known: bool) -> dict[str, object]:
     """Return the columns of `TOLD` of one cell.
 
     `weights` has `SEED=HASH` for each training of the victim, `good_images` has `SEED:IMAGES` for each run, the images
     as in runs.csv, or `~COUNT` for a failure that counts as its null control; it is empty where a run lacks them.
+
+    Args:
+        columns: `TOLD_BY` of all runs; a table of a cell's own would take a millisecond for each cell.
+        places: of the cell's runs.
+        images_known: whether no run of the cell lacks its images.
     """
+    of = {name: [column[place] for place in places] for name, column in columns.items()}
     weights = {
-        f"{seed}={sha[:WEIGHTS_DIGITS]}"
-        for seed, sha in runs[["victim_seed", "victim_sha"]].itertuples(index=False)
-        if sha
+        f"{seed}={sha[:WEIGHTS_DIGITS]}" for seed, sha in zip(of["victim_seed"], of["victim_sha"], strict=True) if sha
     }
-    columns = ["victim_seed", "failed", "good_images", "n_good"]
-    images = [
-        f"{seed}:{f'~{count:.6g}' if failed else good}"
-        for seed, failed, good, count in runs[columns].itertuples(index=False)
-    ]
+    runs = zip(of["victim_seed"], of["failed"], of["good_images"], of["n_good"], strict=True)
+    images = [f"{seed}:{f'~{count:.6g}' if failed else good}" for seed, failed, good, count in runs]
     return {
         "schema_version": SCHEMA_VERSION,
         "weights": ";".join(sorted(weights)),
         "good_images": ";".join(images) if images_known else "",
-        **{name: _joined(runs[name]) for name in DISTINCT},
+        **{name: _joined(of[name]) for name in DISTINCT},
     }
 
 
-def _joined(values: pd.Series[Any]) -> str:
+def _joined(values: Iterable[Any]) -> str:
     """Return the different values in their order, without empty ones."""
-    return ";".join(str(value) for value in sorted(set(values.dropna()) - {""}))
+    return ";".join(map(str, sorted({value for value in values if not pd.isna(value)} - {""})))
 
 
 def _failures_counted(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs with the columns `failed` and `overlapped`; failed ones have the counts that stand for their own.
+    """Return the runs with columns for their cell, a number, and for whether they `failed` and `overlapped`.
 
-    `wall_s` of a run that overlapped others is empty where another run of its cell has seconds of its own.
+    Failed ones have the counts that stand for their own. `wall_s` of a run that overlapped others is empty where
+    another run of its cell has seconds of its own.
     """
     failed, cells = unsuccessful(runs), runs.groupby(list(CELL), sort=False).ngroup()
-    counts = {}
-    for name in COUNTS:  # a cell whose protocol lacks a count has no such count for its failures either
-        counted = (runs[name].notna() & ~failed).groupby(cells).transform("any") | (name == "n_good")
-        null = runs[f"null_{name}"]
-        counts[name] = runs[name].where(~failed, null.mask(null.isna() & counted, 0))
-    gain = runs["gain_over_null"].where(~failed, runs["null_n_good"] * 0)
     overlapped = runs["flags"].str.contains(OVERLAPPED, regex=False)
-    alone = (runs["wall_s"].notna() & ~overlapped).groupby(cells).transform("any")
-    seconds = runs["wall_s"].where(~overlapped | ~alone)
-    return runs.assign(failed=failed, overlapped=overlapped, gain_over_null=gain, wall_s=seconds, **counts)
+    # a cell whose protocol lacks a count has no such count for its failures either
+    known = {name: runs[name].notna() & ~failed for name in COUNTS}
+    known["wall_s"] = runs["wall_s"].notna() & ~overlapped
+    counted = pd.DataFrame(known).groupby(cells).transform("any")
+    counted["n_good"] = True
+    counts = {}
+    for name in COUNTS:
+        null = runs[f"null_{name}"]
+        counts[name] = runs[name].where(~failed, null.mask(null.isna() & counted[name], 0))
+    gain = runs["gain_over_null"].where(~failed, runs["null_n_good"] * 0)
+    seconds = runs["wall_s"].where(~overlapped | ~counted["wall_s"])
+    runs = runs.assign(cell=cells, failed=failed, overlapped=overlapped)
+    return runs.assign(gain_over_null=gain, wall_s=seconds, **counts)

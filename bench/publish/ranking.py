@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bench.publish.statistics import Floats, Sample, Seeds, ranks
+from bench.publish.superseded import VERSIONS, current
 from bench.store.good_images import decode
 from bench.store.possible import MASKS
 from bench.store.records import CELL, ONE_TO_ONE, ScoreState, Status
@@ -19,11 +20,11 @@ Row = dict[Hashable, Any]
 """A row of a leaderboard or of a runs.csv, by column."""
 Cell = tuple[str, ...]
 """The values of `CELL`, as text: what tells a row of a leaderboard from the others."""
+Places = NDArray[np.int_]
+"""Where rows stand in a table."""
 
 BOARD = ("victim", "victim_key", "n", "protocol", "metric_suite")
 """What the rows of one board have in common, knowledge aside."""
-VERSIONS = {"attack": "attack_version", "victim": "victim_version", "protocol": "protocol_version"}
-"""By the column that names a thing, the column of its version."""
 
 
 @dataclass(frozen=True)
@@ -54,37 +55,6 @@ def cell_of(row: Row) -> Cell:
     return tuple(str(row[name]) for name in CELL)
 
 
-def current(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of a runs.csv that no higher version supersedes: of the same attack, victim or protocol.
-
-    What was skipped supersedes nothing.
-    """
-    kept = pd.Series(True, index=runs.index)
-    for name, column in VERSIONS.items():
-        versions = runs[column].fillna(1)
-        ended = versions.where(runs["status"] != Status.SKIPPED)
-        kept &= ~(versions < ended.groupby(runs[name]).transform("max"))
-    return defined(runs[kept])
-
-
-def defined(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return runs with an empty `victim_key` filled in where other rows tell it.
-
-    A row takes the key of a row with the same victim and weights. A row without weights, whose run never saw any, takes
-    the key of its victim if the table has one definition of that name.
-    """
-    has_key = runs["victim_key"] != ""
-    if has_key.all():
-        return runs
-    told = runs[has_key]
-    of_weights = told[told["victim_sha"] != ""].groupby(["victim", "victim_sha"])["victim_key"].first()
-    names = told.groupby("victim")["victim_key"].agg(["first", "nunique"])
-    of_name = names.loc[names["nunique"] == 1, "first"]
-    same = of_weights.reindex(pd.MultiIndex.from_frame(runs[["victim", "victim_sha"]])).set_axis(runs.index)
-    guess = same.where(runs["victim_sha"] != "", runs["victim"].map(of_name))
-    return runs.assign(victim_key=runs["victim_key"].where(has_key, guess.where(guess.notna(), "")))
-
-
 class _Run(NamedTuple):
     """What the statistics take from a run: its failure, its counts one to one, and which images are good."""
 
@@ -98,6 +68,13 @@ class _Run(NamedTuple):
     null_images: str
 
 
+Cells = dict[Cell, dict[int, list[_Run]]]
+"""The current runs of each cell, by the seed of the victim's training."""
+CELLS_OF = [*CELL, *VERSIONS.values(), "victim_sha", "victim_seed", "n", "status", "scores", *MASKS]
+CELLS_OF += [f"{prefix}{name}" for name in ("n_good", ONE_TO_ONE) for prefix in ("", "null_")]
+"""The columns of runs that tell them."""
+
+
 def samples(runs: pd.DataFrame) -> dict[Cell, Sample]:
     """Return the good images of each cell of a runs.csv, by its current runs; cells with an unknown list are left out.
 
@@ -107,11 +84,7 @@ def samples(runs: pd.DataFrame) -> dict[Cell, Sample]:
     Raises:
         ValueError: a list of good images does not fit its row.
     """
-    return {
-        cell: Sample({seed: Seeds.of(np.stack([_good(run) for run in found])) for seed, found in trainings.items()})
-        for cell, trainings in _cells(runs).items()
-        if all(run.failed or run.good_images for found in trainings.values() for run in found)
-    }
+    return _samples_of(_cells(runs))
 
 
 def gains(runs: pd.DataFrame) -> dict[Cell, Sample]:
@@ -123,24 +96,46 @@ def gains(runs: pd.DataFrame) -> dict[Cell, Sample]:
     Raises:
         ValueError: a list of good images does not fit its row.
     """
+    return _gains_of(_cells(runs))
+
+
+def samples_and_gains(runs: pd.DataFrame) -> tuple[dict[Cell, Sample], dict[Cell, Sample]]:
+    """Return the `samples` and the `gains` of a runs.csv, whose cells are found once for both.
+
+    Raises:
+        ValueError: a list of good images does not fit its row.
+    """
+    cells = _cells(runs)
+    return _samples_of(cells), _gains_of(cells)
+
+
+def _samples_of(cells: Cells) -> dict[Cell, Sample]:
+    return {
+        cell: Sample({seed: Seeds.of(np.stack([_good(run) for run in found])) for seed, found in trainings.items()})
+        for cell, trainings in cells.items()
+        if all(run.failed or run.good_images for found in trainings.values() for run in found)
+    }
+
+
+def _gains_of(cells: Cells) -> dict[Cell, Sample]:
     return {
         cell: Sample({seed: _gains(found) for seed, found in trainings.items()})
-        for cell, trainings in _cells(runs).items()
+        for cell, trainings in cells.items()
         if not any(np.isnan(run.found - run.null) for found in trainings.values() for run in found)
     }
 
 
-def _cells(runs: pd.DataFrame) -> dict[Cell, dict[int, list[_Run]]]:
+def _cells(runs: pd.DataFrame) -> Cells:
     """Return the current runs of each cell, by the seed of the victim's training.
 
     Skipped runs are left out, and so are cells whose runs differ in n.
     """
-    runs = current(runs)
+    runs = current(runs[CELLS_OF])
     runs = runs[runs["status"] != Status.SKIPPED]
     failed = unsuccessful(runs)
     counts = [one_to_one_counts(runs, prefix).where(~failed, 0.0) for prefix in ("", "null_")]
     columns = [failed, runs["n"], runs["null_n_good"].fillna(0), *counts, *(runs[name] for name in MASKS)]
-    found: dict[Cell, dict[int, list[_Run]]] = {}
+    found: Cells = {}
     keys = [runs[name].astype(str) for name in CELL]
     cells = zip(*keys, strict=True)
     for cell, seed, *values in zip(cells, runs["victim_seed"], *columns, strict=True):
@@ -192,20 +187,48 @@ def boards(leaderboard: pd.DataFrame, known: Mapping[Cell, Sample], across_knowl
         across_knowledge: one board for all, whatever they were told.
     """
     found = []
-    for _, rows in leaderboard.groupby(list(BOARD), sort=False):
+    for places, knowledge, conflict, (text, low, high) in _competitions(leaderboard, known, across_knowledge):
+        rows = leaderboard.iloc[places]
         shared = {name: rows[name].iloc[0] for name in BOARD}
-        needs = rows["knowledge"].map(_items)
-        told = [frozenset().union(*needs)] if across_knowledge else sorted(set(needs), key=_fewest_first)
-        conflict = weights_conflict(rows["weights"], shared["victim_key"])
-        for most in told:
-            knowledge = "" if across_knowledge else "+".join(sorted(most))
-            competitors = rows[[items <= most for items in needs]]
-            ranked = _ranked(competitors, {} if conflict else known)
-            found.append(Board(**shared, knowledge=knowledge, conflict=conflict, rows=ranked))
+        ranked = rows.assign(rank=text, rank_low=low, rank_high=high)
+        found.append(Board(**shared, knowledge=knowledge, conflict=conflict, rows=ranked))
     return found
 
 
-def weights_conflict(weights: pd.Series[str], victim_key: str) -> str:
+def own_ranks(leaderboard: pd.DataFrame, known: Mapping[Cell, Sample]) -> list[str]:
+    """Return the rank of each row of a leaderboard on the board of its own knowledge, as text; "" where it has none."""
+    found, own = [""] * len(leaderboard), leaderboard["knowledge"].map(_items).map(_joined).tolist()
+    for places, knowledge, _, (text, *_) in _competitions(leaderboard, known):
+        for place, rank in zip(places, text, strict=True):
+            if own[place] == knowledge:
+                found[place] = rank
+    return found
+
+
+def _competitions(
+    leaderboard: pd.DataFrame, known: Mapping[Cell, Sample], across_knowledge: bool = False
+) -> Iterator[tuple[Places, str, str, tuple[list[str], Floats, Floats]]]:
+    """Yield of each board which rows it has, its knowledge and conflict, and their ranks, as text and from low to high.
+
+    A board takes a row of each of a hundred columns, which takes longer than its ranks: only `boards` makes tables.
+    """
+    cells = list(zip(*(leaderboard[name].astype(str) for name in CELL), strict=True))
+    beats = ((leaderboard["gain_low"] > 0) & ~leaderboard["control"].astype(bool)).tolist()
+    needs, weights = leaderboard["knowledge"].map(_items).tolist(), leaderboard["weights"].tolist()
+    number = leaderboard.groupby(list(BOARD), sort=False).ngroup().to_numpy()
+    for board in range(number.max(initial=-1) + 1):
+        places = np.flatnonzero(number == board)
+        here = [needs[place] for place in places]
+        told = [frozenset[str]().union(*here)] if across_knowledge else sorted(set(here), key=_fewest_first)
+        key = str(leaderboard["victim_key"].iloc[places[0]])
+        conflict = weights_conflict([weights[place] for place in places], key)
+        for most in told:
+            chosen = places[[items <= most for items in here]]
+            ranked = _ranked([(cells[place], beats[place]) for place in chosen], {} if conflict else known)
+            yield chosen, "" if across_knowledge else _joined(most), conflict, ranked
+
+
+def weights_conflict(weights: Iterable[str], victim_key: str) -> str:
     """Return in which training the rows of a board met different weights, "" if they all met the same.
 
     Args:
@@ -222,17 +245,20 @@ def weights_conflict(weights: pd.Series[str], victim_key: str) -> str:
     return ""
 
 
-def conflicts(leaderboard: pd.DataFrame) -> dict[tuple[str, str], str]:
+def conflicts(leaderboard: pd.DataFrame, names: Sequence[str] = ("victim", "victim_key")) -> dict[tuple[str, ...], str]:
     """Return the victims on whose boards nobody is ranked because weights differ, and what differs.
 
+    Args:
+        leaderboard: one row a cell.
+        names: columns of `BOARD` by which the answer is told.
+
     Returns:
-        By victim and victim_key; the key is empty where a table does not tell the definition.
+        By the values of these columns; `victim_key` is empty where a table does not tell the definition.
     """
     found = {}
-    for _, rows in leaderboard.groupby(list(BOARD), sort=False):
-        victim, key = (str(rows[name].iloc[0]) for name in ("victim", "victim_key"))
-        if conflict := weights_conflict(rows["weights"], key):
-            found[victim, key] = conflict
+    for _, rows in leaderboard[[*BOARD, "weights"]].groupby(list(BOARD), sort=False):
+        if conflict := weights_conflict(rows["weights"], str(rows["victim_key"].iloc[0])):
+            found[tuple(str(rows[name].iloc[0]) for name in names)] = conflict
     return found
 
 
@@ -240,17 +266,19 @@ def _items(knowledge: str) -> frozenset[str]:
     return frozenset(filter(None, knowledge.split("+")))
 
 
+def _joined(items: Iterable[str]) -> str:
+    return "+".join(sorted(items))
+
+
 def _fewest_first(items: frozenset[str]) -> tuple[int, list[str]]:
     return len(items), sorted(items)
 
 
-def _ranked(rows: pd.DataFrame, known: Mapping[Cell, Sample]) -> pd.DataFrame:
-    """Return the rows of one board with rank, rank_low and rank_high."""
-    cells = list(zip(*(rows[name].astype(str) for name in CELL), strict=True))
-    beats = (rows["gain_low"] > 0) & ~rows["control"].astype(bool)
-    ranked: NDArray[np.bool_] = np.array([cell in known for cell in cells], dtype=bool) & beats.to_numpy()
-    ends = np.full((2, len(cells)), np.nan)
+def _ranked(competitors: Sequence[tuple[Cell, bool]], known: Mapping[Cell, Sample]) -> tuple[list[str], Floats, Floats]:
+    """Return rank, rank_low and rank_high of some cells, each with whether it surely beats its null control."""
+    ranked: NDArray[np.bool_] = np.array([cell in known and beats for cell, beats in competitors], dtype=bool)
+    ends = np.full((2, len(competitors)), np.nan)
     if ranked.any():
-        ends[:, ranked] = ranks([known[cell] for cell, has in zip(cells, ranked, strict=True) if has])
+        ends[:, ranked] = ranks([known[cell] for (cell, _), has in zip(competitors, ranked, strict=True) if has])
     text = ["" if np.isnan(low) else f"{low:.0f}" if low == high else f"{low:.0f}-{high:.0f}" for low, high in ends.T]
-    return rows.assign(rank=text, rank_low=ends[0], rank_high=ends[1])
+    return text, ends[0], ends[1]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -143,7 +144,8 @@ def require_numbers(
     Raises:
         UserError: one is not.
     """
-    values = column.dropna().to_numpy(dtype=float)
+    values = column.to_numpy(dtype=float)
+    values = values[~np.isnan(values)]
     possible = np.isfinite(values) & (values >= least) & (values <= most) & ((np.floor(values) == values) | (not whole))
     if not possible.all():
         expected = f"a {'whole ' * whole}number of {least} or more" if np.isfinite(least) else "a finite number"
@@ -173,8 +175,25 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
     Raises:
         ValueError: a column of numbers holds something else.
     """
-    fields = {name: RunRecord.model_fields[name].default for name in COLUMNS if name not in table.columns}
-    table = table.assign(**{name: "" if default is None else default for name, default in fields.items()})
-    numbers = {name: pd.to_numeric(table[name].replace("", None)) for name in NUMBERS}
-    flags = {name: table[name].astype(str).str.lower() == "true" for name in FLAGS}
-    return table.assign(**numbers, **flags).loc[:, list(COLUMNS)]
+    columns = {name: table[name] if name in table.columns else _absent(name, table.index) for name in COLUMNS}
+    numbers = {name: _as_numbers(columns[name]) for name in NUMBERS}
+    flags = {name: columns[name].astype(str).str.lower() == "true" for name in FLAGS}
+    return pd.DataFrame(columns | numbers | flags, index=table.index)
+
+
+def _absent(name: str, index: pd.Index[Any]) -> pd.Series[Any]:
+    """Return a column that a table lacks."""
+    default = RunRecord.model_fields[name].default
+    return pd.Series("" if default is None else default, index=index)
+
+
+def _as_numbers(column: pd.Series[Any]) -> pd.Series[float]:
+    """Return a column as numbers; a table has many columns and few rows, so pandas would take longer to replace cells.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+    if column.dtype.kind in "biuf":
+        return column
+    cells = np.fromiter((None if cell == "" else cell for cell in column.tolist()), dtype=object, count=len(column))
+    return pd.Series(pd.to_numeric(cells), index=column.index)

@@ -6,9 +6,11 @@ import csv
 import re
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bench.terminal.text import short
 from victims.errors import UserError
@@ -70,20 +72,27 @@ def read_cells(path: Path, most: int | None = None) -> pd.DataFrame:
 
 def to_csv(table: pd.DataFrame) -> str:
     """Return a table as CSV, numbers with six digits, whole numbers with all of theirs, no cell a formula."""
-    named = table.set_axis([as_cell(str(name)) for name in table.columns], axis=1)
-    texts = {str(name): column.map(_text_cell) for name, column in named.items() if column.dtype.kind not in "biuf"}
-    wholes = {str(name): column.astype("Int64") for name, column in named.items() if _is_long_and_whole(column)}
-    return named.assign(**texts, **wholes).to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
+    written = {as_cell(str(name)): _as_written(column) for name, column in table.items()}
+    named = pd.DataFrame(written, index=table.index)
+    return named.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
+
+
+def _as_written(column: pd.Series[Any]) -> pd.Series[Any] | NDArray[Any]:
+    """Return a column of which `DataFrame.to_csv` makes the cells; texts as an array, in which pandas infers nothing.
+
+    An empty cell makes floats of a column of counts, which would be cut to `DIGITS`.
+    """
+    if column.dtype.kind not in "biuf":
+        return np.fromiter(map(_text_cell, column.tolist()), dtype=object, count=len(column))
+    return column.astype("Int64") if _is_long_and_whole(column) else column
 
 
 def _is_long_and_whole(column: pd.Series[float]) -> bool:
-    """Whether a column of floats holds whole numbers, some of more digits than `DIGITS`.
-
-    An empty cell makes floats of a column of counts, which would then be cut to `DIGITS`.
-    """
+    """Whether a column of floats holds whole numbers, some of more digits than `DIGITS`."""
     if column.dtype.kind != "f":
         return False
-    values = column.dropna().to_numpy(dtype=float)
+    values = column.to_numpy(dtype=float)
+    values = values[~np.isnan(values)]
     whole = bool((np.abs(values) < EXACT).all()) and bool((values == np.floor(values)).all())
     return whole and bool((np.abs(values) >= 10**DIGITS).any())
 

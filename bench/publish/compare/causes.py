@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from bench.publish.ranking import VERSIONS, Row
+from bench.publish.ranking import Row
+from bench.publish.superseded import VERSIONS
 from bench.terminal.text import one_line
 from victims.errors import UserError
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from bench.publish.board_file import read_table, sample_of
 from bench.publish.parameters import readable
-from bench.publish.ranking import Cell, Row, cell_of, gains, samples
+from bench.publish.ranking import Cell, Row, cell_of, samples, samples_and_gains
 from bench.publish.statistics import Sample
 from bench.store.records import CELL, ONE_TO_ONE
 from bench.terminal.text import variant_name
@@ -100,7 +100,8 @@ def read_entries(path: Path) -> dict[Cell, Entry]:
 
 def _samples(runs: pd.DataFrame) -> dict[str, dict[Cell, Sample]]:
     unique = {"good_images": runs["one_to_one_images"], "null_n_good": runs[f"null_{ONE_TO_ONE}"]}
-    return {"n_good": samples(runs), ONE_TO_ONE: samples(runs.assign(**unique)), "gain": gains(runs)}
+    good, gained = samples_and_gains(runs)
+    return {"n_good": good, ONE_TO_ONE: samples(runs.assign(**unique)), "gain": gained}
 
 
 def _fits(sample: Sample, number: float) -> bool:

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from bench.publish.leaderboard import leaderboard
-from bench.publish.ranking import Board, boards, defined, gains, samples, unsuccessful
+from bench.publish.ranking import Board, boards, gains, samples, unsuccessful
 from bench.publish.statistics import count_interval
+from bench.publish.superseded import defined
 from bench.store.good_images import encode
 from bench.store.records import RunRecord, ScoreState, Status
 
