@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bench.plan.options import value_text
@@ -109,10 +109,10 @@ def rows_of(claim: Claim, table: pd.DataFrame) -> pd.DataFrame:
     If several rows of runs.csv match, those that a higher version supersedes are left out. If several rows of either
     table are left, and the claim names no parameter, those of default parameters are meant.
     """
-    places = np.arange(len(table))
+    places = list(range(len(table)))
     for name, value in claim.where.items():
-        cells = table[name].iloc[places] if name in table.columns else pd.Series("", index=places)
-        places = places[(cells.map(_text) == _text(value)).to_numpy(dtype=bool)]
+        cells = table[name].tolist() if name in table.columns else [""] * len(table)
+        places = [place for place in places if _text(cells[place]) == _text(value)]
     rows = table.iloc[places]
     if len(rows) > 1 and claim.table == RUNS_CSV:
         rows = current(rows)
@@ -142,8 +142,9 @@ def _told(number: float) -> str:
     return MISSING if math.isnan(number) else f"{number:.3g}"
 
 
-def _text(value: object) -> str:
-    """Return a cell as it is compared: a number whatever form it is written in."""
+@lru_cache(maxsize=2**16, typed=True)
+def _text(value: Hashable) -> str:
+    """Return a cell as it is compared: a number whatever form it is written in. Every claim compares the same cells."""
     number = _number(value)
     return str(value) if math.isnan(number) else f"{number:.10g}"
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -16,6 +17,7 @@ from test_check import written
 
 from bench.check import isolated
 from bench.check.isolated import SURVIVES, isolated_claims
+from bench.run.executors import server
 from victims.errors import UserError
 
 Bench = Callable[..., Any]
@@ -26,6 +28,13 @@ ENDS: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is forked by a server that has imported torch; one that is spawned takes seconds to import it."""
+    monkeypatch.setattr(isolated, "multiprocessing", SimpleNamespace(get_context=lambda method: server.start(1)))
+
+
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize(("body", "words"), ENDS.values(), ids=ENDS)
 def test_what_ends_the_process_is_a_claim_that_does_not_hold(tmp_path: Path, body: str, words: str) -> None:
     *_, last = isolated_claims(written(tmp_path, body=body), {}, None)
@@ -34,6 +43,7 @@ def test_what_ends_the_process_is_a_claim_that_does_not_hold(tmp_path: Path, bod
     assert words in last.trouble
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_process_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks, pid, wait = tmp_path / "blocks", tmp_path / "pid", isolated.wait
     body = (
@@ -73,6 +83,7 @@ def test_an_import_that_ends_the_process_is_a_claim_that_does_not_hold(tmp_path:
     assert claim.trouble == "its import ends the process with exit status 0"
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_mistake_is_a_mistake_of_the_user_still(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no such parameter"):
         list(isolated_claims(written(tmp_path), {"size": 3}, None))
