@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from bench.plan import rehearsal
 
 Bench = Callable[..., Any]
 WHOLE = "from victims.spec import VictimSpec\nVICTIMS = (VictimSpec(name='whole-mlp-4', dataset='faces', n=4),)\n"
@@ -55,13 +58,20 @@ def test_what_a_rehearsed_file_prints_is_not_seen_twice(process: Bench, tmp_path
     assert process("-m", "bench", "list", "--plugin-dir", tmp_path).out.count("hello") == 1
 
 
-def test_the_processes_of_runs_know_the_verdict(process: Bench, plugins: Path, tmp_path: Path) -> None:
+def test_the_processes_of_runs_know_the_verdict(
+    followed: Bench, plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This process rehearses as one does that has no torch yet, and sets the variable after the server was started."""
+    monkeypatch.setattr(rehearsal, "sys", SimpleNamespace(modules={}))
+    monkeypatch.setattr(rehearsal, "threading", SimpleNamespace(active_count=lambda: 1))
+    monkeypatch.setattr(rehearsal, "_tried", set())
+    monkeypatch.setenv(rehearsal.VERDICTS, "{}")
     (tmp_path / "tiny.py").write_bytes((plugins / "tiny.py").read_bytes())
     (tmp_path / "leaves.py").write_text(DEADLY["leaves"][0])
     words = ("run", "-a", "tiny", "-v", "faces-mlp-4-tiny", "--plugin-dir", tmp_path, "--results-dir", tmp_path / "r")
-    ended = process("-m", "bench", *words, "--device", "cpu", "--controls", "quick", "--jobs", "1")
+    ended = followed({}, *words, "--device", "cpu", "--controls", "quick", "--jobs", "1")
 
-    assert ended.status == 0
+    assert ended.status == 0, ended.err
     assert "leaves.py: its import ends the process" in ended.err
     (row,) = (tmp_path / "r" / "runs").glob("*/run.json")
     assert json.loads(row.read_text())["status"] == "ok"
