@@ -27,11 +27,15 @@ PATIENT = {
     "RAY_worker_niceness": "0",
     "RAY_health_check_timeout_ms": "600000",
     "RAY_worker_register_timeout_seconds": "600",
+    "RAY_prestart_worker_first_driver": "0",
 }
-"""A busy machine is no dead one: what answers slowly is waited for, what is gone refuses connections at once."""
+"""A busy machine is no dead one: what answers slowly is waited for, what is gone refuses connections at once.
+
+Workers that are started beforehand have not the source of the driver, and do nothing.
+"""
 UP = "now block"
 """What `ray start --block` prints when its node is ready."""
-COMMON = ("--block", "--disable-usage-stats", f"--object-store-memory={STORE_BYTES}")
+COMMON = ("--block", "--disable-usage-stats", "--include-log-monitor=false", f"--object-store-memory={STORE_BYTES}")
 HIDDEN = ("bench", "attacks", "victims", "tests", "results")
 UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
 
@@ -115,7 +119,7 @@ class Machines:
         """Start the head."""
         from ray._private import services
 
-        options = ("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false")
+        options = ("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false", "--no-monitor")
         self._head = Machine(ray("start", *options, *COMMON), self.root / "head.log", self.root)
         self.address = f"{services.get_node_ip_address()}:{port}"
         self._head.wait()  # it answers before it is ready
