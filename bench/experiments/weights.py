@@ -8,8 +8,7 @@ import pandas as pd
 from rich.console import Console
 
 from bench.publish.ranking import conflicts
-from bench.publish.runs_table import table_of
-from bench.publish.superseded import current
+from bench.publish.runs_table import current, table_of
 from bench.store.folders import Store
 from bench.store.records import RunRecord
 from bench.terminal.console import say

@@ -23,8 +23,7 @@ from typing import Any, Generic, TypeVar, get_args
 
 from attacks.base import Attack, ControlParams
 from attacks.studies.base import Study
-from bench.plan.declared import require_declared
-from bench.plan.installed import entry_points
+from bench.plan.declared import entry_points, require_declared
 from bench.plan.rehearsal import not_importable
 from bench.terminal.text import describe, few, one_line
 from victims.defences.spec import JOINT, parse

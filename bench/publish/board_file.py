@@ -13,9 +13,8 @@ import pandas as pd
 from bench.publish.leaderboard import BOARD_COLUMNS, COUNTED
 from bench.publish.leaderboard import leaderboard as leaderboard_of_runs
 from bench.publish.ranking import one_to_one_counts
-from bench.publish.runs_table import MOST_ROWS, damage_explained, require_columns, require_numbers, runs_of
+from bench.publish.runs_table import MOST_ROWS, VERSIONS, damage_explained, require_columns, require_numbers, runs_of
 from bench.publish.statistics import Sample, Seeds
-from bench.publish.superseded import VERSIONS
 from bench.store.cells import read_cells
 from bench.store.file_names import LEADERBOARD_CSV, RUNS_CSV
 from bench.store.good_images import decode

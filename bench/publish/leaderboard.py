@@ -14,9 +14,8 @@ from bench.publish import board_page
 from bench.publish.parameters import columns as parameter_columns
 from bench.publish.parameters import readable
 from bench.publish.ranking import own_ranks, samples_and_gains, unsuccessful
-from bench.publish.runs_table import read_runs, table_of
+from bench.publish.runs_table import VERSIONS, current, defined, read_runs, table_of
 from bench.publish.statistics import count_interval, gain_interval
-from bench.publish.superseded import VERSIONS, current, defined
 from bench.store.cells import to_csv
 from bench.store.file_names import LEADERBOARD_CSV, LEADERBOARD_MD, RUNS_CSV
 from bench.store.folders import Store

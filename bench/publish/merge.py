@@ -12,8 +12,7 @@ import pandas as pd
 
 from bench.publish.leaderboard import RUN_KEY, latest, write_tables
 from bench.publish.report import write_report
-from bench.publish.runs_table import MOST_ROWS, read_runs, table_of
-from bench.publish.superseded import defined
+from bench.publish.runs_table import MOST_ROWS, defined, read_runs, table_of
 from bench.store.cells import to_csv
 from bench.store.file_names import REPORT, RUNS, RUNS_CSV, TABLES
 from bench.store.folders import Store

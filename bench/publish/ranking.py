@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bench.publish.runs_table import VERSIONS, current
 from bench.publish.statistics import Floats, Sample, Seeds, ranks
-from bench.publish.superseded import VERSIONS, current
 from bench.store.good_images import decode
 from bench.store.possible import MASKS
 from bench.store.records import CELL, ONE_TO_ONE, ScoreState, Status

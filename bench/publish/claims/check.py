@@ -16,7 +16,7 @@ from bench.publish.claims.figures import figures, places
 from bench.publish.claims.finding import ClaimOutcome, Finding
 from bench.publish.claims.tables import Tables, made_of_runs
 from bench.publish.numbers import MISSING
-from bench.publish.superseded import current
+from bench.publish.runs_table import current
 from bench.store.file_names import RUNS_CSV
 from bench.store.records import Status
 from victims.errors import UserError

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from bench.publish.ranking import Row
-from bench.publish.superseded import VERSIONS
+from bench.publish.runs_table import VERSIONS
 from bench.terminal.text import one_line
 from victims.errors import UserError
 

@@ -18,8 +18,7 @@ from bench.publish.report import files
 from bench.publish.report.files import RunFiles
 from bench.publish.report.former import former, mark
 from bench.publish.report.reproduce import remaking
-from bench.publish.runs_table import MOST_ROWS, has_runs, read_runs, remade
-from bench.publish.superseded import current
+from bench.publish.runs_table import MOST_ROWS, current, has_runs, read_runs, remade
 from bench.store.file_names import LOG, REPORT, RUNS_CSV
 from bench.store.records import CELL, ONE_TO_ONE, Status
 from bench.terminal.text import variant_name

@@ -14,8 +14,7 @@ from bench.experiments.forecast import Forecast, forecast
 from bench.plan import registry
 from bench.plan.config import planned, read_plan
 from bench.plan.run import Run
-from bench.publish.runs_table import read_runs
-from bench.publish.superseded import current
+from bench.publish.runs_table import current, read_runs
 from bench.run.setup import Setup
 from bench.run.steps import Step
 from bench.run.todo import Todo

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.plan import installed
+from bench.plan import declared
 
 
 def install(folder: Path, name: str, changed: int) -> None:
@@ -19,7 +19,7 @@ def install(folder: Path, name: str, changed: int) -> None:
 
 
 def names() -> set[str]:
-    return {point.name for point in installed.entry_points("bench.attacks")}
+    return {point.name for point in declared.entry_points("bench.attacks")}
 
 
 def test_a_package_is_found_where_it_is_installed_and_in_a_new_folder(
@@ -39,9 +39,9 @@ def test_a_package_is_found_where_it_is_installed_and_in_a_new_folder(
 
 def test_packages_are_read_once_for_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    monkeypatch.setattr(installed.metadata, "entry_points", lambda group: read.append(group) or ())
-    monkeypatch.setattr(installed.sys, "path", ["/nowhere"])
+    monkeypatch.setattr(declared.metadata, "entry_points", lambda group: read.append(group) or ())
+    monkeypatch.setattr(declared.sys, "path", ["/nowhere"])
     for group in ("bench.attacks", "bench.victims", "bench.attacks"):
-        assert installed.entry_points(group) == ()
+        assert declared.entry_points(group) == ()
     assert read == ["bench.attacks", "bench.victims"]
-    installed._read.cache_clear()
+    declared._read.cache_clear()

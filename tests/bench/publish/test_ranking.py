@@ -10,8 +10,8 @@ import pytest
 
 from bench.publish.leaderboard import leaderboard
 from bench.publish.ranking import Board, boards, gains, samples, unsuccessful
+from bench.publish.runs_table import defined
 from bench.publish.statistics import count_interval
-from bench.publish.superseded import defined
 from bench.store.good_images import encode
 from bench.store.records import RunRecord, ScoreState, Status
 

@@ -12,8 +12,7 @@ from bench.publish.compare import compare
 from bench.publish.leaderboard import leaderboard, write_tables
 from bench.publish.ranking import samples
 from bench.publish.report.collect import collect
-from bench.publish.runs_table import read_runs
-from bench.publish.superseded import VERSIONS
+from bench.publish.runs_table import VERSIONS, read_runs
 from bench.store.records import SCHEMA_VERSION, RunRecord, Status
 
 Make = Callable[..., RunRecord]
