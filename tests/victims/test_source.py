@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,9 @@ for module in sys.argv[1:]:
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Sources:
-    """A copy of the packages."""
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
+    """A copy of the packages; files change, and none comes or goes, so where a module lies is found once."""
+    monkeypatch.setattr(Sources, "_file", cache(Sources._file))
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__", "*.md"))
     return Sources(tmp_path)

@@ -69,3 +69,13 @@ def test_every_training_counts_alike_however_many_seeds_attacked_it(record: Make
     (row,) = write_tables(tmp_path, [*often, once]).to_dict("records")
     assert (row["n_good"], row["seeds"], row["trainings"]) == (50, 4, 2)
     assert row["mse_mean"] == pytest.approx(0.3)
+
+
+def test_a_cell_tells_what_any_of_its_runs_tells(record: Make, tmp_path: Path) -> None:
+    found = [
+        record(seed=seed, n=4, torch=torch, good_images=good) for seed, torch, good in ((0, "3", "e"), (1, "", "7"))
+    ]
+    failed = record(seed=2, n=4, torch="2", status=Status.OOM, n_good=None, null_n_good=2)
+    board = write_tables(tmp_path, [*found, failed, record(seed=3, attack="other", torch="1")]).set_index("attack")
+    told = board.loc["kkt", ["seed", "torch", "good_images"]].tolist()
+    assert told == ["0;1;2", "2;3", "0:e;0:7;0:~2"]

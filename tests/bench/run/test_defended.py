@@ -31,8 +31,9 @@ def rows(results: Path) -> pd.DataFrame:
 
 
 def test_a_defended_victim_has_rows_of_its_own_and_is_found_by_its_name(
-    run: Bench, bench: Bench, results: Path, plugins: Path
+    run: Bench, bench: Bench, results: Path, plugins: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("victims.exposure.reading.SEEDS", 100)  # which `show` tries
     for defences in ((), ("noise=.5",), ("noise=.5", "round=int8")):
         given = [word for text in defences for word in ("--defence", text)]
         ended = run("-a", "random", *given)
