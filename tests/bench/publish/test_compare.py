@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from stored_runs import write_runs
 
 from bench.publish.compare import NO_CAUSE, Comparison, compare
-from bench.publish.leaderboard import write_tables
 from bench.store.good_images import encode
 from bench.store.records import COUNTS, RunRecord, Status
 from victims.errors import UserError
@@ -26,7 +26,7 @@ def compared(tmp_path: Path) -> Compare:
 
     def call(old: list[RunRecord], new: list[RunRecord]) -> Comparison:
         for name, records in (("old", old), ("new", new)):
-            write_tables(tmp_path / name, records)
+            write_runs(tmp_path / name, records)
         return compare(tmp_path / "old" / "runs.csv", tmp_path / "new" / "runs.csv")
 
     return call

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from stored_runs import write_runs
 
 from bench.cli import comparisons
 from bench.publish.compare import Comparison, compare
@@ -28,7 +29,7 @@ def compared(tmp_path: Path) -> Compare:
 
     def call(old: list[RunRecord], new: list[RunRecord], *files: str) -> Comparison:
         for name, records in (("old", old), ("new", new)):
-            write_tables(tmp_path / name, records)
+            (write_tables if files else write_runs)(tmp_path / name, records)
         first, second = files or ("runs.csv", "runs.csv")
         return compare(tmp_path / "old" / first, tmp_path / "new" / second)
 
@@ -86,7 +87,7 @@ def test_a_gain_of_other_images_or_metrics_is_no_regression(record: Make, compar
 def test_a_gain_of_a_leaderboard_that_leaves_its_ends_is_not_sure(
     record: Make, compared: Compare, tmp_path: Path
 ) -> None:
-    compared([record(**ranked(60))], [record(**ranked(60))])
+    compared([record(**ranked(60))], [record(**ranked(60))], "leaderboard.csv", "leaderboard.csv")
     path = tmp_path / "new" / "leaderboard.csv"
     pd.read_csv(path, dtype=str, keep_default_na=False).assign(gain="3", rank="").to_csv(path, index=False)
     found = compare(tmp_path / "old" / "leaderboard.csv", path)
