@@ -80,7 +80,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         import torch
 
         from attacks.independent_components.pictures import Images
-        from attacks.independent_components.responses import SIZE
+        from attacks.independent_components.responses import SIZE, SPARSE, ScaleMixture
         from attacks.independent_components.rounds import SourceSeparation
         from attacks.independent_components.span import UpdateSpan
         from attacks.independent_components.tail import layers, tails_between
@@ -108,7 +108,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
                 return no_reconstruction(shape, *guessed, FIRST_STAYED)
             span = UpdateSpan.added_to(start, end, n, tails_between(architecture, begun, state, 0.0, 0.5, 1.0))
         parts = Parts(ctx, params.schedule.total)
-        found = SourceSeparation(span, Images(shape), params.pixel_size, params.schedule, parts).run()
+        density = SPARSE if params.density == "sparse" else ScaleMixture(shape[0])
+        found = SourceSeparation(span, Images(shape, density), params.pixel_size, params.schedule, parts).run()
         if not found.images.isfinite().all():
             raise DivergedError("the images are not finite")
         late = () if found.settled else (f"not settled after {parts.done} iterations",)

@@ -8,9 +8,9 @@ mean square 1; e_i is the share of D_i that is explained. Then the negative loga
 
     d (sum_i mean_t -log p(s_it) - log |det M|) + h (sum_i (log |D_i| + log(1 - e_i) / 2) + log |det X|)
 
-but for a constant, for d pixels, h neurons and X, the images on the coordinates of their span. p is the density of a
-response (Ablin et al. 2018). What is not explained of D_i is taken for normal noise, of the size that fits best. The
-determinants keep images apart, and errors.
+but for a constant, for d pixels, h neurons and X, the images on the coordinates of their span. p is the density of the
+responses (`attacks.independent_components.responses`). What is not explained of D_i is taken for normal noise, of the
+size that fits best. The determinants keep images apart, and errors.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from torch import Tensor
 
 from attacks.independent_components.errors import SHARPNESS, chance, explained
 from attacks.independent_components.pictures import Pictures
+from attacks.independent_components.responses import thinned
 from attacks.independent_components.span import UpdateSpan
-from attacks.independent_components.unmixing import DENSITY, whitened
+from attacks.independent_components.unmixing import whitened
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
 from attacks.optimisation.parts import Parts
 from victims.recipes.geometric import geometric
@@ -49,7 +50,8 @@ class JointLikelihood:
         self.basis, self.added = basis, basis @ span.added.T
         self.networks = tuple(network.on_coordinates(basis.T) for network in span.way)
         answered = pictures.responses(basis)
-        whitening, white = whitened(answered[:, :: max(1, answered.shape[1] // RESPONSES)])
+        self.density = pictures.density
+        whitening, white = whitened(thinned(answered, RESPONSES, self.density.channels))
         self.whitening, self.white = whitening.to(basis), white.to(basis)
         self.length = size * basis.shape[1] ** 0.5
 
@@ -83,9 +85,7 @@ class JointLikelihood:
         """
         components = mixture @ self.white
         sizes = components.square().mean(1, keepdim=True).sqrt()
-        scaled = DENSITY * components / sizes
-        sparse = (scaled.abs() + F.softplus(-2 * scaled.abs())).mean(1).sum() / DENSITY  # log cosh, but for a constant
-        pictures = sparse - torch.linalg.slogdet(mixture / sizes).logabsdet
+        pictures = self.density.cost(components, sizes) - torch.linalg.slogdet(mixture / sizes).logabsdet
         errors = self.errors(self._coordinates(mixture), sharpness)
         (h,), (rank, d) = self.added.shape[1:], self.basis.shape
         cost: Tensor = (pictures + errors * h / d) / rank

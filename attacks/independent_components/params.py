@@ -47,6 +47,8 @@ class CocktailPartyParams(AttackParams):
             they do not show it; "told" is told.
         pixel_size: root mean square of a candidate's pixels, which nothing tells: 1 for inputs (x - mean) / std, a
             quarter for pixels in [0, 1] less a mean.
+        density: of what filters answer: "sparse" takes each response by itself; "scale_mixture" takes those of one
+            filter at one place in all channels together (`attacks.independent_components.responses`).
         steps: iterations of FastICA at most; it ends when it has settled.
         free_steps: iterations at most of the descent on the likelihood that follows.
         rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of images
@@ -59,6 +61,7 @@ class CocktailPartyParams(AttackParams):
     seeds: PositiveInt = 100_000
     images: Literal["shown", "told"] = "shown"
     pixel_size: PositiveFloat = 1.0
+    density: Annotated[Literal["sparse", "scale_mixture"], omitted_if_default("sparse")] = "sparse"
     steps: PositiveInt = 300
     free_steps: NonNegativeInt = 100
     rounds: NonNegativeInt = 0

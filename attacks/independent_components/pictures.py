@@ -9,12 +9,16 @@ import torch
 from torch import Tensor
 
 from attacks.independent_components.orientation import oriented
-from attacks.independent_components.responses import responses
+from attacks.independent_components.responses import SPARSE, Density, responses
 from attacks.independent_components.span import UpdateSpan
 
 
 class Pictures(Protocol):
     """What is separated."""
+
+    @property
+    def density(self) -> Density:
+        """Of what filters answer."""
 
     def responses(self, rows: Tensor) -> Tensor:
         """Return what filters answer (r, T) to rows (r, d)."""
@@ -28,6 +32,7 @@ class Images:
     """Images of a shape (C, H, W): filters reach over their channels, and the network tells their signs."""
 
     shape: tuple[int, int, int]
+    density: Density = SPARSE
 
     def responses(self, rows: Tensor) -> Tensor:
         """Return what filters answer (r, T) to images (r, C H W)."""
@@ -45,10 +50,12 @@ class FeatureMaps:
     Attributes:
         shape: (C, H, W).
         positive: whether they add up to more than 0, as behind a ReLU, which tells their signs; else the network does.
+        density: of what filters answer.
     """
 
     shape: tuple[int, int, int]
     positive: bool = True
+    density: Density = SPARSE
 
     def responses(self, rows: Tensor) -> Tensor:
         """Return what filters answer (r, T) to maps (r, C H W)."""

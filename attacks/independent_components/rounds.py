@@ -136,7 +136,8 @@ class SourceSeparation:
         """Return it with the rows that are not found separated by what filters answer."""
         rest = ~now.found
         rows = now.images if bool(rest.all()) else torch.linalg.qr(now.images[rest].T).Q.T
-        one = unmix(self.pictures.responses(rows), (self.schedule.steps, self.schedule.free_steps), self.parts)
+        steps = self.schedule.steps, self.schedule.free_steps
+        one = unmix(self.pictures.responses(rows), steps, self.parts, self.pictures.density)
         new = one.mixture @ rows
         images, sure = now.images.clone(), now.sure.clone()
         images[rest] = new * self.size / new.square().mean(1, keepdim=True).sqrt()

@@ -9,9 +9,9 @@ from functools import partial
 
 import torch
 from picard import picard
-from picard.densities import Tanh
 from torch import Tensor
 
+from attacks.independent_components.responses import SPARSE, Density
 from attacks.optimisation.parts import Parts
 
 SETTLED, FLAT = 1e-5, 1e-3
@@ -21,8 +21,6 @@ NEAR, MOST_STEPS = 1e-4, 60
 """Of the nearest rotation: how far from orthonormal it may be before its last step, and the most steps."""
 CHUNK = 20
 """Iterations between two reports."""
-DENSITY = 3.0
-"""The density of a component is proportional to 1 / cosh(alpha s)^(1 / alpha): logistic at 1, nearly Laplace's at 3."""
 
 Chunk = Callable[[Tensor, Tensor, int], tuple[Tensor, int, bool]]
 """Maps white rows (r, T), a mixture (r, r) and a number of iterations to the mixture after them, the number that was
@@ -55,7 +53,7 @@ def whitened(mixed: Tensor) -> tuple[Tensor, Tensor]:
     return whitening, whitening @ rows
 
 
-def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts) -> Unmixed:
+def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts, density: Density = SPARSE) -> Unmixed:
     """Return the most independent components of rows, up to their signs.
 
     From a random rotation of the whitened rows, symmetric FastICA with the contrast exp(-s^2 / 2), which is made for
@@ -67,13 +65,14 @@ def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts) -> Unmixed:
         mixed: (r, T), of full rank.
         steps: the most iterations of the two.
         parts: randomness, budget, reports and checkpoints of the run; this separation is one of its parts.
+        density: of the components, in the likelihood.
     """
     state = parts.state
     whitening, rows = whitened(mixed)
     white = rows.to(mixed)
     mixture = (state["mixture"] if state else _drawn(len(white), parts.ctx.generator)).to(white)
     first, settled, *done = state["progress"].tolist() if state else (0, 0, 0, 0)
-    stages: tuple[Chunk, Chunk] = (_rotated, _freed)
+    stages: tuple[Chunk, Chunk] = (_rotated, partial(_freed, density))
     for stage in range(first, len(stages)):
         ended = done[stage] >= steps[stage]
         while not (ended or parts.expired(sum(done))):
@@ -140,13 +139,14 @@ def nearest_rotation(matrix: Tensor) -> Tensor:
     return near
 
 
-def _freed(white: Tensor, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
+def _freed(density: Density, white: Tensor, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
     """Return a mixture (r, r) after iterations of the quasi-Newton descent on the likelihood."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Picard did not converge")
         _, found, _, taken = picard(
             white.double().cpu().numpy(),
-            fun=Tanh({"alpha": DENSITY}),
+            fun=density.for_picard(),
+            check_fun=False,  # it tries single numbers, which are no pictures
             ortho=False,
             whiten=False,
             centering=False,

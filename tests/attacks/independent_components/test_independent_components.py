@@ -30,7 +30,7 @@ from attacks.independent_components import unmixing
 from attacks.independent_components.errors import RIDGE, SHARPNESS, chance, explained
 from attacks.independent_components.orientation import oriented
 from attacks.independent_components.params import CocktailPartyParams
-from attacks.independent_components.responses import filters, responses
+from attacks.independent_components.responses import ALPHA, filters, responses
 from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.unmixing import nearest_rotation, unmix
 from attacks.known_start.equation import back_propagated
@@ -104,7 +104,7 @@ def test_the_likelihood_has_settled_only_at_its_maximum(monkeypatch: pytest.Monk
     for most in (4, 100):
         found = unmix(mixed, (1, most), Parts(context(), 300))
         components = found.mixture @ mixed
-        gradient = torch.tanh(unmixing.DENSITY * components) @ components.T / SAMPLES - torch.eye(SOURCES)
+        gradient = torch.tanh(ALPHA * components) @ components.T / SAMPLES - torch.eye(SOURCES)
         assert found.settled == (most == 100)
         assert found.settled == (float(gradient.abs().max()) < 2 * unmixing.FLAT)
         assert found.steps <= 1 + most

@@ -1,0 +1,84 @@
+"""Densities of responses: their derivatives are those of their costs, and what channels share tells sources apart."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from attacking import attacked, context, sgd_network, victim_of
+from torch import Tensor
+
+from attacks.cocktail_party import CocktailParty
+from attacks.independent_components.params import CocktailPartyParams
+from attacks.independent_components.responses import SPARSE, Density, ScaleMixture, thinned
+from attacks.independent_components.unmixing import unmix
+from attacks.optimisation.parts import Parts
+
+CHANNELS, PLACES, SOURCES = 3, 400, 12
+ONE = torch.ones(SOURCES, 1, dtype=torch.float64)
+DENSITIES = [SPARSE, ScaleMixture(CHANNELS)]
+PHOTOS = sgd_network("photos", 20, (60, 40), lr=0.02, batch_size=4, epochs=10)
+
+
+def sources() -> Tensor:
+    """Return responses (r, T) that are normal, of one size in all channels of a place."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.randn(SOURCES, 1, PLACES, generator=generator, dtype=torch.float64).exp()
+    drawn = torch.randn(SOURCES, CHANNELS, PLACES, generator=generator, dtype=torch.float64)
+    return F.normalize((sizes * drawn).flatten(1)) * (CHANNELS * PLACES) ** 0.5
+
+
+@pytest.mark.parametrize("density", DENSITIES)
+def test_what_picard_is_given_are_the_cost_and_its_derivatives(density: Density) -> None:
+    rows = sources().requires_grad_()
+    given = density.for_picard()
+    (slope,) = torch.autograd.grad(density.cost(rows, ONE), rows, create_graph=True)
+    score, curved = (torch.from_numpy(one) for one in given.score_and_der(rows.detach().numpy()))
+    costs = given.log_lik(rows.detach().numpy()).mean(1)
+    one = [given.log_lik(row).mean() for row in rows.detach().numpy()]
+
+    assert one == pytest.approx(costs)  # picard asks row by row too
+    assert costs.sum() == pytest.approx(float(density.cost(rows.detach(), ONE)))
+    assert torch.allclose(score[0], slope[0] * rows.shape[1])
+    for place in (0, 5, PLACES + 5):
+        (bend,) = torch.autograd.grad(slope[0, place], rows, retain_graph=True)
+        assert float(curved[0, place]) == pytest.approx(float(bend[0, place]) * rows.shape[1], rel=0.05)
+
+
+def test_no_size_is_likelier_than_another() -> None:
+    """Twice the picture costs log 2 more, which is what the determinant of twice the mixture gives back."""
+    density, rows = ScaleMixture(CHANNELS), sources()
+    more = float(density.cost(2 * rows, ONE) - density.cost(rows, ONE)) / SOURCES
+    assert more == pytest.approx(float(torch.tensor(2.0).log()))
+
+
+def test_what_channels_share_tells_sources_apart() -> None:
+    """Each response by itself is as heavy-tailed under both."""
+    truth = sources()
+    mixed = torch.randn(SOURCES, SOURCES, generator=torch.Generator().manual_seed(1), dtype=torch.float64) @ truth
+    missed = []
+    for density in DENSITIES:
+        found = unmix(mixed, (100, 60), Parts(context(), 160), density)
+        near = (F.normalize(found.mixture @ mixed) @ F.normalize(truth).T).abs().amax(0)
+        missed.append(float((1 - near).mean()))
+    assert missed[1] < 0.7 * missed[0]
+
+
+def test_the_responses_of_one_place_stay_together_where_a_part_is_taken() -> None:
+    numbers = torch.arange(CHANNELS * 40).reshape(1, -1)
+    taken = thinned(numbers, 60, CHANNELS)
+    assert taken.reshape(CHANNELS, -1).tolist() == [[40 * c + p for p in range(0, 40, 2)] for c in range(CHANNELS)]
+    assert torch.equal(thinned(numbers, 60, 1), numbers[:, ::2])
+    assert torch.equal(thinned(numbers, 1000, CHANNELS), numbers)
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_photographs_come_back_nearer(rounds: int) -> None:
+    victim = victim_of(PHOTOS)
+    images = F.normalize(torch.from_numpy(victim.split.inputs).flatten(1))
+    near = []
+    for density in ("sparse", "scale_mixture"):
+        params = CocktailPartyParams.model_validate({"density": density, "rounds": rounds, "round_steps": 40})
+        found = attacked(CocktailParty(params), victim)
+        near.append(float((images @ F.normalize(found.candidates.flatten(1)).T).amax(1).mean()))
+    assert near[1] > near[0]
