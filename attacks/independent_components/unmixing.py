@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from picard import picard
 from torch import Tensor
@@ -155,5 +156,7 @@ def _freed(density: Density, white: Tensor, mixture: Tensor, steps: int) -> tupl
             tol=FLAT,
             return_n_iter=True,
         )
+    if not np.isfinite(found).all():
+        return mixture, steps, False  # what was there before a descent that diverged stands
     settled = taken < steps - 1  # picard counts from 0: the last iteration may have been at the maximum, or not
     return torch.from_numpy(found).to(mixture), int(taken) if settled else steps, settled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,6 +10,7 @@ from attacking import attacked, context, sgd_network, victim_of
 from torch import Tensor
 
 from attacks.cocktail_party import CocktailParty
+from attacks.independent_components import unmixing
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.responses import SPARSE, Density, ScaleMixture, thinned
 from attacks.independent_components.unmixing import unmix
@@ -62,6 +64,17 @@ def test_what_channels_share_tells_sources_apart() -> None:
         near = (F.normalize(found.mixture @ mixed) @ F.normalize(truth).T).abs().amax(0)
         missed.append(float((1 - near).mean()))
     assert missed[1] < 0.7 * missed[0]
+
+
+def test_a_descent_that_diverges_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = sources()
+    rotated = unmix(rows, (100, 0), Parts(context(), 160))
+    monkeypatch.setattr(
+        unmixing, "picard", lambda white, w_init, **_: (None, np.full_like(w_init, np.nan), None, len(white))
+    )
+    left = unmix(rows, (100, 60), Parts(context(), 160), ScaleMixture(CHANNELS))
+    assert torch.equal(left.mixture, rotated.mixture)
+    assert not left.settled
 
 
 def test_the_responses_of_one_place_stay_together_where_a_part_is_taken() -> None:
