@@ -33,9 +33,8 @@ from attacks.independent_components.errors import chance, explained
 from attacks.independent_components.likelihood import SHARPNESS, JointLikelihood
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.pictures import Images
-from attacks.independent_components.responses import responses
+from attacks.independent_components.responses import ALPHA, responses
 from attacks.independent_components.span import UpdateSpan
-from attacks.independent_components.unmixing import DENSITY
 from attacks.optimisation.parts import Parts
 from bench.run.disclosure import view_of
 
@@ -76,7 +75,7 @@ def test_the_cost_is_the_negative_logarithm_that_the_head_of_the_file_writes() -
         answers = mixture @ joint.white
         pixels, noise = -float(torch.linalg.slogdet(mixture).logabsdet), 0.0
         for row in answers.tolist():
-            pixels += sum(math.log(2 * math.cosh(DENSITY * one)) / DENSITY for one in row) / len(row)
+            pixels += sum(math.log(2 * math.cosh(ALPHA * one)) / ALPHA for one in row) / len(row)
         for row, share in zip(held, explained(candidates, held, (span.network,), 20.0), strict=True):
             noise += math.log(float(row.norm())) + math.log(1 - min(float(share), 0.9999)) / 2
         noise += float(torch.linalg.slogdet(candidates @ span.basis.T).logabsdet)
