@@ -50,12 +50,15 @@ class FeatureMaps:
     Attributes:
         shape: (C, H, W).
         positive: whether they add up to more than 0, as behind a ReLU, which tells their signs; else the network does.
-        density: of what filters answer.
     """
 
     shape: tuple[int, int, int]
     positive: bool = True
-    density: Density = SPARSE
+
+    @property
+    def density(self) -> Density:
+        """Each response by itself."""
+        return SPARSE
 
     def responses(self, rows: Tensor) -> Tensor:
         """Return what filters answer (r, T) to maps (r, C H W)."""
