@@ -5,7 +5,7 @@ Names are `<dataset>-<mlp or cnn>-<n>[-c10]-<training>`: `sgd` is SGD with momen
 of SGD from a network pre-trained on other images of the dataset: all its layers, the `last2` or the `last1`, or a
 low-rank update (`lora8`); `finetuned-adamw` is all layers by AdamW. `snapshots` also released weights on the way,
 `deep` has two convolutions instead of one, `pooled` max pooling in the place of strides, `gelu` and `tanh` have these
-activations, `ln` layer normalisation before them. Without `c10` they are the binary problems of Haim et al. 2022.
+activations, `ln` layer normalisation before them, `width1000` 1,000 hidden neurons behind a convolution instead of 500. Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
@@ -58,6 +58,12 @@ def _pooled(strided: VictimSpec) -> VictimSpec:
     return strided.model_copy(update={"name": f"{strided.name}-pooled", "architecture": architecture})
 
 
+def _wide(usual: VictimSpec, width: int) -> VictimSpec:
+    """Return a victim of convolutions whose hidden layer has more neurons than there are images."""
+    architecture = usual.architecture.model_copy(update={"hidden": (width,)})
+    return usual.model_copy(update={"name": f"{usual.name}-width{width}", "architecture": architecture})
+
+
 def _activated(usual: VictimSpec, activation: Literal["gelu", "tanh"]) -> VictimSpec:
     """Return a victim of convolutions with an activation other than the ReLU."""
     architecture = usual.architecture.model_copy(update={"activation": activation})
@@ -94,6 +100,7 @@ VICTIMS = (
     _smooth("mnist", 100, "finetuned", "gelu", ln=True),
     *(_smooth("digits", 20, "finetuned", activation) for activation in ("gelu", "tanh")),
     *(_cnn("cifar", n, "finetuned") for n in (100, 300)),
+    *(_wide(_cnn("cifar", n, "finetuned"), 2 * n) for n in (500, 1000)),
     _cnn("mnist", 100, "finetuned"),
     _cnn("cifar", 100, "finetuned-adamw"),
     _deep("cifar", 100),
