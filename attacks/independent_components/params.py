@@ -48,7 +48,8 @@ class CocktailPartyParams(AttackParams):
         pixel_size: root mean square of a candidate's pixels, which nothing tells: 1 for inputs (x - mean) / std, a
             quarter for pixels in [0, 1] less a mean.
         density: of what filters answer: "sparse" takes each response by itself; "scale_mixture" takes those of one
-            filter at one place in all channels together (`attacks.independent_components.responses`).
+            filter at one place in all channels together (`attacks.independent_components.responses`), and descends on
+            a smooth likelihood before a rugged one.
         steps: iterations of FastICA at most; it ends when it has settled.
         free_steps: iterations at most of the descent on the likelihood that follows.
         rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of images

@@ -15,8 +15,6 @@ from typing import Protocol
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
-from picard.densities import Tanh
 from scipy.fft import idct
 from torch import Tensor
 
@@ -25,20 +23,6 @@ SIZE = 3
 ALPHA = 3.0
 """The density of a response by itself is proportional to 1 / cosh(alpha s)^(1 / alpha): logistic at 1, nearly Laplace's
 at 3."""
-LEAST = 0.01
-"""Added to the mean squares of a place, relative to those of all: pictures have places that are flat."""
-
-Array = NDArray[np.float64]
-
-
-class PicardDensity(Protocol):
-    """What picard descends on."""
-
-    def log_lik(self, responses: Array) -> Array:
-        """Return the negative logarithm of the density (r, T), or (T,), of responses of the same shape."""
-
-    def score_and_der(self, responses: Array) -> tuple[Array, Array]:
-        """Return its derivative by the responses (r, T), and the derivative of that."""
 
 
 class Density(Protocol):
@@ -48,11 +32,8 @@ class Density(Protocol):
     def channels(self) -> int:
         """How many responses belong together; they lie T / `channels` apart."""
 
-    def cost(self, responses: Tensor, sizes: Tensor) -> Tensor:
+    def cost(self, responses: Tensor, sizes: Tensor | float = 1) -> Tensor:
         """Return the sum over pictures of -log p per response, but for a constant, of responses divided by (r, 1)."""
-
-    def for_picard(self) -> PicardDensity:
-        """Return it as picard takes it."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +42,10 @@ class Sparse:
 
     channels: int = 1
 
-    def cost(self, responses: Tensor, sizes: Tensor) -> Tensor:
+    def cost(self, responses: Tensor, sizes: Tensor | float = 1) -> Tensor:
         """Return the sum over pictures of -log p per response (r, T) divided by sizes (r, 1)."""
         scaled = (ALPHA * responses / sizes).abs()
         return (scaled + F.softplus(-2 * scaled)).mean(1).sum() / ALPHA  # log cosh, but for a constant
-
-    def for_picard(self) -> PicardDensity:
-        """Return picard's own."""
-        density: PicardDensity = Tanh({"alpha": ALPHA})
-        return density
 
 
 SPARSE = Sparse()
@@ -80,40 +56,33 @@ class ScaleMixture:
     """The responses of one filter at one place, one a channel, are normal and of one size.
 
     With e_t, the mean square at place t divided by that of the whole picture, the negative logarithm of the density is
-    log(e_t + `LEAST`) / 2 a response.
+    log(e_t + least) / 2 a response, and half the logarithm of that of the whole picture.
 
     Attributes:
         channels: as in `Density`.
+        least: keeps places that are flat, as pictures have them, from being infinitely likely. The larger it is, the
+            less rugged is the likelihood.
     """
 
     channels: int
+    least: float = 0.01
 
-    def cost(self, responses: Tensor, sizes: Tensor) -> Tensor:
+    def cost(self, responses: Tensor, sizes: Tensor | float = 1) -> Tensor:
         """Return the sum over pictures of -log p per response (r, T) divided by sizes (r, 1)."""
         _, energy, size = self._energy(responses / sizes)
-        return ((energy + LEAST).log() + size.log()).mean((1, 2)).sum() / 2
+        return ((energy + self.least).log() + size.log()).mean((1, 2)).sum() / 2
 
-    def for_picard(self) -> PicardDensity:
-        """Return itself: it has what picard needs."""
-        return self
-
-    def log_lik(self, responses: Array) -> Array:
-        """Return the negative logarithm of the density of responses (r, T) or (T,), in that shape."""
-        grouped, energy, size = self._energy(torch.from_numpy(np.atleast_2d(responses)))
-        each = ((energy + LEAST).log() + size.log()) / 2
-        return each.expand_as(grouped).reshape(responses.shape).numpy()
-
-    def score_and_der(self, responses: Array) -> tuple[Array, Array]:
-        """Return the derivative of the cost by responses (r, T), times T, and the derivative of that.
+    def score(self, responses: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the derivative of the cost by responses (r, T), times T, and the mean (r,) of the derivative of that.
 
         The second leaves out what one response does to the mean square of all.
         """
-        grouped, energy, size = self._energy(torch.from_numpy(np.atleast_2d(responses)))
-        weight = 1 / (energy + LEAST)
-        common = LEAST * weight.mean(2, keepdim=True)
-        curved = weight - 2 / self.channels * (grouped * weight).square() / size + common
-        score = grouped * (weight + common) / size
-        return score.reshape(responses.shape).numpy(), (curved / size).reshape(responses.shape).numpy()
+        grouped, energy, size = self._energy(responses)
+        weight = 1 / (energy + self.least)
+        common = self.least * weight.mean(2, keepdim=True)
+        score = grouped * ((weight + common) / size)
+        bend = weight - 2 / self.channels * energy * weight.square() + common
+        return score.flatten(1), (bend / size).mean((1, 2))
 
     def _energy(self, responses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return responses (r, C, T / C), mean squares (r, 1, T / C) of places, relative to those of all (r, 1, 1)."""

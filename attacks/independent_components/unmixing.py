@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
 import torch
 from picard import picard
+from picard.densities import Tanh
 from torch import Tensor
 
-from attacks.independent_components.responses import SPARSE, Density
+from attacks.independent_components.responses import ALPHA, SPARSE, Density, ScaleMixture
 from attacks.optimisation.parts import Parts
+from attacks.optimisation.relative import FLAT, descended
 
-SETTLED, FLAT = 1e-5, 1e-3
-"""A rotation has settled when no component turns by more (1 less the cosine) in one step or in two. The likelihood is
-at its maximum when no entry of its relative gradient is larger."""
+SETTLED = 1e-5
+"""A rotation has settled when no component turns by more (1 less the cosine) in one step or in two."""
 NEAR, MOST_STEPS = 1e-4, 60
 """Of the nearest rotation: how far from orthonormal it may be before its last step, and the most steps."""
 CHUNK = 20
 """Iterations between two reports."""
+LEVELS = ((0.2, 0.4), (0.1, 0.4), (0.03, 0.1), (0.01, 0.1))
+"""The scale mixtures on whose likelihood a descent goes on, from smooth to rugged, each with its share of the
+iterations: what keeps flat places from being infinitely likely falls. At the last alone a descent from a mixture stays
+in mixtures where there are 500 images."""
 
 Chunk = Callable[[Tensor, Tensor, int], tuple[Tensor, int, bool]]
 """Maps white rows (r, T), a mixture (r, r) and a number of iterations to the mixture after them, the number that was
@@ -72,19 +76,27 @@ def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts, density: Density 
     whitening, rows = whitened(mixed)
     white = rows.to(mixed)
     mixture = (state["mixture"] if state else _drawn(len(white), parts.ctx.generator)).to(white)
-    first, settled, *done = state["progress"].tolist() if state else (0, 0, 0, 0)
-    stages: tuple[Chunk, Chunk] = (_rotated, partial(_freed, density))
-    for stage in range(first, len(stages)):
-        ended = done[stage] >= steps[stage]
+    first, settled, *done = state["progress"].tolist() if state else (0, 0)
+    stages = ((_rotated, steps[0]), *_descents(density, steps[1]))
+    done = done or [0] * len(stages)
+    for stage, (chunk, most) in list(enumerate(stages))[first:]:
+        ended = done[stage] >= most
         while not (ended or parts.expired(sum(done))):
-            asked = min(CHUNK, steps[stage] - done[stage])
-            mixture, taken, settled = stages[stage](white, mixture, asked)
+            mixture, taken, settled = chunk(white, mixture, min(CHUNK, most - done[stage]))
             done[stage] += taken
-            ended = settled or done[stage] == steps[stage]
+            ended = settled or done[stage] == most
             parts.report(sum(done), contrast=float(_contrast(mixture, white).mean()))
             parts.checkpoint(partial(_packed, mixture, stage + ended, settled, *done))
     parts.end(sum(done))
     return Unmixed((mixture.to(whitening) @ whitening).to(mixed), _contrast(mixture, white), sum(done), bool(settled))
+
+
+def _descents(density: Density, steps: int) -> tuple[tuple[Chunk, int], ...]:
+    """Return the descents on the likelihood that follow one another, each with the most iterations of so many."""
+    if isinstance(density, ScaleMixture):
+        levels = ((replace(density, least=least), share) for least, share in LEVELS)
+        return tuple((partial(descended, level), round(share * steps)) for level, share in levels)
+    return ((_freed, steps),)
 
 
 def _contrast(mixture: Tensor, white: Tensor) -> Tensor:
@@ -140,14 +152,13 @@ def nearest_rotation(matrix: Tensor) -> Tensor:
     return near
 
 
-def _freed(density: Density, white: Tensor, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
-    """Return a mixture (r, r) after iterations of the quasi-Newton descent on the likelihood."""
+def _freed(white: Tensor, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
+    """Return a mixture (r, r) after iterations of the quasi-Newton descent on the likelihood of sparse responses."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Picard did not converge")
         _, found, _, taken = picard(
             white.double().cpu().numpy(),
-            fun=density.for_picard(),
-            check_fun=False,  # it tries single numbers, which are no pictures
+            fun=Tanh({"alpha": ALPHA}),
             ortho=False,
             whiten=False,
             centering=False,
@@ -156,7 +167,5 @@ def _freed(density: Density, white: Tensor, mixture: Tensor, steps: int) -> tupl
             tol=FLAT,
             return_n_iter=True,
         )
-    if not np.isfinite(found).all():
-        return mixture, steps, False  # what was there before a descent that diverged stands
     settled = taken < steps - 1  # picard counts from 0: the last iteration may have been at the maximum, or not
     return torch.from_numpy(found).to(mixture), int(taken) if settled else steps, settled
