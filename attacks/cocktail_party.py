@@ -44,7 +44,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "told": {"images": "told"},
         "forgotten": {"start": "forgotten", "pixel_size": 0.25},
         "rounds": {"rounds": 16, "steps": 120, "free_steps": 20},
-        "annealed": {"density": "scale_mixture", "free_steps": 1600},
+        "annealed": {"density": "scale_mixture", "steps": 60, "free_steps": 2000},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
 

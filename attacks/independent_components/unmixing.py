@@ -22,7 +22,7 @@ NEAR, MOST_STEPS = 1e-4, 60
 """Of the nearest rotation: how far from orthonormal it may be before its last step, and the most steps."""
 CHUNK = 20
 """Iterations between two reports."""
-LEVELS = ((0.2, 0.4), (0.1, 0.4), (0.03, 0.1), (0.01, 0.1))
+LEVELS = ((0.1, 0.5), (0.03, 0.25), (0.01, 0.25))
 """The scale mixtures on whose likelihood a descent goes on, from smooth to rugged, each with its share of the
 iterations: what keeps flat places from being infinitely likely falls. At the last alone a descent from a mixture stays
 in mixtures where there are 500 images."""

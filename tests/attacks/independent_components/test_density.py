@@ -9,6 +9,7 @@ from attacking import attacked, context, sgd_network, victim_of
 from torch import Tensor
 
 from attacks.cocktail_party import CocktailParty
+from attacks.independent_components import unmixing
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.responses import SPARSE, ScaleMixture, thinned
 from attacks.independent_components.unmixing import unmix
@@ -55,6 +56,21 @@ def test_what_channels_share_tells_sources_apart() -> None:
         near = (F.normalize(found.mixture @ mixed) @ F.normalize(truth).T).abs().amax(0)
         missed.append(float((1 - near).mean()))
     assert missed[1] < 0.7 * missed[0]
+
+
+def test_a_smooth_likelihood_leads_to_sources_that_a_rugged_one_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty sources of two hundred places, whose sizes differ little: at the last level alone mixtures stay."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = (torch.randn(60, 1, 200, generator=generator, dtype=torch.float64) / 2).exp()
+    truth = (sizes * torch.randn(60, CHANNELS, 200, generator=generator, dtype=torch.float64)).flatten(1)
+    mixed = torch.randn(60, 60, generator=generator, dtype=torch.float64) @ truth
+    near = []
+    for levels in (unmixing.LEVELS, ((unmixing.LEVELS[-1][0], 1.0),)):
+        monkeypatch.setattr(unmixing, "LEVELS", levels)
+        found = unmix(mixed, (20, 600), Parts(context(), 620), ScaleMixture(CHANNELS))
+        near.append(float((F.normalize(found.mixture @ mixed) @ F.normalize(truth).T).abs().amax(0).mean()))
+    assert near[0] > 0.8
+    assert near[1] < 0.7
 
 
 def test_the_responses_of_one_place_stay_together_where_a_part_is_taken() -> None:
