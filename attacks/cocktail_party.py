@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
+ANNEALED = {"density": "scale_mixture", "steps": 60, "free_steps": 2000}
+
 
 class CocktailParty(Attack[CocktailPartyParams]):
     """The mixtures of the rows of W1 - c W1(0) whose responses to small filters are the most independent.
@@ -44,7 +46,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "told": {"images": "told"},
         "forgotten": {"start": "forgotten", "pixel_size": 0.25},
         "rounds": {"rounds": 16, "steps": 120, "free_steps": 20},
-        "annealed": {"density": "scale_mixture", "steps": 60, "free_steps": 2000},
+        "annealed": ANNEALED,
+        "forgotten-annealed": {"start": "forgotten", "pixel_size": 0.25, **ANNEALED},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
 
