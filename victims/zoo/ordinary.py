@@ -5,7 +5,8 @@ Names are `<dataset>-<mlp or cnn>-<n>[-c10]-<training>`: `sgd` is SGD with momen
 of SGD from a network pre-trained on other images of the dataset: all its layers, the `last2` or the `last1`, or a
 low-rank update (`lora8`); `finetuned-adamw` is all layers by AdamW. `snapshots` also released weights on the way,
 `deep` has two convolutions instead of one, `pooled` max pooling in the place of strides, `gelu` and `tanh` have these
-activations, `ln` layer normalisation before them, `width1000` 1,000 hidden neurons behind a convolution instead of 500. Without `c10` they are the binary problems of Haim et al. 2022.
+activations, `ln` layer normalisation before them, `width1000` 1,000 hidden neurons behind a convolution instead of 500.
+Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations

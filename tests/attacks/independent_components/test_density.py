@@ -6,13 +6,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from attacking import attacked, context, sgd_network, victim_of
+from picard import picard
+from picard.densities import Tanh
 from torch import Tensor
 
 from attacks.cocktail_party import CocktailParty
 from attacks.independent_components import unmixing
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.responses import SPARSE, ScaleMixture, thinned
-from attacks.independent_components.unmixing import unmix
+from attacks.independent_components.unmixing import unmix, whitened
 from attacks.optimisation.parts import Parts
 
 CHANNELS, PLACES, SOURCES = 3, 400, 12
@@ -71,6 +73,17 @@ def test_a_smooth_likelihood_leads_to_sources_that_a_rugged_one_misses(monkeypat
         near.append(float((F.normalize(found.mixture @ mixed) @ F.normalize(truth).T).abs().amax(0).mean()))
     assert near[0] > 0.8
     assert near[1] < 0.7
+
+
+def test_sparse_responses_are_separated_by_fastica_and_picard() -> None:
+    rows, steps = sources(), unmixing.CHUNK
+    rotated = unmix(rows, (100, 0), Parts(context(), 100))
+    found = unmix(rows, (100, steps), Parts(context(), 100 + steps))
+    whitening, white = whitened(rows)
+    begun = (rotated.mixture @ torch.linalg.inv(whitening)).numpy()
+    options = {"ortho": False, "whiten": False, "centering": False, "max_iter": steps, "tol": 1e-3}
+    _, theirs, _ = picard(white.numpy(), fun=Tanh({"alpha": 3.0}), w_init=begun, **options)
+    assert torch.allclose(found.mixture, torch.from_numpy(theirs) @ whitening, rtol=1e-9, atol=1e-12)
 
 
 def test_the_responses_of_one_place_stay_together_where_a_part_is_taken() -> None:

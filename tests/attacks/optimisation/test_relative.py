@@ -19,7 +19,7 @@ SOURCES, LENGTH = 8, 4000
 
 @dataclass(frozen=True)
 class Logistic:
-    """The density of a response is proportional to 1 / cosh(s), as picard's `Tanh`; worse than `broken_below` is nan."""
+    """The density of a response is proportional to 1 / cosh(s), as picard's `Tanh`; nan below `broken_below`."""
 
     broken_below: float = -float("inf")
 
