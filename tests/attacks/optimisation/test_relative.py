@@ -58,6 +58,8 @@ def test_it_ends_where_picard_ends() -> None:
     gradient = components.tanh() @ components.T / LENGTH - begun
     assert float(gradient.abs().max()) < FLAT
     assert np.abs(found.numpy() - theirs).max() < 20 * FLAT
+    steeper = descended(Logistic(), rows, begun, taken - 1)[0] @ rows
+    assert float((steeper.tanh() @ steeper.T / LENGTH - begun).abs().max()) >= FLAT
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
