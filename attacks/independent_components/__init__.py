@@ -9,7 +9,8 @@ So the images span the rows of L, and each is an unknown mixture B of a basis V 
 separation (the cocktail party problem), as Kariyappa et al. 2023 have seen in one aggregated gradient. Pixels of
 different images are not independent: all have light skies and dark grounds. What a small filter without a mean answers
 nearly is, and it is sparse, since a scene is flat but for its edges (`responses`); a mixture of scenes is not. The
-mixture whose responses are the most independent is found by FastICA (Hyvarinen 1999; `unmixing`), without the network.
+mixture whose responses are the most independent is found without the network, by FastICA (Hyvarinen 1999) and a descent
+on the likelihood, which may go from a smooth one to a rugged one (`unmixing`).
 That tells neither the length of an image nor its sign. The network tells the sign: errors D_i pass where neurons fire,
 and biases add up as sum_i D_i (`orientation`).
 

@@ -51,7 +51,7 @@ class CocktailPartyParams(AttackParams):
             filter at one place in all channels together (`attacks.independent_components.responses`), and descends on
             a smooth likelihood before a rugged one.
         steps: iterations of FastICA at most; it ends when it has settled.
-        free_steps: iterations at most of the descent on the likelihood that follows.
+        free_steps: iterations at most of the descent on the likelihood that follows, on all its levels together.
         rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of images
             and errors. 0 separates once and descends on nothing.
         round_steps: steps of the descent of a round.
