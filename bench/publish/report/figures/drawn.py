@@ -211,7 +211,7 @@ def _name_classes(figure: Figure, axes: Axes, n_classes: int) -> None:
 def _grid(axes: Axes) -> None:
     axes.grid(color=LINE, linewidth=0.5, alpha=0.6)
     axes.set_axisbelow(True)
-    axes.tick_params(length=2.5)
+    axes.tick_params(length=0)  # the lines of the grid stand there
 
 
 def _name(axes: Axes, cells: Sequence[Timed]) -> None:
