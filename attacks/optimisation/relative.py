@@ -3,8 +3,8 @@
 The mean over T of the negative logarithm of the density of the rows s = M z, less log |det M|, has the relative
 gradient E psi(s) s' - I, where psi is the derivative of the former. L-BFGS goes down it, preconditioned by what the
 second derivative is where the rows are independent: for each pair of rows, ((E psi'_i E s_j^2, 1), (1, E psi'_j E
-s_i^2)) (Ablin, Cardoso & Gramfort 2018, eq. 12). python-picard is theirs, in float64 and on the CPU; this descent stays
-on the device and in the precision of its rows.
+s_i^2)), the H1 of Ablin, Cardoso & Gramfort 2018. Their python-picard computes in float64 and on the CPU; this descent
+stays on the device and in the precision of its rows.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Likelihood(Protocol):
 
 
 def descended(likelihood: Likelihood, rows: Tensor, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
-    """Return a mixture (r, r) of rows (r, T) that is likelier, the steps taken, and whether it is at a maximum.
+    """Return a mixture (r, r) of rows (r, T) that is likelier, the steps taken, and whether no step goes on.
 
-    It never is less likely, nor other than finite, if the one given is finite.
+    No step is taken that makes it less likely, or not finite.
 
     Args:
         likelihood: of the mixed rows.
-        rows: white.
+        rows: (r, T), white.
         mixture: (r, r), where to begin.
         steps: at most.
     """

@@ -22,12 +22,12 @@ from attacks.cocktail_party import CocktailParty
 from attacks.context import AttackContext
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.responses import SPARSE, ScaleMixture, responses
-from attacks.independent_components.unmixing import LEVELS, unmix, whitened
+from attacks.independent_components.unmixing import unmix, whitened
 from attacks.optimisation.parts import Parts
 from attacks.optimisation.relative import descended
 
 CPU = torch.device("cpu")
-LAST = ScaleMixture(3, LEVELS[-1][0])
+LAST = ScaleMixture(3)
 ANNEALED = CocktailPartyParams(**CocktailParty.variants["annealed"])
 
 
