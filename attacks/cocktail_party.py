@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from victims.spec import VictimSpec
 
 ANNEALED = {"density": "scale_mixture", "steps": 60, "free_steps": 2000}
-"""What the variants share that go from a smooth likelihood to a rugged one; 500 images take nearly all of these steps."""
+"""What the variants share that go from a smooth likelihood to a rugged one; 500 images take nearly all these steps."""
 
 
 class CocktailParty(Attack[CocktailPartyParams]):
