@@ -18,6 +18,8 @@ import torch.nn.functional as F
 from scipy.fft import idct
 from torch import Tensor
 
+from attacks.optimisation.relative import Likely
+
 SIZE = 3
 """Height and width of a filter."""
 ALPHA = 3.0
@@ -70,19 +72,23 @@ class ScaleMixture:
     def cost(self, responses: Tensor, sizes: Tensor | float = 1) -> Tensor:
         """Return the sum over pictures of -log p per response (r, T) divided by sizes (r, 1)."""
         _, energy, size = self._energy(responses / sizes)
-        return ((energy + self.least).log() + size.log()).mean((1, 2)).sum() / 2
+        return self._cost(energy, size)
 
-    def score(self, responses: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the derivative of the cost by responses (r, T), times T, and the mean (r,) of the derivative of that.
+    def told(self, responses: Tensor) -> Likely:
+        """Return how likely responses (r, T) are.
 
-        The second leaves out what one response does to the mean square of all.
+        The bend leaves out what one response does to the mean square of all.
         """
         grouped, energy, size = self._energy(responses)
         weight = 1 / (energy + self.least)
         common = self.least * weight.mean(2, keepdim=True)
         score = grouped * ((weight + common) / size)
         bend = weight - 2 / self.channels * energy * weight.square() + common
-        return score.flatten(1), (bend / size).mean((1, 2))
+        return Likely(self._cost(energy, size), score.flatten(1), (bend / size).mean((1, 2)))
+
+    def _cost(self, energy: Tensor, size: Tensor) -> Tensor:
+        """Return the sum over pictures of -log p per response, by `_energy`."""
+        return ((energy + self.least).log() + size.log()).mean((1, 2)).sum() / 2
 
     def _energy(self, responses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return responses (r, C, T / C), mean squares (r, 1, T / C) of places, relative to those of all (r, 1, 1)."""

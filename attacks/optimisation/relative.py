@@ -4,16 +4,20 @@ The mean over T of the negative logarithm of the density of the rows s = M z, le
 gradient E psi(s) s' - I, where psi is the derivative of the former. L-BFGS goes down it, preconditioned by what the
 second derivative is where the rows are independent: for each pair of rows, ((E psi'_i E s_j^2, 1), (1, E psi'_j E
 s_i^2)), the H1 of Ablin, Cardoso & Gramfort 2018. Their python-picard computes in float64 and on the CPU; this descent
-stays on the device and in the precision of its rows.
+stays on the device and in the precision of its rows. It lets the factors of its two large products be rounded: a step
+is short beside the rows that it moves, and the gradient is a mean over T.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from victims.training.hardware import products_in
 
 FLAT = 1e-3
 """A likelihood is at its maximum when no entry of its relative gradient is larger."""
@@ -21,19 +25,33 @@ MEMORY, HALVINGS = 7, 10
 """How many former steps say how the gradient bends, and how often a step is halved that does not go down."""
 LEAST_BEND = 0.01
 """Smallest eigenvalue of the preconditioner's blocks."""
+CACHED = 1 << 20
+"""Bytes of rows that a processor is asked about at a time."""
 
 Former = tuple[Tensor, Tensor, float]
 """A step (r, r), what it changed in the gradient, and the product of both."""
 
 
+@dataclass(frozen=True)
+class Likely:
+    """How likely rows (r, T) are, and how that changes with them.
+
+    Attributes:
+        cost: the sum over rows of the mean of -log p, a scalar.
+        score: (r, T) its derivative by the rows, times T.
+        bend: (r,) the mean of the derivative of that.
+    """
+
+    cost: Tensor
+    score: Tensor
+    bend: Tensor
+
+
 class Likelihood(Protocol):
     """The density of rows, which are independent."""
 
-    def cost(self, rows: Tensor) -> Tensor:
-        """Return the sum over rows (r, T) of the mean of -log p, a scalar."""
-
-    def score(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return its derivative by the rows, times T, (r, T), and the mean (r,) of the derivative of that."""
+    def told(self, rows: Tensor) -> Likely:
+        """Return how likely rows (r, T) are."""
 
 
 def descended(likelihood: Likelihood, rows: Tensor, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
@@ -47,50 +65,84 @@ def descended(likelihood: Likelihood, rows: Tensor, mixture: Tensor, steps: int)
         mixture: (r, r), where to begin.
         steps: at most.
     """
-    mixed, one = mixture @ rows, torch.eye(len(mixture)).to(mixture)
-    cost = _cost(likelihood, mixed, mixture)
+    at = _Place(likelihood, mixture, mixture @ rows)
     memory: deque[Former] = deque(maxlen=MEMORY)
     former: tuple[Tensor, Tensor] | None = None
     for taken in range(steps):
-        score, bend = likelihood.score(mixed)
-        gradient = score @ mixed.T / rows.shape[1] - one
+        gradient = at.gradient()
         if float(gradient.abs().max()) < FLAT:
-            return mixture, taken, True
+            return at.mixture, taken, True
         if former is not None:
             step, before = former
             change = gradient - before
             product = float((step * change).sum())
             if product > 0:
                 memory.append((step, change, product))
-        blocks = bend[:, None] * mixed.square().mean(1)
-        for direction in _directions(gradient, blocks, memory):
-            found = _lower(likelihood, cost, direction, mixed, mixture)
-            if found is not None:
+        for direction in _directions(gradient, at.blocks, memory):
+            taken_step = at.lower(direction)
+            if taken_step is not None:
                 break
             memory.clear()
         else:
-            return mixture, taken, True
-        cost, mixed, mixture, step = found
-        former = step, gradient
-    return mixture, steps, False
+            return at.mixture, taken, True
+        former = taken_step, gradient
+    return at.mixture, steps, False
 
 
-def _cost(likelihood: Likelihood, mixed: Tensor, mixture: Tensor) -> float:
-    """Return the negative logarithm of the likelihood, but for a constant."""
-    return float(likelihood.cost(mixed).double() - torch.linalg.slogdet(mixture.double()).logabsdet)
+class _Place:
+    """Where a descent is. Its large tensors are overwritten at each step: a processor is slow at handing out new ones.
 
+    Args:
+        likelihood: of the mixed rows.
+        mixture: (r, r), as in `descended`.
+        mixed: (r, T), the rows that it makes.
 
-def _lower(
-    likelihood: Likelihood, cost: float, direction: Tensor, mixed: Tensor, mixture: Tensor
-) -> tuple[float, Tensor, Tensor, Tensor] | None:
-    """Return the cost, rows and mixture after a step along a direction, and the step; None if none goes down."""
-    for halvings in range(HALVINGS):
-        step = direction / 2**halvings
-        moved, further = mixture + step @ mixture, mixed + step @ mixed
-        lower = _cost(likelihood, further, moved)
-        if lower < cost:
-            return lower, further, moved, step
-    return None
+    Attributes:
+        mixture: (r, r), the present one.
+        blocks: (r, r), the first diagonal entry of the preconditioner's block of each pair of rows.
+    """
+
+    def __init__(self, likelihood: Likelihood, mixture: Tensor, mixed: Tensor) -> None:
+        self.mixture = mixture
+        self._likelihood, self._mixed = likelihood, mixed
+        self._further, self._score = torch.empty_like(mixed), torch.empty_like(mixed)
+        self._cost, self.blocks = self._asked(mixture, mixed)
+
+    def gradient(self) -> Tensor:
+        """Return the relative gradient (r, r) here, before `lower` has tried a step."""
+        with products_in("bfloat16"):
+            mean = self._score @ self._mixed.T / self._mixed.shape[1]
+        return mean.diagonal_scatter(mean.diagonal() - 1)
+
+    def lower(self, direction: Tensor) -> Tensor | None:
+        """Take a step (r, r) along a direction that goes down, and return it; return None if none does."""
+        for halvings in range(HALVINGS):
+            step: Tensor = direction / 2**halvings
+            with products_in("bfloat16"):
+                torch.addmm(self._mixed, step, self._mixed, out=self._further)
+            mixture = self.mixture + step @ self.mixture
+            cost, blocks = self._asked(mixture, self._further)
+            if cost < self._cost:
+                self.mixture, self._cost, self.blocks = mixture, cost, blocks
+                self._mixed, self._further = self._further, self._mixed
+                return step
+        return None
+
+    def _asked(self, mixture: Tensor, mixed: Tensor) -> tuple[float, Tensor]:
+        """Return what is minimised and the `blocks` of mixed rows, and keep their score.
+
+        The likelihood is asked of a few rows at a time, which stay in the cache of a processor.
+        """
+        few = max(1, CACHED // mixed[0].nbytes) if mixed.device.type == "cpu" else len(mixed)
+        cost = -float(torch.linalg.slogdet(mixture.double()).logabsdet)
+        bends, squares = [], []
+        for rows, score in zip(mixed.split(few), self._score.split(few), strict=True):
+            likely = self._likelihood.told(rows)
+            score.copy_(likely.score)
+            cost += float(likely.cost)
+            bends.append(likely.bend)
+            squares.append(rows.square().mean(1))
+        return cost, torch.cat(bends)[:, None] * torch.cat(squares)
 
 
 def _directions(gradient: Tensor, blocks: Tensor, memory: deque[Former]) -> tuple[Tensor, ...]:
