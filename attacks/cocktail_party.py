@@ -43,14 +43,14 @@ class CocktailParty(Attack[CocktailPartyParams]):
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
     Params = CocktailPartyParams
     variants: ClassVar[dict[str, dict[str, Any]]] = {
-        "seed": {"start": "guess"},
+        "seed": {"start": "guess", **ANNEALED},
         "told": {"images": "told"},
         "forgotten": {"start": "forgotten", "pixel_size": 0.25},
         "rounds": {"rounds": 16, "steps": 120, "free_steps": 20},
         "annealed": ANNEALED,
         "forgotten-annealed": {"start": "forgotten", "pixel_size": 0.25, **ANNEALED},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
+    audits: ClassVar[tuple[str, ...]] = ("annealed", "seed", "forgotten-annealed")
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
