@@ -141,7 +141,7 @@ class _Place:
             score.copy_(likely.score)
             cost += float(likely.cost)
             bends.append(likely.bend)
-            squares.append(rows.square().mean(1))
+            squares.append(torch.linalg.vector_norm(rows, dim=1).square() / rows.shape[1])
         return cost, torch.cat(bends)[:, None] * torch.cat(squares)
 
 
