@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from scipy.fft import idct
 from torch import Tensor
 
-from attacks.optimisation.relative import Likely
+from attacks.optimisation.relative import Evaluation
 
 SIZE = 3
 """Height and width of a filter."""
@@ -74,7 +74,7 @@ class ScaleMixture:
         _, energy, size = self._energy(responses / sizes)
         return self._cost(energy, size)
 
-    def told(self, responses: Tensor) -> Likely:
+    def evaluate(self, responses: Tensor) -> Evaluation:
         """Return how likely responses (r, T) are.
 
         The bend leaves out what one response does to the mean square of all.
@@ -84,7 +84,7 @@ class ScaleMixture:
         common = self.least * weight.mean(2, keepdim=True)
         score = grouped * ((weight + common) / size)
         bend = weight - 2 / self.channels * energy * weight.square() + common
-        return Likely(self._cost(energy, size), score.flatten(1), (bend / size).mean((1, 2)))
+        return Evaluation(self._cost(energy, size), score.flatten(1), (bend / size).mean((1, 2)))
 
     def _cost(self, energy: Tensor, size: Tensor) -> Tensor:
         """Return the sum over pictures of -log p per response, by `_energy`."""

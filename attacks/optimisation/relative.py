@@ -26,14 +26,14 @@ MEMORY, HALVINGS = 7, 10
 LEAST_BEND = 0.01
 """Smallest eigenvalue of the preconditioner's blocks."""
 CACHED = 1 << 20
-"""Bytes of rows that a processor is asked about at a time."""
+"""Bytes of rows whose likelihood a processor computes at a time."""
 
 Former = tuple[Tensor, Tensor, float]
 """A step (r, r), what it changed in the gradient, and the product of both."""
 
 
 @dataclass(frozen=True)
-class Likely:
+class Evaluation:
     """How likely rows (r, T) are, and how that changes with them.
 
     Attributes:
@@ -50,7 +50,7 @@ class Likely:
 class Likelihood(Protocol):
     """The density of rows, which are independent."""
 
-    def told(self, rows: Tensor) -> Likely:
+    def evaluate(self, rows: Tensor) -> Evaluation:
         """Return how likely rows (r, T) are."""
 
 
@@ -79,13 +79,13 @@ def descended(likelihood: Likelihood, rows: Tensor, mixture: Tensor, steps: int)
             if product > 0:
                 memory.append((step, change, product))
         for direction in _directions(gradient, at.blocks, memory):
-            taken_step = at.lower(direction)
-            if taken_step is not None:
+            went = at.lower(direction)
+            if went is not None:
                 break
             memory.clear()
         else:
             return at.mixture, taken, True
-        former = taken_step, gradient
+        former = went, gradient
     return at.mixture, steps, False
 
 
@@ -106,7 +106,7 @@ class _Place:
         self.mixture = mixture
         self._likelihood, self._mixed = likelihood, mixed
         self._further, self._score = torch.empty_like(mixed), torch.empty_like(mixed)
-        self._cost, self.blocks = self._asked(mixture, mixed)
+        self._cost, self.blocks = self._evaluated(mixture, mixed)
 
     def gradient(self) -> Tensor:
         """Return the relative gradient (r, r) here, before `lower` has tried a step."""
@@ -121,26 +121,26 @@ class _Place:
             with products_in("bfloat16"):
                 torch.addmm(self._mixed, step, self._mixed, out=self._further)
             mixture = self.mixture + step @ self.mixture
-            cost, blocks = self._asked(mixture, self._further)
+            cost, blocks = self._evaluated(mixture, self._further)
             if cost < self._cost:
                 self.mixture, self._cost, self.blocks = mixture, cost, blocks
                 self._mixed, self._further = self._further, self._mixed
                 return step
         return None
 
-    def _asked(self, mixture: Tensor, mixed: Tensor) -> tuple[float, Tensor]:
+    def _evaluated(self, mixture: Tensor, mixed: Tensor) -> tuple[float, Tensor]:
         """Return what is minimised and the `blocks` of mixed rows, and keep their score.
 
-        The likelihood is asked of a few rows at a time, which stay in the cache of a processor.
+        The likelihood is that of a few rows at a time, which stay in the cache of a processor.
         """
         few = max(1, CACHED // mixed[0].nbytes) if mixed.device.type == "cpu" else len(mixed)
         cost = -float(torch.linalg.slogdet(mixture.double()).logabsdet)
         bends, squares = [], []
         for rows, score in zip(mixed.split(few), self._score.split(few), strict=True):
-            likely = self._likelihood.told(rows)
-            score.copy_(likely.score)
-            cost += float(likely.cost)
-            bends.append(likely.bend)
+            found = self._likelihood.evaluate(rows)
+            score.copy_(found.score)
+            cost += float(found.cost)
+            bends.append(found.bend)
             squares.append(torch.linalg.vector_norm(rows, dim=1).square() / rows.shape[1])
         return cost, torch.cat(bends)[:, None] * torch.cat(squares)
 

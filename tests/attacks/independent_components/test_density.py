@@ -34,12 +34,12 @@ def test_the_score_is_the_derivative_of_the_cost(least: float) -> None:
     rows = sources().requires_grad_()
     density = ScaleMixture(CHANNELS, least)
     (slope,) = torch.autograd.grad(density.cost(rows), rows, create_graph=True)
-    told = density.told(rows.detach())
-    score, bend = told.score, told.bend
+    found = density.evaluate(rows.detach())
+    score, bend = found.score, found.bend
     places = range(0, CHANNELS * PLACES, 10)
     bends = [float(torch.autograd.grad(slope[0, t], rows, retain_graph=True)[0][0, t]) for t in places]
 
-    assert float(told.cost) == pytest.approx(float(density.cost(rows.detach())))
+    assert float(found.cost) == pytest.approx(float(density.cost(rows.detach())))
     assert torch.allclose(score, slope.detach() * rows.shape[1])
     assert float(bend[0]) == pytest.approx(sum(bends) / len(bends) * rows.shape[1], rel=0.1)  # of one place in ten
 

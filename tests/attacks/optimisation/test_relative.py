@@ -12,7 +12,7 @@ from picard import picard
 from picard.densities import Tanh
 from torch import Tensor
 
-from attacks.optimisation.relative import FLAT, Likely, descended
+from attacks.optimisation.relative import FLAT, Evaluation, descended
 
 SOURCES, LENGTH = 8, 4000
 
@@ -23,11 +23,11 @@ class Logistic:
 
     broken_below: float = -float("inf")
 
-    def told(self, rows: Tensor) -> Likely:
+    def evaluate(self, rows: Tensor) -> Evaluation:
         """Return how likely rows are."""
         cost = (rows.abs() + F.softplus(-2 * rows.abs())).mean(1).sum()
         broken = cost * torch.nan if float(cost) < self.broken_below else cost
-        return Likely(broken, rows.tanh(), (1 - rows.tanh().square()).mean(1))
+        return Evaluation(broken, rows.tanh(), (1 - rows.tanh().square()).mean(1))
 
 
 def mixed() -> Tensor:
@@ -41,7 +41,7 @@ def mixed() -> Tensor:
 
 def likelihood_lost(rows: Tensor, mixture: Tensor) -> float:
     """Return what is minimised."""
-    return float(Logistic().told(mixture @ rows).cost - torch.linalg.slogdet(mixture).logabsdet)
+    return float(Logistic().evaluate(mixture @ rows).cost - torch.linalg.slogdet(mixture).logabsdet)
 
 
 def test_it_ends_where_picard_ends() -> None:
@@ -80,12 +80,12 @@ def test_it_remembers_how_the_gradient_bends(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_step_that_is_not_finite_is_not_taken() -> None:
     rows, begun = mixed(), torch.eye(SOURCES, dtype=torch.float64)
-    found, _, _ = descended(Logistic(broken_below=float(Logistic().told(rows).cost) - 0.01), rows, begun, 50)
+    found, _, _ = descended(Logistic(broken_below=float(Logistic().evaluate(rows).cost) - 0.01), rows, begun, 50)
     assert found.isfinite().all()
     assert likelihood_lost(rows, found) < likelihood_lost(rows, begun)
 
 
-def test_rows_that_are_asked_one_by_one_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_likelihood_of_rows_one_by_one_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, begun = mixed(), torch.eye(SOURCES, dtype=torch.float64)
     together, *_ = descended(Logistic(), rows, begun, 5)
     monkeypatch.setattr("attacks.optimisation.relative.CACHED", 1)
