@@ -91,3 +91,14 @@ def test_the_likelihood_of_rows_one_by_one_is_the_same(monkeypatch: pytest.Monke
     monkeypatch.setattr("attacks.optimisation.relative.CACHED", 1)
     one_by_one, *_ = descended(Logistic(), rows, begun, 5)
     assert torch.allclose(one_by_one, together, atol=1e-12)
+
+
+def test_a_first_step_is_newtons_where_rows_are_independent() -> None:
+    """The preconditioner is then the second derivative, so that one step leaves little of what is turned."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.from_numpy(np.random.default_rng(1).laplace(size=(SOURCES, 100_000)))
+    best, *_ = descended(Logistic(), rows, torch.eye(SOURCES, dtype=torch.float64), 50)
+    turned = best + 0.01 * torch.randn(SOURCES, SOURCES, generator=generator, dtype=torch.float64) @ best
+    after, taken, _ = descended(Logistic(), rows, turned, 1)
+    assert taken == 1
+    assert float((after - best).norm()) < 0.3 * float((turned - best).norm())
