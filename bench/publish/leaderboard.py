@@ -53,6 +53,8 @@ TOLD_BY = ["victim_seed", "victim_sha", "failed", "good_images", "n_good", *DIST
 BOARD_COLUMNS = (*DESCRIPTION, "protocol", "metric_suite", *COUNTED, *SCORES[1:], *TOLD)
 """The columns of leaderboard.csv, behind which one for each parameter stands; SCORES begins with n_good."""
 WEIGHTS_DIGITS = 12
+MEAN_DIGITS = 12
+"""Of a mean: the last of its sixteen differ with the rows that are added up beside, and would turn the sixth."""
 
 
 def refresh_tables(store: Store) -> pd.DataFrame:
@@ -157,7 +159,8 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     groups = counted.groupby("cell", sort=False)
     of_training = counted.groupby(["cell", "victim_seed"], sort=False)[list(SCORES)].mean()
     described = [*CELL, *(name for name in DESCRIPTION if name not in (*CELL, "params"))]
-    board = groups[described].first().join(of_training.groupby("cell", sort=False).mean())
+    means = of_training.groupby("cell", sort=False).mean()
+    board = groups[described].first().join(means.map(lambda mean: float(f"{mean:.{MEAN_DIGITS}g}")))
     of_seed = counted.groupby(["cell", "victim_seed", "seed"], sort=False)[["failed", "overlapped"]].all()
     seeds = of_seed.groupby("cell", sort=False)
     board["seeds"], board["trainings"] = seeds.size(), groups["victim_seed"].nunique()

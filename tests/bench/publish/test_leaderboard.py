@@ -268,6 +268,12 @@ def test_a_mean_is_that_of_the_numbers_in_the_file(record: Make, tmp_path: Path)
     assert read_cells(tmp_path / "leaderboard.csv")["psnr_mean"].tolist() == ["17.3735"]
 
 
+def test_a_mean_between_two_numbers_of_six_digits_is_one_of_them_each_time(record: Make, tmp_path: Path) -> None:
+    measured = (740.455, 719.851, 709.075, 758.033)  # whose mean is 731.8534999999999 in floats, or 731.8535
+    board = write_tables(tmp_path, [record(victim_seed=k, peak_mem_mb=value) for k, value in enumerate(measured)])
+    assert board["peak_mem_mb"].tolist() == [731.8535]
+
+
 @pytest.mark.parametrize(
     "told",
     [{"knowledge": "architecture+oracle: training images+weights"}, {"tuned_by": "oracle"}],
