@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -269,9 +270,15 @@ def test_a_mean_is_that_of_the_numbers_in_the_file(record: Make, tmp_path: Path)
 
 
 def test_a_mean_between_two_numbers_of_six_digits_is_one_of_them_each_time(record: Make, tmp_path: Path) -> None:
-    measured = (740.455, 719.851, 709.075, 758.033)  # whose mean is 731.8534999999999 in floats, or 731.8535
-    board = write_tables(tmp_path, [record(victim_seed=k, peak_mem_mb=value) for k, value in enumerate(measured)])
-    assert board["peak_mem_mb"].tolist() == [731.8535]
+    """How pandas adds up four numbers differs with the rows beside them: one mean is 731.8534999999999 or 731.8535."""
+    drawn = np.random.default_rng(0).uniform(700, 800, (40, 4)).round(3).tolist()
+    records = [
+        record(attack=f"attack-{cell}", victim_seed=seed, peak_mem_mb=value)
+        for cell, values in enumerate(drawn)
+        for seed, value in enumerate(values)
+    ]
+    means = write_tables(tmp_path, records).set_index("attack")["peak_mem_mb"]
+    assert [means[f"attack-{cell}"] for cell in range(40)] == [round(math.fsum(values) / 4, 5) for values in drawn]
 
 
 @pytest.mark.parametrize(
