@@ -77,14 +77,14 @@ class ScaleMixture:
     def evaluate(self, responses: Tensor) -> Evaluation:
         """Return how likely responses (r, T) are.
 
-        The bend leaves out what one response does to the mean square of all.
+        The curvature leaves out what one response does to the mean square of all.
         """
         grouped, energy, size = self._energy(responses)
         weight = 1 / (energy + self.least)
         common = self.least * weight.mean(2, keepdim=True)
         score = grouped * ((weight + common) / size)
-        bend = weight - 2 / self.channels * energy * weight.square() + common
-        return Evaluation(self._cost(energy, size), score.flatten(1), (bend / size).mean((1, 2)))
+        curvature = weight - 2 / self.channels * energy * weight.square() + common
+        return Evaluation(self._cost(energy, size), score.flatten(1), (curvature / size).mean((1, 2)))
 
     def _cost(self, energy: Tensor, size: Tensor) -> Tensor:
         """Return the sum over pictures of -log p per response, by `_energy`."""

@@ -22,7 +22,7 @@ from victims.training.hardware import products_in
 FLAT = 1e-3
 """A likelihood is at its maximum when no entry of its relative gradient is larger."""
 MEMORY, HALVINGS = 7, 10
-"""How many former steps say how the gradient bends, and how often a step is halved that does not go down."""
+"""How many former steps say how the gradient curvatures, and how often a step is halved that does not go down."""
 LEAST_BEND = 0.01
 """Smallest eigenvalue of the preconditioner's blocks."""
 CACHED = 1 << 20
@@ -39,12 +39,12 @@ class Evaluation:
     Attributes:
         cost: the sum over rows of the mean of -log p, a scalar.
         score: (r, T) its derivative by the rows, times T.
-        bend: (r,) the mean of the derivative of that.
+        curvature: (r,) the mean over T of the derivative of each score by its own row's entry.
     """
 
     cost: Tensor
     score: Tensor
-    bend: Tensor
+    curvature: Tensor
 
 
 class Likelihood(Protocol):
@@ -73,19 +73,19 @@ def descended(likelihood: Likelihood, rows: Tensor, mixture: Tensor, steps: int)
         if float(gradient.abs().max()) < FLAT:
             return at.mixture, taken, True
         if former is not None:
-            step, before = former
+            last, before = former
             change = gradient - before
-            product = float((step * change).sum())
+            product = float((last * change).sum())
             if product > 0:
-                memory.append((step, change, product))
+                memory.append((last, change, product))
         for direction in _directions(gradient, at.blocks, memory):
-            went = at.lower(direction)
-            if went is not None:
+            step = at.lower(direction)
+            if step is not None:
                 break
             memory.clear()
         else:
             return at.mixture, taken, True
-        former = went, gradient
+        former = step, gradient
     return at.mixture, steps, False
 
 
@@ -131,18 +131,18 @@ class _Place:
     def _evaluated(self, mixture: Tensor, mixed: Tensor) -> tuple[float, Tensor]:
         """Return what is minimised and the `blocks` of mixed rows, and keep their score.
 
-        The likelihood is that of a few rows at a time, which stay in the cache of a processor.
+        They are computed for a few rows at a time, which stay in the cache of a processor.
         """
         few = max(1, CACHED // mixed[0].nbytes) if mixed.device.type == "cpu" else len(mixed)
         cost = -float(torch.linalg.slogdet(mixture.double()).logabsdet)
-        bends, squares = [], []
+        curvatures, squares = [], []
         for rows, score in zip(mixed.split(few), self._score.split(few), strict=True):
             found = self._likelihood.evaluate(rows)
             score.copy_(found.score)
             cost += float(found.cost)
-            bends.append(found.bend)
+            curvatures.append(found.curvature)
             squares.append(torch.linalg.vector_norm(rows, dim=1).square() / rows.shape[1])
-        return cost, torch.cat(bends)[:, None] * torch.cat(squares)
+        return cost, torch.cat(curvatures)[:, None] * torch.cat(squares)
 
 
 def _directions(gradient: Tensor, blocks: Tensor, memory: deque[Former]) -> tuple[Tensor, ...]:

@@ -54,7 +54,8 @@ BOARD_COLUMNS = (*DESCRIPTION, "protocol", "metric_suite", *COUNTED, *SCORES[1:]
 """The columns of leaderboard.csv, behind which one for each parameter stands; SCORES begins with n_good."""
 WEIGHTS_DIGITS = 12
 MEAN_DIGITS = 12
-"""Of a mean: the last of its sixteen differ with the rows that are added up beside, and would turn the sixth."""
+"""Significant digits of a mean. Of the same numbers pandas finds means that differ in their last digits, by the rows
+beside them; without this the six digits that are written would differ, too, where a mean lies between two."""
 
 
 def refresh_tables(store: Store) -> pd.DataFrame:

@@ -35,13 +35,13 @@ def test_the_score_is_the_derivative_of_the_cost(least: float) -> None:
     density = ScaleMixture(CHANNELS, least)
     (slope,) = torch.autograd.grad(density.cost(rows), rows, create_graph=True)
     found = density.evaluate(rows.detach())
-    score, bend = found.score, found.bend
+    score, curvature = found.score, found.curvature
     places = range(0, CHANNELS * PLACES, 10)
     bends = [float(torch.autograd.grad(slope[0, t], rows, retain_graph=True)[0][0, t]) for t in places]
 
     assert float(found.cost) == pytest.approx(float(density.cost(rows.detach())))
     assert torch.allclose(score, slope.detach() * rows.shape[1])
-    assert float(bend[0]) == pytest.approx(sum(bends) / len(bends) * rows.shape[1], rel=0.1)  # of one place in ten
+    assert float(curvature[0]) == pytest.approx(sum(bends) / len(bends) * rows.shape[1], rel=0.1)  # of one place in ten
 
 
 def test_no_size_is_likelier_than_another() -> None:

@@ -270,7 +270,7 @@ def test_a_mean_is_that_of_the_numbers_in_the_file(record: Make, tmp_path: Path)
 
 
 def test_a_mean_between_two_numbers_of_six_digits_is_one_of_them_each_time(record: Make, tmp_path: Path) -> None:
-    """How pandas adds up four numbers differs with the rows beside them: one mean is 731.8534999999999 or 731.8535."""
+    """The last digits of pandas' means of four numbers differ with the rows beside them."""
     drawn = np.random.default_rng(0).uniform(700, 800, (40, 4)).round(3).tolist()
     records = [
         record(attack=f"attack-{cell}", victim_seed=seed, peak_mem_mb=value)
