@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from attacks.base import AttackParams
-from victims.frozen_model import omitted_if_default
+from victims.frozen_model import omitted_if, omitted_if_default
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,12 @@ class CocktailPartyParams(AttackParams):
             they do not show it; "told" is told.
         pixel_size: root mean square of a candidate's pixels, which nothing tells: 1 for inputs (x - mean) / std, a
             quarter for pixels in [0, 1] less a mean.
-        density: of what filters answer: "sparse" takes each response by itself; "scale_mixture" takes those of one
-            filter at one place in all channels together (`attacks.independent_components.responses`), and descends on
-            a smooth likelihood before a rugged one.
+        density: of what filters answer: "scale_mixture" takes the responses of one filter at one place in all channels
+            together (`attacks.independent_components.responses`), and descends on a smooth likelihood before a rugged
+            one; "sparse" takes each response by itself.
         steps: iterations of FastICA at most; it ends when it has settled.
-        free_steps: iterations at most of the descent on the likelihood that follows, on all its levels together.
+        free_steps: iterations at most of the descent on the likelihood that follows, on all its levels together; 500
+            images take nearly all of them, 100 a few hundred.
         rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of images
             and errors. 0 separates once and descends on nothing.
         round_steps: steps of the descent of a round.
@@ -62,9 +63,9 @@ class CocktailPartyParams(AttackParams):
     seeds: PositiveInt = 100_000
     images: Literal["shown", "told"] = "shown"
     pixel_size: PositiveFloat = 1.0
-    density: Annotated[Literal["sparse", "scale_mixture"], omitted_if_default("sparse")] = "sparse"
-    steps: PositiveInt = 300
-    free_steps: NonNegativeInt = 100
+    density: Annotated[Literal["sparse", "scale_mixture"], omitted_if("sparse")] = "scale_mixture"
+    steps: PositiveInt = 60
+    free_steps: NonNegativeInt = 2000
     rounds: NonNegativeInt = 0
     round_steps: PositiveInt = 160
     lr: PositiveFloat = 0.003
