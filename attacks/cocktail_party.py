@@ -43,7 +43,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "seed": {"start": "guess"},
         "told": {"images": "told"},
         "forgotten": {"start": "forgotten", "pixel_size": 0.25},
-        "rounds": {"rounds": 16, "density": "sparse", "steps": 120, "free_steps": 20},
+        "rounds": {"rounds": 16},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
 

@@ -15,7 +15,7 @@ STEPS = (300, 600, 1200, 2500)
 ROUNDS = {"rounds": (1, 3, 6), "kinks": (1, 2, 4, 6)}
 """How many rounds are tried by variant of `kkt-span`; the last are the variant's own."""
 FORGOTTEN = CocktailParty.variants["forgotten"]
-ITERATIONS = ((50, 0), (300, 0), (300, 100))
+ITERATIONS = ((60, 0), (60, 200), (60, 2000))
 """Of FastICA at most, and of the descent on the likelihood after it; the last are the default."""
 
 

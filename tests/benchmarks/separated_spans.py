@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attacks.cocktail_party import CocktailParty
 from attacks.context import AttackContext
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.responses import SPARSE, ScaleMixture, responses
@@ -28,7 +27,7 @@ from attacks.optimisation.relative import descended
 
 CPU = torch.device("cpu")
 LAST = ScaleMixture(3)
-ANNEALED = CocktailPartyParams(**CocktailParty.variants["annealed"])
+ANNEALED = CocktailPartyParams()
 
 
 def main() -> None:

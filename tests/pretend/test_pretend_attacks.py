@@ -152,7 +152,7 @@ CASES: dict[str, Case] = {
     "cocktail-party": Case("cocktail-party", ORDINARY, ONCE, waits=ROTATED),
     "cocktail-party in rounds": Case("cocktail-party", ORDINARY, ONCE | {"rounds": 2, "round_steps": 5}, waits=ROTATED),
     "cocktail-party through a tail": Case(
-        "cocktail-party", GELU, ONCE | {"rounds": 1, "round_steps": 5, "density": "scale_mixture"}, waits=ROTATED
+        "cocktail-party", GELU, ONCE | {"rounds": 1, "round_steps": 5, "density": "sparse"}, waits=ROTATED
     ),
     "cocktail-party without a start": Case("cocktail-party", CLASSES, ONCE | {"start": "forgotten"}, waits=ROTATED),
     "cocktail-party-features": Case("cocktail-party-features", BATCH_NORM, ROUNDS_OF_FEATURES, "image_steps"),

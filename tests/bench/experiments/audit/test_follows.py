@@ -99,7 +99,7 @@ def test_a_run_of_them_goes_where_the_audit_went() -> None:
 @pytest.mark.parametrize(
     ("victim", "opened"),
     [
-        (model(), {"the weights that its training started from": {"kkt-delta", "cocktail-party:annealed"}}),
+        (model(), {"the weights that its training started from": {"kkt-delta", "cocktail-party"}}),
         (model(initial="start.safetensors"), {}),
         (model(initial="start.safetensors", n=0), {"all 40 training images (`images` in its file)": {"inversion"}}),
         (model(initial="start.safetensors", n=9, hidden=()), {"all 40 training images (`images`": {"glm"}}),
