@@ -5,10 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
-from pydantic.fields import FieldInfo
-
-OMITTED = "omitted"
-"""In a field's schema: the value for which a description leaves it out, where that is not the default."""
 
 
 class FrozenModel(BaseModel):
@@ -23,20 +19,6 @@ def omitted_if_default(default: Any) -> Any:
     A field that is added with this annotation does not change the cache keys of existing victims.
     """
     return Field(exclude_if=lambda value: value == default)
-
-
-def omitted_if(first: str) -> Any:
-    """Return the annotation of a field that a description leaves out where it has the default that it had at first.
-
-    So the default may change, and what is stored keeps its meaning and its hash; `left_out` gives the value back.
-    """
-    return Field(exclude_if=lambda value: value == first, json_schema_extra={OMITTED: first})
-
-
-def left_out(field: FieldInfo) -> Any:
-    """Return the value of a field that a description lacks."""
-    extra = field.json_schema_extra
-    return extra.get(OMITTED, field.default) if isinstance(extra, dict) else field.default
 
 
 class Recipe(FrozenModel):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from attacks.base import AttackParams
-from victims.frozen_model import omitted_if, omitted_if_default
+from victims.frozen_model import omitted_if_default
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class CocktailPartyParams(AttackParams):
     seeds: PositiveInt = 100_000
     images: Literal["shown", "told"] = "shown"
     pixel_size: PositiveFloat = 1.0
-    density: Annotated[Literal["sparse", "scale_mixture"], omitted_if("sparse")] = "scale_mixture"
+    density: Literal["sparse", "scale_mixture"] = "scale_mixture"
     steps: PositiveInt = 60
     free_steps: NonNegativeInt = 2000
     rounds: NonNegativeInt = 0

@@ -17,7 +17,6 @@ from bench.plan import registry
 from bench.plan.options import value_text
 from bench.plan.registry import Registry, Victims
 from victims.errors import UserError
-from victims.frozen_model import left_out
 from victims.informed.spec import AnySpec
 
 Attacks = Registry[type[Attack[Any]]]
@@ -29,8 +28,8 @@ LONGEST = 44
 def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
     """Return the parameters of a row that are neither the attack's defaults nor its variant's.
 
-    A parameter that the row lacks has the value for which a description leaves it out. One that the attack no longer
-    has is left out if its value is null.
+    A parameter that the variant sets and the row lacks has the attack's default, for which a description may leave it
+    out. One that the attack no longer has is left out if its value is null.
 
     Args:
         attack: its name; all parameters of one that the registry does not know are returned.
@@ -42,7 +41,9 @@ def settings(attack: str, variant: str, params_json: str) -> dict[str, Any]:
     if usual is None or not params:
         return params
     kind = known_attacks()[attack]
-    lacking = {key: left_out(kind.Params.model_fields[key]) for key in usual if key not in params}
+    lacking = {
+        key: kind.Params.model_fields[key].default for key in kind.variants.get(variant, {}) if key not in params
+    }
     return {key: value for key, value in (params | to_jsonable_python(lacking)).items() if value != usual.get(key)}
 
 

@@ -48,15 +48,6 @@ def test_what_a_variant_sets_and_somebody_set_back_is_named_though_a_description
     assert settings("kkt-delta", "uniform", json.dumps(row)) == back
 
 
-def test_what_was_the_default_when_a_row_was_stored_is_named() -> None:
-    kind = registry.attacks().items["cocktail-party"]
-    row, now = attack_params(kind, "", {"density": "sparse"}), attack_params(kind, "", {})
-    assert "density" not in row.model_dump(mode="json")
-    assert now.model_dump(mode="json")["density"] == now.density != "sparse"
-    assert settings("cocktail-party", "", row.model_dump_json()) == {"density": "sparse"}
-    assert settings("cocktail-party", "", now.model_dump_json()) == {}
-
-
 def test_of_an_unknown_attack_all_is_named() -> None:
     assert settings("nobody's", "", '{"a": 1, "b": null}') == {"a": 1, "b": None}
     assert settings("kkt", "unknown", '{"steps": 300}') == {"steps": 300}
