@@ -10,13 +10,12 @@ separation (the cocktail party problem), as Kariyappa et al. 2023 have seen in o
 different images are not independent: all have light skies and dark grounds. What a small filter without a mean answers
 nearly is, and it is sparse, since a scene is flat but for its edges (`responses`); a mixture of scenes is not. The
 mixture whose responses are the most independent is found without the network, by FastICA (Hyvarinen 1999) and a descent
-on the likelihood, which may go from a smooth one to a rugged one (`unmixing`).
-That tells neither the length of an image nor its sign. The network tells the sign: errors D_i pass where neurons fire,
-and biases add up as sum_i D_i (`orientation`).
+on the likelihood, from a smooth one to a rugged one (`unmixing`). That tells neither the length of an image nor its
+sign. The network tells the sign: errors D_i pass where neurons fire, and biases add up as sum_i D_i (`orientation`).
 
-Where there are too many images for the edges of their pixels, the network tells more (`rounds`): a mixture says not
-only what the images are but also what their errors are, and errors that are likely come back from its outputs
-(`errors`). Both together have a likelihood (`likelihood`).
+Where pictures are too much alike for that, the network tells more (`rounds`): a mixture says not only what the images
+are but also what their errors are, and errors that are likely come back from its outputs (`errors`). Both together have
+a likelihood (`likelihood`).
 
 Behind convolutions the first fully connected layer sees feature maps, and these are separated likewise, in rounds or
 by filters alone (`maps`; `pictures` has what differs). Then images are searched that have the maps, each by itself or

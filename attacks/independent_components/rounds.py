@@ -1,9 +1,9 @@
 """Separation in rounds: an image whose errors the network explains is found, and the rest are separated anew.
 
-Filters tell some 300 directions of 3,072 pixels apart, and not 500. So the network is asked too. A descent on the joint
-likelihood of images and errors begins at what filters separate. After it the network explains nearly all of the errors
-of an image, and less of those of a mixture. Images that are found so stay. The rest of the span has fewer directions,
-and filters tell these apart.
+Filters alone leave mixtures of pictures that are alike, such as digits or feature maps. So the network is asked too. A
+descent on the joint likelihood of images and errors begins at what filters separate. After it the network explains
+nearly all of the errors of an image, and less of those of a mixture. Images that are found so stay. The rest of the
+span has fewer directions, and filters tell these apart.
 """
 
 from __future__ import annotations
