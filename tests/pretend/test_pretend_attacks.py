@@ -116,10 +116,14 @@ NAMED = frozenset({"attacks/prior_aware.py:told"})  # the attack's progress, aft
 SEARCHED, UNROLLED = (frozenset({f"attacks/{one}.py:evaluate"}) for one in ("deletion/search", "informed/unrolling"))
 PROJECTED = {"projection_loss.py:_fitted", "projection_loss.py:evaluate"}
 GUESSES = {"guesses": 2, "evaluations": 20}
-ONCE = {"free_steps": 20}  # one report of the descent on the likelihood: no count of steps says how many it needs
+ROTATION = {"free_steps": 0}
+ONCE = {"density": "sparse", "free_steps": 20}  # one report of picard: no count of steps says how many it needs
 ROUNDS_OF_FEATURES = {"steps": 40, "free_steps": 20, "rounds": 2, "round_steps": 5}
 JOINTLY = ROUNDS_OF_FEATURES | {"rounds": 0, "joint_rounds": 2, "images": "told"}
 ROTATED = frozenset(f"attacks/independent_components/unmixing.py:{one}" for one in ("_rotated", "nearest_rotation"))
+
+
+DESCENDED = frozenset(f"attacks/optimisation/relative.py:{one}" for one in ("descended", "_directions", "_evaluated"))
 
 
 def of(folder: str, functions: set[str], *more: str) -> frozenset[str]:
@@ -149,12 +153,14 @@ CASES: dict[str, Case] = {
     "kkt-delta from a seed": Case("kkt-delta", ORDINARY, {"start": "guess", "seeds": 50}),
     "kkt-delta without a start": Case("kkt-delta", ORDINARY, {"start": "uniform", "total_variation": 0.5}),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
-    "cocktail-party": Case("cocktail-party", ORDINARY, ONCE, waits=ROTATED),
-    "cocktail-party in rounds": Case("cocktail-party", ORDINARY, ONCE | {"rounds": 2, "round_steps": 5}, waits=ROTATED),
-    "cocktail-party through a tail": Case(
-        "cocktail-party", GELU, ONCE | {"rounds": 1, "round_steps": 5, "density": "sparse"}, waits=ROTATED
+    "cocktail-party": Case("cocktail-party", ORDINARY, {"steps": 5}, "free_steps", waits=DESCENDED),
+    "cocktail-party in rounds": Case(
+        "cocktail-party", ORDINARY, ROTATION | {"rounds": 2, "round_steps": 5}, waits=ROTATED
     ),
-    "cocktail-party without a start": Case("cocktail-party", CLASSES, ONCE | {"start": "forgotten"}, waits=ROTATED),
+    "cocktail-party through a tail": Case(
+        "cocktail-party", GELU, ONCE | {"rounds": 1, "round_steps": 5}, waits=ROTATED
+    ),
+    "cocktail-party without a start": Case("cocktail-party", CLASSES, ROTATION | {"start": "forgotten"}, waits=ROTATED),
     "cocktail-party-features": Case("cocktail-party-features", BATCH_NORM, ROUNDS_OF_FEATURES, "image_steps"),
     "cocktail-party-features jointly": Case("cocktail-party-features", BATCH_NORM, JOINTLY, "image_steps"),
     "replay": Case("replay", ORDINARY, {"steps": 3, "most": 4}, "replay_steps"),
