@@ -42,7 +42,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "seed": {"start": "guess"},
         "told": {"images": "told"},
-        "forgotten": {"start": "forgotten", "pixel_size": 0.25},
+        "forgotten": {"start": "forgotten", "pixel_size": 0.25, "signs": "both"},
         "rounds": {"rounds": 16},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
@@ -69,9 +69,10 @@ class CocktailParty(Attack[CocktailPartyParams]):
         return exposure.start_remains if start == "forgotten" else doubted(exposure, start, self.params.seeds)
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
-        """Return as many candidates as there are directions.
+        """Return as many candidates as there are directions, or twice as many if both signs are returned.
 
         A candidate is the surer the sparser its responses are, after rounds the more of its errors is explained.
+        Negatives follow behind all the rest.
 
         Raises:
             DivergedError: the images are not finite.
@@ -113,9 +114,15 @@ class CocktailParty(Attack[CocktailPartyParams]):
         if not found.images.isfinite().all():
             raise DivergedError("the images are not finite")
         late = () if found.settled else (f"not settled after {parts.done} iterations",)
+        images, sure = found.images, found.sure
+        if params.signs == "both":
+            images, sure = (
+                torch.cat([images, -images]),
+                torch.cat([sure, sure - 1]),
+            )  # a share less 1: behind all shares
         return Reconstruction(
-            candidates=found.images.reshape(-1, *shape),
-            confidence=found.sure,
+            candidates=images.reshape(-1, *shape),
+            confidence=sure,
             loss=1 - float(found.sure.mean()),
             grad_evals=parts.done,
             flags=(*guessed, span.flag, *found.flags(params.schedule), *late),

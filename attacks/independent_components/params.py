@@ -47,6 +47,8 @@ class CocktailPartyParams(AttackParams):
             they do not show it; "told" is told.
         pixel_size: root mean square of a candidate's pixels, which nothing tells: 1 for inputs (x - mean) / std, a
             quarter for pixels in [0, 1] less a mean.
+        signs: "told" returns each image with the sign that fits the network best; "both" returns its negative too,
+            behind all of these, for where gates alone tell the sign and tell it wrong of many.
         density: of what filters answer: "scale_mixture" takes the responses of one filter at one place in all channels
             together (`attacks.independent_components.responses`), and descends on a smooth likelihood before a rugged
             one; "sparse" takes each response by itself.
@@ -63,6 +65,7 @@ class CocktailPartyParams(AttackParams):
     seeds: PositiveInt = 100_000
     images: Literal["shown", "told"] = "shown"
     pixel_size: PositiveFloat = 1.0
+    signs: Annotated[Literal["told", "both"], omitted_if_default("told")] = "told"
     density: Literal["sparse", "scale_mixture"] = "scale_mixture"
     steps: PositiveInt = 60
     free_steps: NonNegativeInt = 2000

@@ -228,6 +228,19 @@ def test_photographs_come_back_with_their_signs(spec: VictimSpec, params: dict[s
     assert found.loss == pytest.approx(1 - float(found.confidence.mean()))
 
 
+def test_where_gates_alone_tell_the_sign_the_negatives_follow_behind_all() -> None:
+    victim, forgotten = victim_of(FORGOTTEN), CocktailParty.variants["forgotten"]
+    told, both = (
+        attacked(CocktailParty(CocktailPartyParams(**forgotten | signs)), victim) for signs in ({"signs": "told"}, {})
+    )
+    assert torch.equal(both.candidates, torch.cat([told.candidates, -told.candidates]))
+    assert told.confidence is not None and both.confidence is not None
+    assert torch.equal(both.confidence[:20], told.confidence)
+    assert float(both.confidence[20:].max()) < float(told.confidence.min())
+    assert torch.equal(both.confidence[20:].argsort(), told.confidence.argsort())
+    assert both.loss == told.loss
+
+
 def test_a_seed_is_guessed_and_n_is_told() -> None:
     victim = victim_of(PHOTOS)
     known, guessed, told = (
