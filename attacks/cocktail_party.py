@@ -71,8 +71,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Return as many candidates as there are directions, or twice as many if both signs are returned.
 
-        A candidate is the surer the sparser its responses are, after rounds the more of its errors is explained.
-        Negatives follow behind all the rest.
+        A candidate is the surer the sparser its responses are, after rounds the more of its errors is explained. With
+        both signs the negatives of all candidates follow, each less sure than any of them.
 
         Raises:
             DivergedError: the images are not finite.
@@ -116,10 +116,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         late = () if found.settled else (f"not settled after {parts.done} iterations",)
         images, sure = found.images, found.sure
         if params.signs == "both":
-            images, sure = (
-                torch.cat([images, -images]),
-                torch.cat([sure, sure - 1]),
-            )  # a share less 1: behind all shares
+            images = torch.cat([images, -images])
+            sure = torch.cat([sure, sure - 1])  # a confidence lies between 0 and 1: less 1, it is behind all of them
         return Reconstruction(
             candidates=images.reshape(-1, *shape),
             confidence=sure,

@@ -47,14 +47,14 @@ class CocktailPartyParams(AttackParams):
             they do not show it; "told" is told.
         pixel_size: root mean square of a candidate's pixels, which nothing tells: 1 for inputs (x - mean) / std, a
             quarter for pixels in [0, 1] less a mean.
-        signs: "told" returns each image with the sign that fits the network best; "both" returns its negative too,
-            behind all of these, for where gates alone tell the sign and tell it wrong of many.
+        signs: "told" returns each image with the sign that fits the network best; "both" returns the negatives too.
+            Where no biases are used the gates tell the sign, of many images the wrong one.
         density: of what filters answer: "scale_mixture" takes the responses of one filter at one place in all channels
             together (`attacks.independent_components.responses`), and descends on a smooth likelihood before a rugged
             one; "sparse" takes each response by itself.
         steps: iterations of FastICA at most; it ends when it has settled.
-        free_steps: iterations at most of the descent on the likelihood that follows, on all its levels together; 500
-            images take nearly all of them, 100 a few hundred.
+        free_steps: iterations at most of the descent on the likelihood that follows, on all its levels together. Of
+            100 images it takes some hundred, of 500 up to all.
         rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of images
             and errors. 0 separates once and descends on nothing.
         round_steps: steps of the descent of a round.

@@ -22,7 +22,7 @@ from victims.training.hardware import products_in
 FLAT = 1e-3
 """A likelihood is at its maximum when no entry of its relative gradient is larger."""
 MEMORY, HALVINGS = 7, 10
-"""How many former steps say how the gradient curvatures, and how often a step is halved that does not go down."""
+"""How many former steps say how the gradient changes, and how often a step is halved that does not go down."""
 LEAST_BEND = 0.01
 """Smallest eigenvalue of the preconditioner's blocks."""
 CACHED = 1 << 20

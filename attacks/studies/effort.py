@@ -1,7 +1,8 @@
 """What more time of an attack is worth (new here): images that come out over the seconds of the attack.
 
 A point is a whole run whose search was planned for that long, not a longer run that was stopped early: learning rates
-and gates follow the number of steps. `forgotten` of `cocktail-party` stands beside, as the cheapest that was found.
+and gates follow the number of steps. `forgotten` of `cocktail-party` stands beside, each response by itself and with
+the signs that are told: by default it ends when it has settled, long before the most iterations that are planned.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ STEPS = (300, 600, 1200, 2500)
 """Steps of a search without rounds; the last is the default."""
 ROUNDS = {"rounds": (1, 3, 6), "kinks": (1, 2, 4, 6)}
 """How many rounds are tried by variant of `kkt-span`; the last are the variant's own."""
-FORGOTTEN = CocktailParty.variants["forgotten"]
-ITERATIONS = ((60, 0), (60, 200), (60, 2000))
-"""Of FastICA at most, and of the descent on the likelihood after it; the last are the default."""
+FORGOTTEN = CocktailParty.variants["forgotten"] | {"density": "sparse", "signs": "told"}
+ITERATIONS = ((50, 0), (300, 0), (300, 100))
+"""Of FastICA at most, and of the descent on the likelihood after it."""
 
 
 def cells(victim: str) -> tuple[Cell, ...]:
