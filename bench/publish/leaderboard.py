@@ -13,7 +13,7 @@ from attacks.base import ORACLE
 from bench.publish import board_page
 from bench.publish.parameters import columns as parameter_columns
 from bench.publish.parameters import readable
-from bench.publish.ranking import own_ranks, samples_and_gains, unsuccessful
+from bench.publish.ranking import of_each_seed, own_ranks, samples_and_gains, unsuccessful
 from bench.publish.runs_table import VERSIONS, current, defined, read_runs, table_of
 from bench.publish.statistics import count_interval, gain_interval
 from bench.store.cells import to_csv
@@ -142,9 +142,9 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     failed, counts as its null control's score (0 where none was computed) in every count of good images that its cell
     has, and gains nothing over the null; its other scores do not enter the means. Nor does `wall_s` of a run that
     shared the machine, unless all runs of the cell did. Runs are left out that were skipped, that a higher version
-    supersedes, that were told what no attacker knows, or whose parameters an oracle chose. `seeds` counts each seed of
-    each training once, whatever machines ran it; `failed` counts the seeds that failed on all of them, `overlapped`
-    those that shared all of them.
+    supersedes, that were told what no attacker knows, or whose parameters an oracle chose. Each seed of each
+    training counts once, whatever machines ran it (`of_each_seed`): `failed` counts those that failed on all of them,
+    `overlapped` those that shared the machine.
 
     `gain` is the count one to one less the strictest null's, `gain_low` and `gain_high` its 95% interval. `rank` is the
     place by the gain among the attacks that need no more knowledge than the row's; controls have none, nor have rows
@@ -153,7 +153,7 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     """
     runs = current(runs)
     told = runs["knowledge"].str.contains(ORACLE, regex=False) | (runs["tuned_by"] == TUNED_BY_ORACLE)
-    runs = runs[(runs["status"] != Status.SKIPPED) & ~told]
+    runs = of_each_seed(runs[(runs["status"] != Status.SKIPPED) & ~told])
     if runs.empty:
         return pd.DataFrame(columns=list(BOARD_COLUMNS))
     counted = _failures_counted(runs)
@@ -162,10 +162,8 @@ def leaderboard(runs: pd.DataFrame) -> pd.DataFrame:
     described = [*CELL, *(name for name in DESCRIPTION if name not in (*CELL, "params"))]
     means = of_training.groupby("cell", sort=False).mean()
     board = groups[described].first().join(means.map(lambda mean: float(f"{mean:.{MEAN_DIGITS}g}")))
-    of_seed = counted.groupby(["cell", "victim_seed", "seed"], sort=False)[["failed", "overlapped"]].all()
-    seeds = of_seed.groupby("cell", sort=False)
-    board["seeds"], board["trainings"] = seeds.size(), groups["victim_seed"].nunique()
-    board[["failed", "overlapped"]] = seeds[["failed", "overlapped"]].sum()
+    board["seeds"], board["trainings"] = groups.size(), groups["victim_seed"].nunique()
+    board[["failed", "overlapped"]] = groups[["failed", "overlapped"]].sum()
     cells = list(zip(*(board[name].astype(str) for name in CELL), strict=True))
     good, gained = samples_and_gains(runs)
     ends = {cell: count_interval(sample) for cell, sample in good.items()}

@@ -14,7 +14,7 @@ from bench.publish.runs_table import VERSIONS, current
 from bench.publish.statistics import Floats, Sample, Seeds, ranks
 from bench.store.good_images import decode
 from bench.store.possible import MASKS
-from bench.store.records import CELL, ONE_TO_ONE, ScoreState, Status
+from bench.store.records import CELL, ONE_TO_ONE, OVERLAPPED, ScoreState, Status
 
 Row = dict[Hashable, Any]
 """A row of a leaderboard or of a runs.csv, by column."""
@@ -70,7 +70,8 @@ class _Run(NamedTuple):
 
 Cells = dict[Cell, dict[int, list[_Run]]]
 """The current runs of each cell, by the seed of the victim's training."""
-CELLS_OF = [*CELL, *VERSIONS.values(), "victim_sha", "victim_seed", "n", "status", "scores", *MASKS]
+CELLS_OF = [*CELL, *VERSIONS.values(), "victim_sha", "victim_seed", "seed", "n", "status", "scores", *MASKS]
+CELLS_OF += ["sequence", "flags"]
 CELLS_OF += [f"{prefix}{name}" for name in ("n_good", ONE_TO_ONE) for prefix in ("", "null_")]
 """The columns of runs that tell them."""
 
@@ -126,12 +127,12 @@ def _gains_of(cells: Cells) -> dict[Cell, Sample]:
 
 
 def _cells(runs: pd.DataFrame) -> Cells:
-    """Return the current runs of each cell, by the seed of the victim's training.
+    """Return the current runs of each cell, one a seed, by the seed of the victim's training.
 
     Skipped runs are left out, and so are cells whose runs differ in n.
     """
     runs = current(runs[CELLS_OF])
-    runs = runs[runs["status"] != Status.SKIPPED]
+    runs = of_each_seed(runs[runs["status"] != Status.SKIPPED])
     failed = unsuccessful(runs)
     counts = [one_to_one_counts(runs, prefix).where(~failed, 0.0) for prefix in ("", "null_")]
     columns = [failed, runs["n"], runs["null_n_good"].fillna(0), *counts, *(runs[name] for name in MASKS)]
@@ -142,6 +143,16 @@ def _cells(runs: pd.DataFrame) -> Cells:
         found.setdefault(cell, {}).setdefault(int(seed), []).append(_Run(*values))
     alike = {cell: {run.n for rows in trainings.values() for run in rows} for cell, trainings in found.items()}
     return {cell: trainings for cell, trainings in found.items() if len(alike[cell]) == 1}
+
+
+def of_each_seed(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return one run of each seed of each training of a cell, whatever machines ran it, so that none counts twice.
+
+    It is one that found something, if any did; of several one that had its machine for itself; of those the latest.
+    """
+    alone = ~runs["flags"].str.contains(OVERLAPPED, regex=False)
+    ordered = runs.iloc[np.lexsort((runs["sequence"], alone, runs["status"] == Status.OK))]
+    return runs.drop(index=ordered.index[ordered.duplicated([*CELL, "victim_seed", "seed"], keep="last")])
 
 
 def unsuccessful(runs: pd.DataFrame) -> pd.Series[bool]:

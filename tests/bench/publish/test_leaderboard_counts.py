@@ -54,6 +54,18 @@ def test_a_seed_on_two_machines_is_one_seed(record: Make, tmp_path: Path) -> Non
     assert (row["seeds"], row["trainings"], row["failed"]) == (3, 2, 1)
 
 
+def test_a_seed_on_two_machines_enters_means_and_gain_once(record: Make, tmp_path: Path) -> None:
+    known = {"victim_key": "k", "victim_sha": "a", "n": 100, "null_n_good": 0}
+    seeds = [record(**known, seed=seed, n_good=count, cpu="Abacus") for seed, count in enumerate((40, 10))]
+    other = [record(**known, n_good=40, cpu=cpu, sequence=2) for cpu in ("Slide rule", "Tally")]
+    failed = record(**known, seed=1, n_good=None, cpu="Tally", sequence=3, status=Status.OOM)
+    told = ["n_good", "gain", "gain_low", "gain_high", "rank", "seeds", "failed"]
+    (once,) = write_tables(tmp_path / "once", seeds)[told].to_dict("records")
+    (often,) = write_tables(tmp_path / "often", [*seeds, *other, failed])[told].to_dict("records")
+    assert often == once
+    assert (once["n_good"], once["seeds"], once["failed"]) == (25, 2, 0)
+
+
 def test_seconds_of_a_shared_machine_stay_where_the_other_run_has_none(record: Make, tmp_path: Path) -> None:
     shared = record(wall_s=30.0, flags=OVERLAPPED)
     failed = record(seed=1, status=Status.TIMEOUT, n_good=None, wall_s=None)
