@@ -18,7 +18,7 @@ from attacks.base import (
     no_reconstruction,
 )
 from attacks.independent_components.params import CocktailPartyParams
-from attacks.known_start.no_image import FIRST_STAYED, declined, doubted
+from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted
 from victims.networks import DENSE_FIRST
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
             begun = {name: value.to(ctx.device, torch.float32) for name, value in initial.items()}
             start = layers(architecture, begun)
             if torch.equal(start.weights[0], end.weights[0]):
-                return no_reconstruction(shape, *guessed, FIRST_STAYED)
+                still = all(torch.equal(value, state[name]) for name, value in begun.items())
+                return no_reconstruction(shape, *guessed, STILL if still else FIRST_STAYED)
             span = UpdateSpan.added_to(start, end, n, tails_between(architecture, begun, state, 0.0, 0.5, 1.0))
         parts = Parts(ctx, params.schedule.total)
         density = SPARSE if params.density == "sparse" else ScaleMixture(shape[0])

@@ -19,7 +19,7 @@ from attacks.base import (
     no_reconstruction,
 )
 from attacks.independent_components.params import CocktailPartyFeaturesParams
-from attacks.known_start.no_image import LAST_ALONE
+from attacks.known_start.no_image import LAST_ALONE, STILL
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -105,7 +105,10 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             {name: value.to(ctx.device) for name, value in state.items()} for state in (initial, view.weights)
         )
         before = convolutions(end)
-        if (first_moved(start, end, before) or 0) > before:
+        moved = first_moved(start, end, before)
+        if moved is None and params.start == "guess":
+            return no_reconstruction(shape, *guessed, STILL)
+        if moved is not None and moved > before:
             return no_reconstruction(shape, INNER_STAYED)
         build, tailed = (lambda: view.architecture.build().to(ctx.device)), has_tail(view.architecture.spec)
         front = FeatureExtractor.of(build, start, end, params.point, before)

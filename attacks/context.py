@@ -99,6 +99,7 @@ class AttackContext:
     started: float = field(default_factory=time.monotonic)
     stopped: bool = False
     _saved: float = field(default_factory=time.monotonic)
+    _resumed: bool = False
 
     @property
     def seconds(self) -> float:
@@ -127,13 +128,15 @@ class AttackContext:
     def resume(self) -> dict[str, Tensor]:
         """Return the last checkpoint's state on the CPU, empty if there is none, and restore its trace and clock.
 
-        An attack that calls `checkpoint` calls `resume` first of all.
+        An attack that calls `checkpoint` calls `resume` first of all. Trace and clock are restored once, however often
+        the state is asked for.
         """
         last = None if self.checkpoints is None else self.checkpoints.load()
         if last is None:
             return {}
-        self.trace[:] = last.trace
-        self.started -= last.seconds
+        if not self._resumed:
+            self.trace[:], self._resumed = last.trace, True
+            self.started -= last.seconds
         return last.state
 
     def record(self, step: int, **figures: float) -> None:

@@ -202,18 +202,19 @@ class Recorded:
 
     Args:
         after: the numbers of these checkpoints, from 1 on.
+        begun: what a run before it has left, if it goes on from there.
 
     Attributes:
         number: of checkpoints that the run has offered.
         kept: by these numbers.
     """
 
-    def __init__(self, after: Iterable[int]) -> None:
-        self.after, self.number = set(after), 0
+    def __init__(self, after: Iterable[int], begun: Checkpoint | None = None) -> None:
+        self.after, self.number, self.begun = set(after), 0, begun
         self.kept: dict[int, Checkpoint] = {}
 
     def load(self) -> Checkpoint | None:
-        return None
+        return self.begun and stored(self.begun)
 
     def save(self, checkpoint: Checkpoint) -> None:
         self.number += 1
@@ -228,7 +229,7 @@ class Left:
     checkpoint: Checkpoint
 
     def load(self) -> Checkpoint | None:
-        return self.checkpoint
+        return stored(self.checkpoint)
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep nothing."""

@@ -79,8 +79,9 @@ class ImageSearch:
             features: (r, f), as many as the span has directions.
             likelihood: on that span.
         """
-        parts, rest = self.parts, self.parts.held
-        held, rounds = below(JOINT, rest), self.params.joint_rounds
+        parts, rounds = self.parts, self.params.joint_rounds
+        held = below(JOINT, parts.held)
+        rest = {name: value for name, value in parts.held.items() if not name.startswith(JOINT)}
         features = held.get("features", features).to(features)
         coordinates = held["coordinates"].to(features) if "coordinates" in held else None
         parts.share = UNTIL

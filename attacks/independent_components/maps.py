@@ -42,9 +42,10 @@ def features_span(
 ) -> UpdateSpan:
     """Return the span of the features, and what is known beside.
 
-    The front moves too while it trains, so that an image has features of its own in every step; no gap ends their span.
-    Where nearly all directions are needed to hold the squares, noise fills them, as after Adam, which scales the
-    entries of a gradient each by its own factor; then those count that stand above it.
+    The front moves too while it trains, so that an image has features of its own in every step; a gap ends their span
+    only where the front stayed. Where nearly all directions are needed to hold the squares and none ends, noise fills
+    them, as after Adam, which scales the entries of a gradient each by its own factor; then those count that stand
+    above it.
 
     Args:
         start: the fully connected layers at the beginning.
@@ -60,7 +61,7 @@ def features_span(
     rank, which = found.holding(1 - params.missed), f" with all but {params.missed:g} of the squares"
     if images is not None:
         rank, which = min(images, len(found.directions)), ""
-    elif rank > WIDEST * found.rank:
+    elif not found.shows_images and rank > WIDEST * found.rank:
         rank, which = found.above_noise, " that stand above noise"
     flag = f"start decayed to {found.decay:.4g}, {rank} directions{which}"
     like = end.weights[0]

@@ -29,9 +29,10 @@ class UpdateSpan:
     Attributes:
         basis: (r, d) orthonormal rows that span the images.
         added: L (h, d).
-        bias: (h,) sum_i D_i; None where it is not known.
+        bias: (h,) sum_i D_i; None where it is not known, or not used.
         network: where signs are told: the start, whose neurons most steps of a training from scratch had, or the end.
-        way: where errors are taken: the middle of the straight way from the start and its end, or the end alone.
+        way: where errors are taken on the straight way from the start to the end: the middle and the end, or other
+            points that a caller chooses; the end alone where the start is not known.
         flag: how n was had.
     """
 
@@ -60,7 +61,8 @@ class UpdateSpan:
                 began.
         """
         found = checked_difference(start, end)
-        rank = images or (found.rank if found.shows_images else found.above_noise)
+        shows = found.rank if found.shows_images else found.above_noise
+        rank = min(images or shows, len(found.directions))
         shown = "" if images or found.shows_images else ", those that stand above noise: n is not shown"
         if low := low_rank(start, end, found):
             shown = f"; {adapted(low)}"

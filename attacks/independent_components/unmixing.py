@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import torch
 from picard import picard
@@ -22,10 +23,10 @@ NEAR, MOST_STEPS = 1e-4, 60
 """Of the nearest rotation: how far from orthonormal it may be before its last step, and the most steps."""
 CHUNK = 20
 """Iterations between two reports."""
-LEVELS = ((0.1, 0.5), (0.03, 0.25), (0.01, 0.25))
-"""The scale mixtures on whose likelihood a descent goes on, from smooth to rugged, each with its share of the
-iterations: what keeps flat places from being infinitely likely falls. At the last alone a descent from a mixture stays
-in mixtures where there are 500 images."""
+LEVELS = ((0.1, 0.5), (0.03, 0.75), (0.01, 1.0))
+"""The scale mixtures on whose likelihood a descent goes on, from smooth to rugged, each with the share of
+the iterations that are done at its end: what keeps flat places from being infinitely likely falls. At the last alone a
+descent from a mixture stays in mixtures where there are 500 images."""
 
 Chunk = Callable[[Tensor, Tensor, int], tuple[Tensor, int, bool]]
 """Maps white rows (r, T), a mixture (r, r) and a number of iterations to the mixture after them, the number that was
@@ -82,7 +83,8 @@ def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts, density: Density 
     for stage, (chunk, most) in list(enumerate(stages))[first:]:
         ended = done[stage] >= most
         while not (ended or parts.expired(sum(done))):
-            mixture, taken, settled = chunk(white, mixture, min(CHUNK, most - done[stage]))
+            few = min(CHUNK, most - done[stage], parts.left(sum(done)))
+            mixture, taken, settled = chunk(white, mixture, int(few))
             done[stage] += taken
             ended = settled or done[stage] == most
             parts.report(sum(done), contrast=float(_contrast(mixture, white).mean()))
@@ -94,8 +96,9 @@ def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts, density: Density 
 def _descents(density: Density, steps: int) -> tuple[tuple[Chunk, int], ...]:
     """Return the descents on the likelihood that follow one another, each with the most iterations of so many."""
     if isinstance(density, ScaleMixture):
-        levels = ((replace(density, least=least), share) for least, share in LEVELS)
-        return tuple((partial(descended, level), round(share * steps)) for level, share in levels)
+        levels = (replace(density, least=least) for least, _ in LEVELS)
+        most = (end - begin for begin, end in pairwise((0, *(round(until * steps) for _, until in LEVELS))))
+        return tuple((partial(descended, level), few) for level, few in zip(levels, most, strict=True))
     return ((_freed, steps),)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -49,6 +50,11 @@ class Parts:
         late |= steps is not None and self.done + step >= self.share * steps
         self.stopped |= self.ctx.expired(self.done + step) or late
         return self.stopped
+
+    def left(self, step: int) -> float:
+        """Return how many steps the budget, or the share of it, leaves after so many of this part; without one inf."""
+        steps = self.ctx.budget.steps
+        return math.inf if steps is None else math.ceil(self.share * steps) - self.done - step
 
     def report(self, step: int, **figures: float) -> None:
         """Report so many steps of this part."""

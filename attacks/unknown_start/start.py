@@ -29,6 +29,7 @@ def initial_weights(
     Raises:
         ValueError: the victim has no one start to tell.
     """
+    ctx.resume()  # what was spent before an interruption counts while a start is sought
     if start == "known":
         if view.initial_weights is None:
             raise ValueError("the victim has no one start")
@@ -86,6 +87,8 @@ def estimated_start(
     images = channels in (1, 3) and min(height, width) > 1
     space = CosineSpace.of(shape, first) if images else None
     found = StartSeparation(first, space).run(expired, steps_of(0))
+    if not found.uniform and expired():
+        return None, ("the budget was spent before the start was estimated",)
     if not found.uniform:
         return None, (
             "the first layer does not look drawn uniformly, as torch.nn.Linear draws it: what is left of it has a "
@@ -98,6 +101,8 @@ def estimated_start(
         behind = StartSeparation(weights[name], None, found.decay).run(expired, steps_of(layer))
         if behind.uniform:
             start[name] = (weights[name] - behind.added) / found.decay
+        elif expired():
+            flags.append(f"the budget was spent before layer {layer + 1} was estimated: taken as released")
         else:
             flags.append(f"layer {layer + 1} does not look drawn uniformly: taken as released")
     return start, tuple(flags)

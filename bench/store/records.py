@@ -15,7 +15,7 @@ TUNED_BY_ORACLE = "oracle"
 """`tuned_by` of a run whose parameters were chosen by looking at the training set: it is on no leaderboard."""
 
 NULLS: dict[str, str] = {
-    "null_random": "random candidates in the subspace that the network shows, as many and of the same contrast",
+    "null_random": "random candidates in the row space of the released W1, as many and of the same contrast",
     "null_mean_image": "the mean image in the place of every reconstruction",
     "null_held_out": "the held-out images as candidates, with other images of the dataset where the attack has more; "
     "under nearest-public the latter alone",

@@ -8,8 +8,8 @@ def geometric(ends: tuple[float, float], step: int, steps: int) -> float:
 
     Args:
         ends: (a, b), of one sign, neither 0.
-        step: from 0, which gives a.
-        steps: at least 1; the last one gives b.
+        step: from 0, which gives a, to `steps`, which gives b.
+        steps: at least 1.
     """
     start, end = ends
     value: float = start * (end / start) ** (step / steps)
