@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,6 +13,7 @@ from picard.densities import Tanh
 from torch import Tensor
 
 from attacks.cocktail_party import CocktailParty
+from attacks.context import Budget
 from attacks.independent_components import unmixing
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.responses import SPARSE, ScaleMixture, thinned
@@ -112,3 +115,13 @@ def test_photographs_come_back_nearer(rounds: int) -> None:
         found = attacked(CocktailParty(params), victim)
         near.append(float((images @ F.normalize(found.candidates.flatten(1)).T).amax(1).mean()))
     assert near[1] > near[0]
+
+
+@pytest.mark.parametrize("steps", [1, 3, 6, 10, 2000])
+def test_the_levels_share_all_iterations(steps: int) -> None:
+    assert sum(most for _, most in unmixing._descents(ScaleMixture(CHANNELS), steps)) == steps
+
+
+def test_a_budget_is_kept_to_the_step() -> None:
+    ctx = replace(context(), budget=Budget(steps=25))
+    assert unmix(sources(), (100, 100), Parts(ctx, 200), ScaleMixture(CHANNELS)).steps == 25

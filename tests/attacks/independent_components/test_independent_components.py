@@ -34,7 +34,7 @@ from attacks.independent_components.responses import ALPHA, filters, responses
 from attacks.independent_components.span import UpdateSpan
 from attacks.independent_components.unmixing import nearest_rotation, unmix
 from attacks.known_start.equation import back_propagated
-from attacks.known_start.no_image import FIRST_STAYED
+from attacks.known_start.no_image import FIRST_STAYED, STILL
 from attacks.optimisation.parts import Parts
 from bench.run.disclosure import view_of
 from victims.equations.network import Network
@@ -256,10 +256,13 @@ def test_where_nothing_tells_the_span_there_is_no_image() -> None:
     victim = deepcopy(victim_of(PHOTOS))
     assert victim.start is not None
     victim.model.load_state_dict(victim.start)
-    for start, reason in (("forgotten", "is its start forgotten?"), ("known", FIRST_STAYED)):
+    for start, reason in (("forgotten", "is its start forgotten?"), ("known", STILL)):
         found = attacked(CocktailParty(CocktailPartyParams.model_validate({"start": start})), victim)
         assert reason in found.flags[-1]
         assert not found.candidates.any()
+    first = {name: value for name, value in victim.start.items() if name.startswith("layers.0.")}
+    victim.model.load_state_dict(victim_of(PHOTOS).model.state_dict() | first)
+    assert attacked(CocktailParty(CocktailPartyParams()), victim).flags[-1] == FIRST_STAYED
 
 
 def test_what_is_known_is_what_the_parameters_ask_for() -> None:

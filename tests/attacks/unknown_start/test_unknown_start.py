@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import attacked, sgd_network, victim_of
+from attacking import CPU, Left, attacked, context, sgd_network, victim_of
 
+from attacks.base import Knowledge
+from attacks.context import Checkpoint
 from attacks.kkt_delta import KKTDelta
 from attacks.known_start.params import KKTDeltaParams
-from attacks.unknown_start.start import estimated_start
+from attacks.unknown_start.start import estimated_start, initial_weights
 from attacks.unknown_start.uniform import StartSeparation
+from bench.run.disclosure import view_of
 from victims.equations.row_space import CosineSpace
 
 SHAPE = (3, 8, 8)
@@ -106,8 +110,19 @@ def test_every_layer_but_the_last_is_estimated() -> None:
 
 def test_a_budget_ends_it() -> None:
     steps, weights = iter(range(1000)), {"layers.0.weight": planted()[0], "layers.1.weight": torch.zeros(3, 300)}
-    estimated_start(weights, SHAPE, expired=lambda: next(steps) >= 3)
-    assert next(steps) == 4
+    start, flags = estimated_start(weights, SHAPE, expired=lambda: next(steps) >= 3)
+    assert next(steps) == 5, "asked before four steps, and whether that is why nothing was found"
+    assert (start, flags) == (None, ("the budget was spent before the start was estimated",))
+
+
+def test_the_time_before_an_interruption_counts_while_a_start_is_sought() -> None:
+    victim = victim_of(sgd_network("photos", 10, (200, 100), lr=0.02, batch_size=5, epochs=30))
+    ctx = replace(context(), checkpoints=Left(Checkpoint({}, [{"step": 1}], 55.0)))
+    view = view_of(victim, frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS}), CPU)
+    initial_weights(view, ctx, "guess", 3)
+    assert 55 <= ctx.seconds < 100
+    ctx.resume()
+    assert (ctx.seconds < 100, ctx.trace) == (True, [{"step": 1}]), "as once"
 
 
 def test_images_come_back_without_the_start() -> None:
