@@ -40,6 +40,8 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
     families = [spec for spec in FAMILIES if spec.setting == attack.setting]
     try:
         reasons = {spec.architecture.label: attack(params).supports(spec) for spec in families}
+        if wrong := [reason for reason in reasons.values() if not (reason is None or isinstance(reason, str))]:
+            raise TypeError(f"it returned {wrong[0]!r}; return why not, as text, or None where it can")
     except Exception as error:
         yield ContractClaim(name, "says which victims it takes", f"supports: {where(error, file_of(attack))}")
         return

@@ -4,16 +4,40 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from bench.plan.options import ControlSet
 from bench.terminal.console import say
 from bench.terminal.text import one_line
 
+
+class Verbs(TyperGroup):
+    """The verbs. An option that takes one value is refused a second time, for its first would be lost."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the verb that the first argument names, and the others.
+
+        Raises:
+            BadParameter: an option that takes one value is given twice.
+        """
+        name, verb, rest = super().resolve_command(ctx, args)
+        try:
+            given = [] if verb is None else verb.make_parser(ctx).parse_args(args=list(rest))[2]
+        except typer.TyperException:
+            given = []  # the verb itself says what is wrong
+        single = [one for one in given if not (one.multiple or getattr(one, "is_flag", True))]
+        if twice := next((one for one in single if single.count(one) > 1), None):
+            times = f"it takes one value and is given {single.count(twice)} times"
+            raise typer.BadParameter(times, param_hint=f"'{max(twice.opts, key=len)}'")
+        return name, verb, rest
+
+
 app = typer.Typer(
+    cls=Verbs,
     help="Benchmark of training-data reconstruction attacks: how much of its training set does a network give away?",
     add_completion=True,
     pretty_exceptions_enable=False,

@@ -174,12 +174,16 @@ def merge(
     """
     from bench.experiments.tuning.table import write_summary
     from bench.experiments.tuning.verb import TUNE
+    from bench.publish.leaderboard import unscored
     from bench.publish.merge import merge as merge_folders
+    from bench.store.folders import Store
 
     work_begins()
     rows, files = merge_folders(folders, output, replace)
     write_summary(output / TUNE, complain)
     say(f"{output}: {rows} rows of {len(folders)} folders, {files} files")
+    if line := unscored(Store(output)):
+        complain(line)
 
 
 @app.command()

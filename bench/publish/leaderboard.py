@@ -82,7 +82,7 @@ def unscored(store: Store) -> str:
     score = command("score", *words, "--results-dir", str(store.root))
     has, them = ("has", "it") if len(records) == 1 else ("have", "them")
     lacks = f"{plural(len(records), 'stored reconstruction')} {has} no scores, and the tables lack {them}"
-    return f"{lacks}; `{score}` makes them, unless another process is at it"
+    return f"{lacks}; `{score}` makes them (with the --plugin-dir and --data-dir of `run`), unless another is at it"
 
 
 def write_tables(root: Path, records: Iterable[RunRecord]) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from http.client import HTTPException
 from pathlib import Path
+from zipfile import is_zipfile
 
 import numpy as np
 
@@ -111,8 +112,9 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in KEYS if key in archive}
     except Exception as error:  # each kind of damage raises another: of zipfile, zlib, numpy, the system
+        why = _line(error) if isinstance(error, OSError) or is_zipfile(path) else "it is no zip archive"
         raise UserError(
-            f"{path} is not a readable .npz file ({type(error).__name__}: {_line(error)}); "
+            f"{path} is not a readable .npz file ({why}); "
             f"write it again with numpy.savez and the arrays {', '.join(KEYS)}"
         ) from error
 

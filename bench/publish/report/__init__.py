@@ -12,6 +12,8 @@ from victims.errors import UserError
 from victims.files import write_text
 
 Format = Literal["html", "markdown", "latex", "csv"]
+TITLE, HEAD = "What trained networks give away", 1000
+"""The title of a page and of its tables in Markdown, and in how many bytes it stands."""
 SUFFIXES: dict[Format, str] = {"html": "html", "markdown": "md", "latex": "tex", "csv": "csv"}
 
 
@@ -36,7 +38,8 @@ def write_report(
         The file.
 
     Raises:
-        UserError: there are no runs, runs.csv is damaged, or the file cannot be written, or is one of the results.
+        UserError: there are no runs, runs.csv is damaged, or the file cannot be written, is one of the results, or is
+            there and no report of this form.
     """
     own = root / f"report.{SUFFIXES[form]}"
     path = output or own
@@ -50,8 +53,19 @@ def write_report(
         from bench.publish.report.export import EXPORTS
 
         text = EXPORTS[form](report)
+    if not _is_report(path, text):
+        raise UserError(f"{path} is there and is no {form} report; name another file with --output")
     try:
         write_text(path, text)
     except OSError as error:
         raise UserError(f"cannot write {path} ({error.strerror}); name another file with --output") from None
     return path
+
+
+def _is_report(path: Path, text: str) -> bool:
+    """Say whether a file is not there, is empty, or is a report as `text` is one."""
+    if not path.is_file() or not path.stat().st_size:
+        return True
+    with path.open("rb") as file:
+        head = file.read(HEAD).decode(errors="replace")
+    return TITLE in head if TITLE in text[:HEAD] else path.suffix in (".tex", ".csv")

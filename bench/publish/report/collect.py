@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from bench.publish import ranking
-from bench.publish.leaderboard import leaderboard
+from bench.publish.leaderboard import leaderboard, unscored
 from bench.publish.numbers import MISSING, count, number, written
 from bench.publish.parameters import settings, summary
 from bench.publish.ranking import Board, Cell, Row, cell_of
@@ -20,6 +20,7 @@ from bench.publish.report.former import former, mark
 from bench.publish.report.reproduce import remaking
 from bench.publish.runs_table import MOST_ROWS, current, has_runs, read_runs, remade
 from bench.store.file_names import LOG, REPORT, RUNS_CSV
+from bench.store.folders import Store
 from bench.store.records import CELL, ONE_TO_ONE, Status
 from bench.terminal.text import variant_name
 from victims.errors import UserError
@@ -109,6 +110,8 @@ def collect(root: Path, across_knowledge: bool = False, earlier: Sequence[Path] 
     runs = current(read_runs(table, MOST_ROWS)) if table.exists() else pd.DataFrame()
     if not table.exists() and has_runs(root):
         raise UserError(f"{table} is missing; {remade(root)}")
+    if runs.empty and (line := unscored(Store(root))):
+        raise UserError(line)
     if runs.empty:
         raise UserError(f"no runs in {root} to report; `python -m bench run` makes some, --results-dir names a folder")
     board = leaderboard(runs)

@@ -18,6 +18,7 @@ simple("one_victim_of_two_unknown", "no victim is called 'nobody'", "-v", "faces
 simple("unknown_variant", "no variant 'papre'; there are: many", "--variant", "papre")
 simple("unknown_option", "; `python -m bench run --help` says what there is", "--nope")
 simple("option_without_value", "--seeds", "--seeds")
+simple("option_twice", "'--seeds': it takes one value and is given 2 times", "--seeds", "0", "--seeds", "1")
 simple("surplus_argument", "unexpected extra argument(s) (surplus); `python -m bench run --help`", "surplus")
 simple("set_without_equals", "write --set key=value", "--set", "count")
 simple("set_unknown_key", "did you mean count", "--set", "conut=3")

@@ -36,7 +36,7 @@ def no_such_npz(scene: Scene) -> Words:
     return scene.victim(scene.root / "absent.npz")
 
 
-@case("is not a readable .npz file")
+@case("is not a readable .npz file (it is no zip archive); write it again")
 def npz_is_text(scene: Scene) -> Words:
     return scene.victim(scene.file("data.npz", "these are no images"))
 

@@ -57,6 +57,18 @@ def report_in_the_place_of_a_table(scene: Scene) -> Words:
     return words
 
 
+@case("is there and is no html report; name another file with --output")
+def report_over_a_file_beside_the_results(scene: Scene) -> Words:
+    scene.file("own.py", "weights = 3")
+    return report_over(scene, "../own.py", "html")
+
+
+@case("is there and is no csv report; name another file with --output")
+def report_as_a_table_over_a_file_beside_the_results(scene: Scene) -> Words:
+    scene.file("README.md", "# Mine")
+    return report_over(scene, "../README.md", "csv")
+
+
 @case("lies in a folder to be merged")
 def merge_into_a_source(scene: Scene) -> Words:
     folders = [scene.runs_csv(name, scene.record(attack=name)).parent for name in ("one", "two")]

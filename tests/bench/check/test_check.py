@@ -42,7 +42,7 @@ class Own(Attack[Params]):
         return Reconstruction(candidates=images, labels=labels, grad_evals=evals)
 """
 IMAGES, DECLARED = "returns images of the victim's shape", "its declarations are sound"
-SOUND = "imports, and what it declares is sound"
+SOUND, TAKES = "imports, and what it declares is sound", "says which victims it takes"
 FLAWS: dict[str, tuple[str, str, str, str]] = {
     "asks for more": ("", "view.n", "reads what it declares", "add Knowledge.N to `needs`"),
     "asks for more in secret": (
@@ -126,11 +126,12 @@ FLAWS: dict[str, tuple[str, str, str, str]] = {
         "takes one of the tiny victims",
         "mlp 16-16-1: only cats",
     ),
-    "cannot say": (
-        "def supports(self, victim): return victim.cats",
+    "cannot say": ("def supports(self, victim): return victim.cats", "", TAKES, "AttributeError"),
+    "says no by False": (
+        "def supports(self, victim): return False",
         "",
-        "says which victims it takes",
-        "AttributeError",
+        TAKES,
+        "it returned False; return why not, as",
     ),
     "unknown protocol": ("protocol = 'mine'", "", DECLARED, "'mine' is none of"),
     "no version": ("version = 0", "", DECLARED, "`version` is 0"),

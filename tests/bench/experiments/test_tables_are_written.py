@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,16 @@ def test_what_was_interrupted_before_its_scores_is_told_until_it_has_them(
     ended = [run("-a", "random", "--controls", "quick"), bench("report", "--results-dir", results)]
     words = f"python -m bench score -a first-layer -v faces-mlp-4-tiny --results-dir {results}"
     for text in (ended[0].out, ended[1].err):
-        assert f"2 stored reconstructions have no scores, and the tables lack them; `{words}` makes them" in text
+        lacking = f"2 stored reconstructions have no scores, and the tables lack them; `{words}` makes them"
+        assert f"{lacking} (with the --plugin-dir and --data-dir of `run`)" in text
     assert len(stored(results)) == 2
+    alone = results.parent / "alone"
+    shutil.copytree(results, alone, ignore=shutil.ignore_patterns("*.csv", "first-layer*-s0-*", "random*"))
+    (alone / "runs.csv").write_text((results / "runs.csv").read_text().splitlines()[0] + "\n")
+    lone = bench("report", "--results-dir", alone)
+    assert (lone.status, "2 stored reconstructions have no scores" in lone.err) == (2, True)
+    joined = bench("merge", results, alone, "--output", results.parent / "joined")
+    assert "2 stored reconstructions have no scores" in joined.err
     made = bench(*words.split()[3:], "--plugin-dir", plugins, "--device", "cpu")
     assert made.status == 0 and len(stored(results)) == 4
     assert "no scores" not in made.out + bench("report", "--results-dir", results).err
