@@ -53,7 +53,7 @@ def write_report(
         from bench.publish.report.export import EXPORTS
 
         text = EXPORTS[form](report)
-    if not _is_report(path, text):
+    if path.resolve() != own.resolve() and not _is_report(path, text):
         raise UserError(f"{path} is there and is no {form} report; name another file with --output")
     try:
         write_text(path, text)
