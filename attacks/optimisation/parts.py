@@ -45,14 +45,14 @@ class Parts:
 
     def expired(self, step: int) -> bool:
         """Say whether the budget, or the share of it, is spent after so many steps of this part."""
-        seconds, steps = self.ctx.budget.seconds, self.ctx.budget.steps
+        seconds = self.ctx.budget.seconds
         late = seconds is not None and self.ctx.seconds >= self.share * seconds
-        late |= steps is not None and self.done + step >= self.share * steps
+        late |= self.left(step) <= 0
         self.stopped |= self.ctx.expired(self.done + step) or late
         return self.stopped
 
     def left(self, step: int) -> float:
-        """Return how many steps the budget, or the share of it, leaves after so many of this part; without one inf."""
+        """Return how many steps the budget, or the share of it, leaves after so many of this part; inf without."""
         steps = self.ctx.budget.steps
         return math.inf if steps is None else math.ceil(self.share * steps) - self.done - step
 

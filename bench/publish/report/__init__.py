@@ -12,9 +12,11 @@ from victims.errors import UserError
 from victims.files import write_text
 
 Format = Literal["html", "markdown", "latex", "csv"]
-TITLE, HEAD = "What trained networks give away", 1000
-"""The title of a page and of its tables in Markdown, and in how many bytes it stands."""
 SUFFIXES: dict[Format, str] = {"html": "html", "markdown": "md", "latex": "tex", "csv": "csv"}
+TITLE = "What trained networks give away"
+MARKS: dict[Format, str] = {"html": TITLE, "markdown": TITLE, "latex": "booktabs,graphicx", "csv": "board_knowledge"}
+"""By format, words that stand in the first `HEAD` bytes of every report."""
+HEAD = 1000
 
 
 def write_report(
@@ -53,7 +55,7 @@ def write_report(
         from bench.publish.report.export import EXPORTS
 
         text = EXPORTS[form](report)
-    if path.resolve() != own.resolve() and not _is_report(path, text):
+    if path.resolve() != own.resolve() and not _is_report(path, form):
         raise UserError(f"{path} is there and is no {form} report; name another file with --output")
     try:
         write_text(path, text)
@@ -62,10 +64,9 @@ def write_report(
     return path
 
 
-def _is_report(path: Path, text: str) -> bool:
-    """Say whether a file is not there, is empty, or is a report as `text` is one."""
+def _is_report(path: Path, form: Format) -> bool:
+    """Say whether a report may be written to a file: it is not there, is empty, or is a report of the same form."""
     if not path.is_file() or not path.stat().st_size:
         return True
     with path.open("rb") as file:
-        head = file.read(HEAD).decode(errors="replace")
-    return TITLE in head if TITLE in text[:HEAD] else path.suffix in (".tex", ".csv")
+        return MARKS[form] in file.read(HEAD).decode(errors="replace")

@@ -65,8 +65,8 @@ def report_over_a_file_beside_the_results(scene: Scene) -> Words:
 
 @case("is there and is no csv report; name another file with --output")
 def report_as_a_table_over_a_file_beside_the_results(scene: Scene) -> Words:
-    scene.file("README.md", "# Mine")
-    return report_over(scene, "../README.md", "csv")
+    scene.file("mine.csv", "victim,rank\nmine,1\n")
+    return report_over(scene, "../mine.csv", "csv")
 
 
 @case("lies in a folder to be merged")
