@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from attacks.base import Attack, AttackParams, Knowledge, Reconstruction
 from attacks.context import Budget
@@ -15,6 +14,7 @@ from bench.check.tiny import FAMILIES, smallest, trained
 from bench.check.trial import Trial, file_of, try_out
 from bench.check.watch import SideEffects
 from bench.plan.options import attack_params
+from bench.run.fitting import misfits
 from bench.scoring import PROTOCOLS
 from victims.base import Victim
 from victims.errors import UserError
@@ -63,7 +63,7 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
     yield ContractClaim(name, "runs", first.trouble and first.trouble + _hint(first, spec))
     if first.found is None:
         return
-    yield ContractClaim(name, "returns images of the victim's shape", "; ".join(_shapes(first.found, victim)))
+    yield ContractClaim(name, "returns images of the victim's shape", "; ".join(_unfit(first.found, victim)))
     yield ContractClaim(name, "leaves the victim and torch as they were", first.changed)
     second = try_out(attack, params, victim, noise=2)  # the first one may import libraries, which write and print
     yield ContractClaim(name, "prints nothing", _printed(second.effects))
@@ -72,7 +72,7 @@ def attack_claims(attack: type[Attack[Any]], settings: dict[str, Any]) -> Iterat
     yield ContractClaim(name, "ends when its budget is spent", _overspent(attack, params, victim, second))
     least = trained(smallest(spec))
     few = try_out(attack, params, least, noise=1)
-    shape = few.trouble or "; ".join(_shapes(few.found, least) if few.found else [])
+    shape = few.trouble or "; ".join(_unfit(few.found, least) if few.found else [])
     yield ContractClaim(
         name, f"takes a victim with one {'image a class' if attack.setting == 'dataset' else 'target'}", shape
     )
@@ -123,28 +123,15 @@ def _told(name: str, knowledge: frozenset[Knowledge], trial: Trial) -> Iterator[
         yield ContractClaim(name, "declares what it reads", hint if unread else "")
 
 
-def _shapes(found: Reconstruction, victim: AnyVictim) -> Iterator[str]:
-    candidates, shape, given = found.candidates, victim.input_shape, _shape(found.candidates)
-    if not isinstance(given, tuple) or len(given) != 4 or given[1:] != shape or given[0] == 0:
-        yield f"candidates are {given}; expected (m, {', '.join(map(str, shape))}), m > 0"
+def _unfit(found: Reconstruction, victim: AnyVictim) -> Iterator[str]:
+    wrong = list(misfits(found, victim.input_shape, None if isinstance(victim, Victim) else victim.spec.targets))
+    yield from wrong
+    if wrong:
         return
-    if not isinstance(victim, Victim) and given[0] != victim.spec.targets:
-        yield f"{given[0]} candidates for {victim.spec.targets} targets; return one each, NaN where there is none"
-    if not candidates.is_floating_point() or candidates.requires_grad:
-        yield f"candidates are {candidates.dtype}, requires_grad={candidates.requires_grad}; detach them, as float32"
-    if not candidates.isfinite().flatten(1).all(1).any():
+    if found.candidates.requires_grad:
+        yield "candidates have requires_grad=True; detach them"
+    if not found.candidates.isfinite().flatten(1).all(1).any():
         yield "no candidate is finite; raise DivergedError if that is how it ended"
-    if found.grad_evals < 0:
-        yield f"grad_evals is {found.grad_evals}; expected 0 or more"
-    for name in ("labels", "coefficients", "confidence"):
-        value = getattr(found, name)
-        if value is not None and _shape(value) != given[:1]:
-            yield f"{name} are {_shape(value)}; expected ({given[0]},), one a candidate, or None"
-
-
-def _shape(value: object) -> tuple[int, ...] | str:
-    """Return a tensor's shape, or what else a value is."""
-    return tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
 
 
 def _printed(effects: SideEffects) -> str:
@@ -180,4 +167,4 @@ def _overspent(attack: type[Attack[Any]], params: AttackParams, victim: AnyVicti
         return f"with a budget of one step it fails: {short.trouble}"
     if short.effects.seconds > max(QUICK_SECONDS, free.effects.seconds / 2):
         return f"it goes on for {short.effects.seconds:.0f} s with a budget of one step"
-    return "; ".join(_shapes(short.found, victim))
+    return "; ".join(_unfit(short.found, victim))

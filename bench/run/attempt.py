@@ -111,7 +111,7 @@ def perform(
     Raises:
         DivergedError: no candidate is finite.
         TypeError: the attack returned no `Reconstruction`.
-        ValueError: candidates or confidence have a wrong shape, number or type, or the weights were changed.
+        ValueError: what it returned does not fit (`bench.run.fitting`), or the weights were changed.
     """
     import torch
 
@@ -184,20 +184,12 @@ def _waiting() -> dict[str, int]:
 
 
 def _require_fitting(reconstruction: object, attempt: Attempt) -> None:
+    from bench.run.fitting import misfits
+
     if not isinstance(reconstruction, Reconstruction):
         raise TypeError(f"reconstruct returned {type(reconstruction).__name__}, expected a Reconstruction")
-    shape = tuple(reconstruction.candidates.shape)
-    if len(shape) != 4 or shape[0] == 0 or shape[1:] != attempt.shape:
-        expected = ", ".join(map(str, attempt.shape))
-        raise ValueError(f"candidates have shape {shape}, expected (m, {expected}) with m > 0")
-    if not reconstruction.candidates.is_floating_point():
-        raise ValueError(f"candidates are {reconstruction.candidates.dtype}, expected torch.float32")
-    if attempt.targets is not None and shape[0] != attempt.targets:
-        raise ValueError(f"{shape[0]} candidates for {attempt.targets} targets; expected one each, in their order")
-    if reconstruction.confidence is not None and reconstruction.confidence.shape != shape[:1]:
-        raise ValueError(f"confidence has shape {tuple(reconstruction.confidence.shape)}, expected ({shape[0]},)")
-    if reconstruction.grad_evals < 0:
-        raise ValueError(f"grad_evals is {reconstruction.grad_evals}, expected 0 or more")
+    if wrong := "; ".join(misfits(reconstruction, attempt.shape, attempt.targets)):
+        raise ValueError(wrong)
     if not bool(reconstruction.candidates.isfinite().flatten(1).all(1).any()):
         raise DivergedError("no candidate is finite")
 

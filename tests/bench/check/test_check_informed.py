@@ -61,7 +61,12 @@ FLAWS: dict[str, tuple[str, str, str, str]] = {
     ),
     "one candidate too few": ("", "images = images[1:]", IMAGES, "3 candidates for 4 targets; return one each"),
     "needs two targets": ("", "images[1]", "takes a victim with one target", "IndexError"),
-    "wrong shape": ("", "images = images[..., 1:]", IMAGES, "candidates are (4, 1, 8, 7); expected (m, 1, 8, 8)"),
+    "wrong shape": (
+        "",
+        "images = images[..., 1:]",
+        IMAGES,
+        "candidates are (4, 1, 8, 7); expected a tensor (m, 1, 8, 8)",
+    ),
     "changes the weights": (
         "",
         "next(iter(view._facts[Knowledge.WEIGHTS].values())).zero_()",

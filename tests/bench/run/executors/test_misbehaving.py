@@ -48,7 +48,7 @@ WAYS: dict[str, tuple[str, str, str]] = {
     "segfault": ("def misbehave(self, images, view): ctypes.string_at(0)", "error", "killed by SIGSEGV"),
     "exit": ("def misbehave(self, images, view): os._exit(0)", "error", "with exit status 0"),
     "nan": ("def misbehave(self, images, view): return images * float('nan')", "diverged", "no candidate is finite"),
-    "shape": ("def misbehave(self, images, view): return images[..., 1:]", "error", "expected (m, 1, 12, 12)"),
+    "shape": ("def misbehave(self, images, view): return images[..., 1:]", "error", "expected a tensor (m, 1, 12, 12)"),
     "meta": ("def misbehave(self, images, view): return images.to('meta')", "error", "meta"),
     "vandal": (
         "def misbehave(self, images, view):\n"
