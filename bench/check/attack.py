@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any
 
 import torch
@@ -103,6 +104,14 @@ def _declarations(attack: type[Attack[Any]]) -> Iterator[str]:
         yield f"`protocol` {attack.protocol!r} is for attacks of the other `setting`, this one's is {attack.setting!r}"
     if attack.version < 1:
         yield f"`version` is {attack.version!r}; expected a whole number from 1, raised when candidates change"
+    try:
+        signature(attack.reconstruct).bind(None, None, None)
+    except TypeError as error:
+        yield f"`reconstruct` must take self, view and ctx: {error}"
+    try:
+        attack_params(attack, "", attack.Params().model_dump(warnings=False), "the default")
+    except UserError as error:
+        yield str(error)
     for variant in attack.variants:
         try:
             attack_params(attack, variant, {})
