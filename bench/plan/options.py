@@ -110,17 +110,20 @@ def parse_settings(settings: list[str]) -> dict[str, Any]:
     """Return the key=value pairs of `--set`; a value is JSON where it parses as such, else text.
 
     Raises:
-        UserError: a pair has no `=`, or its value is nested too deeply.
+        UserError: a pair has no `=`, a key is given twice, or a value is nested too deeply.
     """
     values: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
             raise UserError(f"--set {short(setting)} has no value; write --set key=value, e.g. --set steps=1000")
+        key = key.strip()
+        if key in values:
+            raise UserError(f"--set {key} is given twice; give one value, and run the verb once for each other")
         try:
-            values[key.strip()] = json.loads(text)
+            values[key] = json.loads(text)
         except ValueError:
-            values[key.strip()] = text
+            values[key] = text
         except RecursionError:
             raise UserError(f"--set {short(setting)} is nested too deeply") from None
     return values

@@ -152,6 +152,7 @@ simple("plugin_dir_is_no_python", "does not exist; give --plugin-dir", "--plugin
 
 NINES = "9" * 9000
 simple("set_nested", "is nested too deeply", "--set", f"count={'[' * 100_000}")
+simple("set_twice", "--set count is given twice; give one value", "--set", "count=1", "--set", "count=2")
 simple("set_beyond_floats", "finite number", "--attack", "kkt", "--set", "lr=1e400")
 simple("set_endless_text", "…: Input should be a valid integer", "--set", f"count={'many' * 100_000}")
 simple("set_steers_the_terminal", "\\x1b[31m\\u202e", "--set", "count=\x1b[31m\u202e")
