@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bench.store.cells import DIGITS, TooLongError, read_cells
-from bench.store.file_names import ALL_RECORDS, RUNS, TABLES
+from bench.store.file_names import ANY_RECORD, RUNS, TABLES
 from bench.store.good_images import decode
 from bench.store.possible import LARGEST, LARGEST_WHOLE, MASKS, SMALLEST, WHOLE
 from bench.store.records import (
@@ -73,7 +73,7 @@ def damage_explained(path: Path) -> Iterator[None]:
 
 def has_runs(root: Path) -> bool:
     """Say whether a results folder holds folders of runs."""
-    return any((root / RUNS).glob(ALL_RECORDS))
+    return any((root / RUNS).glob(f"[!.]*/{ANY_RECORD}"))
 
 
 def remade(root: Path) -> str:

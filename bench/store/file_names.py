@@ -20,8 +20,8 @@ EXAMPLES, GRID = "examples.safetensors", "grid.png"
 
 RECORDS = f"[!.]*/{RECORD}"
 """Matches runs' own records in the folder of runs. A folder that begins with a dot is being written, or was left so."""
-ALL_RECORDS = "[!.]*/run*.json"
-"""Matches runs' own records, and one more for every other protocol that a run was scored under."""
+ANY_RECORD = "run*.json"
+"""Matches the names of a run's own record, and of one more for every other protocol that it was scored under."""
 
 RUNS_CSV, LEADERBOARD_CSV, LEADERBOARD_MD = "runs.csv", "leaderboard.csv", "leaderboard.md"
 """The tables, which are made of the runs: a row a run; a row a cell; and the boards to be read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fnmatch
 import json
 import os
 import shutil
@@ -14,12 +15,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from bench.store.file_names import (
-    ALL_RECORDS,
+    ANY_RECORD,
     CHECKPOINTS,
     LOG,
     RECONSTRUCTION,
     RECORD,
-    RECORDS,
     RUNS,
     RUNS_CSV,
     TRACE,
@@ -79,25 +79,24 @@ class Store:
         Raises:
             UserError: the record is of a newer schema; `records` and `attacked` raise it too.
         """
-        if protocol:
-            return self._read(self.runs / run_id / record_name(protocol), run_id)
-        return self._read(self.runs / run_id / RECORD, run_id) or self._replaced(run_id)
+        name = record_name(protocol)
+        read = (self._read(folder / name, run_id) for folder in self._folders(run_id))
+        return next((record for record in read if record is not None), None)
 
     def records(self) -> Iterator[RunRecord]:
         """Yield the records of all stored runs that failed, were skipped or have scores, one per protocol."""
-        there = set()
-        for path in sorted(self.runs.glob(ALL_RECORDS)):
-            if (record := self._read(path, path.parent.name)) is not None:
-                there.add(record.run_id)
-                if not record.pending:
-                    yield record
-        for run_id in sorted(self._between(f".*{REPLACED}") - there):
-            if (record := self._replaced(run_id)) is not None and not record.pending:
-                yield record
+        for run_id in self._ids():
+            read = dict[str, RunRecord | None]()
+            for folder in self._folders(run_id):
+                names = sorted(fnmatch.filter(_names(folder), ANY_RECORD))
+                read = {name: self._read(folder / name, run_id) for name in names}
+                if RECORD in read and None not in read.values():
+                    break
+            yield from (record for record in read.values() if record is not None and not record.pending)
 
     def attacked(self) -> list[RunRecord]:
         """Return the own records of all stored runs whose reconstruction can be scored, scored or not."""
-        found = (self._read(path, path.parent.name) for path in sorted(self.runs.glob(RECORDS)))
+        found = map(self.find, self._ids())
         return [record for record in found if record is not None and record.status is Status.OK]
 
     def next_sequence(self) -> int:
@@ -155,7 +154,8 @@ class Store:
         """Remove what killed processes left behind; what living ones write, and foreign files, stay."""
         checkpoints = self.checkpoint("any").parent
         unfinished = self._between(f".*{WRITING}") | self._between(f".*{REPLACED}")
-        unfinished |= {path.stem for path in checkpoints.glob("[!.]*")} | _half_written(checkpoints)
+        for name in _names(checkpoints):  # that of a half-written one is .ID.RANDOM.safetensors
+            unfinished.add(name[1:].rsplit(".", 2)[0] if name.startswith(".") else Path(name).stem)
         for run_id in unfinished:
             try:
                 with FileLock(self._lock(run_id), timeout=0):
@@ -171,7 +171,9 @@ class Store:
 
     def _between(self, pattern: str) -> set[str]:
         """Return the ids of runs with a temporary folder that a pattern matches."""
-        return {path.name[1:].rsplit(".", 2)[0] for path in self.runs.glob(pattern) if path.name.count(".") > 2}
+        return {
+            name[1:].rsplit(".", 2)[0] for name in fnmatch.filter(_names(self.runs), pattern) if name.count(".") > 2
+        }
 
     def _lock(self, name: str) -> Path:
         return self.work / "locks" / name
@@ -198,7 +200,8 @@ class Store:
         """
         if not prefix or "/" in prefix:
             return None
-        folders = [path.parent for path in sorted(self.runs.glob(RECORDS)) if path.parent.name.startswith(prefix)]
+        found = (self.runs / run_id for run_id in self._ids() if run_id.startswith(prefix))
+        folders = [folder for folder in found if (folder / RECORD).is_file()]
         if len(folders) > 1:
             raise UserError(f"{len(folders)} runs start with {prefix!r}: {', '.join(path.name for path in folders)}")
         return folders[0] if folders else None
@@ -227,21 +230,21 @@ class Store:
             if final.exists():
                 shutil.rmtree(replaced, ignore_errors=True)
 
+    def _ids(self) -> list[str]:
+        """Return the ids of all runs that have a folder, be it one that is being replaced."""
+        visible = {name for name in _names(self.runs) if not name.startswith(".")}
+        return sorted(visible | self._between(f".*{REPLACED}"))
+
+    def _folders(self, run_id: str) -> Iterator[Path]:
+        """Yield where a run is: in its place, while it is replaced or after a kill beside it, then in its place."""
+        yield self.runs / run_id
+        yield from (left for left in self._temporary(run_id) if left.suffix == REPLACED)
+        yield self.runs / run_id
+
     def _temporary(self, run_id: str) -> list[Path]:
         """Return the folders of a run that is being written or replaced, or was when its process was killed."""
-        try:
-            names = os.listdir(self.runs)  # noqa: PTH208 one pass over what may be thousands of names
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        own = (name for name in names if name.startswith(f".{run_id}.") and name.endswith((WRITING, REPLACED)))
-        return [self.runs / name for name in own]
-
-    def _replaced(self, run_id: str) -> RunRecord | None:
-        """Return the record of a run while its folder is being replaced, or after a kill in the middle of that."""
-        for left in self._temporary(run_id):
-            if left.suffix == REPLACED and (record := self._read(left / RECORD, run_id)) is not None:
-                return record
-        return self._read(self.runs / run_id / RECORD, run_id)
+        own = (name for name in _names(self.runs) if name.startswith(f".{run_id}."))
+        return [self.runs / name for name in own if name.endswith((WRITING, REPLACED))]
 
     @staticmethod
     def _read(path: Path, run_id: str) -> RunRecord | None:
@@ -262,9 +265,12 @@ class Store:
         return record if record.run_id == run_id else None
 
 
-def _half_written(checkpoints: Path) -> set[str]:
-    """Return the ids of runs with a half-written checkpoint."""
-    return {path.name[1:].rsplit(".", 2)[0] for path in checkpoints.glob(".*.*.safetensors")}
+def _names(folder: Path) -> list[str]:
+    """Return the names in a folder, none if it is away: one pass, which a folder that vanishes in it does not end."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 `glob` and `iterdir` look again at each name, or fail
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _highest_sequence(table: Path) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,3 +71,32 @@ def test_a_table_of_the_same_size_may_hold_higher_numbers(store: Store) -> None:
         table.write_text(f"run_id,sequence\nelsewhere,{number}\n")
         os.utime(table, (number, number))
         assert store.next_sequence() == number + 1
+
+
+@pytest.mark.parametrize(
+    ("module", "reading", "place"), [(Path, "read_text", "b-run/run.json"), (os, "listdir", "b-run")], ids=str
+)
+def test_a_run_that_is_replaced_while_all_are_read_is_among_them(
+    store: Store, record: Make, monkeypatch: pytest.MonkeyPatch, module: Any, reading: str, place: str
+) -> None:
+    """Its folder is away when it is listed or read, and back before anybody looks beside its place."""
+    for run_id in ("a-run", "b-run", "c-run"):
+        put(store, record(run_id=run_id))
+    here, away, met = store.runs / "b-run", store.runs / ".b-run.abcd1234.replaced", list[str]()
+    read = getattr(module, reading)
+
+    def while_away(path: Path, *rest: Any, **named: Any) -> Any:
+        if met or not str(path).endswith(place):
+            return read(path, *rest, **named)
+        met.append(str(path))
+        here.rename(away)
+        try:
+            return read(path, *rest, **named)
+        finally:
+            away.rename(here)
+
+    monkeypatch.setattr(module, reading, while_away)
+    assert [found.run_id for found in store.records()] == ["a-run", "b-run", "c-run"]
+    assert len(met) == 1
+    met.clear()
+    assert len(store.attacked()) == 3
