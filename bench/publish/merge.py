@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -158,12 +159,23 @@ def _joined_files(sources: Sequence[Path], replaced: Mapping[Path, set[str]]) ->
 
 
 def _places(source: Path) -> Iterator[Path]:
-    """Yield the places of a folder's files but for tables, which are made again, and what is being written."""
-    for path in sorted(source.rglob("*")):
-        place = path.relative_to(source)
-        hidden = any(part.startswith(".") for part in place.parts)
-        if path.is_file() and not hidden and str(place) not in REMADE:
-            yield place
+    """Yield the places of a folder's files, behind links too, but for tables and what is being written.
+
+    Raises:
+        UserError: a folder cannot be read, or a link leads to a folder that it lies in.
+    """
+    for folder, inner, names in os.walk(source, onerror=_unread, followlinks=True):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        if any(Path(folder).resolve().is_relative_to((Path(folder) / name).resolve()) for name in inner):
+            raise UserError(f"{folder} holds a link to a folder that it lies in; remove the link")
+        for name in sorted(names):
+            place = (Path(folder) / name).relative_to(source)
+            if (source / place).is_file() and not name.startswith(".") and str(place) not in REMADE:
+                yield place
+
+
+def _unread(error: OSError) -> None:
+    raise UserError(f"{error.filename} cannot be read ({error.strerror}), and nothing was written")
 
 
 def _other_rows(runs: pd.DataFrame) -> Iterator[str]:

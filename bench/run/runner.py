@@ -196,7 +196,8 @@ class Runner:
             reason = run.declined()
             protocol_named(run.protocol)
             if reason is not None:
-                return self._concluded(record.model_copy(update={"status": Status.SKIPPED, "reason": reason}), before)
+                skipped = {"status": Status.SKIPPED, "reason": one_line(reason)}
+                return self._concluded(record.model_copy(update=skipped), before)
             try:
                 victim = self.session.victim(run.victim)
             except (UserError, OSError, SafetensorError) as error:

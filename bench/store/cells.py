@@ -20,6 +20,7 @@ DIGITS = 6
 EXACT = 2.0**53
 """Below this a float holds every whole number."""
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_RETURN = re.compile(r"\r\n?")
 
 
 class TooLongError(UserError):
@@ -98,4 +99,5 @@ def _is_long_and_whole(column: pd.Series[float]) -> bool:
 
 
 def _text_cell(cell: object) -> object:
-    return as_cell(cell) if isinstance(cell, str) else cell
+    """Return a text as a cell. Python's writer quotes no lone carriage return, which ends a row where it is read."""
+    return as_cell(_RETURN.sub("\n", cell)) if isinstance(cell, str) else cell

@@ -67,6 +67,28 @@ def test_all_of_both_is_in_the_new_folder(record: Make, tmp_path: Path) -> None:
         assert (len(found.changed), found.only_old) == (0, [])
 
 
+@pytest.mark.parametrize("linked", ["runs", "runs/mine"])
+def test_what_lies_behind_a_link_is_in_the_new_folder_too(record: Make, tmp_path: Path, linked: str) -> None:
+    left = folder(tmp_path / "a", record(run_id="mine", attack="mine"))
+    right = folder(tmp_path / "b", record(run_id="theirs", attack="theirs"))
+    (left / linked).rename(tmp_path / "elsewhere")
+    (left / linked).symlink_to(tmp_path / "elsewhere")
+
+    assert merge([left, right], tmp_path / "c") == (2, 4)
+    assert (tmp_path / "c" / "runs" / "mine" / "log.txt").read_text() == "log of mine"
+    assert not (tmp_path / "c" / linked).is_symlink()
+
+
+def test_a_link_to_a_folder_that_it_lies_in_is_refused(record: Make, tmp_path: Path) -> None:
+    left = folder(tmp_path / "a", record(run_id="mine", attack="mine"))
+    right = folder(tmp_path / "b", record(run_id="theirs", attack="theirs"))
+    (left / "studies").mkdir()
+    (left / "studies" / "back").symlink_to(left)
+    with pytest.raises(UserError, match="studies holds a link to a folder that it lies in; remove the link"):
+        merge([left, right], tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
 def test_a_file_that_one_folder_has_is_not_compared_with_itself(
     record: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import create_trial
 
@@ -31,6 +32,15 @@ def test_a_formula_in_a_table_is_text_and_comes_back_as_it_was(record: Make, tmp
     for name in ("runs.csv", "leaderboard.csv"):
         assert "'=HYPERLINK" in (tmp_path / name).read_text()
         assert ",=" not in (tmp_path / name).read_text()
+
+
+@pytest.mark.parametrize("text", ["one\rtwo", "\rone", "one\r\ntwo\r"])
+def test_a_carriage_return_ends_no_row(record: Make, tmp_path: Path, text: str) -> None:
+    write_tables(tmp_path, [record(run_id="one", reason=text), record(run_id="two", seed=1)])
+    found = read_runs(tmp_path / "runs.csv")
+
+    assert found["run_id"].tolist() == ["one", "two"]
+    assert found["reason"][0] == text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def test_a_whole_number_keeps_its_digits_beside_an_empty_cell() -> None:
