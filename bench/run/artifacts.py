@@ -164,10 +164,11 @@ def _outputs(victim: Victim) -> pd.DataFrame:
 def _examples(reference: Reference, evaluation: Evaluation) -> dict[str, Tensor]:
     """Return the best, median and worst reconstructions beside their training and nearest held-out images, as bytes.
 
-    `group` is 0 for the best, 1 for the median, 2 for the worst; `ssim` is the SSIM of the row's protocol.
+    Images that no candidate serves, which the mean image stands for, come last. `group` is 0 for the best, 1 for the
+    median, 2 for the worst; `ssim` is the SSIM of the row's protocol.
     """
     row, images = evaluation.row, reference.truth.images
-    order = row.ssim.argsort(descending=True, stable=True)
+    order = row.ssim.where(row.found, -torch.inf).argsort(descending=True, stable=True)
     size = min(SHOWN, len(order) // 3) or 1
     middle = (len(order) - size) // 2
     groups = [order[:size], order[middle : middle + size], order[len(order) - size :]]

@@ -2,9 +2,9 @@
 
 A figure is a count of images (`88 of 500`, `80 of the 88`, `85, 82 and 78 of 100`), a range (`45 to 79`), the number
 of a null control (`null 17`, `null 3, 2, 1`), an SSIM (`SSIM of .84`), or a cell of a table that is a number, or
-several (`.0286`, `77%`, `13, 19, 13`), or begins with a count. The heads of tables, code blocks and what stands in
-backticks are left out, and so are ranges of numbers with exponents, such as steps `from 3e-2 to 1e-5`, which are
-settings.
+several (`.0286`, `77%`, `**13**, 19`, `≤ 16, 17`, `5; 8 (2; –)`), or begins with a count. The heads of tables, code
+blocks and what stands in backticks are left out, and so are ranges of numbers with exponents, such as steps
+`from 3e-2 to 1e-5`, which are settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ COUNT = re.compile(rf"({SEVERAL})\s+of\s+(?:the\s+)?({NUMBER})")
 NULL = re.compile(rf"null\s+(?:of\s+)?({SEVERAL})")
 RANGE = re.compile(rf"(?<!-){PLAIN}%?\s+to\s+{PLAIN}(?![\w-])")
 SSIM = re.compile(rf"SSIM\s+(?:(?:above|of)\s+)?({SEVERAL})")
-CELL = re.compile(rf"\|\s*({SEVERAL})\s*(?=\|)")
+AT_MOST = rf"(?:≤\s*)?{NUMBER}%?"
+CELL = re.compile(rf"\|\s*({AT_MOST}(?:(?:\s*[,;]|,?\s+and)\s+{AT_MOST})*)\s*(?:\([^)|]*\))?\s*(?=\|)")
 HEAD = re.compile(r"^\|.*\n(?=\|[ :|-]+$)", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`]*`")
@@ -43,7 +44,7 @@ class Figure:
 
 def figures(text: str) -> list[Figure]:
     """Return the figures of a document, each number once, in their order."""
-    plain = HEAD.sub(_blank, CODE.sub(_blank, FENCE.sub(_blank, text)))
+    plain = HEAD.sub(_blank, CODE.sub(_blank, FENCE.sub(_blank, text))).replace("**", "  ")
     found = {}
     for pattern in (COUNT, NULL, RANGE, SSIM, CELL):
         for match in pattern.finditer(plain):

@@ -54,7 +54,7 @@ class RunFiles:
     """The files of one run; empty tables and None for those that are not there.
 
     Attributes:
-        per_sample: one row a training image: label, margin, output, ssim.
+        per_sample: one row a training image: label, margin, output, candidate; ssim, 0 where no candidate serves it.
         held_out: (p,) SSIM that the same scoring call gives each held-out image.
         confidence: one row a candidate, surest first: precision, recall.
         examples: pictures.
@@ -83,7 +83,9 @@ def read(root: Path, run_id: str, protocol: str) -> RunFiles | None:
     folder = folder_of(root, run_id)
     if folder is None or _protocol(folder) != protocol:
         return None
-    per_sample = _table(folder / PER_SAMPLE, ("ssim", f"ssim_{protocol}"), ("label", "margin", "output"))
+    per_sample = _table(folder / PER_SAMPLE, ("ssim", f"ssim_{protocol}"), ("label", "margin", "output", "candidate"))
+    if "candidate" in per_sample:  # where none serves an image the file has the SSIM of the mean image
+        per_sample["ssim"] = per_sample["ssim"].where(per_sample["candidate"] >= 0, 0.0)
     held_out = _table(folder / HELD_OUT, ("ssim",))
     confidence = _table(folder / CONFIDENCE, ("precision",), ("recall",))
     scores = held_out["ssim"].dropna().to_numpy(dtype=float) if len(held_out) else np.empty(0)

@@ -16,6 +16,7 @@ from attacking import DECAYED, digits_network, victim_of
 from stored_runs import only_run
 from torch import Tensor
 
+from bench.run.artifacts import _examples
 from bench.scoring import METRICS, PROTOCOLS, Evidence, Truth
 from bench.scoring.evaluation import (
     COUNT_PROTOCOLS,
@@ -98,6 +99,15 @@ def test_what_nobody_found_is_above_no_bar_and_no_false_positive() -> None:
     assert columns["false_positive_rate"] == 0
     assert columns["n_good_at_1pct"] == columns["n_good"] == 2
     assert columns["ssim_mean"] == pytest.approx(evaluation.row.ssim.mean().item())
+
+
+def test_what_nobody_found_is_shown_as_no_best_reconstruction() -> None:
+    truth = textures(8, 0)
+    reference = reference_of(truth, truth[5], textures(4, 1))
+    evaluation = scored((truth - truth[5])[[2, 3]] + 0.01, reference, "assigned")
+    shown = _examples(reference, evaluation)
+    assert int(evaluation.row.ssim.argmax()) == 5
+    assert sorted(shown["image"][shown["group"] == 0].tolist()) == [2, 3]
 
 
 def test_who_returns_the_nearest_image_at_hand_does_not_beat_it() -> None:

@@ -17,6 +17,8 @@ from bench.publish.claims.figures import figures, places
         ("| 412 of 500 images | 13 | text 9 |", [412, 500, 13]),
         ("85, 82 and 78 of 100 images, null 3, 2, 1", [85, 82, 78, 100, 3, 2, 1]),
         ("| 13, 19, 13 | 75% and 100% | 0 to 15 | 3, text |", [13, 19, 13, 75, 100, 0, 15]),
+        ("| **499**, 496 | 11, 9 (–, –) | ≤ 600, ≤ 25 |", [499, 496, 11, 9, 600, 25]),
+        ("| 3 (1) | **5**; 8 (2, 7) | **12** | ≤ 3% |", [3, 1, 5, 8, 2, 7, 12, 3]),
         ("186 to 482 come out, 45% to\n79% (null 5 to 6), in 17 to 18 minutes", [186, 482, 45, 79, 5, 6, 17, 18]),
         ("an SSIM of .84, SSIM above 0.4, SSIM .39 and .5", [0.84, 0.4, 0.39, 0.5]),
         ("steps from 3e-2 to 1e-5, 10 to 1e-5, 10 in 20, up to 15, kernels of 4 to 7x7, SSIM-like 3", []),

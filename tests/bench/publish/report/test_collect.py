@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import load_file, save_file
 
@@ -45,6 +46,17 @@ def test_the_median_run_stands_for_its_cell(folder: Path) -> None:
     assert (entry.run["seed"], entry.run["n_good"], entry.row["n_good"]) == (2, 14, 14)
     assert (entry.files.per_sample["ssim"] > 0.4).sum() == 14
     assert entry.command.endswith("-a kkt -v faces-mlp-20 --seeds 0-2")
+
+
+def test_an_image_that_no_candidate_serves_passes_no_ssim(folder: Path) -> None:
+    run = entry_of(folder).run
+    assert run is not None
+    table = folder / "runs" / str(run["run_id"]) / "per_sample.csv"
+    pd.read_csv(table).assign(candidate=lambda rows: np.where(rows["ssim"] > 0.6, -1, 0)).to_csv(table, index=False)
+    ssim = entry_of(folder).files.per_sample["ssim"]
+
+    assert (ssim == 0).sum() > 3
+    assert 0.4 < ssim.max() <= 0.6
 
 
 def test_of_two_runs_the_lower_stands_for_their_cell_and_no_failed_one(results: Path, scored: Scored) -> None:
