@@ -168,7 +168,8 @@ def in_order(candidates: Tensor, images: Tensor, together: int) -> Tensor:
     for first in range(0, len(images), together):
         group = slice(first, first + together)
         error = torch.cdist(images[group].flatten(1), candidates[group].clamp(0, 1).flatten(1)).square()
-        order[group] = first + torch.from_numpy(_cheapest(error.nan_to_num(_DIVERGED))[1])
+        finite = candidates[group].isfinite().flatten(1).all(1)
+        order[group] = first + torch.from_numpy(_cheapest(error.where(finite, _DIVERGED))[1])
     return candidates[order]
 
 

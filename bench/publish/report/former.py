@@ -1,6 +1,7 @@
 """What an earlier report shows of runs whose folders are not here, such as those of a table that came without them.
 
-A figure is taken over as it stands: the page's security policy lets it neither run nor load anything.
+A figure is taken over as it stands if it holds nothing but what a report draws with; another is left out. The page's
+security policy lets it neither run nor load anything.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ _PICTURE = re.compile(
     r' data-ssim="(nan|-?\d+(?:\.\d+)?(?:e-?\d+)?)"><img src="data:image/webp;base64,([^"]*)"'
 )
 _DRAWN = re.compile(r'<figure data-run="([^"]*)">(<svg.*?</svg>\s*)<figcaption>(.*?)</figcaption>', re.DOTALL)
+_ATTRIBUTE = re.compile(r'\s+([\w:-]+)="([^"<>]*)"')
+_ELEMENT = re.compile(
+    r"</?(?:svg|g|path|defs|clipPath|rect|use|circle|ellipse|line|polyline|polygon|image|text|tspan|title)"
+    rf"(?:{_ATTRIBUTE.pattern})*\s*/?>"
+)
+_INSIDE = ("#", "data:image/")
+"""What a link begins with that does not leave the page."""
 
 
 def mark(run: Row) -> str:
@@ -47,11 +55,23 @@ def former(page: Path) -> dict[str, RunFiles]:
             pictures.setdefault(html.unescape(run), {})[GROUPS.index(group), int(image)] = stack, float(ssim)
     drawn: dict[str, list[Panel]] = {}
     for run, svg, caption in _DRAWN.findall(text):
+        if not _only_draws(svg):
+            continue
         drawn.setdefault(html.unescape(run), []).append(Panel(Markup(svg), html.unescape(caption)))
     return {
         run: RunFiles(examples=_examples(pictures.get(run, {})), drawn=tuple(drawn.get(run, ())))
         for run in {**pictures, **drawn}
     }
+
+
+def _only_draws(svg: str) -> bool:
+    """Say whether a figure has the elements of drawings alone, and neither events nor links out of it."""
+    elements = re.findall("<[^<>]*>?", svg)
+    attributes = _ATTRIBUTE.findall("".join(elements))
+    return all(map(_ELEMENT.fullmatch, elements)) and not any(
+        name.lower().startswith("on") or (name.lower().endswith("href") and not value.startswith(_INSIDE))
+        for name, value in attributes
+    )
 
 
 def _examples(pictures: dict[tuple[int, int], tuple[NDArray[np.uint8], float]]) -> Examples | None:

@@ -137,6 +137,14 @@ def test_within_a_group_candidates_take_the_order_of_their_images() -> None:
     assert torch.equal(in_order(images[[0, 3]], images[[3, 0]], 1), images[[0, 3]])
 
 
+@pytest.mark.parametrize("pixel", [math.nan, math.inf, -math.inf])
+def test_one_bad_pixel_costs_the_candidate_its_place(pixel: float) -> None:
+    images = random_images(2, 1, 4, 4).clamp(0, 1)
+    candidates = images[[0, 0]].clone()
+    candidates[0, 0, 0, 0] = pixel
+    assert torch.equal(in_order(candidates, images, 2)[0], images[0])
+
+
 def test_what_leaves_the_range_of_pixels_is_no_reason_to_take_another_image() -> None:
     """The first candidate shows (1, 0), which is nearer to (0.9, 0), though 21 is nearer to 1 than to 0.9."""
     images = torch.tensor([[0.9, 0.0], [1.0, 1.0]]).view(2, 1, 1, 2)

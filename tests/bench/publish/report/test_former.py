@@ -122,6 +122,34 @@ def test_damaged_pictures_are_left_out_and_figures_stay(built: Path, tmp_path: P
     assert all(files.examples is None for files in kept.values())
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        '<meta http-equiv="refresh" content="0; url=https://example.org">',
+        "<style>body { display: none }</style>",
+        '<g onload="alert(1)"/>',
+        '<g id="a"onload="alert(1)"/>',
+        "<g onload=alert(1)/>",
+        '<a href="https://example.org"><text>more</text></a>',
+        '<image href="https://example.org/a.png"/>',
+        "<image href='#'/>",
+        '<use xlink:href="javascript:alert(1)"/>',
+        "<!-- a word -->",
+        "<g",
+    ],
+)
+def test_a_figure_that_does_more_than_draw_is_left_out(built: Path, tmp_path: Path, foreign: str) -> None:
+    page = (built / "report.html").read_text()
+    shutil.copy(built / "report.html", tmp_path)
+    whole = former(tmp_path / "report.html")
+    figure = re.compile(r'(<figure data-run="[^"]*"><svg.*?)(</svg>)', re.DOTALL)
+    (tmp_path / "report.html").write_text(figure.sub(lambda found: found[1] + foreign + found[2], page, count=1))
+    kept = former(tmp_path / "report.html")
+
+    assert sum(len(files.drawn) for files in kept.values()) == sum(len(files.drawn) for files in whole.values()) - 1
+    assert not any(f"{foreign}</svg>" in panel.svg for files in kept.values() for panel in files.drawn)
+
+
 @pytest.mark.parametrize("ssim", ["1.2.3", "e", ""])
 def test_a_picture_without_a_number_is_left_out(built: Path, tmp_path: Path, ssim: str) -> None:
     page = (built / "report.html").read_text()
