@@ -15,6 +15,7 @@ from bench.experiments.tables import SweepTables
 from bench.experiments.verdict import Given, leading, unit_of, verdict
 from bench.experiments.weights import told_conflicts
 from bench.plan.run import Run, told_apart
+from bench.publish.runs_table import read_runs
 from bench.run.executors.choice import executor_for
 from bench.run.executors.task import Task
 from bench.run.provenance import run_of
@@ -24,7 +25,7 @@ from bench.run.setup import Setup
 from bench.run.steps import Step, passing
 from bench.run.todo import Todo, changed_sources, todo
 from bench.scoring.protocols import PROTOCOLS, protocol_named
-from bench.store.file_names import GRID, LOG
+from bench.store.file_names import GRID, LOG, RUNS_CSV
 from bench.store.folders import Store, write_record
 from bench.store.records import FAILED, RunRecord, Status
 from bench.terminal.console import say
@@ -50,8 +51,11 @@ def run_plan(plan: Sequence[Run], setup: Setup) -> int:
     rows, failures = executed.rows, executed.failures
     for sentence in verdict(rows, _picture(store, rows), Given.of(setup)):
         say(sentence, console)
-    if setup.only_cached and len(rows) < len(plan):
-        say(f"{plural(len(plan) - len(rows), 'run')} of {len(plan)} not stored", console)
+    if setup.only_cached:
+        if len(rows) < len(plan):
+            say(f"{plural(len(plan) - len(rows), 'run')} of {len(plan)} not stored", console)
+        if (table := store.root / RUNS_CSV).exists():
+            say(f"{table} has {plural(len(read_runs(table)), 'row')}", console)
     if failures:
         say(f"{plural(failures, 'run')} of {len(plan)} failed", console, "red")
     return executed.status

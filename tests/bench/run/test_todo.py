@@ -114,7 +114,7 @@ def test_only_cached_executes_nothing(run: Bench, results: Path) -> None:
     before = stored(results)
     ended = run("-a", "tiny", "--seeds", "0-2", "--only-cached")
     assert ended.status == 0
-    assert "2 runs of 3 not stored" in ended.out
+    assert "2 runs of 3 not stored" in ended.out and "runs.csv has 1 row\n" in ended.out
     told = run("-a", "tiny", "--seeds", "0-2", "--only-cached", "--dry-run").out
     assert told.count("it is not stored") == 2 and " run " not in told.partition("\n")[2]
     assert "seed 0: of 4 images" in ended.out
