@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attacks.base import Attack, AttackContext, AttackParams, Knowledge, Reconstruction, VictimView
+from attacks.base import (
+    Attack,
+    AttackContext,
+    AttackParams,
+    Knowledge,
+    Reconstruction,
+    VictimView,
+    no_reconstruction,
+)
 
 if TYPE_CHECKING:
     from victims.spec import VictimSpec
@@ -38,6 +46,9 @@ class ClassMean(Attack[ClassMeanParams]):
         import torch
 
         images, labels = view.shadow_pool
+        if not len(images):
+            channels, height, width = images.shape[1:]
+            return no_reconstruction((channels, height, width), "no image is left that was not trained on")
         classes = labels.unique()
         means = torch.stack([images[labels == label].mean(0) for label in classes])
         return Reconstruction(candidates=means.float(), labels=classes)

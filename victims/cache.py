@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from platformdirs import user_cache_path
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from victims.errors import UserError
 from victims.files import exclusive, set_aside, sha256_file, sha256_json, write_text
@@ -126,6 +126,8 @@ class StoredCard(BaseModel):
         torch: its version.
         created_utc: when the training ended, ISO 8601.
     """
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # a measure may be NaN, and is read back as such
 
     weights_sha256: str
     training_sha: str = ""

@@ -37,7 +37,7 @@ class MissingRecord:
         condition: factor from the relative error of the model's gradient to the relative error of the record. The
             gradient's error comes from the distance from the optimum and from rounding.
         inconsistency: distance of y from the nearest possible value, a class or a count: 0 if the model is optimal. NaN
-            for a linear model, whose y may be any number, and if y was given.
+            for a linear model, whose y may be any number, without an intercept, and if y was given.
         alternatives: the other roots of the equation, the likeliest first.
     """
 

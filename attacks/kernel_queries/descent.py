@@ -17,6 +17,8 @@ TRIES = 6
 EASIER, HARDER = 0.25, 6.0
 """Factors of the damping after a step that was taken, and after one that was not."""
 LEAST_DAMPING = 1e-8
+FARTHEST = 1e6
+"""A pixel beyond this is of no image, though the loss be lower: queries around it would not be finite."""
 SOLVED = 1e-4
 """Conjugate gradients end when the preconditioned residual's square is below this share of its initial value."""
 
@@ -63,7 +65,7 @@ def step(
         products += used
         points = fit.points + move[:-1].reshape(shape)
         moved = Fit(answers, points if box is None else points.clamp(*box), fit.log_gamma + move[-1])
-        if moved.loss < fit.loss:
+        if moved.loss < fit.loss and bool(moved.points.abs().max() < FARTHEST):
             return moved, max(damping * EASIER, LEAST_DAMPING), products
         damping *= HARDER
         if expired():

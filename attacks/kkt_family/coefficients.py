@@ -161,8 +161,10 @@ def _slopes(loss: Loss, outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the derivatives (m, C) of the samples' losses by outputs (m, C), differentiable themselves."""
     from victims.equations.losses import sample_losses
 
-    shaped = outputs[:, 0] if outputs.shape[1] == 1 else outputs
-    (slope,) = torch.autograd.grad(sample_losses(loss, shaped, labels).sum(), outputs, create_graph=True)
+    with torch.enable_grad():
+        given = outputs if outputs.requires_grad else outputs.detach().requires_grad_()
+        shaped = given[:, 0] if given.shape[1] == 1 else given
+        (slope,) = torch.autograd.grad(sample_losses(loss, shaped, labels).sum(), given, create_graph=True)
     return slope
 
 

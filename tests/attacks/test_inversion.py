@@ -99,3 +99,11 @@ def test_class_means_are_those_of_images_that_are_no_members() -> None:
     for candidate, label in zip(found.candidates, (0, 1), strict=True):
         expected = pool[labels == label].mean(0) - pool.mean(0)
         torch.testing.assert_close(candidate, torch.from_numpy(expected))
+
+
+def test_without_images_to_average_there_is_none() -> None:
+    """All 200 faces are learnt."""
+    spec = AFFINE.model_copy(update={"name": "faces-own", "dataset": "faces", "n": 200})
+    _, found = attacked(ClassMean, spec)
+    assert found.flags == ("no image is left that was not trained on",)
+    assert not found.candidates.any()

@@ -11,12 +11,14 @@ from torch import Tensor
 
 from attacks.base import Knowledge
 from attacks.context import Budget
+from attacks.kernel_queries.descent import FARTHEST
 from attacks.kernel_query import KernelQuery, KernelQueryParams
 from bench.run.disclosure import Counted, answer_of, disclosed, view_from, view_of
 from victims.base import Victim
 from victims.defences.spec import parse
 from victims.defences.stacking import defended
-from victims.kernel.spec import Kernel, KernelSpec, Model
+from victims.kernel.spec import Kernel, KernelFit, KernelSpec, Model
+from victims.spec import VictimSpec
 from victims.zoo.barzilai2025 import machine
 
 EXACT = 1e-5
@@ -53,6 +55,14 @@ def test_every_machine_gives_all_its_images_away(model: Model, kernel: Kernel) -
     assert error.max() < EXACT
     assert found.labels is not None
     assert torch.equal(found.labels[served], torch.from_numpy(owner.split.labels))
+
+
+def test_without_a_range_of_pixels_no_candidate_runs_away() -> None:
+    """A lower loss may lie where a query is not finite."""
+    training, network = KernelFit(gamma=0.15), KernelSpec(model="ridge", kernel="gaussian", outputs=1)
+    owner = victim_of(VictimSpec(name="digits-own", dataset="digits", n=6, architecture=network, training=training))
+    found = attacked(KernelQuery(KernelQueryParams(rounds=3, steps=6, pixels=None)), owner)
+    assert bool((found.candidates.abs() < FARTHEST).all())
 
 
 def test_the_width_is_found_as_if_it_were_told() -> None:

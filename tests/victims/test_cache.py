@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,16 @@ def test_trained_once(obtain: Obtain) -> None:
     for name, value in first.model.state_dict().items():
         assert torch.equal(value, again.model.state_dict()[name])
     assert cache.trained_card(SPEC, None)["weights_sha256"] == first.card.weights_sha256
+
+
+def test_a_card_of_measures_that_are_not_numbers_is_read_again(obtain: Obtain) -> None:
+    """All 200 faces are learnt, and none is left to test on."""
+    spec = SPEC.model_copy(update={"name": "faces-mlp-200", "n": 200})
+    first, _, _ = obtain(spec)
+    again, reports, notices = obtain(spec)
+    assert math.isnan(first.card.test_accuracy) and math.isnan(again.card.test_accuracy)
+    assert reports == 0 and notices == []
+    assert not (cache.cache_dir() / "damaged").exists()
 
 
 def test_the_home_is_expanded_in_the_name_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,8 +68,8 @@ def select(
         groups: for each class the labels that make it up; images of other labels are left out. None for the two
             classes of `GROUPS`; a dataset that is not named there has its two labels, or its even against its odd ones.
         test_n: largest number of test images. They are the first of each class in the source's test set, or, if there
-            is none, among the training images that were not selected. All classes have equally many: fewer where the
-            smallest class has fewer, none where it has none.
+            is none, among the training images that were neither selected nor skipped. All classes have equally many:
+            fewer where the smallest class has fewer, none where it has none.
         skip_first: take the n / C images of each class that come after the first n / C.
 
     Returns:
@@ -94,17 +94,18 @@ def select(
             f"{len(groups) - 1} have {counts}; the largest possible n is {largest * len(groups)}"
         )
     indices = _first(classes, len(groups), per_class, skipped)
+    learnt = np.concatenate([indices, _first(classes, len(groups), skipped)])  # by this victim or by its twin
     mean = raw.train_images[indices].mean(axis=0, dtype=np.float64).astype(np.float32)
 
     if len(raw.test_labels):
         test_images, test_classes = raw.test_images, _classes(raw.test_labels, groups)
     else:
         test_images, test_classes = raw.train_images, classes.copy()
-        test_classes[indices] = -1
+        test_classes[learnt] = -1
     test_per_class = min(test_n // len(groups), _smallest(test_classes, len(groups)))
     test = _first(test_classes, len(groups), test_per_class)
     unused = classes >= 0
-    unused[indices] = False
+    unused[learnt] = False
     if not len(raw.test_labels):
         unused[test] = False
     return Split(

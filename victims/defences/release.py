@@ -79,12 +79,17 @@ def answered(outputs: Tensor, defences: Sequence[Defence], generator: torch.Gene
 
 
 def _probabilities(outputs: Tensor) -> Tensor:
-    """Return the probability of class 1 (m,) where there is one logit, else of each class (..., m, C)."""
-    return outputs.sigmoid() if outputs.ndim == 1 else outputs.softmax(-1)
+    """Return the probability of class 1, (m,) or (..., m, 1), where there is one logit, else of each, (..., m, C)."""
+    return outputs.sigmoid() if _single(outputs) else outputs.softmax(-1)
+
+
+def _single(outputs: Tensor) -> bool:
+    """Say whether there is one logit."""
+    return outputs.ndim == 1 or outputs.shape[-1] == 1
 
 
 def _labels(outputs: Tensor) -> Tensor:
     """Return 1 for the class that is predicted and 0 for the others, of the shape and type of the outputs."""
-    if outputs.ndim == 1:
+    if _single(outputs):
         return (outputs > 0).to(outputs)
     return torch.nn.functional.one_hot(outputs.argmax(-1), outputs.shape[-1]).to(outputs)

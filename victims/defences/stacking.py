@@ -117,8 +117,10 @@ def _unguessable(spec: AnySpec) -> dict[str, Any] | None:
     """
     if isinstance(spec, InformedSpec):
         return {"initialisation": "random"}
-    if isinstance(spec, GLMSpec | DeletionSpec) or spec.training.kind == "released":
+    if isinstance(spec, GLMSpec | DeletionSpec) or spec.training.kind in ("released", "kernel"):
         return None
+    if spec.training.kind == "regularised" and not getattr(spec.architecture, "hidden", ()):
+        return None  # a convex loss has one minimiser
     if isinstance(spec.training, Ordinary) and spec.training.pretraining is not None:
         return None
     assert isinstance(spec, VictimSpec)

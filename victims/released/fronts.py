@@ -14,8 +14,8 @@ from torch import fx, nn
 
 from victims.equations.architectures import FrontNetwork
 from victims.networks import FrontSpec
-from victims.released.recognition import NotCoveredError, folded, require_equal, step_of, traced
-from victims.released.tails import MISFITS, tail_behind
+from victims.released.recognition import MISFITS, NotCoveredError, folded, require_equal, step_of, traced
+from victims.released.tails import tail_behind
 
 CUT = ("placeholder", "get_attr", "output")
 """Kinds of nodes that compute nothing from one before."""

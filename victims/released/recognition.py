@@ -6,6 +6,7 @@ what computes nothing in evaluation mode is passed over, and a batch normalisati
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,6 +29,8 @@ UNCHANGING = {"flatten", "view", "reshape", "squeeze", "contiguous", "float", "t
 
 `require_equal` tells where one does not, such as a cast to integers.
 """
+MISFITS = (RuntimeError, TypeError, IndexError)
+"""What layers raise that ask for a size which their inputs do not have."""
 CHAINS = "not covered; only chains of convolutions, linear layers and ReLUs are"
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
@@ -203,6 +206,9 @@ def folded(layer: nn.Module, after: nn.Module) -> nn.Module:
     if isinstance(layer, nn.Conv2d):
         return fuse_conv_bn_eval(layer.eval(), after.eval())  # type: ignore[arg-type]
     assert isinstance(layer, nn.Linear)
+    if after.weight is None:  # torch's function asks for the scale and the offset
+        after, scale = copy.deepcopy(after), torch.ones(layer.out_features).to(layer.weight)
+        after.weight, after.bias = nn.Parameter(scale), nn.Parameter(torch.zeros_like(scale))
     return fuse_linear_bn_eval(layer.eval(), after.eval())  # type: ignore[arg-type]
 
 
@@ -215,13 +221,28 @@ def _simple(layer: nn.Conv2d) -> bool:
 
 
 @torch.no_grad()
-def require_equal(module: nn.Module, network: nn.Module, shape: tuple[int, int, int]) -> None:
-    """Raise a NotCoveredError unless both return the same outputs for four random inputs of this shape (C, H, W)."""
+def require_equal(
+    module: nn.Module,
+    network: nn.Module,
+    shape: tuple[int, int, int],
+    otherwise: str = "its layers do not follow in a row",
+) -> None:
+    """Raise a NotCoveredError unless both return the same outputs for four random inputs of this shape (C, H, W).
+
+    Args:
+        module: the module.
+        network: what may compute the same.
+        shape: (C, H, W).
+        otherwise: what it means that the network does not take the inputs.
+    """
     inputs = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
     outputs: object = module(inputs)
     if not isinstance(outputs, Tensor):
         raise NotCoveredError("it does not return one tensor of outputs")
-    expected: Tensor = network(inputs)
+    try:
+        expected: Tensor = network(inputs)
+    except MISFITS as error:
+        raise NotCoveredError(f"{otherwise} ({error})") from None
     if outputs.numel() != expected.numel():
         raise NotCoveredError("it does not return one tensor of outputs")
     if not torch.allclose(outputs.reshape(expected.shape), expected, rtol=1e-4, atol=1e-6):

@@ -13,9 +13,6 @@ from victims.equations.architectures import TailNetwork
 from victims.networks import TailSpec
 from victims.released.recognition import NotCoveredError, is_shape, require_equal, step_of, traced
 
-MISFITS = (RuntimeError, TypeError, IndexError)
-"""What a tail raises that asks for a size which pre-activations do not have."""
-
 
 def tail_network_of(module: nn.Module, shape: tuple[int, int, int]) -> TailNetwork:
     """Return the first layer and the tail that together compute what a module does, of its own parameters.
@@ -32,10 +29,7 @@ def tail_network_of(module: nn.Module, shape: tuple[int, int, int]) -> TailNetwo
     graph, modules = traced(module), dict(module.named_modules())
     node, first = _first(graph, modules)
     network = TailNetwork(first, tail_behind(module, graph, node)).eval()
-    try:
-        require_equal(module, network, shape)
-    except MISFITS as error:
-        raise NotCoveredError(f"what is behind its first layer asks for the input's shape ({error})") from None
+    require_equal(module, network, shape, "what is behind its first layer asks for the input's shape")
     return network
 
 

@@ -140,6 +140,16 @@ def test_another_ranking_is_of_the_same_candidates(attack: type[KKT]) -> None:
     assert torch.equal(second.confidence[kept], third.confidence[kept])
 
 
+@pytest.mark.parametrize("ranking", ["evidence", "distinct"])
+def test_tied_coefficients_are_ranked_too(ranking: str) -> None:
+    """Their slopes are of the loss, and the evidence is reckoned where torch records no gradients."""
+    params = KKTGeneral.variants["tied"] | {"steps": 20, "restarts": 1, "candidates": 6, "ranking": ranking}
+    attack = KKTGeneral(KKTGeneral.Params.model_validate(params))
+    found = attack.reconstruct(view_of(victim_of(MARGIN), attack.knowledge, CPU), context())
+    assert found.confidence is not None and bool((found.confidence > 0).any())
+    assert not found.confidence.requires_grad
+
+
 def test_the_published_loop_is_ranked_too() -> None:
     attack = KKT(KKT.Params(method="published", steps=20, restarts=1, candidates=6, ranking="evidence"))
     found = attack.reconstruct(view_of(victim_of(MARGIN), attack.knowledge, CPU), context())

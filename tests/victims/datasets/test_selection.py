@@ -62,7 +62,17 @@ def test_spare_images_are_neither_learnt_nor_tested_on() -> None:
     assert select(planted([7, 7, 7, 3, 7, 3, 3, 7, 3], [3, 7, 3]), n=4).spare.tolist() == [2, 4, 6, 7, 8]
     assert select(planted([0, 0, 1, 1, 0, 1, 0]), n=4, test_n=2).spare.tolist() == [6]
     assert select(planted([0, 1, 2, 0, 1, 2]), n=2, groups=((0,), (1,)), test_n=0).spare.tolist() == [3, 4]
-    assert select(planted([0, 0, 0, 1, 1, 1]), n=2, test_n=2, skip_first=True).spare.tolist() == [2, 5]
+
+
+def test_what_a_twin_is_tested_on_is_no_image_of_its_victim() -> None:
+    """The images that it is told of beside its own are those that it is tested on."""
+    raw = planted([0, 0, 0, 0, 1, 1, 1, 1])
+    twin = select(raw, n=2, test_n=2, skip_first=True)
+    assert (select(raw, n=2, test_n=2).indices.tolist(), twin.indices.tolist()) == ([0, 4], [1, 5])
+    assert np.rint((twin.test_inputs + twin.mean)[:, 0, 0, 0] * 100).tolist() == [2, 6]
+    assert twin.spare.tolist() == [3, 7]
+    assert select(planted([0, 0, 1, 1]), n=2, skip_first=True).test_inputs.shape == (0, 1, 2, 2)
+    assert select(planted([0, 0, 1, 1], [1, 0]), n=2, skip_first=True).test_labels.tolist() == [1, 0]
 
 
 def test_select_leaves_out_labels_of_no_group_and_knows_many_classes() -> None:

@@ -89,6 +89,15 @@ def test_clipped_answers_keep_the_class_and_hide_how_sure_it_is() -> None:
     assert answered(outputs, stack("noise=1"), torch.Generator()) is outputs
 
 
+def test_one_logit_is_one_class_whatever_stands_before_it() -> None:
+    """The informed adversary's models answer (T, m, 1)."""
+    logits = torch.tensor([2.0, -1.0, 0.5])
+    for text in ("answers=probabilities", "answers=labels"):
+        flat = answered(logits, stack(text), torch.Generator())
+        assert flat.unique().numel() > 1
+        assert torch.equal(answered(logits.view(1, 3, 1), stack(text), torch.Generator()), flat.view(1, 3, 1))
+
+
 def test_a_released_victim_is_made_of_the_trained_one_and_measured_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = victim_of(BIASES)
     monkeypatch.setattr(loop, "train", lambda *arguments: pytest.fail("it is trained already"))

@@ -108,6 +108,8 @@ REFUSED = {
     "cifar-mlp-100-affine-wd+early-stop=1": "ends before its loss is near its minimum",
     "cifar-mlp-100-c10-finetuned+random-seed": "no checkpoint",
     "cancer-logistic+random-seed": "no optimum that depends on none",
+    "digits-krr-20+random-seed": "no optimum that depends on none",
+    "cifar-mlp-100-affine-wd+random-seed": "no optimum that depends on none",
     "cancer-logistic+dp=1": "noise needs a regulariser on all of it",
     "mnist-elu10-1000+decay=0.1": "has a weight decay to set",
     "faces-mlp-20+noise=1+noise=2": "the defence noise is given twice",

@@ -45,6 +45,11 @@ RECOGNISED = {
                               nn.Linear(8, 1)),
         MLPSpec(hidden=(8,), biases="every", first_layer_scale=None),
     ),
+    "a normalisation without a scale": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(625, 8), used(nn.BatchNorm1d(8, affine=False)), nn.ReLU(),
+                              nn.Linear(8, 1)),
+        MLPSpec(hidden=(8,), biases="every", first_layer_scale=None),
+    ),
     "two convolutions": (
         lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 4, 3, bias=False), nn.ReLU(), nn.Flatten(),
                               nn.Linear(4 * 21 * 21, 2, bias=False)),
@@ -109,6 +114,10 @@ OTHER = {
     "two layers without a ReLU between": (
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(625, 8), nn.Linear(8, 1)),
         "no ReLU between",
+    ),
+    "layers of rows": (
+        lambda: nn.Sequential(nn.Linear(25, 8), nn.ReLU(), nn.Flatten(), nn.Linear(200, 2)),
+        "its layers do not follow in a row",
     ),
     "a last ReLU": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(625, 1), nn.ReLU()), "last layer is not linear"),
     "a subclass that does something else": (lambda: Doubled(nn.Flatten(), nn.Linear(625, 1)), "the operation `mul` of"),
@@ -224,7 +233,8 @@ def used(norm: nn.Module) -> nn.Module:
     """A batch normalisation that has seen data, so that folding it changes the layer before."""
     generator = torch.Generator().manual_seed(0)
     for name in ("running_mean", "running_var", "weight", "bias"):
-        value = getattr(norm, name)
+        if (value := getattr(norm, name)) is None:
+            continue
         value.data.copy_(torch.rand(value.shape, generator=generator) + 0.5)
     return norm
 
