@@ -73,7 +73,7 @@ def _on_last_record(prospect: Prospect, made: LastRecords, scored: Scored, runs:
 
 def _counted(known: dict[str, Any], hits: Hits, runs: int) -> AuditAttempt:
     """Return an attack that ended well: its count, its strictest null's, and its largest p-value against a null."""
-    chance = max(p_value(hits.good, by_chance.good) for by_chance in hits.nulls.values())
+    chance = max(p_value(good, by_chance) for good, by_chance in hits.evenly())
     counted = {
         "status": Status.OK,
         "found": int(hits.good.sum()),
@@ -82,6 +82,7 @@ def _counted(known: dict[str, Any], hits: Hits, runs: int) -> AuditAttempt:
         "chance": chance,
         "beyond_chance": chance < SIGNIFICANCE / runs,
         "protocol": hits.protocol,
+        "compared": min(hits.fewer.values(), default=None),
     }
     return _blank(known, "").model_copy(update=counted)
 

@@ -57,6 +57,11 @@ class AuditAttempt(Part):
         le=1,
     )
     beyond_chance: bool = Field(description="Whether that p-value is below 0.01 over the number of attacks run.")
+    compared: Count | None = Field(
+        default=None,
+        description="How many of its candidates, the surest, that p-value counts against held-out records, where these "
+        "are fewer; null if all.",
+    )
     seconds: float | None = Field(description="Wall time of the attack.")
     remarks: list[str] = Field(
         default=[], description="What the attack said of its own run, such as why it found no start."

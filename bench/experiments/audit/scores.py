@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -56,12 +56,21 @@ class Hits:
         own: what the attack reached.
         nulls: what each of its null controls reaches, by name.
         reconstruction: (n, C, H, W) in [0, 1].
+        fewer: of the controls that have fewer candidates than the attack, by name, how many.
+        surest: what the attack reaches with as many candidates as these have.
     """
 
     protocol: str
     own: Reached
     nulls: dict[str, Reached]
     reconstruction: Tensor
+    fewer: dict[str, int] = field(default_factory=dict)
+    surest: dict[str, Reached] = field(default_factory=dict)
+
+    def evenly(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield what the attack and each control got, (n,) bool each, with as many candidates."""
+        for name, reached in self.nulls.items():
+            yield self.surest.get(name, self.own).good, reached.good
 
     @property
     def similarity(self) -> Tensor:
@@ -141,8 +150,15 @@ def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, co
             reference, spared = _spared(given, victim, len(reconstruction.candidates))
         reached = score(protocol, reference.matcher(reconstruction.candidates))
         by_chance = {"null_mean_image": Reached.of(mean_image_score(protocol, reference.truth))}
-        by_chance |= _of_controls(protocol, run, reconstruction, victim, reference, controls, spared)
-        found[name] = Hits(protocol.name, Reached.of(reached), by_chance, reached.reconstruction)
+        fewer, surest = dict[str, int](), dict[str, Reached]()
+        for control, candidates in _candidates(protocol, run, reconstruction, victim, controls, spared):
+            by_chance[control] = Reached.of(score(protocol, reference.matcher(candidates)))
+            if len(candidates) < len(reconstruction.candidates):
+                fewer[control] = len(candidates)
+                surest[control] = Reached.of(
+                    score(protocol, reference.matcher(_surest(reconstruction, len(candidates))))
+                )
+        found[name] = Hits(protocol.name, Reached.of(reached), by_chance, reached.reconstruction, fewer, surest)
     truth, held_out = given.truth, given.held_out
     with torch.no_grad():
         outputs = victim.model(torch.from_numpy(victim.split.inputs))
@@ -159,10 +175,11 @@ def scored(runs: Mapping[str, tuple[Run, str]], victim: Victim, store: Store, co
 def _alike(given: Reference, victim: Victim) -> bool:
     """Return whether held-out images pass by SSIM for too many training images to use it, as with digits.
 
-    The images alone say so, and not what attacks made of them: else an audit could choose the rule by its outcome.
+    Where there are fewer of them than training images, it is too large a share of them that passes. The images alone
+    say so, and not what attacks made of them: else an audit could choose the rule by its outcome.
     """
     by_chance = score(IMAGES, given.matcher(torch.from_numpy(victim.split.test_inputs)))
-    return by_chance.n_good > MOST_BY_CHANCE * len(given.truth.images)
+    return by_chance.n_good > MOST_BY_CHANCE * min(len(given.truth.images), len(victim.split.test_inputs))
 
 
 def _spared(given: Reference, victim: Victim, most: int) -> tuple[Reference, Tensor]:
@@ -187,20 +204,18 @@ def _spared(given: Reference, victim: Victim, most: int) -> tuple[Reference, Ten
     return replace(given, truth=truth, held_out=bar), inputs[order[:k]]
 
 
-def _of_controls(
+def _candidates(
     protocol: Protocol,
     run: Run,
     found: Reconstruction,
     victim: Victim,
-    reference: Reference,
     controls: NullControls,
     spared: Tensor | None,
-) -> dict[str, Reached]:
-    """Return what the null controls of a run reach, as far as this model has them.
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the null controls of a run that this model has, and their candidates.
 
     `spared` are the candidates of the control of held-out images where others of them are the bar; else None.
     """
-    reached = {}
     for name in (RANDOM, HELD_OUT):
         try:
             candidates = spared if name == HELD_OUT else None
@@ -209,5 +224,12 @@ def _of_controls(
         except NoControlError:
             continue
         if len(candidates):
-            reached[name] = Reached.of(score(protocol, reference.matcher(candidates)))
-    return reached
+            yield name, candidates
+
+
+def _surest(found: Reconstruction, most: int) -> Tensor:
+    """Return so many candidates: those that the attack is surest of, or that a fixed seed draws if it cannot tell."""
+    order = torch.randperm(len(found.candidates), generator=torch.Generator().manual_seed(0))
+    if found.confidence is not None:
+        order = found.confidence.double().nan_to_num(-torch.inf).argsort(descending=True, stable=True)
+    return found.candidates[order[:most]]

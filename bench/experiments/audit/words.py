@@ -62,7 +62,7 @@ def sentence(finding: ThreatFinding, n: int, reasons: Sequence[str], unit: Unit 
         return f"Somebody who {who} can reconstruct {best}."
     if finding.outcome is AuditOutcome.NOTHING:
         others = [name for name in finding.tried if name != finding.attack]
-        less = f"; {', '.join(others)} got no more" if others else ""
+        less = f"; {', '.join(others)} led chance by no more" if others else ""
         blind = f" Even all {n} could not be told from chance, so this shows nothing." if finding.blind else ""
         long = f"from {plural(len(finding.tried), 'attack')} in {duration(finding.seconds)}"
         return f"Somebody who {who} got nothing beyond chance {long}: {got}{less}.{blind}{ruled_out}"
@@ -168,6 +168,12 @@ def limits(
             whole = "Attacks use its first layer, and what is behind it as a whole"
         said.append(f"{whole}: {card.uncovered}.")
     said += _lacked(victim)
+    if few := {one.attack: one.compared for one in tried if one.compared is not None}:
+        told = ", ".join(f"{count} of {attack}" for attack, count in few.items())
+        said.append(
+            f"Held-out images are fewer than candidates, so the surest of these alone were tested: {told}; "
+            "with more held-out images more can be told from chance."
+        )
     if spent := [one.attack for one in tried if one.budget_spent]:
         told = f"{', '.join(spent)} spent the {seconds:g} s that each attack had; more time may find more."
         said.append(told)

@@ -69,7 +69,7 @@ def test_all_attacks_that_were_tried_are_named_and_those_that_cannot_work_with_t
     )
     assert finding.sentence == (
         "Somebody who has the weights alone got nothing beyond chance from 2 attacks in 4 s: first got 3 of 40 "
-        "training images and chance 3; second got no more. a, b cannot work: no gap."
+        "training images and chance 3; second led chance by no more. a, b cannot work: no gap."
     )
     assert finding.tried == ["first", "second"]
 
