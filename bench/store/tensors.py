@@ -22,15 +22,24 @@ class DamagedError(Exception):
     """A file is not what was written; the message is one line without the file's name."""
 
 
+def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors as safetensors takes them: detached, contiguous, on the CPU, and none in the memory of another."""
+    made, taken = dict[str, Tensor](), set[int]()
+    for name, value in tensors.items():
+        own = value.detach().cpu().contiguous()
+        made[name] = own.clone() if own.untyped_storage().data_ptr() in taken else own
+        taken.add(own.untyped_storage().data_ptr())
+    return made
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors as safetensors, atomically, with their hash.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    texts = dict(metadata or {})
-    stored = save(plain, texts | {SHA256: _sha256(plain, texts)})
+    made, texts = plain(tensors), dict(metadata or {})
+    stored = save(made, texts | {SHA256: _sha256(made, texts)})
     with atomic(path) as temporary:
         temporary.write_bytes(stored)  # an error of save_file would not say that the disk is full
 

@@ -12,6 +12,7 @@ from safetensors.torch import load, save
 from attacks.base import Reconstruction
 from bench.run.artifacts import named_tensors
 from bench.run.attempt import Attacked
+from bench.store.tensors import plain
 from bench.terminal.text import one_line
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def send(connection: Connection, header: dict[str, Any], tensors: dict[str, Tens
         OSError: nobody listens any more.
     """
     told = json.dumps(header, default=float).encode()
-    stored = save({name: value.detach().cpu().contiguous() for name, value in (tensors or {}).items()})
+    stored = save(plain(tensors or {}))
     connection.send_bytes(told)  # all that can raise is done before, so that no half of a message is sent
     connection.send_bytes(stored)
 

@@ -76,3 +76,14 @@ def test_a_file_of_an_older_version_has_no_hash(path: Path) -> None:
 def test_a_missing_file_is_not_a_damaged_one(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="absent"):
         read_tensors(tmp_path / "absent.safetensors")
+
+
+def test_tensors_in_the_same_memory_are_kept_each(tmp_path: Path) -> None:
+    """An attack may take its coefficients for its confidence, or its best state so far for the present one."""
+    images = torch.arange(6.0).view(2, 3)
+    given = {"now": images, "best": images, "turned": images.T, "part": images[1], "none": images[:0], "no": images[:0]}
+    write_tensors(tmp_path / "kept.safetensors", given)
+    found, _ = read_tensors(tmp_path / "kept.safetensors")
+    assert found.keys() == given.keys()
+    for name, value in given.items():
+        assert torch.equal(found[name], value)
