@@ -38,6 +38,9 @@ class SharedStudy:
         seed: of the sampler.
         identity: what else must be the same for all trials of the study, as JSON.
 
+    Attributes:
+        lock: whoever holds it alone changes the study or writes its table.
+
     Raises:
         UserError: the folder holds a study of something else or a damaged journal, or cannot be written.
     """
@@ -57,9 +60,9 @@ class SharedStudy:
         journal = self.folder / JOURNAL
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = FileLock(self.folder / "study.lock")
+            self.lock = FileLock(self.folder / "study.lock")
             _require_whole(journal)
-            with self._lock:
+            with self.lock:
                 storage = JournalStorage(JournalFileBackend(str(journal), JournalFileOpenLock(str(journal))))
                 self._study = optuna.create_study(
                     storage=storage, study_name="trials", direction="minimize", pruner=pruner, load_if_exists=True
@@ -101,7 +104,7 @@ class SharedStudy:
 
         Trials that other processes are at work on count. The parameters of a trial whose process died are tried again.
         """
-        with self._lock:
+        with self.lock:
             self._bury()
             trial = self._next(wanted)
             own = None if trial is None else self._trial_lock(trial.number)
@@ -138,8 +141,9 @@ class SharedStudy:
                 continue
             try:
                 with self._trial_lock(trial.number).acquire(timeout=0):
-                    self._study.enqueue_trial(trial.params)
-                    self._study.tell(trial.number, state=TrialState.FAIL)
+                    if self._study.get_trials(deepcopy=False)[trial.number].state is TrialState.RUNNING:
+                        self._study.enqueue_trial(trial.params)
+                        self._study.tell(trial.number, state=TrialState.FAIL)
             except Timeout:
                 continue
 

@@ -19,6 +19,7 @@ from bench.experiments.tuning.tuner import TrialReporter, Tuner
 from bench.plan import registry
 from bench.plan.run import Run
 from bench.run.executors.processes import isolated_attacks
+from bench.run.failures import AttackFailedError
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.scoring.evaluation import Reference, count_scores
@@ -31,6 +32,7 @@ from bench.terminal.text import describe
 from victims.errors import UserError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from optuna.trial import FrozenTrial
 
     from attacks.base import Range, Reconstruction
@@ -70,45 +72,57 @@ def tune(runs: Sequence[Run], setup: Setup, search: Search) -> int:
     Raises:
         UserError: there is nothing to search, a study cannot go on, or its folder holds another one.
     """
-    console, store = Console(), Store(setup.results_dir)
-    picks, failed = [], False
+    for run in runs:  # a mistake is told before the first search
+        ranges_of(run, search.fixed)
+    status = 0
     for run in runs:
-        attacking = isolated_attacks(setup) if setup.jobs else nullcontext()
-        with attacking as host, TerminalReporter(console) as shown:
-            reporter = TrialReporter(shown)
-            session = Session(setup, reporter, host=host)
-            try:
-                reason = run.declined()
-            except Exception as error:  # a plug-in's own method, which must cost only itself
-                failed = True
-                reporter.notice(f"{run.title}: it cannot say whom it takes: {describe(error)}")
-                continue
-            if reason is not None:
-                reporter.notice(f"{run.title}: skipped ({reason})")
-                continue
-            folder = store.root / TUNE / _folder_name(run, search)
-            if _whole(folder, search):
-                reporter.notice(f"{run.title}: {folder / TRIALS} has its {plural(search.trials, 'trial')}")
-                continue
-            study = _study(folder, run, session, search)
-            tuner = Tuner(study, run, session, reporter, _counter(run, session) if search.oracle else None)
-            if line := tuner.changed_source():
-                reporter.notice(line)
-            _work(tuner, search.trials, console)
-            best = study.best(max(search.pool, 1))
-            if study.running:
-                still = f"another process, with {plural(study.running, 'trial')} still to end"
-                reporter.notice(f"{run.title}: {still}, will pick the best")
-            elif not best:
-                failed = True
-                reporter.notice(f"{run.title}: no trial came to an end; {study.folder / TRIALS} says why")
-            else:
-                _pool(tuner, best[: search.pool], setup, console)
-                picks.append(replace(tuner.tuned(best[0].params), tuned_by=_chooser(search)))
-                _claim(picks[-1], store, session)
-    status = run_plan(picks, setup) if picks else 0
-    write_summary(store.root / TUNE, lambda text: say(text, console))
-    return max(int(failed), status)
+        pick, failed = _searched(run, setup, search)
+        status = max(status, int(failed), 0 if pick is None else run_plan([pick], setup))
+    write_summary(setup.results_dir / TUNE, lambda text: say(text, Console()))
+    return status
+
+
+def _searched(run: Run, setup: Setup, search: Search) -> tuple[Run | None, bool]:
+    """Search the parameters of a run; return it with those that were picked, if any, and whether something failed."""
+    console, store = Console(), Store(setup.results_dir)
+    attacking = isolated_attacks(setup) if setup.jobs else nullcontext()
+    with attacking as host, TerminalReporter(console) as shown:
+        reporter = TrialReporter(shown)
+        session = Session(setup, reporter, host=host)
+        try:
+            reason = run.declined()
+        except Exception as error:  # a plug-in's own method, which must cost only itself
+            reporter.notice(f"{run.title}: it cannot say whom it takes: {describe(error)}")
+            return None, True
+        if reason is not None:
+            reporter.notice(f"{run.title}: skipped ({reason})")
+            return None, False
+        folder = store.root / TUNE / _folder_name(run, search)
+        if _whole(folder, search):
+            reporter.notice(f"{run.title}: {folder / TRIALS} has its {plural(search.trials, 'trial')}")
+            return None, False
+        study = _study(folder, run, session, search)
+        tuner = Tuner(study, run, session, reporter, _counter(run, session) if search.oracle else None)
+        if line := tuner.changed_source():
+            reporter.notice(line)
+        _work(tuner, search.trials, console)
+        if running := study.running:  # before the best is asked for: who ends the last trial sees all of them
+            still = f"another process, with {plural(running, 'trial')} still to end"
+            reporter.notice(f"{run.title}: {still}, will pick the best")
+            return None, False
+        best = study.best(max(search.pool, 1))
+        if not best:
+            reporter.notice(f"{run.title}: no trial came to an end; {study.folder / TRIALS} says why")
+            return None, True
+        failed = False
+        try:
+            _pool(tuner, best[: search.pool], setup, console)
+        except AttackFailedError as error:
+            failed = True
+            reporter.notice(f"{run.title}: the best trials are not pooled: {error.failure.reason}")
+        pick = replace(tuner.tuned(best[0].params), tuned_by=_chooser(search))
+        _claim(pick, store, session)
+        return pick, failed
 
 
 def _chooser(search: Search) -> str:
@@ -119,11 +133,18 @@ def _chooser(search: Search) -> str:
 def _work(tuner: Tuner, trials: int, console: Console) -> None:
     """Run what is left of the trials, and write and print each."""
     for trial in tuner.work(trials):
-        table = write_trials(tuner.study.folder, tuner.study.trials)
+        table = _written(tuner.study)
         row = table[table["trial"] == trial.number].iloc[0].dropna()
         figures = ", ".join(f"{name} {value:.4g}" for name, value in row.items() if isinstance(value, Real))
         text = f"{tuner.run.title}: trial {trial.number} {row['state']} {row.get('reason', figures)}"
         say(text, console)
+    _written(tuner.study)  # others may have ended theirs since, and have been killed before they wrote it
+
+
+def _written(study: SharedStudy) -> pd.DataFrame:
+    """Write the table of a study's trials and return it; nobody writes an older one over it."""
+    with study.lock:
+        return write_trials(study.folder, study.trials)
 
 
 def _pool(tuner: Tuner, trials: Sequence[FrozenTrial], setup: Setup, console: Console) -> None:

@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 
 from bench.experiments.tuning import verb
+from bench.run.failures import AttackFailedError, Failure
 from bench.store.file_names import RECONSTRUCTION
 from bench.store.folders import Store, write_record
+from bench.store.records import Status
 
 TABLE = """
 from victims.spec import MLPSpec, Regularised, VictimSpec
@@ -48,6 +50,26 @@ def test_an_attack_that_cannot_say_whom_it_takes_costs_only_itself(tune: Bench, 
     told = "chooses on faces-mlp-4-tiny seed 0: it cannot say whom it takes: KeyError: 'cats'"
     assert told in (ended.out + ended.err).splitlines()
     assert list(pd.read_csv(results / "runs.csv")["attack"]) == ["bowl"]
+
+
+def test_a_mistake_is_told_before_the_first_search(tune: Bench, results: Path) -> None:
+    ended = tune("-a", "bowl", "-a", "tiny", "--trials", 1)
+    assert (ended.status, len(ended.err.splitlines())) == (2, 1)
+    assert "there is nothing to search; search spaces of tiny: none" in ended.err
+    assert not (results / "tune").exists()
+
+
+def test_best_trials_that_cannot_be_pooled_cost_no_pick(
+    tune: Bench, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> str:
+        raise AttackFailedError(Failure(Status.OOM, "no memory"))
+
+    monkeypatch.setattr(verb, "write_pool", fails)
+    ended = tune("--trials", 2, "--pool", 2)
+    assert ended.status == 1
+    assert "the best trials are not pooled: no memory" in ended.out
+    assert list(pd.read_csv(results / "runs.csv")["tuned_by"]) == ["tune"]
 
 
 def test_what_is_stored_is_not_tried_again(tune: Bench, results: Path) -> None:

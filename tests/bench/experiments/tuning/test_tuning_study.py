@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from filelock import FileLock
 from optuna.trial import TrialState
 
 from attacks.search_space import Range
@@ -97,6 +98,29 @@ def test_a_trial_at_work_elsewhere_is_left_alone(tmp_path: Path) -> None:
         assert mine is not None
         assert other is None
         assert study.running == 1
+
+
+def test_a_trial_that_ends_while_another_process_looks_for_dead_ones_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending, looking = study_in(tmp_path), study_in(tmp_path)
+    block = ending.trial(WANTED)
+    trial = block.__enter__()
+    assert trial is not None
+    lock_of, told = looking._trial_lock, list[int]()
+
+    def ends_first(number: int) -> FileLock:
+        if not told:
+            told.append(number)
+            ending.tell(trial, 1.0)
+            block.__exit__(None, None, None)
+        return lock_of(number)
+
+    monkeypatch.setattr(looking, "_trial_lock", ends_first)
+    with looking.trial(WANTED) as other:
+        assert other is not None and other.params != trial.params
+    assert told == [0]
+    assert [one.state for one in looking.trials] == [TrialState.COMPLETE, TrialState.RUNNING]
 
 
 def test_a_study_goes_on_where_it_ended(tmp_path: Path) -> None:
