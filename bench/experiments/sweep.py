@@ -23,7 +23,7 @@ from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.run.steps import Step, passing
-from bench.run.todo import Todo, changed_sources, todo
+from bench.run.todo import Todo, changed_sources, todo, why
 from bench.scoring.protocols import PROTOCOLS, protocol_named
 from bench.store.file_names import GRID, LOG, RUNS_CSV
 from bench.store.folders import Store, write_record
@@ -98,7 +98,7 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
     store.sweep()
     failures, rows = 0, list[RunRecord]()
     with TerminalReporter(console) as reporter, SweepTables(store, reporter, setup.copy_to) as tables:
-        session = Session(setup, reporter)
+        session = Session(setup, reporter, downloads=not setup.only_cached)
         entries = todo(told_apart(plan), setup, session)
         titles = {entry.run_id: entry.run.title for entry in entries}
         for line in changed_sources(entries, session):
@@ -107,6 +107,9 @@ def execute_plan(plan: Sequence[Run], setup: Setup) -> Executed:
         for entry in entries:
             (there if entry.step is Step.NOTHING or (setup.only_cached and entry.shown) else left).append(entry)
         stored = (Outcome(entry.stored, cached=True) for entry in there if entry.stored is not None)
+        for entry in left if setup.only_cached else ():
+            if reason := why(entry, session):
+                reporter.notice(f"{entry.run.title}: {reason}")
         executed: Iterable[Outcome] = ()
         if left and not setup.only_cached:
             tasks = [Task.of(entry.run, entry.run_id, setup) for entry in left]

@@ -102,8 +102,12 @@ def matches(name: str, patterns: list[str] | None) -> bool:
 
 
 def _as_named(pattern: str) -> str:
+    """Return a pattern with its defences as names have them; the retraining, if any, stands behind the last one."""
     plain, *defences = pattern.split(JOINT)
-    return JOINT.join([plain, *(one if "*" in one else parse(one).text for one in defences)])
+    if not defences:
+        return plain
+    defences[-1], at, retraining = defences[-1].partition("@")
+    return JOINT.join([plain, *(one if "*" in one else parse(one).text for one in defences)]) + at + retraining
 
 
 def parse_settings(settings: list[str]) -> dict[str, Any]:

@@ -18,6 +18,10 @@ MOST = 3
 """The number of places that flags name."""
 SOURCES = (".py", ".pyc")
 """What Python reads by itself, to import a module or to show a line of it."""
+_PROGRAM = tuple(
+    os.path.realpath(Path(__file__).parents[3] / name) for name in ("attacks", "bench", "victims")
+) + tuple(map(os.path.realpath, (sys.prefix, sys.base_prefix)))
+"""What a data folder may hold beside data, such as that of `--data-dir .`: this program, and Python's packages."""
 READS = ("open", "os.listdir", "os.scandir")
 """Audit events of Python that read files or folders."""
 
@@ -69,8 +73,17 @@ class Readings:
             path = os.path.realpath(os.fsdecode(arguments[0]))
             if path.endswith(SOURCES):
                 return
-            if any(path == place or path.startswith(f"{place}{os.sep}") for place in self._guarded):
+            if _within(path, self._guarded) and not _within(path, _PROGRAM) and not _searched(event, path):
                 self._seen[path] = None
+
+
+def _within(path: str, places: Iterable[str]) -> bool:
+    return any(path == place or path.startswith(f"{place}{os.sep}") for place in places)
+
+
+def _searched(event: str, path: str) -> bool:
+    """Say whether Python lists a folder in which it looks for modules."""
+    return event != "open" and path in map(os.path.realpath, sys.path)
 
 
 def _only_writes(mode: object) -> bool:

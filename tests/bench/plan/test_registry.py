@@ -232,14 +232,16 @@ def test_a_retraining_has_a_name() -> None:
     ("pattern", "meant"),
     [
         ("a", {"a"}),
-        ("a*", {"a", "a+noise=0.001", "a+noise=0.001+round=int8"}),
+        ("a*", {"a", "a+noise=0.001", "a+noise=0.001@2", "a+noise=0.001+round=int8"}),
         ("a+noise=1e-3", {"a+noise=0.001"}),
-        ("a+noise=*", {"a+noise=0.001", "a+noise=0.001+round=int8"}),
+        ("a+noise=1e-3@2", {"a+noise=0.001@2"}),
+        ("a+noise=*", {"a+noise=0.001", "a+noise=0.001@2", "a+noise=0.001+round=int8"}),
+        ("a+noise=*@2", {"a+noise=0.001@2"}),
         ("*+noise=1e-3+round=int8", {"a+noise=0.001+round=int8"}),
     ],
 )
 def test_a_stored_name_is_meant_however_its_defence_is_written(pattern: str, meant: set[str]) -> None:
-    names = ("a", "a+noise=0.001", "a+noise=0.001+round=int8")
+    names = ("a", "a+noise=0.001", "a+noise=0.001@2", "a+noise=0.001+round=int8")
     assert {name for name in names if matches(name, [pattern])} == meant
 
 

@@ -12,6 +12,7 @@ import pytest
 from stored_runs import stored
 
 from bench.plan.options import parse_budget, parse_memory
+from victims.datasets import sources
 from victims.errors import UserError
 
 Bench = Callable[..., Any]
@@ -119,6 +120,14 @@ def test_only_cached_executes_nothing(run: Bench, results: Path) -> None:
     assert told.count("it is not stored") == 2 and " run " not in told.partition("\n")[2]
     assert "seed 0: of 4 images" in ended.out
     assert stored(results).equals(before)
+
+
+def test_only_cached_downloads_nothing(run: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_download", lambda *_: pytest.fail("it downloads"))
+    ended = run("-a", "first-layer", "-v", "cifar-mlp-50", "--only-cached", "--data-dir", tmp_path)
+    assert ended.status == 0
+    assert "dataset cifar is absent" in ended.out + ended.err
+    assert "1 run of 1 not stored" in ended.out
 
 
 def test_missing_data_cost_their_own_victim(run: Bench, results: Path, plugins: Path, tmp_path: Path) -> None:

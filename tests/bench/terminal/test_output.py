@@ -53,3 +53,9 @@ def test_a_complaint_that_nobody_takes_leaves_its_exit_status() -> None:
     with FULL.open("w") as full:
         command = [sys.executable, "-m", "bench", "fly"]
         assert subprocess.run(command, stderr=full, stdout=full, check=False).returncode == 2
+
+
+@pytest.mark.parametrize(("words", "status"), [("show kkt", 0), ("fly", 2)])
+def test_closed_streams_are_no_error(words: str, status: int) -> None:
+    command = f"exec {sys.executable} -m bench {words} >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == status
