@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from attacks.context import Budget
 from bench.plan.options import attack_params, parse_seeds
 from bench.plan.registry import ROOT, Registry, Victims
-from bench.plan.run import Run
+from bench.plan.run import Run, retraining_of
 from bench.terminal.text import nearest, short
 from victims.errors import UserError
 
@@ -205,7 +205,9 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
         if not plan.sections:
             raise UserError(f"--config {path} plans nothing: it has no table [[plan]], [[study]] or [[tune]]")
         if smoke:
-            small = tuple(section.changed(section.smoke) for section in plan.plan)
+            small = tuple(
+                _small(section, f"--config {path}: table {number}") for number, section in enumerate(plan.plan, 1)
+            )
             plan = plan.model_copy(update={"plan": small, "tune": ()})
             if not plan.sections:
                 raise UserError(f"--config {path} has no small version: it is of searches alone")
@@ -220,14 +222,23 @@ def read_plan(path: Path, smoke: bool) -> PlanFile:
     return plan
 
 
+def _small(section: Section, where: str) -> Section:
+    """Return the small version of a table of runs; `where` it stands is told where its `smoke` is none."""
+    try:
+        return section.changed(section.smoke)
+    except ValidationError as error:
+        raise UserError(f"{where} of [[plan]]: smoke.{_complaint(error)}") from None
+
+
 def _complaint(error: ValidationError) -> str:
     """Return what is wrong with a plan's file, in TOML's words; a key that no table has is told before one it lacks."""
     first = min(error.errors(), key=lambda found: found["type"] != MISSPELT)
     *outer, key = map(str, first["loc"])
-    where = f"table {int(outer[1]) + 1} of [[{outer[0]}]]: {'.'.join([*outer[2:], key])}" if outer[1:] else key
+    table = f"table {int(outer[1]) + 1} of [[{outer[0]}]]: " if outer[1:] else ""
+    where = table + ".".join([*(outer[2:] if table else outer), key])
     if first["type"] == MISSPELT:
-        table = TABLES[outer[0]] if outer else Section if error.title == Section.__name__ else PlanFile
-        return f"{where}: there is no such key; {nearest(key, table.model_fields)}"
+        kind = TABLES[outer[0]] if outer else Section if error.title == Section.__name__ else PlanFile
+        return f"{where}: there is no such key; {nearest(key, kind.model_fields)}"
     message = re.sub("|".join(TERMS), lambda found: TERMS[found[0]], first["msg"].replace("Tuple", "tuple"))
     if isinstance(value := first["input"], str) and "valid array" in message:
         message += f"; write {key} = {json.dumps([value])}"
@@ -246,17 +257,6 @@ def require_settings(
         where = f"--config {path}: {f'section {section.section}: ' if section.section else ''}set"
         for kind in attacks.match(section.attack):
             attack_params(kind, section.variant, section.set, where)
-
-
-def retraining_of(spec: AnySpec, retraining: int) -> AnySpec:
-    """Return a retraining of a victim.
-
-    Raises:
-        UserError: it cannot be trained again, since its training is not known here.
-    """
-    if retraining and spec.training.kind == "released":
-        raise UserError(f"--victim-seeds {retraining}: {spec.name} has released weights, and is not trained here")
-    return spec.retrained(retraining)
 
 
 def planned(

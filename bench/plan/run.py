@@ -13,6 +13,7 @@ from attacks.context import UNLIMITED, Budget
 from bench.plan.capability import untold
 from bench.plan.options import value_text
 from bench.terminal.text import LONGEST_QUOTE, one_line, variant_name
+from victims.errors import UserError
 from victims.files import sha256_json
 from victims.informed.spec import AnySpec, InformedSpec
 from victims.source import Sources
@@ -123,3 +124,14 @@ def attack_sha(attack: type[Attack[Any]]) -> str:
         return Sources().sha256(Path(sys.modules[attack.__module__].__file__ or ""))[:16]
     except (OSError, ValueError, SyntaxError):
         return ""
+
+
+def retraining_of(spec: AnySpec, retraining: int) -> AnySpec:
+    """Return a retraining of a victim.
+
+    Raises:
+        UserError: it cannot be trained again, since its training is not known here.
+    """
+    if retraining and spec.training.kind == "released":
+        raise UserError(f"--victim-seeds {retraining}: {spec.name} has released weights, and is not trained here")
+    return spec.retrained(retraining)

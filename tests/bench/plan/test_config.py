@@ -141,6 +141,14 @@ def test_mistakes_are_one_line(run_file: Bench, tmp_path: Path, text: str | None
     assert len(ended.err.splitlines()) == 1
 
 
+def test_a_small_version_that_is_none_names_its_table_and_key(run_file: Bench, tmp_path: Path) -> None:
+    table = '[[plan]]\nattack = ["tiny"]\nvictim = ["faces-mlp-4-tiny"]\n'
+    (tmp_path / "plan.toml").write_text(f"{table}\n{table}smoke = {{ attack = [1] }}\n")
+    ended = run_file("--config", tmp_path / "plan.toml", "--smoke")
+    assert ended.status == 2
+    assert "table 2 of [[plan]]: smoke.attack.0: Input should be a valid string" in ended.err
+
+
 def test_smoke_without_a_plan_is_one_line(run_file: Bench) -> None:
     assert "--smoke is of the plan of a file" in run_file("--smoke").err
 
