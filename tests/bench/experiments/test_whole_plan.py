@@ -130,7 +130,7 @@ def test_a_small_version_whose_parameters_are_none_is_one_line(bench: Bench, tmp
     plan = tmp_path / "plan.toml"
     plan.write_text('[[plan]]\nattack = ["kkt"]\nvictim = ["faces-mlp-20"]\nsmoke = { set = 3 }\n')
     ended = bench("run", "--config", plan, "--smoke", "--dry-run")
-    assert ended.status == 2 and "plan.toml: set: Input should be a valid table" in ended.err
+    assert ended.status == 2 and "plan.toml: table 1 of [[plan]]: smoke.set: Input should be a valid table" in ended.err
     assert ended.err.count("\n") == 1
 
 
