@@ -135,6 +135,11 @@ def threats(tried: Sequence[AuditAttempt], n: int, unit: Unit = "images") -> lis
     return [_finding(threat, [one for one in tried if one.threat == threat], n, unit, level) for threat in Threat]
 
 
+def _least(ended: AuditAttempt, n: int) -> float:
+    """Return what the p-value of an attack cannot fall below: `compared` candidates get so many records at most."""
+    return 0.5 ** min(n - (ended.null or 0), n if ended.compared is None else ended.compared)
+
+
 def _finding(threat: Threat, own: Sequence[AuditAttempt], n: int, unit: Unit, level: float) -> ThreatFinding:
     ended = [one for one in own if one.found is not None and one.null is not None]
     unverified = [one for one in own if one.candidates is not None]
@@ -155,7 +160,7 @@ def _finding(threat: Threat, own: Sequence[AuditAttempt], n: int, unit: Unit, le
         found=None if best is None else best.found,
         null=None if best is None else best.null,
         attack="" if best is None else best.attack,
-        blind=bool(ended) and all(0.5 ** (n - (one.null or 0)) >= level for one in ended),
+        blind=bool(ended) and all(_least(one, n) >= level for one in ended),
         tried=[one.attack for one in (*ended, *unverified)],
         ruled_out=ruled_out,
         seconds=sum(one.seconds or 0 for one in own),

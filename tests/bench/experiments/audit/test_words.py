@@ -184,3 +184,10 @@ def test_rows_of_a_table_are_called_rows() -> None:
     assert words.headline(threats([ran("a", 3, 2)], N), N, "rows").startswith("None of 40 training rows was")
     assert "30 of 40 training rows by a; chance gets 12" in told[1]
     assert "b got 1 of 40 training rows and chance 1" in told[2]
+
+
+def test_what_is_tested_with_too_few_candidates_shows_nothing() -> None:
+    """Of four candidates that all are right chance is one in 16, above a hundredth."""
+    few, enough = (of(Threat.WEIGHTS, ran("a", 3, 2, compared=count)) for count in (4, 7))
+    assert (few.blind, enough.blind) == (True, False)
+    assert "could not be told from chance, so this shows nothing" in few.sentence
