@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import torch
 
+from bench.experiments import sweep
 from bench.experiments.rerun import remeasured
 from bench.plan import registry
 from bench.publish.claims import Claim, ClaimOutcome, verify
 from bench.publish.leaderboard import write_tables
+from bench.run.executors import machine
+from bench.run.setup import Setup
 from bench.store.records import RunRecord
+from victims.errors import UserError
 
 GOLDEN = Path(__file__).parents[1] / "store" / "golden"
 Make = Callable[..., RunRecord]
@@ -114,3 +119,27 @@ def test_a_run_that_fails_when_it_is_made_again_is_an_exit_status(
     ended = bench("verify", "--rerun", "all", *words)
     assert "0 does not hold, 1 not comparable" in ended.out
     assert ended.status == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "jobs"), [(("--device", "cpu"), 3), (("--device", "cpu", "--jobs", "2"), 2), (("--device", "cuda"), 1)]
+)
+def test_runs_are_made_again_on_a_core_each(
+    bench: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], jobs: int
+) -> None:
+    """As most stored rows were made: threads round in another order, which moves a long search."""
+    seen = list[int]()
+
+    def execute(plan: object, setup: Setup) -> None:
+        seen.append(setup.jobs)
+        raise UserError("enough")
+
+    monkeypatch.delenv("BENCH_JOBS", raising=False)
+    monkeypatch.setattr(machine, "cores", lambda: 3)
+    monkeypatch.setattr(sweep, "execute_plan", execute)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    where = '[[claim]]\ntext = "glm"\nwhere = { attack = "glm", victim = "cancer-logistic" }\nvalues = { n_good = 9 }\n'
+    (tmp_path / "claims.toml").write_text(where)
+    assert bench("verify", "--rerun=all", "--results-dir", tmp_path, "--rerun-dir", tmp_path / "x", *words).status == 2
+    assert seen == [jobs]
