@@ -81,11 +81,12 @@ class CocktailParty(Attack[CocktailPartyParams]):
         import torch
 
         from attacks.independent_components.pictures import Images
-        from attacks.independent_components.responses import SIZE, SPARSE, ScaleMixture
         from attacks.independent_components.rounds import SourceSeparation
         from attacks.independent_components.span import UpdateSpan
         from attacks.independent_components.tail import layers, tails_between
         from attacks.optimisation.parts import Parts
+        from attacks.source_separation.density import SPARSE, ScaleMixture
+        from attacks.source_separation.responses import SIZE
         from attacks.unknown_start.start import initial_weights
 
         params, architecture, guessed = self.params, view.architecture, tuple[str, ...]()

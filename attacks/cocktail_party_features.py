@@ -87,11 +87,11 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         from attacks.independent_components.likelihood import JointLikelihood
         from attacks.independent_components.maps import CUT, features_span, separated, typical_features
         from attacks.independent_components.pictures import FeatureMaps
-        from attacks.independent_components.responses import SIZE
         from attacks.independent_components.tail import Tailed
         from attacks.known_start.equation import interpolated
         from attacks.known_start.front import FeatureExtractor, convolutions, head
         from attacks.optimisation.parts import Parts
+        from attacks.source_separation.responses import SIZE
         from attacks.unknown_start.start import initial_weights
         from victims.equations.network import Network
         from victims.networks import has_tail

@@ -9,7 +9,7 @@ mean square 1; e_i is the share of D_i that is explained. Then the negative loga
     d (sum_i mean_t -log p(s_it) - log |det M|) + h (sum_i (log |D_i| + log(1 - e_i) / 2) + log |det X|)
 
 but for a constant, for d pixels, h neurons and X, the images on the coordinates of their span. p is the density of the
-responses (`attacks.independent_components.responses`). What is not explained of D_i is taken for normal noise, of the
+responses (`attacks.source_separation.density`). What is not explained of D_i is taken for normal noise, of the
 size that fits best. The determinants keep images apart, and errors.
 """
 
@@ -21,11 +21,11 @@ from torch import Tensor
 
 from attacks.independent_components.errors import SHARPNESS, chance, explained
 from attacks.independent_components.pictures import Pictures
-from attacks.independent_components.responses import thinned
 from attacks.independent_components.span import UpdateSpan
-from attacks.independent_components.unmixing import whitened
 from attacks.optimisation.one_cycle import REPORT_STEPS, OneCycle
 from attacks.optimisation.parts import Parts
+from attacks.source_separation.responses import thinned
+from attacks.source_separation.unmixing import whitening_of
 from victims.recipes.geometric import geometric
 
 RESPONSES = 5000
@@ -51,8 +51,9 @@ class JointLikelihood:
         self.networks = tuple(network.on_coordinates(basis.T) for network in span.way)
         answered = pictures.responses(basis)
         self.density = pictures.density
-        whitening, white = whitened(thinned(answered, RESPONSES, self.density.channels))
-        self.whitening, self.white = whitening.to(basis), white.to(basis)
+        thin = thinned(answered, RESPONSES, self.density.channels)
+        whitening = whitening_of(thin)
+        self.whitening, self.white = whitening.to(basis), (whitening @ thin.double()).to(basis)
         self.length = size * basis.shape[1] ** 0.5
 
     def images(self, mixture: Tensor) -> Tensor:

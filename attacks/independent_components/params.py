@@ -50,7 +50,7 @@ class CocktailPartyParams(AttackParams):
         signs: "told" returns each image with the sign that fits the network best; "both" returns the negatives too.
             Where no biases are used the gates tell the sign, of many images the wrong one.
         density: of what filters answer: "scale_mixture" takes the responses of one filter at one place in all channels
-            together (`attacks.independent_components.responses`), and descends on a smooth likelihood before a rugged
+            together (`attacks.source_separation.density`), and descends on a smooth likelihood before a rugged
             one; "sparse" takes each response by itself.
         steps: iterations of FastICA at most; it ends when it has settled.
         free_steps: iterations at most of the descent on the likelihood that follows, on all its levels together. Of

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from attacks.independent_components.orientation import oriented
-from attacks.independent_components.responses import SPARSE, Density, responses
 from attacks.independent_components.span import UpdateSpan
+from attacks.source_separation.density import SPARSE, Density, ScaleMixture
+from attacks.source_separation.filter_bank import filtered
+from attacks.source_separation.mixed import Mixed, by_themselves
+from attacks.source_separation.responses import responses
 
 
 class Pictures(Protocol):
@@ -22,6 +25,9 @@ class Pictures(Protocol):
 
     def responses(self, rows: Tensor) -> Tensor:
         """Return what filters answer (r, T) to rows (r, d)."""
+
+    def mixed(self, rows: Tensor) -> Mixed:
+        """Return rows (r, d) as they are separated."""
 
     def signed(self, rows: Tensor, span: UpdateSpan) -> Tensor:
         """Return rows (r, d), of which nothing tells the sign yet, each with its sign."""
@@ -37,6 +43,12 @@ class Images:
     def responses(self, rows: Tensor) -> Tensor:
         """Return what filters answer (r, T) to images (r, C H W)."""
         return responses(rows.reshape(-1, *self.shape))
+
+    def mixed(self, rows: Tensor) -> Mixed:
+        """Return images (r, d), or their responses where each is separated by itself."""
+        if isinstance(self.density, ScaleMixture):
+            return filtered(rows.unflatten(1, self.shape))
+        return by_themselves(self.responses(rows))
 
     def signed(self, rows: Tensor, span: UpdateSpan) -> Tensor:
         """Return images (r, d) with the signs that fit the network best."""
@@ -63,6 +75,10 @@ class FeatureMaps:
     def responses(self, rows: Tensor) -> Tensor:
         """Return what filters answer (r, T) to maps (r, C H W)."""
         return responses(rows.reshape(-1, 1, *self.shape[1:])).reshape(len(rows), -1)
+
+    def mixed(self, rows: Tensor) -> Mixed:
+        """Return the responses to maps (r, d), which are separated each by itself."""
+        return by_themselves(self.responses(rows))
 
     def signed(self, rows: Tensor, span: UpdateSpan) -> Tensor:
         """Return maps (r, d) whose sums are not negative, or with the signs that fit the network best."""

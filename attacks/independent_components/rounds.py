@@ -20,8 +20,8 @@ from attacks.independent_components.likelihood import JointLikelihood
 from attacks.independent_components.params import Schedule
 from attacks.independent_components.pictures import Pictures
 from attacks.independent_components.span import UpdateSpan
-from attacks.independent_components.unmixing import unmix
 from attacks.optimisation.parts import Parts
+from attacks.source_separation.unmixing import unmix
 from victims.files import below, under
 
 LEAST_MISSED = 1e-4
@@ -137,7 +137,7 @@ class SourceSeparation:
         rest = ~now.found
         rows = now.images if bool(rest.all()) else torch.linalg.qr(now.images[rest].T).Q.T
         steps = self.schedule.steps, self.schedule.free_steps
-        one = unmix(self.pictures.responses(rows), steps, self.parts, self.pictures.density)
+        one = unmix(self.pictures.mixed(rows), steps, self.parts, self.pictures.density)
         new = one.mixture @ rows
         images, sure = now.images.clone(), now.sure.clone()
         images[rest] = new * self.size / new.square().mean(1, keepdim=True).sqrt()

@@ -20,10 +20,13 @@ from torch import Tensor
 
 from attacks.context import AttackContext
 from attacks.independent_components.params import CocktailPartyParams
-from attacks.independent_components.responses import SPARSE, ScaleMixture, responses
-from attacks.independent_components.unmixing import unmix, whitened
 from attacks.optimisation.parts import Parts
-from attacks.optimisation.relative import descended
+from attacks.source_separation.density import SPARSE, Density, ScaleMixture
+from attacks.source_separation.filter_bank import filtered
+from attacks.source_separation.mixed import Mixed, by_themselves
+from attacks.source_separation.relative import descended
+from attacks.source_separation.responses import responses
+from attacks.source_separation.unmixing import unmix, whitening_of
 
 CPU = torch.device("cpu")
 LAST = ScaleMixture(3)
@@ -37,9 +40,11 @@ def main() -> None:
     images = torch.from_numpy(pixels.astype("float32")).permute(0, 3, 1, 2) / 255
     images = ((images - images.mean((0, 2, 3), keepdim=True)) / images.std((0, 2, 3), keepdim=True)).flatten(1)
     basis = torch.linalg.svd(images, full_matrices=False).Vh
-    mixed = responses(basis.reshape(-1, 3, 32, 32))
+    pictures = basis.reshape(-1, 3, 32, 32)
+    sparse, mixed = by_themselves(responses(pictures)), filtered(pictures)
     rotation, annealed = (ANNEALED.steps, 0), (ANNEALED.steps, ANNEALED.free_steps)
-    whitening, white = whitened(mixed)
+    whitening = whitening_of(mixed.responses())
+    white = whitening @ sparse.rows.double()
 
     def told(way: str, mixture: Tensor) -> None:
         near = (F.normalize(mixture @ basis) @ F.normalize(images).T).abs().amax(0)
@@ -49,13 +54,17 @@ def main() -> None:
         sys.stdout.write(f"{way} | {figures} | {float(cost) / count:.4f}\n")
         sys.stdout.flush()
 
-    for way, steps, density in (("rotation", rotation, SPARSE), ("annealed", annealed, ScaleMixture(3))):
+    ways: tuple[tuple[str, tuple[int, int], Density, Mixed], ...] = (
+        ("rotation", rotation, SPARSE, sparse),
+        ("annealed", annealed, LAST, mixed),
+    )
+    for way, steps, density, rows in ways:
         parts = Parts(AttackContext(CPU, torch.Generator().manual_seed(0), lambda *_, **__: None), sum(steps))
-        told(way, unmix(mixed, steps, parts, density).mixture)
+        told(way, unmix(rows, steps, parts, density).mixture)
     truth = torch.linalg.solve(whitening, (images @ basis.T).double(), left=False)
     truth /= (truth @ white).square().mean(1, keepdim=True).sqrt()
-    found, _, _ = descended(LAST, white.to(mixed), truth.to(mixed), ANNEALED.free_steps)
-    told("from the images", found @ whitening.to(mixed))
+    found, _, _ = descended(LAST, mixed.by(whitening), truth.to(basis), ANNEALED.free_steps)
+    told("from the images", found @ whitening.to(basis))
 
 
 if __name__ == "__main__":

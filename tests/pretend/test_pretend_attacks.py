@@ -120,9 +120,9 @@ ROTATION, TWO_ROUNDS = {"free_steps": 0}, {"free_steps": 0, "rounds": 2, "round_
 ONCE = {"density": "sparse", "free_steps": 20}  # one report of picard: no count of steps says how many it needs
 ROUNDS_OF_FEATURES = {"steps": 40, "free_steps": 20, "rounds": 2, "round_steps": 5}
 JOINTLY = ROUNDS_OF_FEATURES | {"rounds": 0, "joint_rounds": 2, "images": "told"}
-ROTATED = frozenset(f"attacks/independent_components/unmixing.py:{one}" for one in ("_rotated", "nearest_rotation"))
-DESCENDED = frozenset(f"attacks/optimisation/relative.py:{one}" for one in ("descended", "_directions", "_evaluated"))
-REPORTED = frozenset({"attacks/independent_components/unmixing.py:unmix"})  # once a level of the likelihood
+ROTATED = frozenset(f"attacks/source_separation/unmixing.py:{one}" for one in ("_rotated", "nearest_rotation"))
+DESCENDED = frozenset(f"attacks/source_separation/relative.py:{one}" for one in ("descended", "_judged"))
+REPORTED = frozenset({"attacks/source_separation/unmixing.py:unmix"})  # once a level of the likelihood
 
 
 def of(folder: str, functions: set[str], *more: str) -> frozenset[str]:

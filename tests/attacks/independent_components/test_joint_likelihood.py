@@ -33,9 +33,10 @@ from attacks.independent_components.errors import chance, explained
 from attacks.independent_components.likelihood import SHARPNESS, JointLikelihood
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.independent_components.pictures import Images
-from attacks.independent_components.responses import ALPHA, responses
 from attacks.independent_components.span import UpdateSpan
 from attacks.optimisation.parts import Parts
+from attacks.source_separation.density import ALPHA
+from attacks.source_separation.responses import responses
 from bench.run.disclosure import view_of
 
 SHAPE = (1, 6, 6)

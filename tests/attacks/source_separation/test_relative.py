@@ -12,7 +12,10 @@ from picard import picard
 from picard.densities import Tanh
 from torch import Tensor
 
-from attacks.optimisation.relative import FLAT, Evaluation, descended
+from attacks.source_separation import mixed as mixed_rows
+from attacks.source_separation import relative
+from attacks.source_separation.mixed import Blocks, Judged, Room, by_themselves
+from attacks.source_separation.relative import FLAT, descended
 
 SOURCES, LENGTH = 8, 4000
 
@@ -23,11 +26,14 @@ class Logistic:
 
     broken_below: float = -float("inf")
 
-    def evaluate(self, rows: Tensor) -> Evaluation:
+    def judge(self, blocks: Blocks, room: Room) -> Judged:
         """Return how likely rows are."""
-        cost = (rows.abs() + F.softplus(-2 * rows.abs())).mean(1).sum()
-        broken = cost * torch.nan if float(cost) < self.broken_below else cost
-        return Evaluation(broken, rows.tanh(), (1 - rows.tanh().square()).mean(1))
+        (rows,) = blocks[0]
+        costs = (rows.abs() + F.softplus(-2 * rows.abs())).mean(1)
+        broken = costs * torch.nan if float(costs.sum()) < self.broken_below else costs
+        squares = rows.square().mean(1)
+        rows.tanh_()
+        return Judged(broken, (1 - rows.square()).mean(1), squares)
 
 
 def mixed() -> Tensor:
@@ -41,12 +47,17 @@ def mixed() -> Tensor:
 
 def likelihood_lost(rows: Tensor, mixture: Tensor) -> float:
     """Return what is minimised."""
-    return float(Logistic().evaluate(mixture @ rows).cost - torch.linalg.slogdet(mixture).logabsdet)
+    costs = Logistic().judge(((mixture @ rows)[None],), Room()).value
+    return float(costs.sum() - torch.linalg.slogdet(mixture).logabsdet)
+
+
+def descend(rows: Tensor, begun: Tensor, steps: int, logistic: Logistic | None = None) -> tuple[Tensor, int, bool]:
+    return descended(logistic or Logistic(), by_themselves(rows), begun, steps)
 
 
 def test_it_ends_where_picard_ends() -> None:
     rows, begun = mixed(), torch.eye(SOURCES, dtype=torch.float64)
-    found, taken, settled = descended(Logistic(), rows, begun, 200)
+    found, taken, settled = descend(rows, begun, 200)
     _, theirs, _ = picard(rows.numpy(), fun=Tanh(), ortho=False, whiten=False, centering=False, w_init=begun.numpy())
 
     assert settled
@@ -55,15 +66,15 @@ def test_it_ends_where_picard_ends() -> None:
     gradient = components.tanh() @ components.T / LENGTH - begun
     assert float(gradient.abs().max()) < FLAT
     assert np.abs(found.numpy() - theirs).max() < 20 * FLAT
-    steeper = descended(Logistic(), rows, begun, taken - 1)[0] @ rows
+    steeper = descend(rows, begun, taken - 1)[0] @ rows
     assert float((steeper.tanh() @ steeper.T / LENGTH - begun).abs().max()) >= FLAT
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_more_steps_are_likelier(steps: int) -> None:
     rows, begun = mixed(), torch.eye(SOURCES, dtype=torch.float64)
-    fewer, taken, settled = descended(Logistic(), rows, begun, steps)
-    more, _, _ = descended(Logistic(), rows, begun, steps + 1)
+    fewer, taken, settled = descend(rows, begun, steps)
+    more, _, _ = descend(rows, begun, steps + 1)
 
     assert (taken, settled) == (steps, False)
     assert likelihood_lost(rows, more) < likelihood_lost(rows, fewer) < likelihood_lost(rows, begun)
@@ -72,24 +83,24 @@ def test_more_steps_are_likelier(steps: int) -> None:
 def test_it_remembers_how_the_gradient_bends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without memory it needs more steps where rows are too short to be independent."""
     rows, begun = mixed()[:, :100], torch.eye(SOURCES, dtype=torch.float64)
-    _, taken, _ = descended(Logistic(), rows, begun, 500)
-    monkeypatch.setattr("attacks.optimisation.relative.MEMORY", 0)
-    _, forgetful, _ = descended(Logistic(), rows, begun, 500)
+    _, taken, _ = descend(rows, begun, 500)
+    monkeypatch.setattr(relative, "MEMORY", 0)
+    _, forgetful, _ = descend(rows, begun, 500)
     assert taken < forgetful
 
 
 def test_a_step_that_is_not_finite_is_not_taken() -> None:
     rows, begun = mixed(), torch.eye(SOURCES, dtype=torch.float64)
-    found, _, _ = descended(Logistic(broken_below=float(Logistic().evaluate(rows).cost) - 0.01), rows, begun, 50)
+    found, _, _ = descend(rows, begun, 50, Logistic(broken_below=likelihood_lost(rows, begun) - 0.01))
     assert found.isfinite().all()
     assert likelihood_lost(rows, found) < likelihood_lost(rows, begun)
 
 
 def test_the_likelihood_of_rows_one_by_one_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, begun = mixed(), torch.eye(SOURCES, dtype=torch.float64)
-    together, *_ = descended(Logistic(), rows, begun, 5)
-    monkeypatch.setattr("attacks.optimisation.relative.CACHED", 1)
-    one_by_one, *_ = descended(Logistic(), rows, begun, 5)
+    together, *_ = descend(rows, begun, 5)
+    monkeypatch.setattr(mixed_rows, "CACHED", 1)
+    one_by_one, *_ = descend(rows, begun, 5)
     assert torch.allclose(one_by_one, together, atol=1e-12)
 
 
@@ -97,8 +108,8 @@ def test_a_first_step_is_newtons_where_rows_are_independent() -> None:
     """The preconditioner is then the second derivative, so that one step leaves little of what is turned."""
     generator = torch.Generator().manual_seed(0)
     rows = torch.from_numpy(np.random.default_rng(1).laplace(size=(SOURCES, 100_000)))
-    best, *_ = descended(Logistic(), rows, torch.eye(SOURCES, dtype=torch.float64), 50)
+    best, *_ = descend(rows, torch.eye(SOURCES, dtype=torch.float64), 50)
     turned = best + 0.01 * torch.randn(SOURCES, SOURCES, generator=generator, dtype=torch.float64) @ best
-    after, taken, _ = descended(Logistic(), rows, turned, 1)
+    after, taken, _ = descend(rows, turned, 1)
     assert taken == 1
     assert float((after - best).norm()) < 0.3 * float((turned - best).norm())

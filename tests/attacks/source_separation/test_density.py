@@ -14,11 +14,13 @@ from torch import Tensor
 
 from attacks.cocktail_party import CocktailParty
 from attacks.context import Budget
-from attacks.independent_components import unmixing
 from attacks.independent_components.params import CocktailPartyParams
-from attacks.independent_components.responses import SPARSE, ScaleMixture, thinned
-from attacks.independent_components.unmixing import unmix, whitened
 from attacks.optimisation.parts import Parts
+from attacks.source_separation import unmixing
+from attacks.source_separation.density import SPARSE, Bell, ScaleMixture
+from attacks.source_separation.mixed import by_themselves
+from attacks.source_separation.responses import thinned
+from attacks.source_separation.unmixing import unmix, whitening_of
 
 CHANNELS, PLACES, SOURCES = 3, 400, 12
 PHOTOS = sgd_network("photos", 20, (60, 40), lr=0.02, batch_size=4, epochs=10)
@@ -37,14 +39,28 @@ def test_the_score_is_the_derivative_of_the_cost(least: float) -> None:
     rows = sources().requires_grad_()
     density = ScaleMixture(CHANNELS, least)
     (slope,) = torch.autograd.grad(density.cost(rows), rows, create_graph=True)
-    found = density.evaluate(rows.detach())
-    score, curvature = found.score, found.curvature
+    score = torch.empty_like(rows)
+    mixed = by_themselves(rows.detach(), CHANNELS)
+    value, curvature, squares = mixed.judged(density, mixed.rows, score)
     places = range(0, CHANNELS * PLACES, 10)
     bends = [float(torch.autograd.grad(slope[0, t], rows, retain_graph=True)[0][0, t]) for t in places]
 
-    assert float(found.cost) == pytest.approx(float(density.cost(rows.detach())))
+    assert float(value.sum()) == pytest.approx(float(density.cost(rows.detach())))
+    assert torch.allclose(squares, rows.detach().square().mean(1))
     assert torch.allclose(score, slope.detach() * rows.shape[1])
     assert float(curvature[0]) == pytest.approx(sum(bends) / len(bends) * rows.shape[1], rel=0.1)  # of one place in ten
+
+
+def test_of_fastica_the_score_and_the_curvature_are_those_of_its_contrast() -> None:
+    rows = sources()
+    bell, score = (rows.square() / -2).exp(), torch.empty_like(rows)
+    mixed = by_themselves(rows, CHANNELS)
+    value, curvature, squares = mixed.judged(Bell(), mixed.rows, score)
+    assert torch.allclose(score, rows * bell)
+    assert torch.allclose(curvature, ((1 - rows.square()) * bell).mean(1))
+    assert torch.allclose(value, bell.mean(1))
+    assert torch.allclose(squares, rows.square().mean(1))
+    assert torch.allclose(by_themselves(3 * rows, CHANNELS).contrast(), bell.mean(1))  # rows of unit variance
 
 
 def test_no_size_is_likelier_than_another() -> None:
@@ -60,7 +76,7 @@ def test_what_channels_share_tells_sources_apart() -> None:
     mixed = torch.randn(SOURCES, SOURCES, generator=torch.Generator().manual_seed(1), dtype=torch.float64) @ truth
     missed = []
     for density in (SPARSE, ScaleMixture(CHANNELS)):
-        found = unmix(mixed, (100, 60), Parts(context(), 160), density)
+        found = unmix(by_themselves(mixed, density.channels), (100, 60), Parts(context(), 160), density)
         near = (F.normalize(found.mixture @ mixed) @ F.normalize(truth).T).abs().amax(0)
         missed.append(float((1 - near).mean()))
     assert missed[1] < 0.7 * missed[0]
@@ -75,25 +91,25 @@ def test_a_smooth_likelihood_leads_to_sources_that_a_rugged_one_misses(monkeypat
     near = []
     for levels in (unmixing.LEVELS, ((unmixing.LEVELS[-1][0], 1.0),)):
         monkeypatch.setattr(unmixing, "LEVELS", levels)
-        found = unmix(mixed, (20, 600), Parts(context(), 620), ScaleMixture(CHANNELS))
+        found = unmix(by_themselves(mixed, CHANNELS), (20, 600), Parts(context(), 620), ScaleMixture(CHANNELS))
         near.append(float((F.normalize(found.mixture @ mixed) @ F.normalize(truth).T).abs().amax(0).mean()))
     assert near[0] > 0.8
     assert near[1] < 0.7
 
 
 def test_the_levels_share_the_iterations() -> None:
-    few = unmix(sources(), (5, 8), Parts(context(), 13), ScaleMixture(CHANNELS))
+    few = unmix(by_themselves(sources(), CHANNELS), (5, 8), Parts(context(), 13), ScaleMixture(CHANNELS))
     assert (few.steps, few.settled) == (13, False)
 
 
 def test_sparse_responses_are_separated_by_fastica_and_picard() -> None:
     rows, steps = sources(), unmixing.CHUNK
-    rotated = unmix(rows, (100, 0), Parts(context(), 100))
-    found = unmix(rows, (100, steps), Parts(context(), 100 + steps))
-    whitening, white = whitened(rows)
+    rotated = unmix(by_themselves(rows), (100, 0), Parts(context(), 100))
+    found = unmix(by_themselves(rows), (100, steps), Parts(context(), 100 + steps))
+    whitening = whitening_of(rows)
     begun = (rotated.mixture @ torch.linalg.inv(whitening)).numpy()
     options = {"ortho": False, "whiten": False, "centering": False, "max_iter": steps, "tol": 1e-3}
-    _, theirs, _ = picard(white.numpy(), fun=Tanh({"alpha": 3.0}), w_init=begun, **options)
+    _, theirs, _ = picard((whitening @ rows).numpy(), fun=Tanh({"alpha": 3.0}), w_init=begun, **options)
     assert torch.allclose(found.mixture, torch.from_numpy(theirs) @ whitening, rtol=1e-9, atol=1e-12)
 
 
@@ -124,4 +140,5 @@ def test_the_levels_share_all_iterations(steps: int) -> None:
 
 def test_a_budget_is_kept_to_the_step() -> None:
     ctx = replace(context(), budget=Budget(steps=25))
-    assert unmix(sources(), (100, 100), Parts(ctx, 200), ScaleMixture(CHANNELS)).steps == 25
+    mixed = by_themselves(sources(), CHANNELS)
+    assert unmix(mixed, (100, 100), Parts(ctx, 200), ScaleMixture(CHANNELS)).steps == 25

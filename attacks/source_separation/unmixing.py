@@ -1,4 +1,4 @@
-"""The mixture of rows whose entries are the most independent: FastICA, then maximum likelihood."""
+"""The mixture of rows whose responses are the most independent: FastICA, then maximum likelihood."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from picard import picard
 from picard.densities import Tanh
 from torch import Tensor
 
-from attacks.independent_components.responses import ALPHA, SPARSE, Density, ScaleMixture
 from attacks.optimisation.parts import Parts
-from attacks.optimisation.relative import FLAT, descended
+from attacks.source_separation.density import ALPHA, SPARSE, Bell, Density, ScaleMixture
+from attacks.source_separation.mixed import Mixed
+from attacks.source_separation.relative import FLAT, descended
 
 SETTLED = 1e-5
 """A rotation has settled when no component turns by more (1 less the cosine) in one step or in two."""
@@ -28,10 +29,10 @@ LEVELS = ((0.1, 0.5), (0.03, 0.75), (0.01, 1.0))
 the iterations that are done at its end: what keeps flat places from being infinitely likely falls. At the last alone a
 descent from a mixture stays in mixtures where there are 500 images."""
 
-Chunk = Callable[[Tensor, Tensor, int], tuple[Tensor, int, bool]]
-"""Maps white rows (r, T), a mixture (r, r) and a number of iterations to the mixture after them, the number that was
-done, and whether it ended because nothing moves any more. The mixture is the whole state, so that a run that was
-interrupted goes on as if it had not been."""
+Chunk = Callable[[Mixed, Tensor, int], tuple[Tensor, int, bool]]
+"""Maps white rows, a mixture (r, r) and a number of iterations to the mixture after them, the number that was done, and
+whether it ended because nothing moves any more. The mixture is the whole state, so that a run that was interrupted goes
+on as if it had not been."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +52,16 @@ class Unmixed:
     settled: bool
 
 
-def whitened(mixed: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the whitening (r, r) of rows (r, T) of full rank, and the white rows, of mean square 1; in float64."""
-    rows = mixed.double()
+def whitening_of(responses: Tensor) -> Tensor:
+    """Return the matrix (r, r) that makes responses (r, T) of full rank white, of mean square 1; in float64."""
+    rows = responses.double()
     values, vectors = torch.linalg.eigh(rows @ rows.T / rows.shape[1])
-    whitening = (vectors / values.clamp_min(torch.finfo(torch.float32).tiny).sqrt()).T
-    return whitening, whitening @ rows
+    whitening: Tensor = (vectors / values.clamp_min(torch.finfo(torch.float32).tiny).sqrt()).T
+    return whitening
 
 
-def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts, density: Density = SPARSE) -> Unmixed:
-    """Return the most independent components of rows, up to their signs.
+def unmix(mixed: Mixed, steps: tuple[int, int], parts: Parts, density: Density = SPARSE) -> Unmixed:
+    """Return the mixture of rows whose responses are the most independent, up to signs.
 
     From a random rotation of the whitened rows, symmetric FastICA with the contrast exp(-s^2 / 2), which is made for
     sparse components (Hyvarinen 1999, eqs. 17 and 26). Its components have no correlation at all; those of two hundred
@@ -68,15 +69,15 @@ def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts, density: Density 
     constraint, by a quasi-Newton descent (Ablin, Cardoso & Gramfort 2018).
 
     Args:
-        mixed: (r, T), of full rank.
+        mixed: r rows, whose responses are of full rank.
         steps: the most iterations of the two.
         parts: randomness, budget, reports and checkpoints of the run; this separation is one of its parts.
-        density: of the components, in the likelihood.
+        density: of the responses, in the likelihood.
     """
     state = parts.state
-    whitening, rows = whitened(mixed)
-    white = rows.to(mixed)
-    mixture = (state["mixture"] if state else _drawn(len(white), parts.ctx.generator)).to(white)
+    whitening = whitening_of(mixed.responses())
+    white = mixed.by(whitening)
+    mixture = (state["mixture"] if state else _drawn(len(whitening), parts.ctx.generator)).to(white.rows)
     first, settled, *done = state["progress"].tolist() if state else (0, 0)
     stages = ((_rotated, steps[0]), *_descents(density, steps[1]))
     done = done or [0] * len(stages)
@@ -87,10 +88,11 @@ def unmix(mixed: Tensor, steps: tuple[int, int], parts: Parts, density: Density 
             mixture, taken, settled = chunk(white, mixture, int(few))
             done[stage] += taken
             ended = settled or done[stage] == most
-            parts.report(sum(done), contrast=float(_contrast(mixture, white).mean()))
+            parts.report(sum(done), contrast=float(white.by(mixture).contrast().mean()))
             parts.checkpoint(partial(_packed, mixture, stage + ended, settled, *done))
     parts.end(sum(done))
-    return Unmixed((mixture.to(whitening) @ whitening).to(mixed), _contrast(mixture, white), sum(done), bool(settled))
+    contrast, whole = white.by(mixture).contrast(), mixture.to(whitening) @ whitening
+    return Unmixed(whole.to(white.rows), contrast, sum(done), bool(settled))
 
 
 def _descents(density: Density, steps: int) -> tuple[tuple[Chunk, int], ...]:
@@ -100,13 +102,6 @@ def _descents(density: Density, steps: int) -> tuple[tuple[Chunk, int], ...]:
         most = (end - begin for begin, end in pairwise((0, *(round(until * steps) for _, until in LEVELS))))
         return tuple((partial(descended, level), few) for level, few in zip(levels, most, strict=True))
     return ((_freed, steps),)
-
-
-def _contrast(mixture: Tensor, white: Tensor) -> Tensor:
-    """Return E exp(-s^2 / 2) of each component of white rows (r, T), brought to unit variance: (r,)."""
-    squares = (mixture @ white).square()
-    means: Tensor = (squares / (-2 * squares.mean(1, keepdim=True))).exp().mean(1)
-    return means
 
 
 def _packed(mixture: Tensor, *progress: int) -> dict[str, Tensor]:
@@ -120,18 +115,16 @@ def _drawn(rank: int, generator: torch.Generator) -> Tensor:
     return drawn
 
 
-def _rotated(white: Tensor, rotation: Tensor, steps: int) -> tuple[Tensor, int, bool]:
+def _rotated(white: Mixed, rotation: Tensor, steps: int) -> tuple[Tensor, int, bool]:
     """Return a rotation (r, r) after iterations of symmetric FastICA (Hyvarinen 1999, eq. 20).
 
     It has settled where it no longer turns, and where it goes to and fro between two rotations, as it may for ever.
     scikit-learn's FastICA runs on no GPU, and ends in nan where a component passes a normal one, whose step is 0.
     """
-    before = rotation
+    before, score = rotation, torch.empty_like(white.rows)
     for step in range(1, steps + 1):
-        components = rotation @ white
-        squares = components.square()
-        bell = (squares / -2).exp()
-        moved = (components * bell) @ white.T / white.shape[1] - ((1 - squares) * bell).mean(1)[:, None] * rotation
+        curvature = white.judged(Bell(), rotation @ white.rows, score).curvature
+        moved = score @ white.rows.T / white.count - curvature[:, None] * rotation
         earlier, before, rotation = before, rotation, nearest_rotation(moved)
         turns = torch.stack([((rotation * former).sum(1).abs() - 1).abs().max() for former in (before, earlier)])
         if float(turns.min()) < SETTLED:
@@ -155,12 +148,12 @@ def nearest_rotation(matrix: Tensor) -> Tensor:
     return near
 
 
-def _freed(white: Tensor, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
+def _freed(white: Mixed, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
     """Return a mixture (r, r) after iterations of the quasi-Newton descent on the likelihood of sparse responses."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Picard did not converge")
         _, found, _, taken = picard(
-            white.double().cpu().numpy(),
+            white.responses().double().cpu().numpy(),
             fun=Tanh({"alpha": ALPHA}),
             ortho=False,
             whiten=False,

@@ -1,0 +1,113 @@
+"""How likely responses are, which are sparse: a scene is flat but for its edges.
+
+An edge lies at one place in all channels. So the responses of one filter at one place are normal numbers of one size,
+which changes from place to place (a Gaussian scale mixture, Wainwright & Simoncelli 2000). No size is likelier than
+another: that of a place is the one that fits its responses best, as in the separation of sources whose variance changes
+(Pham & Cardoso 2001). That says more of an image than each response by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attacks.source_separation.mixed import Blocks, Judged, Room
+
+ALPHA = 3.0
+"""The density of a response by itself is proportional to 1 / cosh(alpha s)^(1 / alpha): logistic at 1, nearly Laplace's
+at 3."""
+
+
+class Density(Protocol):
+    """The density of the responses (r, T) to pictures, laid out channel by channel."""
+
+    @property
+    def channels(self) -> int:
+        """How many responses belong together; they lie T / `channels` apart."""
+
+    def cost(self, responses: Tensor, sizes: Tensor | float = 1) -> Tensor:
+        """Return the sum over pictures of -log p per response, but for a constant, of responses divided by (r, 1)."""
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Each response is sparse by itself (Ablin et al. 2018)."""
+
+    channels: int = 1
+
+    def cost(self, responses: Tensor, sizes: Tensor | float = 1) -> Tensor:
+        """Return the sum over pictures of -log p per response (r, T) divided by sizes (r, 1)."""
+        scaled = (ALPHA * responses / sizes).abs()
+        return (scaled + F.softplus(-2 * scaled)).mean(1).sum() / ALPHA  # log cosh, but for a constant
+
+
+SPARSE = Sparse()
+
+
+@dataclass(frozen=True)
+class ScaleMixture:
+    """The responses of one filter at one place, one a channel, are normal and of one size.
+
+    With e_t, the mean square at place t divided by that of the whole picture, the negative logarithm of the density is
+    log(e_t + least) / 2 a response, and half the logarithm of that of the whole picture.
+
+    Attributes:
+        channels: as in `Density`.
+        least: keeps places that are flat, as pictures have them, from being infinitely likely. The larger it is, the
+            less rugged is the likelihood.
+    """
+
+    channels: int
+    least: float = 0.01
+
+    def cost(self, responses: Tensor, sizes: Tensor | float = 1) -> Tensor:
+        """Return the sum over pictures of -log p per response (r, T) divided by sizes (r, 1)."""
+        squares = (responses / sizes).unflatten(1, (self.channels, -1)).square().mean(1)
+        size = squares.mean(1, keepdim=True)
+        cost: Tensor = ((squares / size + self.least).log() + size.log()).mean(1).sum() / 2
+        return cost
+
+    def judge(self, blocks: Blocks, room: Room) -> Judged:
+        """Return how likely the responses to pictures are, and leave their score in the place of the responses.
+
+        The curvature leaves out what one response does to the mean square of all.
+        """
+        squares = room.of("squares", blocks)
+        for block, part in zip(blocks, room.parts(squares, blocks), strict=True):
+            torch.mul(block[0], block[0], out=part)
+            for channel in block[1:]:
+                part.addcmul_(channel, channel)
+        total = squares.mean(1, keepdim=True)
+        energy, size = squares.div_(total), total / self.channels
+        weight = torch.add(energy, self.least, out=room.of("weight", blocks))
+        cost = (torch.log(weight, out=energy).mean(1) + size[:, 0].log()) / 2
+        weight.reciprocal_()
+        mean = weight.mean(1, keepdim=True)
+        common = self.least * mean
+        square = torch.linalg.vector_norm(weight, dim=1, keepdim=True).square() / weight.shape[1]
+        # that of e_t w_t^2 is the mean of w_t less `least` times that of w_t^2, since w_t (e_t + least) = 1
+        curvature = (mean - 2 / self.channels * (mean - self.least * square) + common) / size
+        weight.add_(common).div_(size)
+        for block, part in zip(blocks, room.parts(weight, blocks), strict=True):
+            block.mul_(part)
+        return Judged(cost, curvature[:, 0], size[:, 0])
+
+
+@dataclass(frozen=True)
+class Bell:
+    """The contrast exp(-s^2 / 2) of FastICA, which is made for sparse components (Hyvarinen 1999, eqs. 17 and 26)."""
+
+    def judge(self, blocks: Blocks, room: Room) -> Judged:
+        """Return the mean contrast of each picture's responses, and leave s exp(-s^2 / 2) in their place."""
+        figures = []
+        for block in blocks:
+            squares = block.square()
+            bell = (squares / -2).exp()
+            figures.append(torch.stack([one.sum((0, 2)) for one in (bell, (1 - squares) * bell, squares)]))
+            block.mul_(bell)
+        count = sum(block.shape[0] * block.shape[2] for block in blocks)
+        return Judged(*(torch.stack(figures).sum(0) / count))

@@ -1,0 +1,161 @@
+"""Rows that are mixed, and the function of their responses by which a mixture is judged.
+
+Responses are linear in the rows, s = F x, so that whatever is a sum over responses has its derivative by the rows: that
+by the responses, brought back by the transpose of F. Where rows are pictures they are smaller than their responses, and
+what moves them is cheaper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+Blocks = tuple[Tensor, ...]
+"""The responses to m rows, (C, m, n) each: those of one filter at one place, one a channel, lie along C."""
+CACHED = 4 << 20
+"""Bytes of responses that a processor computes with at a time."""
+
+
+class Room:
+    """Tensors that are used again, since a processor is slow at handing out new ones."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+
+    def empty(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Return a tensor of a shape, with whatever the last user of its name and shape has left."""
+        held = self._held.get((name, shape))
+        if held is None:
+            held = self._held[name, shape] = like.new_empty(shape)
+        return held
+
+    def of(self, name: str, blocks: Blocks) -> Tensor:
+        """Return a tensor (m, P) with an entry for each of the P places of blocks."""
+        return self.empty(name, (blocks[0].shape[1], sum(block.shape[2] for block in blocks)), blocks[0])
+
+    @staticmethod
+    def parts(places: Tensor, blocks: Blocks) -> tuple[Tensor, ...]:
+        """Return the parts of (m, P) that belong to each block."""
+        parts: tuple[Tensor, ...] = places.split([block.shape[2] for block in blocks], dim=1)
+        return parts
+
+
+class Judged(NamedTuple):
+    """What a function says of the responses to m rows.
+
+    Attributes:
+        value: (m,) the mean over the responses.
+        curvature: (m,) the mean of the derivative of each score by its own response.
+        squares: (m,) the mean of their squares.
+    """
+
+    value: Tensor
+    curvature: Tensor
+    squares: Tensor
+
+
+class Judge(Protocol):
+    """A function of responses."""
+
+    def judge(self, blocks: Blocks, room: Room) -> Judged:
+        """Return what it says of responses, and leave its derivative by them, the score, in their place, times T."""
+
+
+class Answers(Protocol):
+    """The linear map from rows (m, d) to their responses."""
+
+    @property
+    def count(self) -> int:
+        """T, the number of responses to a row."""
+
+    def blocks(self, rows: Tensor, room: Room) -> Blocks:
+        """Return the responses to rows (m, d), until the next call overwrites them."""
+
+    def transposed(self, blocks: Blocks, room: Room) -> Tensor:
+        """Return what the transpose of the map makes of blocks, (m, d), until the next call overwrites it."""
+
+
+@dataclass(frozen=True)
+class Themselves:
+    """Rows that are their own responses.
+
+    Attributes:
+        count: T.
+        channels: how many responses belong together; they lie T / `channels` apart.
+    """
+
+    count: int
+    channels: int = 1
+
+    def blocks(self, rows: Tensor, room: Room) -> Blocks:
+        """Return a copy of rows (m, T), as one block."""
+        block = room.empty("rows", (self.channels, len(rows), self.count // self.channels), rows)
+        return (block.copy_(rows.unflatten(1, (self.channels, -1)).transpose(0, 1)),)
+
+    def transposed(self, blocks: Blocks, room: Room) -> Tensor:
+        """Return the rows that a block holds."""
+        return blocks[0].transpose(0, 1).flatten(1)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Rows of which a mixture is sought.
+
+    Attributes:
+        rows: (r, d).
+        answers: what they are judged by.
+    """
+
+    rows: Tensor
+    answers: Answers
+    room: Room = field(default_factory=Room, repr=False)
+
+    @property
+    def count(self) -> int:
+        """T, the number of responses to a row."""
+        return self.answers.count
+
+    def by(self, mixture: Tensor) -> Mixed:
+        """Return their mixtures by a matrix (r, r), computed in the matrix's precision and kept in theirs."""
+        return Mixed((mixture @ self.rows.to(mixture)).to(self.rows), self.answers, self.room)
+
+    def responses(self) -> Tensor:
+        """Return the responses (r, T) to the rows."""
+        return torch.cat([block.transpose(0, 1).flatten(1) for block in self.answers.blocks(self.rows, Room())], 1)
+
+    def judged(self, judge: Judge, rows: Tensor, score: Tensor) -> Judged:
+        """Return what a function says of the responses to rows (r, d), and write its score by the rows, times T.
+
+        A processor computes with a few rows at a time, whose responses stay in its cache.
+        """
+        found = []
+        for part, out in zip(self._few(rows), self._few(score), strict=True):
+            blocks = self.answers.blocks(part, self.room)
+            found.append(judge.judge(blocks, self.room))
+            out.copy_(self.answers.transposed(blocks, self.room))
+        return Judged(*map(torch.cat, zip(*found, strict=True)))
+
+    def contrast(self) -> Tensor:
+        """Return E exp(-s^2 / 2) of the responses to each row, brought to unit variance: (r,)."""
+        means = []
+        for part in self._few(self.rows):
+            blocks = [block.square_() for block in self.answers.blocks(part, self.room)]
+            size = torch.stack([block.sum((0, 2)) for block in blocks]).sum(0) / self.count
+            bells = [block.div_(-2 * size[:, None]).exp_().sum((0, 2)) for block in blocks]
+            means.append(torch.stack(bells).sum(0) / self.count)
+        return torch.cat(means)
+
+    def _few(self, rows: Tensor) -> Iterator[Tensor]:
+        """Return parts of rows; on a GPU all at once."""
+        most = CACHED // (self.count * rows.element_size()) if rows.device.type == "cpu" else math.inf
+        return iter(rows.split(max(1, int(min(len(rows), most)))))
+
+
+def by_themselves(rows: Tensor, channels: int = 1) -> Mixed:
+    """Return rows (r, T) that are their own responses; `channels` of them, T / `channels` apart, belong together."""
+    return Mixed(rows, Themselves(rows.shape[1], channels))

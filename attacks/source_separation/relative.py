@@ -1,0 +1,141 @@
+"""Descent on the likelihood of independent components, in relative steps: a mixture M becomes (I + a D) M.
+
+The mean over T of the negative logarithm of the density of the responses s to the rows M x, less log |det M|, has the
+relative gradient E psi(s) s' - I, where psi is the derivative of the former. L-BFGS goes down it, preconditioned by
+what the second derivative is where the responses are independent: for each pair of rows, ((E psi'_i E s_j^2, 1), (1, E
+psi'_j E s_i^2)), the H1 of Ablin, Cardoso & Gramfort 2018. Their python-picard computes in float64 and on the CPU; this
+descent stays on the device and in the precision of its rows. Where these are pictures factors that are rounded to
+bfloat16 lose the likelihood's last tenth: what filters do not see of a picture is larger than what they see.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attacks.source_separation.mixed import Judge, Mixed
+
+FLAT = 1e-3
+"""A likelihood is at its maximum when no entry of its relative gradient is larger."""
+MEMORY, HALVINGS = 7, 10
+"""How many former steps say how the gradient changes, and how often a step is halved that does not go down."""
+LEAST_BEND = 0.01
+"""Smallest eigenvalue of the preconditioner's blocks."""
+Former = tuple[Tensor, Tensor, Tensor]
+"""A step (r, r), what it changed in the gradient, and the product of both, a scalar."""
+
+
+def descended(judge: Judge, rows: Mixed, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
+    """Return a mixture (r, r) of rows that is likelier, the steps taken, and whether no step goes on.
+
+    No step is taken that makes it less likely, or not finite.
+
+    Args:
+        judge: -log p of responses.
+        rows: whose responses are white.
+        mixture: (r, r), where to begin.
+        steps: at most.
+    """
+    at = _Place(judge, rows.by(mixture), mixture)
+    memory: deque[Former] = deque(maxlen=MEMORY)
+    former: tuple[Tensor, Tensor] | None = None
+    for taken in range(steps):
+        gradient = at.gradient()
+        if float(gradient.abs().max()) < FLAT:
+            return at.mixture, taken, True
+        if former is not None:
+            last, before = former
+            change = gradient - before
+            product = _dot(last, change)
+            if float(product) > 0:
+                memory.append((last, change, product))
+        for direction in _directions(gradient, at.blocks, memory):
+            step = at.lower(direction)
+            if step is not None:
+                break
+            memory.clear()
+        else:
+            return at.mixture, taken, True
+        former = step, gradient
+    return at.mixture, steps, False
+
+
+class _Place:
+    """Where a descent is. Its large tensors are overwritten at each step: a processor is slow at handing out new ones.
+
+    Args:
+        judge: -log p of responses.
+        mixed: the rows that a mixture makes.
+        mixture: (r, r), as in `descended`.
+
+    Attributes:
+        mixture: (r, r), the present one.
+        blocks: (r, r), the first diagonal entry of the preconditioner's block of each pair of rows.
+    """
+
+    def __init__(self, judge: Judge, mixed: Mixed, mixture: Tensor) -> None:
+        self.mixture = mixture
+        self._judge, self._mixed, self._rows = judge, mixed, mixed.rows
+        self._further, self._score = torch.empty_like(mixed.rows), torch.empty_like(mixed.rows)
+        self._cost, self.blocks = self._judged(mixture, self._rows)
+
+    def gradient(self) -> Tensor:
+        """Return the relative gradient (r, r) here, before `lower` has tried a step."""
+        mean = (self._score @ self._rows.T).div_(self._mixed.count)
+        mean.diagonal().sub_(1)
+        return mean
+
+    def lower(self, direction: Tensor) -> Tensor | None:
+        """Take a step (r, r) along a direction that goes down, and return it; return None if none does."""
+        for halvings in range(HALVINGS):
+            step: Tensor = direction / 2**halvings
+            torch.addmm(self._rows, step, self._rows, out=self._further)
+            mixture = self.mixture + step @ self.mixture
+            cost, blocks = self._judged(mixture, self._further)
+            if cost < self._cost:
+                self.mixture, self._cost, self.blocks = mixture, cost, blocks
+                self._rows, self._further = self._further, self._rows
+                return step
+        return None
+
+    def _judged(self, mixture: Tensor, rows: Tensor) -> tuple[float, Tensor]:
+        """Return what is minimised and the `blocks` of rows (r, d) that a mixture makes, and keep their score."""
+        value, curvature, squares = self._mixed.judged(self._judge, rows, self._score)
+        cost = value.double().sum() - torch.linalg.slogdet(mixture.double()).logabsdet
+        return float(cost), curvature[:, None] * squares
+
+
+def _directions(gradient: Tensor, blocks: Tensor, memory: deque[Former]) -> Iterator[Tensor]:
+    """Return what to try: the direction of L-BFGS (Nocedal & Wright 2006, algorithm 7.4), then that without memory."""
+    if memory:
+        rest, shares = gradient.clone(), list[Tensor]()
+        for step, change, product in reversed(memory):
+            shares.append(_dot(step, rest) / product)
+            rest.addcmul_(change, shares[-1], value=-1)
+        direction = _preconditioned(rest, blocks)
+        for (step, change, product), share in zip(memory, reversed(shares), strict=True):
+            direction.addcmul_(step, share - _dot(change, direction) / product)
+        yield direction.neg_()
+    yield _preconditioned(gradient, blocks).neg_()
+
+
+def _dot(one: Tensor, other: Tensor) -> Tensor:
+    """Return the sum of the products of entries, a scalar that the host need not wait for."""
+    return torch.dot(one.flatten(), other.flatten())
+
+
+def _preconditioned(gradient: Tensor, blocks: Tensor) -> Tensor:
+    """Return the solution (r, r) of the blocks' equations, whose smallest eigenvalue is brought to `LEAST_BEND`.
+
+    Args:
+        gradient: (r, r).
+        blocks: (r, r), the first diagonal entry of the block of each pair; the second is that of the pair turned round.
+    """
+    smallest = (blocks + blocks.T - ((blocks - blocks.T).square() + 4).sqrt()) / 2
+    bent = blocks + (LEAST_BEND - smallest).clamp_min(0)
+    solved: Tensor = (gradient * bent.T - gradient.T).div_(bent * bent.T - 1)
+    solved.diagonal().copy_(gradient.diagonal() / (blocks.diagonal() + 1))
+    return solved

@@ -1,0 +1,101 @@
+"""Filters answer to pictures as said, and the bank answers the same by products along each axis."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attacks.source_separation import mixed as mixed_rows
+from attacks.source_separation.density import Bell, ScaleMixture
+from attacks.source_separation.filter_bank import filtered
+from attacks.source_separation.mixed import Judge, Judged, Room
+from attacks.source_separation.responses import cosines, filters, responses
+
+
+def test_filters_are_orthonormal_and_see_neither_light_nor_colour_that_is_even() -> None:
+    bank = filters(3, torch.zeros(1, dtype=torch.float64))
+    assert bank.shape == (24, 3, 3, 3)
+    assert torch.allclose(bank.flatten(1) @ bank.flatten(1).T, torch.eye(24, dtype=torch.float64))
+    even = torch.tensor([0.2, -3.0, 1.0], dtype=torch.float64).reshape(1, 3, 1, 1).expand(1, 3, 5, 6)
+    assert float(F.conv2d(even, bank).abs().max()) < 1e-12
+
+
+def test_responses_are_of_equal_size_filter_by_filter_and_linear_in_the_picture() -> None:
+    pictures = torch.randn(4, 3, 6, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    pictures *= torch.linspace(0.1, 3, 7, dtype=torch.float64)  # answers differ in size from filter to filter
+    answered = responses(pictures)
+    assert answered.shape == (4, 8 * 3 * 4 * 5)
+    assert torch.allclose(answered.reshape(4, 24, -1).square().mean((0, 2)), torch.ones(24, dtype=torch.float64))
+    mixture = torch.tensor([[1.0, 2, 0, -1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], dtype=torch.float64)
+    mixed = responses(torch.einsum("ij,jchw->ichw", mixture, pictures)).reshape(4, 24, -1)
+    ratio = mixed / (mixture @ answered).reshape(4, 24, -1)
+    assert torch.allclose(ratio, ratio[:1, :, :1].expand_as(ratio))  # one factor a filter
+
+
+def pictures(rows: int, channels: int = 3, height: int = 8, width: int = 6) -> Tensor:
+    """Return pictures (r, C, H, W) whose filters answer with unequal sizes."""
+    generator = torch.Generator().manual_seed(1)
+    drawn = torch.randn(rows, channels, height, width, generator=generator, dtype=torch.float64)
+    return drawn.cumsum(2) * torch.linspace(0.1, 3, width, dtype=torch.float64)
+
+
+def in_order(answered: Tensor, channels: int, height: int, width: int) -> Tensor:
+    """Return what a bank answers (m, T), laid out as `responses` lays it out: by channel, cosine down, cosine along."""
+    (rows, y, x), parts = (len(answered), height - 2, width - 2), []
+    taken = 0
+    for along in (2, 3, 3):
+        block = answered[:, taken : taken + channels * y * along * x].reshape(rows, channels, y, along, x)
+        parts.append(block.transpose(2, 3).reshape(rows, channels, along, y * x))
+        taken += channels * y * along * x
+    return torch.cat(parts, 2).flatten(1)
+
+
+@pytest.mark.parametrize(("channels", "height", "width"), [(3, 8, 6), (1, 3, 5), (2, 7, 3)])
+def test_a_bank_answers_as_the_filters_do(channels: int, height: int, width: int) -> None:
+    drawn = pictures(5, channels, height, width)
+    mixed = filtered(drawn)
+    assert mixed.count == 8 * channels * (height - 2) * (width - 2)
+    assert torch.allclose(in_order(mixed.responses(), channels, height, width), responses(drawn))
+
+
+def test_its_transpose_is_the_transpose() -> None:
+    """<F x, s> = <x, F' s> for whatever pictures and responses."""
+    mixed, room = filtered(pictures(4)), Room()
+    generator = torch.Generator().manual_seed(2)
+    blocks = tuple(
+        torch.randn(one.shape, generator=generator, dtype=torch.float64)
+        for one in mixed.answers.blocks(mixed.rows, Room())
+    )
+    back = mixed.answers.transposed(blocks, room)
+    products = sum(
+        (one * other).sum((0, 2)) for one, other in zip(mixed.answers.blocks(mixed.rows, room), blocks, strict=True)
+    )
+    assert torch.allclose((back * mixed.rows).sum(1), torch.as_tensor(products))
+
+
+@pytest.mark.parametrize("cached", [1, 3 * 8 * 3 * 6 * 4 * 8, 1 << 30])
+@pytest.mark.parametrize("judge", [ScaleMixture(3, 0.05), Bell()])
+def test_pictures_are_judged_as_their_responses_are(judge: Judge, cached: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a few at a time as by all, and twice as once: what is computed in is used again."""
+    monkeypatch.setattr(mixed_rows, "CACHED", cached)
+    drawn = pictures(7)
+    mixed = filtered(drawn)
+    score = torch.empty_like(responses(drawn))
+    plain = mixed_rows.by_themselves(responses(drawn), 3)
+    expected = plain.judged(judge, plain.rows, score)
+    ours = torch.empty_like(mixed.rows)
+    for _ in range(2):
+        found: Judged = mixed.judged(judge, mixed.rows, ours)
+        for one, other in zip(found, expected, strict=True):
+            assert torch.allclose(one, other)
+    wanted = F.conv_transpose2d((score.unflatten(1, (24, 6, 4)) / sizes_of(drawn)), filters(3, drawn))
+    planes = torch.einsum("ac,rchw->rahw", cosines(3, drawn), wanted)
+    assert torch.allclose(ours, planes.flatten(1))
+    assert torch.allclose(mixed.contrast(), plain.contrast())
+
+
+def sizes_of(drawn: Tensor) -> Tensor:
+    """Return the root mean square (24, 1, 1) of what each filter answers to pictures."""
+    return F.conv2d(drawn, filters(3, drawn)).square().mean((0, 2, 3)).sqrt()[:, None, None]
