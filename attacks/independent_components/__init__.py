@@ -6,12 +6,10 @@ momentum and the schedule:
     L = W1 - c W1(0) = sum_i D_i x_i'.
 
 So the images span the rows of L, and each is an unknown mixture B of a basis V of this span, X = B V: blind source
-separation (the cocktail party problem), as Kariyappa et al. 2023 have seen in one aggregated gradient. Pixels of
-different images are not independent: all have light skies and dark grounds. What a small filter without a mean answers
-nearly is, and it is sparse, since a scene is flat but for its edges (`responses`); a mixture of scenes is not. The
-mixture whose responses are the most independent is found without the network, by FastICA (Hyvarinen 1999) and a descent
-on the likelihood, from a smooth one to a rugged one (`unmixing`). That tells neither the length of an image nor its
-sign. The network tells the sign: errors D_i pass where neurons fire, and biases add up as sum_i D_i (`orientation`).
+separation (the cocktail party problem), as Kariyappa et al. 2023 have seen in one aggregated gradient. The mixture
+whose responses to small filters are the most independent is found without the network
+(`attacks.source_separation`). That tells neither the length of an image nor its sign. The network tells the sign:
+errors D_i pass where neurons fire, and biases add up as sum_i D_i (`orientation`).
 
 Where pictures are too much alike for that, the network tells more (`rounds`): a mixture says not only what the images
 are but also what their errors are, and errors that are likely come back from its outputs (`errors`). Both together have
