@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attacks.source_separation.mixed import Blocks, Judged, Room
+from attacks.source_separation.mixed import Blocks, Evaluation, Room
 
 ALPHA = 3.0
 """The density of a response by itself is proportional to 1 / cosh(alpha s)^(1 / alpha): logistic at 1, nearly Laplace's
@@ -71,7 +71,7 @@ class ScaleMixture:
         cost: Tensor = ((squares / size + self.least).log() + size.log()).mean(1).sum() / 2
         return cost
 
-    def judge(self, blocks: Blocks, room: Room) -> Judged:
+    def evaluate(self, blocks: Blocks, room: Room) -> Evaluation:
         """Return how likely the responses to pictures are, and leave their score in the place of the responses.
 
         The curvature leaves out what one response does to the mean square of all.
@@ -94,14 +94,14 @@ class ScaleMixture:
         weight.add_(common).div_(size)
         for block, part in zip(blocks, room.parts(weight, blocks), strict=True):
             block.mul_(part)
-        return Judged(cost, curvature[:, 0], size[:, 0])
+        return Evaluation(cost, curvature[:, 0], size[:, 0])
 
 
 @dataclass(frozen=True)
 class Bell:
     """The contrast exp(-s^2 / 2) of FastICA, which is made for sparse components (Hyvarinen 1999, eqs. 17 and 26)."""
 
-    def judge(self, blocks: Blocks, room: Room) -> Judged:
+    def evaluate(self, blocks: Blocks, room: Room) -> Evaluation:
         """Return the mean contrast of each picture's responses, and leave s exp(-s^2 / 2) in their place."""
         figures = []
         for block in blocks:
@@ -110,4 +110,4 @@ class Bell:
             figures.append(torch.stack([one.sum((0, 2)) for one in (bell, (1 - squares) * bell, squares)]))
             block.mul_(bell)
         count = sum(block.shape[0] * block.shape[2] for block in blocks)
-        return Judged(*(torch.stack(figures).sum(0) / count))
+        return Evaluation(*(torch.stack(figures).sum(0) / count))

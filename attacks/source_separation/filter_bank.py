@@ -79,7 +79,7 @@ class FilterBank:
 
 
 def filtered(pictures: Tensor) -> Mixed:
-    """Return pictures (r, C, H, W) as rows that are judged by their responses."""
+    """Return pictures (r, C, H, W) as rows whose responses tell how independent they are."""
     planes = torch.einsum("ac,rchw->rahw", cosines(pictures.shape[1], pictures), pictures)
     return Mixed(planes.flatten(1), FilterBank.of(planes))
 

@@ -1,4 +1,4 @@
-"""Rows that are mixed, and the function of their responses by which a mixture is judged.
+"""Rows that are mixed, and a function of their responses that tells how independent they are (a contrast function).
 
 Responses are linear in the rows, s = F x, so that whatever is a sum over responses has its derivative by the rows: that
 by the responses, brought back by the transpose of F. Where rows are pictures they are smaller than their responses, and
@@ -45,7 +45,7 @@ class Room:
         return parts
 
 
-class Judged(NamedTuple):
+class Evaluation(NamedTuple):
     """What a function says of the responses to m rows.
 
     Attributes:
@@ -59,10 +59,10 @@ class Judged(NamedTuple):
     squares: Tensor
 
 
-class Judge(Protocol):
+class ContrastFunction(Protocol):
     """A function of responses."""
 
-    def judge(self, blocks: Blocks, room: Room) -> Judged:
+    def evaluate(self, blocks: Blocks, room: Room) -> Evaluation:
         """Return what it says of responses, and leave its derivative by them, the score, in their place, times T."""
 
 
@@ -108,7 +108,7 @@ class Mixed:
 
     Attributes:
         rows: (r, d).
-        answers: what they are judged by.
+        answers: the map to their responses.
     """
 
     rows: Tensor
@@ -128,7 +128,7 @@ class Mixed:
         """Return the responses (r, T) to the rows."""
         return torch.cat([block.transpose(0, 1).flatten(1) for block in self.answers.blocks(self.rows, Room())], 1)
 
-    def judged(self, judge: Judge, rows: Tensor, score: Tensor) -> Judged:
+    def evaluate(self, function: ContrastFunction, rows: Tensor, score: Tensor) -> Evaluation:
         """Return what a function says of the responses to rows (r, d), and write its score by the rows, times T.
 
         A processor computes with a few rows at a time, whose responses stay in its cache.
@@ -136,9 +136,9 @@ class Mixed:
         found = []
         for part, out in zip(self._few(rows), self._few(score), strict=True):
             blocks = self.answers.blocks(part, self.room)
-            found.append(judge.judge(blocks, self.room))
+            found.append(function.evaluate(blocks, self.room))
             out.copy_(self.answers.transposed(blocks, self.room))
-        return Judged(*map(torch.cat, zip(*found, strict=True)))
+        return Evaluation(*map(torch.cat, zip(*found, strict=True)))
 
     def contrast(self) -> Tensor:
         """Return E exp(-s^2 / 2) of the responses to each row, brought to unit variance: (r,)."""

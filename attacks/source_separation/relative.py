@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attacks.source_separation.mixed import Judge, Mixed
+from attacks.source_separation.mixed import ContrastFunction, Mixed
 
 FLAT = 1e-3
 """A likelihood is at its maximum when no entry of its relative gradient is larger."""
@@ -28,18 +28,18 @@ Former = tuple[Tensor, Tensor, Tensor]
 """A step (r, r), what it changed in the gradient, and the product of both, a scalar."""
 
 
-def descended(judge: Judge, rows: Mixed, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
+def descended(function: ContrastFunction, rows: Mixed, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
     """Return a mixture (r, r) of rows that is likelier, the steps taken, and whether no step goes on.
 
     No step is taken that makes it less likely, or not finite.
 
     Args:
-        judge: -log p of responses.
+        function: -log p of responses.
         rows: whose responses are white.
         mixture: (r, r), where to begin.
         steps: at most.
     """
-    at = _Place(judge, rows.by(mixture), mixture)
+    at = _Place(function, rows.by(mixture), mixture)
     memory: deque[Former] = deque(maxlen=MEMORY)
     former: tuple[Tensor, Tensor] | None = None
     for taken in range(steps):
@@ -67,7 +67,7 @@ class _Place:
     """Where a descent is. Its large tensors are overwritten at each step: a processor is slow at handing out new ones.
 
     Args:
-        judge: -log p of responses.
+        function: -log p of responses.
         mixed: the rows that a mixture makes.
         mixture: (r, r), as in `descended`.
 
@@ -76,11 +76,11 @@ class _Place:
         blocks: (r, r), the first diagonal entry of the preconditioner's block of each pair of rows.
     """
 
-    def __init__(self, judge: Judge, mixed: Mixed, mixture: Tensor) -> None:
+    def __init__(self, function: ContrastFunction, mixed: Mixed, mixture: Tensor) -> None:
         self.mixture = mixture
-        self._judge, self._mixed, self._rows = judge, mixed, mixed.rows
+        self._function, self._mixed, self._rows = function, mixed, mixed.rows
         self._further, self._score = torch.empty_like(mixed.rows), torch.empty_like(mixed.rows)
-        self._cost, self.blocks = self._judged(mixture, self._rows)
+        self._cost, self.blocks = self._evaluated(mixture, self._rows)
 
     def gradient(self) -> Tensor:
         """Return the relative gradient (r, r) here, before `lower` has tried a step."""
@@ -94,16 +94,16 @@ class _Place:
             step: Tensor = direction / 2**halvings
             torch.addmm(self._rows, step, self._rows, out=self._further)
             mixture = self.mixture + step @ self.mixture
-            cost, blocks = self._judged(mixture, self._further)
+            cost, blocks = self._evaluated(mixture, self._further)
             if cost < self._cost:
                 self.mixture, self._cost, self.blocks = mixture, cost, blocks
                 self._rows, self._further = self._further, self._rows
                 return step
         return None
 
-    def _judged(self, mixture: Tensor, rows: Tensor) -> tuple[float, Tensor]:
+    def _evaluated(self, mixture: Tensor, rows: Tensor) -> tuple[float, Tensor]:
         """Return what is minimised and the `blocks` of rows (r, d) that a mixture makes, and keep their score."""
-        value, curvature, squares = self._mixed.judged(self._judge, rows, self._score)
+        value, curvature, squares = self._mixed.evaluate(self._function, rows, self._score)
         cost = value.double().sum() - torch.linalg.slogdet(mixture.double()).logabsdet
         return float(cost), curvature[:, None] * squares
 

@@ -123,7 +123,7 @@ def _rotated(white: Mixed, rotation: Tensor, steps: int) -> tuple[Tensor, int, b
     """
     before, score = rotation, torch.empty_like(white.rows)
     for step in range(1, steps + 1):
-        curvature = white.judged(Bell(), rotation @ white.rows, score).curvature
+        curvature = white.evaluate(Bell(), rotation @ white.rows, score).curvature
         moved = score @ white.rows.T / white.count - curvature[:, None] * rotation
         earlier, before, rotation = before, rotation, nearest_rotation(moved)
         turns = torch.stack([((rotation * former).sum(1).abs() - 1).abs().max() for former in (before, earlier)])

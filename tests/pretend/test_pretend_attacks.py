@@ -121,7 +121,7 @@ ONCE = {"density": "sparse", "free_steps": 20}  # one report of picard: no count
 ROUNDS_OF_FEATURES = {"steps": 40, "free_steps": 20, "rounds": 2, "round_steps": 5}
 JOINTLY = ROUNDS_OF_FEATURES | {"rounds": 0, "joint_rounds": 2, "images": "told"}
 ROTATED = frozenset(f"attacks/source_separation/unmixing.py:{one}" for one in ("_rotated", "nearest_rotation"))
-DESCENDED = frozenset(f"attacks/source_separation/relative.py:{one}" for one in ("descended", "_judged"))
+DESCENDED = frozenset(f"attacks/source_separation/relative.py:{one}" for one in ("descended", "_evaluated"))
 REPORTED = frozenset({"attacks/source_separation/unmixing.py:unmix"})  # once a level of the likelihood
 
 

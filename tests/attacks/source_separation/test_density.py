@@ -41,7 +41,7 @@ def test_the_score_is_the_derivative_of_the_cost(least: float) -> None:
     (slope,) = torch.autograd.grad(density.cost(rows), rows, create_graph=True)
     score = torch.empty_like(rows)
     mixed = by_themselves(rows.detach(), CHANNELS)
-    value, curvature, squares = mixed.judged(density, mixed.rows, score)
+    value, curvature, squares = mixed.evaluate(density, mixed.rows, score)
     places = range(0, CHANNELS * PLACES, 10)
     bends = [float(torch.autograd.grad(slope[0, t], rows, retain_graph=True)[0][0, t]) for t in places]
 
@@ -55,7 +55,7 @@ def test_of_fastica_the_score_and_the_curvature_are_those_of_its_contrast() -> N
     rows = sources()
     bell, score = (rows.square() / -2).exp(), torch.empty_like(rows)
     mixed = by_themselves(rows, CHANNELS)
-    value, curvature, squares = mixed.judged(Bell(), mixed.rows, score)
+    value, curvature, squares = mixed.evaluate(Bell(), mixed.rows, score)
     assert torch.allclose(score, rows * bell)
     assert torch.allclose(curvature, ((1 - rows.square()) * bell).mean(1))
     assert torch.allclose(value, bell.mean(1))

@@ -10,7 +10,7 @@ from torch import Tensor
 from attacks.source_separation import mixed as mixed_rows
 from attacks.source_separation.density import Bell, ScaleMixture
 from attacks.source_separation.filter_bank import filtered
-from attacks.source_separation.mixed import Judge, Judged, Room
+from attacks.source_separation.mixed import ContrastFunction, Evaluation, Room
 from attacks.source_separation.responses import cosines, filters, responses
 
 
@@ -76,18 +76,20 @@ def test_its_transpose_is_the_transpose() -> None:
 
 
 @pytest.mark.parametrize("cached", [1, 3 * 8 * 3 * 6 * 4 * 8, 1 << 30])
-@pytest.mark.parametrize("judge", [ScaleMixture(3, 0.05), Bell()])
-def test_pictures_are_judged_as_their_responses_are(judge: Judge, cached: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("function", [ScaleMixture(3, 0.05), Bell()])
+def test_pictures_are_evaluated_as_their_responses_are(
+    function: ContrastFunction, cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By a few at a time as by all, and twice as once: what is computed in is used again."""
     monkeypatch.setattr(mixed_rows, "CACHED", cached)
     drawn = pictures(7)
     mixed = filtered(drawn)
     score = torch.empty_like(responses(drawn))
     plain = mixed_rows.by_themselves(responses(drawn), 3)
-    expected = plain.judged(judge, plain.rows, score)
+    expected = plain.evaluate(function, plain.rows, score)
     ours = torch.empty_like(mixed.rows)
     for _ in range(2):
-        found: Judged = mixed.judged(judge, mixed.rows, ours)
+        found: Evaluation = mixed.evaluate(function, mixed.rows, ours)
         for one, other in zip(found, expected, strict=True):
             assert torch.allclose(one, other)
     wanted = F.conv_transpose2d((score.unflatten(1, (24, 6, 4)) / sizes_of(drawn)), filters(3, drawn))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attacks.source_separation import mixed as mixed_rows
 from attacks.source_separation import relative
-from attacks.source_separation.mixed import Blocks, Judged, Room, by_themselves
+from attacks.source_separation.mixed import Blocks, Evaluation, Room, by_themselves
 from attacks.source_separation.relative import FLAT, descended
 
 SOURCES, LENGTH = 8, 4000
@@ -26,14 +26,14 @@ class Logistic:
 
     broken_below: float = -float("inf")
 
-    def judge(self, blocks: Blocks, room: Room) -> Judged:
+    def evaluate(self, blocks: Blocks, room: Room) -> Evaluation:
         """Return how likely rows are."""
         (rows,) = blocks[0]
         costs = (rows.abs() + F.softplus(-2 * rows.abs())).mean(1)
         broken = costs * torch.nan if float(costs.sum()) < self.broken_below else costs
         squares = rows.square().mean(1)
         rows.tanh_()
-        return Judged(broken, (1 - rows.square()).mean(1), squares)
+        return Evaluation(broken, (1 - rows.square()).mean(1), squares)
 
 
 def mixed() -> Tensor:
@@ -47,7 +47,7 @@ def mixed() -> Tensor:
 
 def likelihood_lost(rows: Tensor, mixture: Tensor) -> float:
     """Return what is minimised."""
-    costs = Logistic().judge(((mixture @ rows)[None],), Room()).value
+    costs = Logistic().evaluate(((mixture @ rows)[None],), Room()).value
     return float(costs.sum() - torch.linalg.slogdet(mixture).logabsdet)
 
 
