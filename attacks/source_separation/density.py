@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attacks.source_separation.mixed import Blocks, Evaluation, Room
+from attacks.source_separation.mixed import Blocks, Evaluation, Workspace
 
 ALPHA = 3.0
 """The density of a response by itself is proportional to 1 / cosh(alpha s)^(1 / alpha): logistic at 1, nearly Laplace's
@@ -71,43 +71,43 @@ class ScaleMixture:
         cost: Tensor = ((squares / size + self.least).log() + size.log()).mean(1).sum() / 2
         return cost
 
-    def evaluate(self, blocks: Blocks, room: Room) -> Evaluation:
+    def evaluate(self, blocks: Blocks, work: Workspace) -> Evaluation:
         """Return how likely the responses to pictures are, and leave their score in the place of the responses.
 
         The curvature leaves out what one response does to the mean square of all.
         """
-        squares = room.of("squares", blocks)
-        for block, part in zip(blocks, room.parts(squares, blocks), strict=True):
+        squares = work.of("squares", blocks)
+        for block, part in zip(blocks, work.parts(squares, blocks), strict=True):
             torch.mul(block[0], block[0], out=part)
             for channel in block[1:]:
                 part.addcmul_(channel, channel)
         total = squares.mean(1, keepdim=True)
-        energy, size = squares.div_(total), total / self.channels
-        weight = torch.add(energy, self.least, out=room.of("weight", blocks))
+        energy, size = squares.div_(total), total / len(blocks[0])
+        weight = torch.add(energy, self.least, out=work.of("weight", blocks))
         cost = (torch.log(weight, out=energy).mean(1) + size[:, 0].log()) / 2
         weight.reciprocal_()
         mean = weight.mean(1, keepdim=True)
         common = self.least * mean
         square = torch.linalg.vector_norm(weight, dim=1, keepdim=True).square() / weight.shape[1]
         # that of e_t w_t^2 is the mean of w_t less `least` times that of w_t^2, since w_t (e_t + least) = 1
-        curvature = (mean - 2 / self.channels * (mean - self.least * square) + common) / size
+        curvature = (mean - 2 / len(blocks[0]) * (mean - self.least * square) + common) / size
         weight.add_(common).div_(size)
-        for block, part in zip(blocks, room.parts(weight, blocks), strict=True):
+        for block, part in zip(blocks, work.parts(weight, blocks), strict=True):
             block.mul_(part)
         return Evaluation(cost, curvature[:, 0], size[:, 0])
 
 
 @dataclass(frozen=True)
 class Bell:
-    """The contrast exp(-s^2 / 2) of FastICA, which is made for sparse components (Hyvarinen 1999, eqs. 17 and 26)."""
+    """FastICA's contrast -exp(-s^2 / 2), which is made for sparse components (Hyvarinen 1999, eqs. 17 and 26)."""
 
-    def evaluate(self, blocks: Blocks, room: Room) -> Evaluation:
-        """Return the mean contrast of each picture's responses, and leave s exp(-s^2 / 2) in their place."""
+    def evaluate(self, blocks: Blocks, work: Workspace) -> Evaluation:
+        """Return the contrast of each picture's responses, and leave s exp(-s^2 / 2) in their place."""
         figures = []
         for block in blocks:
             squares = block.square()
             bell = (squares / -2).exp()
-            figures.append(torch.stack([one.sum((0, 2)) for one in (bell, (1 - squares) * bell, squares)]))
+            figures.append(torch.stack([one.sum((0, 2)) for one in (-bell, (1 - squares) * bell, squares)]))
             block.mul_(bell)
         count = sum(block.shape[0] * block.shape[2] for block in blocks)
         return Evaluation(*(torch.stack(figures).sum(0) / count))

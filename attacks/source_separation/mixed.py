@@ -8,7 +8,6 @@ what moves them is cheaper.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -21,18 +20,18 @@ CACHED = 4 << 20
 """Bytes of responses that a processor computes with at a time."""
 
 
-class Room:
+class Workspace:
     """Tensors that are used again, since a processor is slow at handing out new ones."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+        self._held: dict[tuple[str, tuple[int, ...], torch.dtype, torch.device], Tensor] = {}
 
     def empty(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """Return a tensor of a shape, with whatever the last user of its name and shape has left."""
-        held = self._held.get((name, shape))
-        if held is None:
-            held = self._held[name, shape] = like.new_empty(shape)
-        return held
+        key = name, shape, like.dtype, like.device
+        if key not in self._held:
+            self._held[key] = like.new_empty(shape)
+        return self._held[key]
 
     def of(self, name: str, blocks: Blocks) -> Tensor:
         """Return a tensor (m, P) with an entry for each of the P places of blocks."""
@@ -60,28 +59,28 @@ class Evaluation(NamedTuple):
 
 
 class ContrastFunction(Protocol):
-    """A function of responses."""
+    """A function of responses that is minimised: -log p, or that of FastICA."""
 
-    def evaluate(self, blocks: Blocks, room: Room) -> Evaluation:
+    def evaluate(self, blocks: Blocks, work: Workspace) -> Evaluation:
         """Return what it says of responses, and leave its derivative by them, the score, in their place, times T."""
 
 
-class Answers(Protocol):
+class LinearMap(Protocol):
     """The linear map from rows (m, d) to their responses."""
 
     @property
     def count(self) -> int:
         """T, the number of responses to a row."""
 
-    def blocks(self, rows: Tensor, room: Room) -> Blocks:
+    def blocks(self, rows: Tensor, work: Workspace) -> Blocks:
         """Return the responses to rows (m, d), until the next call overwrites them."""
 
-    def transposed(self, blocks: Blocks, room: Room) -> Tensor:
+    def transposed(self, blocks: Blocks, work: Workspace) -> Tensor:
         """Return what the transpose of the map makes of blocks, (m, d), until the next call overwrites it."""
 
 
 @dataclass(frozen=True)
-class Themselves:
+class Identity:
     """Rows that are their own responses.
 
     Attributes:
@@ -92,12 +91,12 @@ class Themselves:
     count: int
     channels: int = 1
 
-    def blocks(self, rows: Tensor, room: Room) -> Blocks:
+    def blocks(self, rows: Tensor, work: Workspace) -> Blocks:
         """Return a copy of rows (m, T), as one block."""
-        block = room.empty("rows", (self.channels, len(rows), self.count // self.channels), rows)
+        block = work.empty("rows", (self.channels, len(rows), self.count // self.channels), rows)
         return (block.copy_(rows.unflatten(1, (self.channels, -1)).transpose(0, 1)),)
 
-    def transposed(self, blocks: Blocks, room: Room) -> Tensor:
+    def transposed(self, blocks: Blocks, work: Workspace) -> Tensor:
         """Return the rows that a block holds."""
         return blocks[0].transpose(0, 1).flatten(1)
 
@@ -108,25 +107,25 @@ class Mixed:
 
     Attributes:
         rows: (r, d).
-        answers: the map to their responses.
+        linear: the map to their responses.
     """
 
     rows: Tensor
-    answers: Answers
-    room: Room = field(default_factory=Room, repr=False)
+    linear: LinearMap
+    work: Workspace = field(default_factory=Workspace, repr=False)
 
     @property
     def count(self) -> int:
         """T, the number of responses to a row."""
-        return self.answers.count
+        return self.linear.count
 
     def by(self, mixture: Tensor) -> Mixed:
         """Return their mixtures by a matrix (r, r), computed in the matrix's precision and kept in theirs."""
-        return Mixed((mixture @ self.rows.to(mixture)).to(self.rows), self.answers, self.room)
+        return Mixed((mixture @ self.rows.to(mixture)).to(self.rows), self.linear, self.work)
 
     def responses(self) -> Tensor:
-        """Return the responses (r, T) to the rows."""
-        return torch.cat([block.transpose(0, 1).flatten(1) for block in self.answers.blocks(self.rows, Room())], 1)
+        """Return the responses (r, T) to the rows, channel by channel."""
+        return torch.cat(self.linear.blocks(self.rows, Workspace()), 2).transpose(0, 1).flatten(1)
 
     def evaluate(self, function: ContrastFunction, rows: Tensor, score: Tensor) -> Evaluation:
         """Return what a function says of the responses to rows (r, d), and write its score by the rows, times T.
@@ -135,27 +134,28 @@ class Mixed:
         """
         found = []
         for part, out in zip(self._few(rows), self._few(score), strict=True):
-            blocks = self.answers.blocks(part, self.room)
-            found.append(function.evaluate(blocks, self.room))
-            out.copy_(self.answers.transposed(blocks, self.room))
+            blocks = self.linear.blocks(part, self.work)
+            found.append(function.evaluate(blocks, self.work))
+            out.copy_(self.linear.transposed(blocks, self.work))
         return Evaluation(*map(torch.cat, zip(*found, strict=True)))
 
     def contrast(self) -> Tensor:
         """Return E exp(-s^2 / 2) of the responses to each row, brought to unit variance: (r,)."""
         means = []
         for part in self._few(self.rows):
-            blocks = [block.square_() for block in self.answers.blocks(part, self.room)]
+            blocks = [block.square_() for block in self.linear.blocks(part, self.work)]
             size = torch.stack([block.sum((0, 2)) for block in blocks]).sum(0) / self.count
             bells = [block.div_(-2 * size[:, None]).exp_().sum((0, 2)) for block in blocks]
             means.append(torch.stack(bells).sum(0) / self.count)
         return torch.cat(means)
 
-    def _few(self, rows: Tensor) -> Iterator[Tensor]:
+    def _few(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Return parts of rows; on a GPU all at once."""
         most = CACHED // (self.count * rows.element_size()) if rows.device.type == "cpu" else math.inf
-        return iter(rows.split(max(1, int(min(len(rows), most)))))
+        parts: tuple[Tensor, ...] = rows.split(max(1, int(min(len(rows), most))))
+        return parts
 
 
 def by_themselves(rows: Tensor, channels: int = 1) -> Mixed:
     """Return rows (r, T) that are their own responses; `channels` of them, T / `channels` apart, belong together."""
-    return Mixed(rows, Themselves(rows.shape[1], channels))
+    return Mixed(rows, Identity(rows.shape[1], channels))

@@ -68,7 +68,7 @@ class _Place:
 
     Args:
         function: -log p of responses.
-        mixed: the rows that a mixture makes.
+        mixed: the rows that a mixture makes; they are overwritten.
         mixture: (r, r), as in `descended`.
 
     Attributes:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bench.run.setup import Setup
 
 CLAIMS = "claims.toml"
+ROOMY = 4 << 30
+"""Bytes that a run made again may take; none that is stored took more than three quarters of it."""
 
 
 @app.command()
@@ -96,13 +98,13 @@ def verify(
 
 
 def _one_a_core(device: str) -> int:
-    """Return how many runs are made at a time if nobody says: as many as there are cores; one on a GPU.
+    """Return how many runs are made at a time if nobody says: as many as there are cores and memory; one on a GPU.
 
     Most stored runs had one thread. More of them round in another order, which moves a long search.
     """
-    from bench.run.executors.machine import cores
+    from bench.run.executors.machine import cores, free_memory
 
-    return cores() if device == "cpu" else 1
+    return min(cores(), max(1, free_memory() // ROOMY)) if device == "cpu" else 1
 
 
 def _rerun(

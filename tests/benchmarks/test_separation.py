@@ -15,7 +15,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from attacks.source_separation.density import ScaleMixture
 from attacks.source_separation.filter_bank import filtered
-from attacks.source_separation.mixed import Mixed, Room, by_themselves
+from attacks.source_separation.mixed import Mixed, by_themselves
 from attacks.source_separation.relative import descended
 from attacks.source_separation.unmixing import whitening_of
 from victims.training.hardware import Products, products_in
@@ -48,8 +48,7 @@ def test_annealed(benchmark: BenchmarkFixture, mixed: Mixed) -> None:
 @pytest.mark.benchmark(group=GROUP)
 def test_annealed_on_responses(benchmark: BenchmarkFixture, mixed: Mixed) -> None:
     """The same on rows that are seven times as long."""
-    rows = torch.cat([one.flatten(2) for one in mixed.answers.blocks(mixed.rows, Room())], 2).transpose(0, 1).flatten(1)
-    apart = by_themselves(rows.contiguous(), CHANNELS)
+    apart = by_themselves(mixed.responses(), CHANNELS)
     timed(benchmark, descended, ScaleMixture(CHANNELS, 0.1), apart, torch.eye(IMAGES), STEPS)
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from attacks.source_separation import mixed as mixed_rows
+from attacks.source_separation import unmixing
 from attacks.source_separation.density import Bell, ScaleMixture
-from attacks.source_separation.filter_bank import filtered
-from attacks.source_separation.mixed import ContrastFunction, Evaluation, Room
+from attacks.source_separation.filter_bank import FilterBank, filtered
+from attacks.source_separation.mixed import ContrastFunction, Evaluation, Mixed, Workspace, by_themselves
+from attacks.source_separation.relative import descended
 from attacks.source_separation.responses import cosines, filters, responses
+from attacks.source_separation.unmixing import whitening_of
 
 
 def test_filters_are_orthonormal_and_see_neither_light_nor_colour_that_is_even() -> None:
@@ -43,12 +48,10 @@ def pictures(rows: int, channels: int = 3, height: int = 8, width: int = 6) -> T
 
 def in_order(answered: Tensor, channels: int, height: int, width: int) -> Tensor:
     """Return what a bank answers (m, T), laid out as `responses` lays it out: by channel, cosine down, cosine along."""
-    (rows, y, x), parts = (len(answered), height - 2, width - 2), []
-    taken = 0
-    for along in (2, 3, 3):
-        block = answered[:, taken : taken + channels * y * along * x].reshape(rows, channels, y, along, x)
-        parts.append(block.transpose(2, 3).reshape(rows, channels, along, y * x))
-        taken += channels * y * along * x
+    places, parts = answered.unflatten(1, (channels, -1)), []
+    sizes = [(height - 2) * along * (width - 2) for along in (2, 3, 3)]
+    for block in places.split(sizes, dim=2):
+        parts.append(block.unflatten(2, (height - 2, -1, width - 2)).transpose(2, 3).flatten(3))
     return torch.cat(parts, 2).flatten(1)
 
 
@@ -62,15 +65,15 @@ def test_a_bank_answers_as_the_filters_do(channels: int, height: int, width: int
 
 def test_its_transpose_is_the_transpose() -> None:
     """<F x, s> = <x, F' s> for whatever pictures and responses."""
-    mixed, room = filtered(pictures(4)), Room()
+    mixed, work = filtered(pictures(4)), Workspace()
     generator = torch.Generator().manual_seed(2)
     blocks = tuple(
         torch.randn(one.shape, generator=generator, dtype=torch.float64)
-        for one in mixed.answers.blocks(mixed.rows, Room())
+        for one in mixed.linear.blocks(mixed.rows, Workspace())
     )
-    back = mixed.answers.transposed(blocks, room)
+    back = mixed.linear.transposed(blocks, work)
     products = sum(
-        (one * other).sum((0, 2)) for one, other in zip(mixed.answers.blocks(mixed.rows, room), blocks, strict=True)
+        (one * other).sum((0, 2)) for one, other in zip(mixed.linear.blocks(mixed.rows, work), blocks, strict=True)
     )
     assert torch.allclose((back * mixed.rows).sum(1), torch.as_tensor(products))
 
@@ -101,3 +104,52 @@ def test_pictures_are_evaluated_as_their_responses_are(
 def sizes_of(drawn: Tensor) -> Tensor:
     """Return the root mean square (24, 1, 1) of what each filter answers to pictures."""
     return F.conv2d(drawn, filters(3, drawn)).square().mean((0, 2, 3)).sqrt()[:, None, None]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pictures_go_where_their_responses_go(channels: int) -> None:
+    """A descent and a rotation by the rows of pictures are those by the rows of what is answered to them."""
+    drawn = pictures(6, channels)
+    mixed, answered = filtered(drawn), by_themselves(responses(drawn), channels)
+    whitening = whitening_of(answered.rows)
+    begun = torch.linalg.qr(pictures(6, 1, 6, 6)[:, 0, 0]).Q
+    ours, theirs = ((one.by(whitening), one.count) for one in (mixed, answered))
+    assert ours[1] == theirs[1]
+    for move in (partial(descended, ScaleMixture(channels)), rotated):
+        found, expected = (move(one, begun, 3)[0] for one, _ in (ours, theirs))
+        assert torch.allclose(found, expected, atol=1e-9)
+        assert not torch.allclose(found, begun, atol=1e-2)
+
+
+def rotated(mixed: Mixed, begun: Tensor, steps: int) -> tuple[Tensor, int, bool]:
+    return unmixing._rotated(mixed, begun, steps)
+
+
+def test_what_no_filter_sees_is_not_rounded_with_the_rest() -> None:
+    """In single precision a light and a tint are large beside what filters see of a picture."""
+    plain = pictures(5)
+    tinted = plain + 1e3 * torch.randn(5, 3, 1, 1, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    mixture = torch.randn(5, 5, generator=torch.Generator().manual_seed(5))
+    found, expected = (filtered(one).by(mixture.double()).responses() for one in (tinted, plain))
+    assert torch.allclose(found, expected, atol=1e-9 * 1e3)
+    single = filtered(tinted)
+    rounded = Mixed(single.rows.float(), FilterBank.of(single.rows.float().view_as(plain))).by(mixture).responses()
+    assert float((rounded - expected).norm() / expected.norm()) < 1e-4
+
+
+def test_filters_that_answer_nothing_do_no_harm() -> None:
+    drawn = pictures(5)
+    drawn[:, 1:] = drawn[:, :1]  # grey: the cosines over channels that differ are 0
+    mixed = filtered(drawn)
+    score = torch.empty_like(mixed.rows)
+    value, curvature, squares = mixed.evaluate(ScaleMixture(3), mixed.rows, score)
+    for one in (value, curvature, squares, score):
+        assert bool(one.isfinite().all())
+
+
+def test_memory_that_is_used_again_is_of_one_precision() -> None:
+    work, single = Workspace(), torch.zeros(1)
+    assert work.empty("one", (2,), single) is work.empty("one", (2,), single)
+    assert work.empty("one", (2,), single.double()).dtype == torch.float64
+    assert work.empty("one", (3,), single).shape == (3,)
+    assert work.empty("other", (2,), single) is not work.empty("one", (2,), single)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from attacks.source_separation import mixed as mixed_rows
 from attacks.source_separation import relative
-from attacks.source_separation.mixed import Blocks, Evaluation, Room, by_themselves
+from attacks.source_separation.mixed import Blocks, Evaluation, Workspace, by_themselves
 from attacks.source_separation.relative import FLAT, descended
 
 SOURCES, LENGTH = 8, 4000
@@ -26,7 +27,7 @@ class Logistic:
 
     broken_below: float = -float("inf")
 
-    def evaluate(self, blocks: Blocks, room: Room) -> Evaluation:
+    def evaluate(self, blocks: Blocks, work: Workspace) -> Evaluation:
         """Return how likely rows are."""
         (rows,) = blocks[0]
         costs = (rows.abs() + F.softplus(-2 * rows.abs())).mean(1)
@@ -47,7 +48,7 @@ def mixed() -> Tensor:
 
 def likelihood_lost(rows: Tensor, mixture: Tensor) -> float:
     """Return what is minimised."""
-    costs = Logistic().evaluate(((mixture @ rows)[None],), Room()).value
+    costs = Logistic().evaluate(((mixture @ rows)[None],), Workspace()).value
     return float(costs.sum() - torch.linalg.slogdet(mixture).logabsdet)
 
 
@@ -113,3 +114,29 @@ def test_a_first_step_is_newtons_where_rows_are_independent() -> None:
     after, taken, _ = descend(rows, turned, 1)
     assert taken == 1
     assert float((after - best).norm()) < 0.3 * float((turned - best).norm())
+
+
+def test_blocks_are_solved_pair_by_pair() -> None:
+    """Against each pair's equations ((h_ij, 1), (1, h_ji)) (D_ij, D_ji) = (G_ij, G_ji), unequal in both directions."""
+    generator = torch.Generator().manual_seed(0)
+    blocks = 2 + 3 * torch.rand(5, 5, generator=generator, dtype=torch.float64)
+    gradient = torch.randn(5, 5, generator=generator, dtype=torch.float64)
+    found = relative._preconditioned(gradient, blocks)
+    for i in range(5):
+        assert float(found[i, i]) == pytest.approx(float(gradient[i, i] / (blocks[i, i] + 1)))
+        for j in range(i):
+            pair = torch.tensor([[blocks[i, j], 1], [1, blocks[j, i]]], dtype=torch.float64)
+            solved = torch.linalg.solve(pair, torch.stack([gradient[i, j], gradient[j, i]]))
+            assert torch.allclose(torch.stack([found[i, j], found[j, i]]), solved)
+
+
+def test_the_direction_of_what_a_step_has_changed_is_the_step() -> None:
+    """The secant equation, of the last step, whatever the steps before it."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = [torch.randn(4, 4, generator=generator, dtype=torch.float64) for _ in range(4)]
+    pairs = [(step, step + 0.3 * other) for step, other in zip(drawn[::2], drawn[1::2], strict=True)]
+    memory = deque((step, change, (step * change).sum()) for step, change in pairs)
+    step, change, _ = memory[-1]
+    first, plain = relative._directions(change, torch.full((4, 4), 2.0, dtype=torch.float64), memory)
+    assert torch.allclose(first, -step)
+    assert torch.allclose(plain, -relative._preconditioned(change, torch.full((4, 4), 2.0, dtype=torch.float64)))

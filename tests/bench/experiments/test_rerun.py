@@ -122,10 +122,23 @@ def test_a_run_that_fails_when_it_is_made_again_is_an_exit_status(
 
 
 @pytest.mark.parametrize(
-    ("words", "jobs"), [(("--device", "cpu"), 3), (("--device", "cpu", "--jobs", "2"), 2), (("--device", "cuda"), 1)]
+    ("words", "gibibytes", "jobs"),
+    [
+        (("--device", "cpu"), 64, 3),
+        (("--device", "cpu"), 9, 2),
+        (("--device", "cpu"), 1, 1),
+        (("--device", "cpu", "--jobs", "2"), 64, 2),
+        (("--device", "cpu", "--jobs", "0"), 64, 0),
+        (("--device", "cuda"), 64, 1),
+    ],
 )
 def test_runs_are_made_again_on_a_core_each(
-    bench: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], jobs: int
+    bench: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    gibibytes: int,
+    jobs: int,
 ) -> None:
     """As most stored rows were made: threads round in another order, which moves a long search."""
     seen = list[int]()
@@ -136,6 +149,7 @@ def test_runs_are_made_again_on_a_core_each(
 
     monkeypatch.delenv("BENCH_JOBS", raising=False)
     monkeypatch.setattr(machine, "cores", lambda: 3)
+    monkeypatch.setattr(machine, "free_memory", lambda: gibibytes << 30)
     monkeypatch.setattr(sweep, "execute_plan", execute)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
