@@ -86,6 +86,7 @@ def filtered(pictures: Tensor) -> Mixed:
 
     They are the planes that the cosines over channels make of pictures, less their means.
     """
+    pictures = pictures.contiguous()  # sums round by how they lie, and what a checkpoint held lies so
     planes = torch.einsum("ac,rchw->rahw", cosines(pictures.shape[1], pictures), pictures)
     planes = planes - planes.mean((2, 3), keepdim=True)  # which no filter sees, and which would be rounded
     return Mixed(planes.flatten(1), FilterBank.of(planes))
