@@ -1,8 +1,8 @@
 """The responses of `attacks.source_separation.responses` as products of matrices along each axis of a picture.
 
 A filter is a product of cosines over channels, down a column and along a row, and so is its answer to a picture X:
-s = A_v X B_h for the v-th cosine down and the h-th along, on the planes that the cosines over channels make of it. That
-takes fewer products than a convolution, and its transpose is as cheap.
+s = A_v X B_h for the v-th cosine down and the h-th along, on the planes that the cosines over channels make of it. This
+and its transpose are two products of matrices each.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def filtered(pictures: Tensor) -> Mixed:
     """
     pictures = pictures.contiguous()  # sums round by how they lie, and what a checkpoint held lies so
     planes = torch.einsum("ac,rchw->rahw", cosines(pictures.shape[1], pictures), pictures)
-    planes = planes - planes.mean((2, 3), keepdim=True)  # which no filter sees, and which would be rounded
+    planes = planes - planes.mean((2, 3), keepdim=True)  # no filter sees these, and rounding is relative to them
     return Mixed(planes.flatten(1), FilterBank.of(planes))
 
 

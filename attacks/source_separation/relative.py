@@ -4,8 +4,8 @@ The mean over T of the negative logarithm of the density of the responses s to t
 relative gradient E psi(s) s' - I, where psi is the derivative of the former. L-BFGS goes down it, preconditioned by
 what the second derivative is where the responses are independent: for each pair of rows, ((E psi'_i E s_j^2, 1), (1, E
 psi'_j E s_i^2)), the H1 of Ablin, Cardoso & Gramfort 2018. Their python-picard computes in float64 and on the CPU; this
-descent stays on the device and in the precision of its rows. Where these are pictures factors that are rounded to
-bfloat16 lose the likelihood's last tenth: what filters do not see of a picture is larger than what they see.
+descent stays on the device and in the precision of its rows. Its products are not rounded to bfloat16: what filters do
+not see of a picture is larger than what they see, and rounding is relative to it.
 """
 
 from __future__ import annotations

@@ -100,12 +100,14 @@ AttackNames = Annotated[list[str] | None, typer.Option("-a", "--attack", help="A
 VictimNames = Annotated[list[str] | None, typer.Option("-v", "--victim", help="Victim or glob; repeat.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Spend = Annotated[str, typer.Option(help="What an attack, or a trial, may spend: 90s, 10m, 1.5h or 500steps.")]
-Jobs = Annotated[
-    int,
-    typer.Option(
-        min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help="Runs at a time, each in its own process; 0: in this one."
-    ),
-]
+
+
+def jobs_option(what: str) -> Any:
+    """Return the option `--jobs`, whose help says what happens without it."""
+    return typer.Option(min=0, max=MOST_JOBS, envvar="BENCH_JOBS", help=what)
+
+
+Jobs = Annotated[int, jobs_option("Runs at a time, each in its own process; 0: in this one.")]
 ResultsDir = Annotated[Path, typer.Option(parser=named_folder, metavar="PATH", help="Where runs and tables go.")]
 
 ReadResults = Annotated[

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bench.cli.app import (
-    MOST_JOBS,
     AttackNames,
     Controls,
     DataDir,
@@ -21,6 +20,7 @@ from bench.cli.app import (
     VictimNames,
     app,
     complain,
+    jobs_option,
     named_folder,
 )
 from bench.plan.options import LARGEST_SEED, ControlSet
@@ -63,12 +63,9 @@ def run(
     budget: Spend = "",
     jobs: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            max=MOST_JOBS,
-            envvar="BENCH_JOBS",
-            help="Runs at a time, each in its own process, 1 if not given; 0: in this one. On a cluster the most at a "
-            "time, as many as there is room for if not given.",
+        jobs_option(
+            "Runs at a time, each in its own process, 1 if not given; 0: in this one. On a cluster the most at a "
+            "time, as many as there is room for if not given."
         ),
     ] = None,
     memory: Annotated[

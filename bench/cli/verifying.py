@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.cli.app import MOST_JOBS, Controls, DataDir, Device, ReadResults, app, complain, named_folder
+from bench.cli.app import Controls, DataDir, Device, ReadResults, app, complain, jobs_option, named_folder
 from bench.terminal.console import say
 from bench.terminal.interrupts import work_begins
 from bench.terminal.progress import plural
@@ -47,12 +47,7 @@ def verify(
     controls: Controls = "quick",
     jobs: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            max=MOST_JOBS,
-            envvar="BENCH_JOBS",
-            help="Runs at a time, each in its own process; 0: in this one. If not given, one a core, or one on a GPU.",
-        ),
+        jobs_option("Runs at a time, each in its own process; 0: in this one. If not given, one a core, on a GPU one."),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Print what holds, too.")] = False,
 ) -> None:
