@@ -34,7 +34,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
     """
 
     name = "cocktail-party"
-    version = 3
+    version = 4
     summary = "independent components of the rows that training has added to W1, in the responses to small filters"
     paper = "after Kariyappa et al. 2023"
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attacks.source_separation.mixed import Blocks, Evaluation, Workspace
+from attacks.source_separation.mixed import Blocks, Workspace
 
 ALPHA = 3.0
 """The density of a response by itself is proportional to 1 / cosh(alpha s)^(1 / alpha): logistic at 1, nearly Laplace's
@@ -71,11 +71,8 @@ class ScaleMixture:
         cost: Tensor = ((squares / size + self.least).log() + size.log()).mean(1).sum() / 2
         return cost
 
-    def evaluate(self, blocks: Blocks, work: Workspace) -> Evaluation:
-        """Return how likely the responses to pictures are, and leave their score in the place of the responses.
-
-        The curvature leaves out what one response does to the mean square of all.
-        """
+    def evaluate(self, blocks: Blocks, work: Workspace) -> Tensor:
+        """Return -log p of the responses to each picture, (m,), and leave their score in the place of the responses."""
         squares = work.of("squares", blocks)
         for block, part in zip(blocks, work.parts(squares, blocks), strict=True):
             torch.mul(block[0], block[0], out=part)
@@ -86,28 +83,38 @@ class ScaleMixture:
         weight = torch.add(energy, self.least, out=work.of("weight", blocks))
         cost = (torch.log(weight, out=energy).mean(1) + size[:, 0].log()) / 2
         weight.reciprocal_()
-        mean = weight.mean(1, keepdim=True)
-        common = self.least * mean
-        square = torch.linalg.vector_norm(weight, dim=1, keepdim=True).square() / weight.shape[1]
-        # that of e_t w_t^2 is the mean of w_t less `least` times that of w_t^2, since w_t (e_t + least) = 1
-        curvature = (mean - 2 / len(blocks[0]) * (mean - self.least * square) + common) / size
-        weight.add_(common).div_(size)
+        weight.add_(self.least * weight.mean(1, keepdim=True)).div_(size)
         for block, part in zip(blocks, work.parts(weight, blocks), strict=True):
             block.mul_(part)
-        return Evaluation(cost, curvature[:, 0], size[:, 0])
+        return cost
+
+    def curvature(self, energies: Tensor) -> Tensor:
+        """Return the derivative of the scores at a place by their own responses, the mean over channels: (m, P).
+
+        It leaves out what one response does to the mean square of all.
+
+        Args:
+            energies: (m, P), the mean over channels of the squares of the responses at each place.
+        """
+        size = energies.mean(1, keepdim=True)
+        energy = energies / size
+        weight = 1 / (energy + self.least)
+        common = self.least * weight.mean(1, keepdim=True)
+        bent: Tensor = (weight * (1 - 2 / self.channels * energy * weight) + common) / size
+        return bent
 
 
 @dataclass(frozen=True)
 class Bell:
     """FastICA's contrast -exp(-s^2 / 2), which is made for sparse components (Hyvarinen 1999, eqs. 17 and 26)."""
 
-    def evaluate(self, blocks: Blocks, work: Workspace) -> Evaluation:
-        """Return the contrast of each picture's responses, and leave s exp(-s^2 / 2) in their place."""
-        figures = []
+    def evaluate(self, blocks: Blocks, work: Workspace) -> Tensor:
+        """Return the mean derivative (m,) of the score by its response, and leave s exp(-s^2 / 2) in their place."""
+        sums = []
         for block in blocks:
             squares = block.square()
             bell = (squares / -2).exp()
-            figures.append(torch.stack([one.sum((0, 2)) for one in (-bell, (1 - squares) * bell, squares)]))
+            sums.append(((1 - squares) * bell).sum((0, 2)))
             block.mul_(bell)
-        count = sum(block.shape[0] * block.shape[2] for block in blocks)
-        return Evaluation(*(torch.stack(figures).sum(0) / count))
+        mean: Tensor = torch.stack(sums).sum(0) / sum(block.shape[0] * block.shape[2] for block in blocks)
+        return mean

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -44,25 +44,25 @@ class Workspace:
         return parts
 
 
-class Evaluation(NamedTuple):
-    """What a function says of the responses to m rows.
-
-    Attributes:
-        value: (m,) the mean over the responses.
-        curvature: (m,) the mean of the derivative of each score by its own response.
-        squares: (m,) the mean of their squares.
-    """
-
-    value: Tensor
-    curvature: Tensor
-    squares: Tensor
-
-
 class ContrastFunction(Protocol):
     """A function of responses that is minimised: -log p, or that of FastICA."""
 
-    def evaluate(self, blocks: Blocks, work: Workspace) -> Evaluation:
-        """Return what it says of responses, and leave its derivative by them, the score, in their place, times T."""
+    def evaluate(self, blocks: Blocks, work: Workspace) -> Tensor:
+        """Return a figure of each row, (m,), and leave the function's derivative, the score, in the place of responses.
+
+        The score is that by the responses, times T.
+        """
+
+
+class Likelihood(ContrastFunction, Protocol):
+    """-log p of responses, whose figure of a row is its mean over them."""
+
+    def curvature(self, energies: Tensor) -> Tensor:
+        """Return the derivative of the scores at a place by their own responses, the mean over channels: (m, P).
+
+        Args:
+            energies: (m, P), the mean over channels of the squares of the responses at each place.
+        """
 
 
 class LinearMap(Protocol):
@@ -127,8 +127,8 @@ class Mixed:
         """Return the responses (r, T) to the rows, channel by channel."""
         return torch.cat(self.linear.blocks(self.rows, Workspace()), 2).transpose(0, 1).flatten(1)
 
-    def evaluate(self, function: ContrastFunction, rows: Tensor, score: Tensor) -> Evaluation:
-        """Return what a function says of the responses to rows (r, d), and write its score by the rows, times T.
+    def evaluate(self, function: ContrastFunction, rows: Tensor, score: Tensor) -> Tensor:
+        """Return a function's figure of each of the rows (r, d), (r,), and write its score by the rows, times T.
 
         A processor computes with a few rows at a time, whose responses stay in its cache.
         """
@@ -137,7 +137,19 @@ class Mixed:
             blocks = self.linear.blocks(part, self.work)
             found.append(function.evaluate(blocks, self.work))
             out.copy_(self.linear.transposed(blocks, self.work))
-        return Evaluation(*map(torch.cat, zip(*found, strict=True)))
+        return torch.cat(found)
+
+    def curvature(self, likelihood: Likelihood, rows: Tensor) -> Tensor:
+        """Return E psi'(s_i) s_j^2 of the responses to each pair of rows (r, d): (r, r).
+
+        Where a place has several channels, their means are multiplied.
+        """
+        energies = []
+        for part in self._few(rows):
+            blocks = self.linear.blocks(part, self.work)
+            energies.append(torch.cat([block.square_().mean(0) for block in blocks], 1))
+        whole = torch.cat(energies)
+        return likelihood.curvature(whole) @ whole.T / whole.shape[1]
 
     def contrast(self) -> Tensor:
         """Return E exp(-s^2 / 2) of the responses to each row, brought to unit variance: (r,)."""

@@ -2,24 +2,29 @@
 
 The mean over T of the negative logarithm of the density of the responses s to the rows M x, less log |det M|, has the
 relative gradient E psi(s) s' - I, where psi is the derivative of the former. L-BFGS goes down it, preconditioned by
-what the second derivative is where the responses are independent: for each pair of rows, ((E psi'_i E s_j^2, 1), (1, E
-psi'_j E s_i^2)), the H1 of Ablin, Cardoso & Gramfort 2018. Their python-picard computes in float64 and on the CPU; this
-descent stays on the device and in the precision of its rows. Its products are not rounded to bfloat16: what filters do
-not see of a picture is larger than what they see, and rounding is relative to it.
+the second derivative within each pair of rows, ((E psi'_i s_j^2, 1), (1, E psi'_j s_i^2)), as in Ablin, Cardoso &
+Gramfort 2018. Means are not multiplied in its place (their coarser approximation): edges of two pictures lie at the
+same places more often than by chance. Their python-picard computes in float64 and on the CPU; this descent stays on the
+device and in the precision of its rows. Its products are not rounded to bfloat16: what filters do not see of a picture
+is larger than what they see, and rounding is relative to it.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from attacks.source_separation.mixed import ContrastFunction, Mixed
+from attacks.source_separation.mixed import Likelihood, Mixed
 
 FLAT = 1e-3
 """A likelihood is at its maximum when no entry of its relative gradient is larger."""
+BENT, GAIN = 10, 2e-5
+"""After so many steps the preconditioner is computed anew, unless they have made a row likelier by less than this: then
+the descent ends."""
 MEMORY, HALVINGS = 7, 10
 """How many former steps say how the gradient changes, and how often a step is halved that does not go down."""
 LEAST_BEND = 0.01
@@ -28,31 +33,36 @@ Former = tuple[Tensor, Tensor, Tensor]
 """A step (r, r), what it changed in the gradient, and the product of both, a scalar."""
 
 
-def descended(function: ContrastFunction, rows: Mixed, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
+def descended(likelihood: Likelihood, rows: Mixed, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
     """Return a mixture (r, r) of rows that is likelier, the steps taken, and whether no step goes on.
 
     No step is taken that makes it less likely, or not finite.
 
     Args:
-        function: -log p of responses.
+        likelihood: -log p of responses.
         rows: whose responses are white.
         mixture: (r, r), where to begin.
         steps: at most.
     """
-    at = _Place(function, rows.by(mixture), mixture)
+    at = _Place(likelihood, rows.by(mixture), mixture)
     memory: deque[Former] = deque(maxlen=MEMORY)
     former: tuple[Tensor, Tensor] | None = None
+    cost = math.inf
     for taken in range(steps):
         gradient = at.gradient()
         if float(gradient.abs().max()) < FLAT:
             return at.mixture, taken, True
+        if taken % BENT == 0:
+            if cost - at.cost < GAIN * len(mixture):
+                return at.mixture, taken, True
+            cost, blocks = at.cost, at.blocks()
         if former is not None:
             last, before = former
             change = gradient - before
             product = _dot(last, change)
             if float(product) > 0:
                 memory.append((last, change, product))
-        for direction in _directions(gradient, at.blocks, memory):
+        for direction in _directions(gradient, blocks, memory):
             step = at.lower(direction)
             if step is not None:
                 break
@@ -67,20 +77,20 @@ class _Place:
     """Where a descent is. Its large tensors are overwritten at each step: a processor is slow at handing out new ones.
 
     Args:
-        function: -log p of responses.
+        likelihood: -log p of responses.
         mixed: the rows that a mixture makes; they are overwritten.
         mixture: (r, r), as in `descended`.
 
     Attributes:
         mixture: (r, r), the present one.
-        blocks: (r, r), the first diagonal entry of the preconditioner's block of each pair of rows.
+        cost: what is minimised there.
     """
 
-    def __init__(self, function: ContrastFunction, mixed: Mixed, mixture: Tensor) -> None:
+    def __init__(self, likelihood: Likelihood, mixed: Mixed, mixture: Tensor) -> None:
         self.mixture = mixture
-        self._function, self._mixed, self._rows = function, mixed, mixed.rows
+        self._likelihood, self._mixed, self._rows = likelihood, mixed, mixed.rows
         self._further, self._score = torch.empty_like(mixed.rows), torch.empty_like(mixed.rows)
-        self._cost, self.blocks = self._evaluated(mixture, self._rows)
+        self.cost = self._evaluated(mixture, self._rows)
 
     def gradient(self) -> Tensor:
         """Return the relative gradient (r, r) here, before `lower` has tried a step."""
@@ -88,24 +98,27 @@ class _Place:
         mean.diagonal().sub_(1)
         return mean
 
+    def blocks(self) -> Tensor:
+        """Return the first diagonal entry of the preconditioner's block of each pair of rows: (r, r)."""
+        return self._mixed.curvature(self._likelihood, self._rows)
+
     def lower(self, direction: Tensor) -> Tensor | None:
         """Take a step (r, r) along a direction that goes down, and return it; return None if none does."""
         for halvings in range(HALVINGS):
             step: Tensor = direction / 2**halvings
             torch.addmm(self._rows, step, self._rows, out=self._further)
             mixture = self.mixture + step @ self.mixture
-            cost, blocks = self._evaluated(mixture, self._further)
-            if cost < self._cost:
-                self.mixture, self._cost, self.blocks = mixture, cost, blocks
+            cost = self._evaluated(mixture, self._further)
+            if cost < self.cost:
+                self.mixture, self.cost = mixture, cost
                 self._rows, self._further = self._further, self._rows
                 return step
         return None
 
-    def _evaluated(self, mixture: Tensor, rows: Tensor) -> tuple[float, Tensor]:
-        """Return what is minimised and the `blocks` of rows (r, d) that a mixture makes, and keep their score."""
-        value, curvature, squares = self._mixed.evaluate(self._function, rows, self._score)
-        cost = value.double().sum() - torch.linalg.slogdet(mixture.double()).logabsdet
-        return float(cost), curvature[:, None] * squares
+    def _evaluated(self, mixture: Tensor, rows: Tensor) -> float:
+        """Return what is minimised at rows (r, d) that a mixture makes, and keep their score."""
+        value = self._mixed.evaluate(self._likelihood, rows, self._score)
+        return float(value.double().sum() - torch.linalg.slogdet(mixture.double()).logabsdet)
 
 
 def _directions(gradient: Tensor, blocks: Tensor, memory: deque[Former]) -> Iterator[Tensor]:

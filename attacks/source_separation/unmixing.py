@@ -22,14 +22,14 @@ SETTLED = 1e-5
 """A rotation has settled when no component turns by more (1 less the cosine) in one step or in two."""
 NEAR, MOST_STEPS = 1e-4, 60
 """Of the nearest rotation: how far from orthonormal it may be before its last step, and the most steps."""
-CHUNK = 20
-"""Iterations between two reports."""
+CHUNK, LONG_CHUNK = 20, 100
+"""Iterations between two reports, and of a descent that remembers, within them, how the likelihood bends."""
 LEVELS = ((0.1, 0.5), (0.03, 0.75), (0.01, 1.0))
 """The scale mixtures on whose likelihood a descent goes on, from smooth to rugged, each with the share of
 the iterations that are done at its end: what keeps flat places from being infinitely likely falls. At the last alone a
 descent from a mixture stays in mixtures where there are 500 images."""
 
-Chunk = Callable[[Mixed, Tensor, int], tuple[Tensor, int, bool]]
+Move = Callable[[Mixed, Tensor, int], tuple[Tensor, int, bool]]
 """Maps white rows, a mixture (r, r) and a number of iterations to the mixture after them, the number that was done, and
 whether it ended because nothing moves any more. The mixture is the whole state, so that a run that was interrupted goes
 on as if it had not been."""
@@ -79,13 +79,13 @@ def unmix(mixed: Mixed, steps: tuple[int, int], parts: Parts, density: Density =
     white = mixed.by(whitening)
     mixture = (state["mixture"] if state else _drawn(len(whitening), parts.ctx.generator)).to(white.rows)
     first, settled, *done = state["progress"].tolist() if state else (0, 0)
-    stages = ((_rotated, steps[0]), *_descents(density, steps[1]))
+    stages = ((_rotated, steps[0], CHUNK), *_descents(density, steps[1]))
     done = done or [0] * len(stages)
-    for stage, (chunk, most) in list(enumerate(stages))[first:]:
+    for stage, (move, most, chunk) in list(enumerate(stages))[first:]:
         ended = done[stage] >= most
         while not (ended or parts.expired(sum(done))):
-            few = min(CHUNK, most - done[stage], parts.left(sum(done)))
-            mixture, taken, settled = chunk(white, mixture, int(few))
+            few = min(chunk, most - done[stage], parts.left(sum(done)))
+            mixture, taken, settled = move(white, mixture, int(few))
             done[stage] += taken
             ended = settled or done[stage] == most
             parts.report(sum(done), contrast=float(white.by(mixture).contrast().mean()))
@@ -95,13 +95,16 @@ def unmix(mixed: Mixed, steps: tuple[int, int], parts: Parts, density: Density =
     return Unmixed(whole.to(white.rows), contrast, sum(done), bool(settled))
 
 
-def _descents(density: Density, steps: int) -> tuple[tuple[Chunk, int], ...]:
-    """Return the descents on the likelihood that follow one another, each with the most iterations of so many."""
+def _descents(density: Density, steps: int) -> tuple[tuple[Move, int, int], ...]:
+    """Return the descents on the likelihood that follow one another, each with the most of so many iterations.
+
+    Beside them stands how many iterations there are between two reports.
+    """
     if isinstance(density, ScaleMixture):
         levels = (replace(density, least=least) for least, _ in LEVELS)
         most = (end - begin for begin, end in pairwise((0, *(round(until * steps) for _, until in LEVELS))))
-        return tuple((partial(descended, level), few) for level, few in zip(levels, most, strict=True))
-    return ((_freed, steps),)
+        return tuple((partial(descended, level), few, LONG_CHUNK) for level, few in zip(levels, most, strict=True))
+    return ((_freed, steps, CHUNK),)
 
 
 def _packed(mixture: Tensor, *progress: int) -> dict[str, Tensor]:
@@ -123,7 +126,7 @@ def _rotated(white: Mixed, rotation: Tensor, steps: int) -> tuple[Tensor, int, b
     """
     before, score = rotation, torch.empty_like(white.rows)
     for step in range(1, steps + 1):
-        curvature = white.evaluate(Bell(), rotation @ white.rows, score).curvature
+        curvature = white.evaluate(Bell(), rotation @ white.rows, score)
         moved = score @ white.rows.T / white.count - curvature[:, None] * rotation
         earlier, before, rotation = before, rotation, nearest_rotation(moved)
         turns = torch.stack([((rotation * former).sum(1).abs() - 1).abs().max() for former in (before, earlier)])

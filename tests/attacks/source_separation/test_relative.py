@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attacks.source_separation import mixed as mixed_rows
 from attacks.source_separation import relative
-from attacks.source_separation.mixed import Blocks, Evaluation, Workspace, by_themselves
+from attacks.source_separation.mixed import Blocks, Workspace, by_themselves
 from attacks.source_separation.relative import FLAT, descended
 
 SOURCES, LENGTH = 8, 4000
@@ -27,14 +27,17 @@ class Logistic:
 
     broken_below: float = -float("inf")
 
-    def evaluate(self, blocks: Blocks, work: Workspace) -> Evaluation:
+    def evaluate(self, blocks: Blocks, work: Workspace) -> Tensor:
         """Return how likely rows are."""
         (rows,) = blocks[0]
         costs = (rows.abs() + F.softplus(-2 * rows.abs())).mean(1)
         broken = costs * torch.nan if float(costs.sum()) < self.broken_below else costs
-        squares = rows.square().mean(1)
         rows.tanh_()
-        return Evaluation(broken, (1 - rows.square()).mean(1), squares)
+        return broken
+
+    def curvature(self, energies: Tensor) -> Tensor:
+        """Return the derivative of the score."""
+        return 1 - energies.sqrt().tanh().square()
 
 
 def mixed() -> Tensor:
@@ -48,7 +51,7 @@ def mixed() -> Tensor:
 
 def likelihood_lost(rows: Tensor, mixture: Tensor) -> float:
     """Return what is minimised."""
-    costs = Logistic().evaluate(((mixture @ rows)[None],), Workspace()).value
+    costs = Logistic().evaluate(((mixture @ rows)[None],), Workspace())
     return float(costs.sum() - torch.linalg.slogdet(mixture).logabsdet)
 
 
