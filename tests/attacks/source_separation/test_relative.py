@@ -84,6 +84,34 @@ def test_more_steps_are_likelier(steps: int) -> None:
     assert likelihood_lost(rows, more) < likelihood_lost(rows, fewer) < likelihood_lost(rows, begun)
 
 
+def test_it_ends_where_steps_gain_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relative, "FLAT", 0.0)
+    rows, begun = mixed()[:, :100], torch.eye(SOURCES, dtype=torch.float64)
+    found, taken, settled = descend(rows, begun, 200)
+    assert settled
+    assert taken % relative.BENT == 0
+    further, _, _ = descend(rows, found, relative.BENT - 1)
+    assert 0 <= likelihood_lost(rows, found) - likelihood_lost(rows, further) < relative.GAIN * SOURCES
+    before, _, _ = descend(rows, begun, taken - 2 * relative.BENT)
+    later, _, _ = descend(rows, begun, taken - relative.BENT)
+    assert likelihood_lost(rows, before) - likelihood_lost(rows, later) > relative.GAIN * SOURCES
+
+
+@pytest.mark.parametrize(("steps", "times"), [(1, 1), (10, 1), (11, 2), (25, 3)])
+def test_the_curvature_is_computed_anew_every_ten_steps(steps: int, times: int) -> None:
+    calls = []
+
+    class Counting(Logistic):
+        def curvature(self, energies: Tensor) -> Tensor:
+            """Return the derivative of the score, and count."""
+            calls.append(energies.shape)
+            return super().curvature(energies)
+
+    rows, begun = mixed()[:, :100], torch.eye(SOURCES, dtype=torch.float64)
+    assert descend(rows, begun, steps, Counting())[1] == steps
+    assert calls == [(SOURCES, 100)] * times
+
+
 def test_it_remembers_how_the_gradient_bends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without memory it needs more steps where rows are too short to be independent."""
     rows, begun = mixed()[:, :100], torch.eye(SOURCES, dtype=torch.float64)
