@@ -1,19 +1,25 @@
-"""The responses of `attacks.source_separation.responses` as products of matrices along each axis of a picture.
+"""What small filters answer to pictures, as products of matrices along each axis of a picture.
 
 A filter is a product of cosines over channels, down a column and along a row, and so is its answer to a picture X:
-s = A_v X B_h for the v-th cosine down and the h-th along, on the planes that the cosines over channels make of it. This
-and its transpose are two products of matrices each.
+s = A X B' on the planes that the cosines over channels make of it. This and its transpose are two products of matrices
+each. Of each size of a window those filters are taken that have the highest cosine of this size in at least one
+direction: over two pixels the three of Haar, which see an edge where it is, and over three the five that see how an
+edge bends.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from attacks.source_separation.mixed import Blocks, Mixed, Workspace
-from attacks.source_separation.responses import SIZE, cosines
+from attacks.source_separation.responses import cosines
+
+SIZES = 2, 3
+"""Of windows, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -22,14 +28,12 @@ class FilterBank:
 
     Attributes:
         shape: (C, H, W) of a picture.
-        down: (3, H - 2, H), what each cosine answers down a column.
-        along: for each of these (C, W, n), what cosines answer along a row, divided by the size of a filter's answers;
-            for the first there are two, without the even one, for the others three: no filter has a mean in the plane.
+        axes: pairs of what a cosine answers down a column, (h, H), and what those it is multiplied with answer along a
+            row, (C, W, n), divided by the size of a filter's answers. No filter has a mean in the plane.
     """
 
     shape: tuple[int, int, int]
-    down: Tensor
-    along: tuple[Tensor, ...]
+    axes: tuple[tuple[Tensor, Tensor], ...]
 
     @classmethod
     def of(cls, pictures: Tensor) -> FilterBank:
@@ -37,30 +41,26 @@ class FilterBank:
 
         H and W are at least 3.
         """
-        channels, height, width = pictures.shape[1:]
-        down, row = _windows(height, pictures), _windows(width, pictures)
-        along = []
-        for index, column in enumerate(down):
-            kept = row[1:] if index == 0 else row
-            answered = torch.einsum("yh,rchw,kxw->rckyx", column, pictures, kept)
+        axes = []
+        for column, row in _pairs(*pictures.shape[2:], pictures):
+            answered = torch.einsum("yh,rchw,kxw->rckyx", column, pictures, row)
             sizes = answered.square().mean((0, 3, 4)).sqrt().clamp_min(torch.finfo(pictures.dtype).tiny)
-            along.append(torch.einsum("kxw,ck->cwkx", kept, 1 / sizes).flatten(2))
-        return cls((channels, height, width), down, tuple(along))
+            axes.append((column, torch.einsum("kxw,ck->cwkx", row, 1 / sizes).flatten(2)))
+        return cls((pictures.shape[1], pictures.shape[2], pictures.shape[3]), tuple(axes))
 
     @property
     def count(self) -> int:
         """T, the number of responses to a picture."""
-        return self.shape[0] * self.down.shape[1] * sum(one.shape[2] for one in self.along)
+        return self.shape[0] * sum(column.shape[0] * row.shape[2] for column, row in self.axes)
 
     def blocks(self, rows: Tensor, work: Workspace) -> Blocks:
         """Return the responses to pictures (m, C H W), a block for each cosine down a column."""
-        channels, height, _ = self.shape
-        pictures = work.empty("pictures", (channels, len(rows), *self.shape[1:]), rows)
+        pictures = work.empty("pictures", (self.shape[0], len(rows), *self.shape[1:]), rows)
         pictures.copy_(rows.unflatten(1, self.shape).transpose(0, 1))
         blocks = []
-        for index, (column, row) in enumerate(zip(self.down, self.along, strict=True)):
-            columns = torch.matmul(column, pictures, out=self._columns(rows, work))
-            shape = channels, len(rows) * (height - SIZE + 1), row.shape[2]
+        for index, (column, row) in enumerate(self.axes):
+            columns = torch.matmul(column, pictures, out=self._columns(rows, column, work))
+            shape = self.shape[0], len(rows) * len(column), row.shape[2]
             block = torch.bmm(columns.flatten(1, 2), row, out=work.empty(f"block{index}", shape, rows))
             blocks.append(block.unflatten(1, (len(rows), -1)).flatten(2))
         return tuple(blocks)
@@ -69,16 +69,15 @@ class FilterBank:
         """Return what the transpose makes of blocks, (m, C H W)."""
         rows = blocks[0].shape[1]
         pictures = work.empty("back", (self.shape[0], rows, *self.shape[1:]), blocks[0]).zero_()
-        for block, column, row in zip(blocks, self.down, self.along, strict=True):
-            columns = self._columns(block[0], work)
+        for block, (column, row) in zip(blocks, self.axes, strict=True):
+            columns = self._columns(block[0], column, work)
             torch.bmm(block.unflatten(2, (-1, row.shape[2])).flatten(1, 2), row.mT, out=columns.flatten(1, 2))
             pictures.add_(column.T @ columns)
         return pictures.transpose(0, 1).flatten(1)
 
-    def _columns(self, rows: Tensor, work: Workspace) -> Tensor:
+    def _columns(self, rows: Tensor, column: Tensor, work: Workspace) -> Tensor:
         """Return a tensor for what a cosine answers down the columns of as many pictures as there are rows."""
-        channels, height, width = self.shape
-        return work.empty("columns", (channels, len(rows), height - SIZE + 1, width), rows)
+        return work.empty("columns", (self.shape[0], len(rows), len(column), self.shape[2]), rows)
 
 
 def filtered(pictures: Tensor) -> Mixed:
@@ -92,9 +91,18 @@ def filtered(pictures: Tensor) -> Mixed:
     return Mixed(planes.flatten(1), FilterBank.of(planes))
 
 
-def _windows(size: int, like: Tensor) -> Tensor:
-    """Return what the cosines over a window of three answer, wherever it lies on an axis (3, size - 2, size)."""
-    window, windows = cosines(SIZE, like), torch.zeros(SIZE, size - SIZE + 1, size).to(like)
-    for begin in range(size - SIZE + 1):
-        windows[:, begin, begin : begin + SIZE] = window
+def _pairs(height: int, width: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield what each cosine answers down a column, (h, H), and those it goes with along a row, (k, w, W)."""
+    for size in SIZES:
+        down, along = _windows(size, height, like), _windows(size, width, like)
+        for column in down[:-1]:
+            yield column, along[-1:]
+        yield down[-1], along
+
+
+def _windows(size: int, length: int, like: Tensor) -> Tensor:
+    """Return what the cosines over a window answer, wherever it lies on an axis: (size, length - size + 1, length)."""
+    window, windows = cosines(size, like), torch.zeros(size, length - size + 1, length).to(like)
+    for begin in range(length - size + 1):
+        windows[:, begin, begin : begin + size] = window
     return windows
