@@ -41,12 +41,13 @@ class FilterBank:
 
         H and W are at least 3.
         """
+        channels, height, width = pictures.shape[1:]
         axes = []
-        for column, row in _pairs(*pictures.shape[2:], pictures):
+        for column, row in _pairs(height, width, pictures):
             answered = torch.einsum("yh,rchw,kxw->rckyx", column, pictures, row)
             sizes = answered.square().mean((0, 3, 4)).sqrt().clamp_min(torch.finfo(pictures.dtype).tiny)
             axes.append((column, torch.einsum("kxw,ck->cwkx", row, 1 / sizes).flatten(2)))
-        return cls((pictures.shape[1], pictures.shape[2], pictures.shape[3]), tuple(axes))
+        return cls((channels, height, width), tuple(axes))
 
     @property
     def count(self) -> int:
