@@ -53,8 +53,8 @@ class CocktailPartyParams(AttackParams):
             together (`attacks.source_separation.density`), and descends on a smooth likelihood before a rugged
             one; "sparse" takes each response by itself.
         steps: iterations of FastICA at most; it ends when it has settled.
-        free_steps: iterations at most of the descent on the likelihood that follows, on all its levels together. Of
-            100 images it takes some hundred, of 500 about a thousand.
+        free_steps: iterations at most of the descent on the likelihood that follows, on all its levels together. It
+            takes some hundred.
         rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of images
             and errors. 0 separates once and descends on nothing.
         round_steps: steps of the descent of a round.

@@ -1,4 +1,7 @@
-"""What small filters answer to pictures, nearly independent from one picture to another."""
+"""What filters over 3 x 3 pixels answer to pictures, nearly independent from one picture to another.
+
+Each response is by itself here. Where channels share a size other filters do better (`filter_bank`).
+"""
 
 from __future__ import annotations
 

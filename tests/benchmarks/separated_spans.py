@@ -42,9 +42,10 @@ def main() -> None:
     basis = torch.linalg.svd(images, full_matrices=False).Vh
     pictures = basis.reshape(-1, 3, 32, 32)
     sparse, mixed = by_themselves(responses(pictures)), filtered(pictures)
+    answered = mixed.responses()
     rotation, annealed = (ANNEALED.steps, 0), (ANNEALED.steps, ANNEALED.free_steps)
-    whitening = whitening_of(mixed.responses())
-    white = whitening @ sparse.rows.double()
+    whitening = whitening_of(answered)
+    white = whitening @ answered.double()
 
     def told(way: str, mixture: Tensor) -> None:
         near = (F.normalize(mixture @ basis) @ F.normalize(images).T).abs().amax(0)
