@@ -61,7 +61,7 @@ def test_numbers_of_documents_changed_by_hand_turn_it_red(published: Path) -> No
     """Each by itself: of the words that are gone their claim tells, and of a figure without an entry its line."""
     patients = "| 100 patients, each the missing one of a logistic regression | all others, weights | 100 of 100 | {} |"
     words = [
-        ("README.md", "492 of the 500", "491 of the 500"),
+        ("README.md", "497 of the 500", "496 of the 500"),
         ("README.md", patients.format(2), patients.format(3)),
         ("results/findings/several-classes.md", "331, 370 (6, 9, 8)", "331, 370 (5, 9, 8)"),
         ("victims/README.md", "| 71.4 | 74.4 |", "| 71.4 | 74.5 |"),
