@@ -72,7 +72,7 @@ class ScaleMixture:
         return cost
 
     def evaluate(self, blocks: Blocks, work: Workspace) -> Tensor:
-        """Return -log p of the responses to each picture, (m,), and leave their score in the place of the responses."""
+        """Return -log p per response of each picture, (m,), but for a constant, and write the score over the responses."""
         squares = work.of("squares", blocks)
         for block, part in zip(blocks, work.parts(squares, blocks), strict=True):
             torch.mul(block[0], block[0], out=part)
@@ -109,7 +109,7 @@ class Bell:
     """FastICA's contrast -exp(-s^2 / 2), which is made for sparse components (Hyvarinen 1999, eqs. 17 and 26)."""
 
     def evaluate(self, blocks: Blocks, work: Workspace) -> Tensor:
-        """Return the mean derivative (m,) of the score by its response, and leave s exp(-s^2 / 2) in their place."""
+        """Return the mean (m,) of the score's derivative, and write the score s exp(-s^2 / 2) over the responses s."""
         sums = []
         for block in blocks:
             squares = block.square()

@@ -1,10 +1,9 @@
 """What small filters answer to pictures, as products of matrices along each axis of a picture.
 
-A filter is a product of cosines over channels, down a column and along a row, and so is its answer to a picture X:
-s = A X B' on the planes that the cosines over channels make of it. This and its transpose are two products of matrices
-each. Of each size of a window those filters are taken that have the highest cosine of this size in at least one
-direction: over two pixels the three of Haar, which see an edge where it is, and over three the five that see how an
-edge bends.
+A filter is a product of cosines over channels, down a column and along a row. Its answer to a picture X is
+s = A X B' on the planes that the cosines over channels make of X: two products of matrices, and two for the transpose.
+Of each window size the bank has the filters with the highest cosine in at least one direction: the three Haar filters
+over two pixels, which answer to an edge, and five over three pixels, which are of second order in a direction.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ class FilterBank:
 
     Attributes:
         shape: (C, H, W) of a picture.
-        axes: pairs of what a cosine answers down a column, (h, H), and what those it is multiplied with answer along a
-            row, (C, W, n), divided by the size of a filter's answers. No filter has a mean in the plane.
+        axes: pairs of matrices, one pair for each cosine down a column. The first (h, H) applies that cosine; the
+            second (C, W, n) applies the cosines along a row that go with it, divided by the root mean square of the
+            filter's answers. No filter has a mean in the plane.
     """
 
     shape: tuple[int, int, int]

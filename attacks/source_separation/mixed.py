@@ -48,14 +48,14 @@ class ContrastFunction(Protocol):
     """A function of responses that is minimised: -log p, or that of FastICA."""
 
     def evaluate(self, blocks: Blocks, work: Workspace) -> Tensor:
-        """Return a figure of each row, (m,), and leave the function's derivative, the score, in the place of responses.
+        """Return a figure of each row, (m,), and write the score over the responses.
 
-        The score is that by the responses, times T.
+        The score is the function's derivative by the responses, times T. An implementation says which figure it is.
         """
 
 
 class Likelihood(ContrastFunction, Protocol):
-    """-log p of responses, whose figure of a row is its mean over them."""
+    """-log p of responses. Its figure of a row is the mean over the row's responses."""
 
     def curvature(self, energies: Tensor) -> Tensor:
         """Return the derivative of the scores at a place by their own responses, the mean over channels: (m, P).
@@ -128,7 +128,7 @@ class Mixed:
         return torch.cat(self.linear.blocks(self.rows, Workspace()), 2).transpose(0, 1).flatten(1)
 
     def evaluate(self, function: ContrastFunction, rows: Tensor, score: Tensor) -> Tensor:
-        """Return a function's figure of each of the rows (r, d), (r,), and write its score by the rows, times T.
+        """Return a function's figure of each row, (r,), and write its score by the rows (r, d), times T.
 
         A processor computes with a few rows at a time, whose responses stay in its cache.
         """
@@ -140,9 +140,9 @@ class Mixed:
         return torch.cat(found)
 
     def curvature(self, likelihood: Likelihood, rows: Tensor) -> Tensor:
-        """Return E psi'(s_i) s_j^2 of the responses to each pair of rows (r, d): (r, r).
+        """Return E psi'(s_i) s_j^2 (r, r) of the responses to each pair of rows (r, d).
 
-        Where a place has several channels, their means are multiplied.
+        At a place with several channels it is the product of the means over channels.
         """
         energies = []
         for part in self._few(rows):

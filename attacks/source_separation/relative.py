@@ -1,12 +1,12 @@
 """Descent on the likelihood of independent components, in relative steps: a mixture M becomes (I + a D) M.
 
 The mean over T of the negative logarithm of the density of the responses s to the rows M x, less log |det M|, has the
-relative gradient E psi(s) s' - I, where psi is the derivative of the former. L-BFGS goes down it, preconditioned by
-the second derivative within each pair of rows, ((E psi'_i s_j^2, 1), (1, E psi'_j s_i^2)), as in Ablin, Cardoso &
-Gramfort 2018. Means are not multiplied in its place (their coarser approximation): edges of two pictures lie at the
-same places more often than by chance. Their python-picard computes in float64 and on the CPU; this descent stays on the
-device and in the precision of its rows. Its products are not rounded to bfloat16: what filters do not see of a picture
-is larger than what they see, and rounding is relative to it.
+relative gradient E psi(s) s' - I, where psi is the derivative of the former. L-BFGS goes down it. Its preconditioner is
+the second derivative within each pair of rows, ((E psi'_i s_j^2, 1), (1, E psi'_j s_i^2)), as in python-picard (Ablin,
+Cardoso & Gramfort 2018). Their coarser approximation, E psi'_i E s_j^2, takes rows for independent; but edges of two
+pictures lie at the same places more often than by chance. python-picard computes in float64 and on the CPU; this
+descent stays on the device and in the precision of its rows. Its products are not rounded to bfloat16: what filters do
+not see of a picture is larger than what they see, and rounding is relative to it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from attacks.source_separation.mixed import Likelihood, Mixed
 
 FLAT = 1e-3
 """A likelihood is at its maximum when no entry of its relative gradient is larger."""
-BENT, GAIN = 10, 2e-5
-"""After so many steps the preconditioner is computed anew, unless they have made a row likelier by less than this: then
-the descent ends."""
+REFRESH = 10
+"""Steps after which the preconditioner is computed anew."""
+LEAST_GAIN = 2e-5
+"""A descent has settled when `REFRESH` steps lower what is minimised by less than this for each row."""
 MEMORY, HALVINGS = 7, 10
 """How many former steps say how the gradient changes, and how often a step is halved that does not go down."""
 LEAST_BEND = 0.01
@@ -34,7 +35,7 @@ Former = tuple[Tensor, Tensor, Tensor]
 
 
 def descended(likelihood: Likelihood, rows: Mixed, mixture: Tensor, steps: int) -> tuple[Tensor, int, bool]:
-    """Return a mixture (r, r) of rows that is likelier, the steps taken, and whether no step goes on.
+    """Return a mixture (r, r) of rows that is likelier, the steps taken, and whether the descent has settled.
 
     No step is taken that makes it less likely, or not finite.
 
@@ -52,8 +53,8 @@ def descended(likelihood: Likelihood, rows: Mixed, mixture: Tensor, steps: int) 
         gradient = at.gradient()
         if float(gradient.abs().max()) < FLAT:
             return at.mixture, taken, True
-        if taken % BENT == 0:
-            if cost - at.cost < GAIN * len(mixture):
+        if taken % REFRESH == 0:
+            if cost - at.cost < LEAST_GAIN * len(mixture):
                 return at.mixture, taken, True
             cost, blocks = at.cost, at.blocks()
         if former is not None:

@@ -22,8 +22,10 @@ SETTLED = 1e-5
 """A rotation has settled when no component turns by more (1 less the cosine) in one step or in two."""
 NEAR, MOST_STEPS = 1e-4, 60
 """Of the nearest rotation: how far from orthonormal it may be before its last step, and the most steps."""
-CHUNK, LONG_CHUNK = 20, 100
-"""Iterations between two reports, and of a descent that remembers, within them, how the likelihood bends."""
+CHUNK = 20
+"""Iterations between two reports."""
+LONG_CHUNK = 100
+"""The same of the annealed descent, whose L-BFGS forgets its former steps at each report."""
 LEVELS = ((0.1, 0.5), (0.03, 0.75), (0.01, 1.0))
 """The scale mixtures on whose likelihood a descent goes on, from smooth to rugged, each with the share of
 the iterations that are done at its end: what keeps flat places from being infinitely likely falls. At the last alone a
@@ -96,9 +98,9 @@ def unmix(mixed: Mixed, steps: tuple[int, int], parts: Parts, density: Density =
 
 
 def _descents(density: Density, steps: int) -> tuple[tuple[Move, int, int], ...]:
-    """Return the descents on the likelihood that follow one another, each with the most of so many iterations.
+    """Return the descents on the likelihood that follow one another, which share so many iterations.
 
-    Beside them stands how many iterations there are between two reports.
+    Beside each stand the most iterations that it has, and those between two of its reports.
     """
     if isinstance(density, ScaleMixture):
         levels = (replace(density, least=least) for least, _ in LEVELS)

@@ -16,12 +16,12 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from attacks.source_separation.density import ScaleMixture
 from attacks.source_separation.filter_bank import filtered
 from attacks.source_separation.mixed import Mixed, by_themselves
-from attacks.source_separation.relative import BENT, descended
+from attacks.source_separation.relative import REFRESH, descended
 from attacks.source_separation.unmixing import whitening_of
 from victims.training.hardware import Products, products_in
 
 IMAGES, CHANNELS, SIDE = 500, 3, 32
-STEPS = BENT
+STEPS = REFRESH
 """A call takes so many, computes the preconditioner once, and cost and score once more to begin."""
 GROUP = f"{STEPS} steps of a descent, {IMAGES} images of 32 x 32 pixels"
 

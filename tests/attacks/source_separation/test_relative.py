@@ -89,12 +89,12 @@ def test_it_ends_where_steps_gain_next_to_nothing(monkeypatch: pytest.MonkeyPatc
     rows, begun = mixed()[:, :100], torch.eye(SOURCES, dtype=torch.float64)
     found, taken, settled = descend(rows, begun, 200)
     assert settled
-    assert taken % relative.BENT == 0
-    further, _, _ = descend(rows, found, relative.BENT - 1)
-    assert 0 <= likelihood_lost(rows, found) - likelihood_lost(rows, further) < relative.GAIN * SOURCES
-    before, _, _ = descend(rows, begun, taken - 2 * relative.BENT)
-    later, _, _ = descend(rows, begun, taken - relative.BENT)
-    assert likelihood_lost(rows, before) - likelihood_lost(rows, later) > relative.GAIN * SOURCES
+    assert taken % relative.REFRESH == 0
+    further, _, _ = descend(rows, found, relative.REFRESH - 1)
+    assert 0 <= likelihood_lost(rows, found) - likelihood_lost(rows, further) < relative.LEAST_GAIN * SOURCES
+    before, _, _ = descend(rows, begun, taken - 2 * relative.REFRESH)
+    later, _, _ = descend(rows, begun, taken - relative.REFRESH)
+    assert likelihood_lost(rows, before) - likelihood_lost(rows, later) > relative.LEAST_GAIN * SOURCES
 
 
 @pytest.mark.parametrize(("steps", "times"), [(1, 1), (10, 1), (11, 2), (25, 3)])
