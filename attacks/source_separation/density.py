@@ -72,7 +72,7 @@ class ScaleMixture:
         return cost
 
     def evaluate(self, blocks: Blocks, work: Workspace) -> Tensor:
-        """Return -log p per response of each picture, (m,), but for a constant, and write the score over the responses."""
+        """Return -log p per response of each picture (m,), but for a constant; write the score over the responses."""
         squares = work.of("squares", blocks)
         for block, part in zip(blocks, work.parts(squares, blocks), strict=True):
             torch.mul(block[0], block[0], out=part)
