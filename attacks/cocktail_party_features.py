@@ -5,7 +5,6 @@ The equations are in `attacks.independent_components.maps` and `.images`.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import (
@@ -20,23 +19,27 @@ from attacks.base import (
 )
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.known_start.no_image import LAST_ALONE, STILL
+from attacks.unknown_start import WHO
 
 if TYPE_CHECKING:
+    from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
 INNER_STAYED = "the first fully connected layer was not trained: use kkt-delta-features"
 SMALL_MAPS = "its feature maps are smaller than a filter"
+NO_END = "the layer behind convolutions shows no end of the features' span: is its start forgotten?"
 
 
 class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
     """The images whose features are the independent components of W - c W(0), for W right behind convolutions.
 
-    Filters tell components from mixtures, and in rounds the fully connected layers do; the convolutions then tell which
-    image has them. In joint rounds both are asked at once, of all images together.
+    Filters tell components from mixtures, in a round the fully connected layers do; the convolutions then tell which
+    image has them. In joint rounds both are asked at once, of all images together. A start that is forgotten, as after
+    weight decay for long, is taken for 0.
     """
 
     name = "cocktail-party-features"
-    version = 2
+    version = 3
     summary = (
         "cocktail-party behind convolutions: independent components of feature maps, and the images that have them"
     )
@@ -44,37 +47,42 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
     needs = frozenset({Knowledge.ARCHITECTURE, Knowledge.WEIGHTS, Knowledge.INITIAL_WEIGHTS})
     Params = CocktailPartyFeaturesParams
     variants: ClassVar[dict[str, dict[str, Any]]] = {
-        "filters": {"rounds": 0, "steps": 300, "free_steps": 0},
+        "filters": {"rounds": 0},
         "scratch": {"missed": 3e-4},
         "seed": {"start": "guess", "missed": 3e-4},
+        "forgotten": {"start": "forgotten", "image_steps": 400, "total_variation": 0, "smoothness": 0.01},
         "joint": {"images": "told", "joint_rounds": 3},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "joint")
+    audits: ClassVar[tuple[str, ...]] = ("", "forgotten", "joint")
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
-        """The needs, without a start that is guessed, and with n where it is told."""
+        """The needs, without a start that is not told, and with n where it is."""
         needs = self.needs if self.params.start == "known" else self.needs - {Knowledge.INITIAL_WEIGHTS}
         return needs | {Knowledge.N} if self.params.images == "told" else needs
 
     @property
     def threat(self) -> Threat:
-        """Who can mount it: a start that is guessed need not be known."""
-        return Threat.START if self.params.start == "known" else Threat.SEED
+        """Who can mount it: a start that is guessed, or that is forgotten, need not be known."""
+        return WHO[self.params.start]
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: it needs a start kept or guessed, and a hidden layer that moved right behind convolutions."""
-        architecture, guessed = victim.architecture, self.params.start == "guess"
-        if not guessed and not victim.tells_start:
-            return "the start of its training is not known; set start=guess to look for its seed"
+        """Return why not: it needs its start, unless it is forgotten, and a hidden layer behind convolutions."""
+        architecture, start = victim.architecture, self.params.start
+        if start == "known" and not victim.tells_start:
+            return "the start of its training is not known; set start=guess to look for its seed, or start=forgotten"
         if architecture.kind not in ("conv", "cnn", "front"):
             return f"{architecture.label}: for convolutions, and a fully connected hidden layer right behind them"
-        if guessed and architecture.kind != "cnn":
+        if start == "guess" and architecture.kind != "cnn":
             return f"{architecture.label}: what draws its layers is not known, so no seed is found"
         if not architecture.hidden:
             return LAST_ALONE
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
         return INNER_STAYED if tuned is not None and tuned <= len(architecture.hidden) else None
+
+    def doubt(self, exposure: Exposure) -> str | None:
+        """Doubt a start that is said to be forgotten and remains."""
+        return exposure.start_remains if self.params.start == "forgotten" else None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Return a candidate for each direction; it is the surer the nearer its features come to its component.
@@ -85,40 +93,36 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         """
         from attacks.independent_components.images import JOINT_STEPS, NEAREST_STEPS, ImageSearch
         from attacks.independent_components.likelihood import JointLikelihood
-        from attacks.independent_components.maps import CUT, features_span, separated, typical_features
+        from attacks.independent_components.maps import CUT, Held, separated, typical_features
         from attacks.independent_components.pictures import FeatureMaps
-        from attacks.independent_components.tail import Tailed
-        from attacks.known_start.equation import interpolated
-        from attacks.known_start.front import FeatureExtractor, convolutions, head
+        from attacks.known_start.front import convolutions
         from attacks.optimisation.parts import Parts
         from attacks.source_separation.responses import SIZE
         from attacks.unknown_start.start import initial_weights
-        from victims.equations.network import Network
-        from victims.networks import has_tail
         from victims.ordinary.difference import first_moved
 
-        params, shape = self.params, view.architecture.input_shape
-        initial, guessed = initial_weights(view, ctx, params.start, params.seeds)
-        if initial is None:
-            return no_reconstruction(shape, *guessed)
-        start, end = (
-            {name: value.to(ctx.device) for name, value in state.items()} for state in (initial, view.weights)
-        )
-        before = convolutions(end)
-        moved = first_moved(start, end, before)
-        if moved is None and params.start == "guess":
-            return no_reconstruction(shape, *guessed, STILL)
-        if moved is not None and moved > before:
-            return no_reconstruction(shape, INNER_STAYED)
-        build, tailed = (lambda: view.architecture.build().to(ctx.device)), has_tail(view.architecture.spec)
-        front = FeatureExtractor.of(build, start, end, params.point, before)
+        params, architecture, guessed = self.params, view.architecture, tuple[str, ...]()
+        shape, told = architecture.input_shape, view.n if params.images == "told" else None
+        end = {name: value.to(ctx.device) for name, value in view.weights.items()}
+        if params.start == "forgotten":
+            held = Held.at_rest(architecture, end, told)
+            if held is None:
+                return no_reconstruction(shape, NO_END)
+        else:
+            initial, guessed = initial_weights(view, ctx, params.start, params.seeds)
+            if initial is None:
+                return no_reconstruction(shape, *guessed)
+            start, before = {name: value.to(ctx.device) for name, value in initial.items()}, convolutions(end)
+            moved = first_moved(start, end, before)
+            if moved is None and params.start == "guess":
+                return no_reconstruction(shape, *guessed, STILL)
+            if moved is not None and moved > before:
+                return no_reconstruction(shape, INNER_STAYED)
+            held = Held.added_to(architecture, start, end, told, params)
+        front, span = held.front, held.span
         maps = front.maps(shape)
         if min(maps[1:]) < SIZE:
             return no_reconstruction(shape, SMALL_MAPS)
-        first, last = (Network.of_matrices(state) if tailed else head(state, before) for state in (start, end))
-        at = partial(Tailed.between, build, start, end) if tailed else partial(interpolated, first, last)
-        told = view.n if params.images == "told" else None
-        span = features_span(first, last, told, at, params)
         joint_steps = params.joint_rounds * (NEAREST_STEPS + JOINT_STEPS)
         parts = Parts(ctx, params.schedule.total + joint_steps + params.image_steps)
         typical = typical_features(front, shape)

@@ -9,6 +9,7 @@ from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threa
 from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, adapted, declined, doubted
 from attacks.known_start.params import LEFT_OUT, KKTDeltaParams
 from attacks.search_space import Range
+from attacks.unknown_start import WHO
 
 if TYPE_CHECKING:
     from attacks.known_start.equation import Equation
@@ -59,7 +60,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
     @property
     def threat(self) -> Threat:
         """Who can mount it: a start that is guessed or estimated need not be known."""
-        return {"known": Threat.START, "guess": Threat.SEED, "uniform": Threat.WEIGHTS}[self.params.start]
+        return WHO[self.params.start]
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a start whose seed is not found, or that is not where the training began, and a layer that stayed."""

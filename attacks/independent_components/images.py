@@ -130,7 +130,7 @@ class ImageSearch:
     def _searched(
         self, begin: Tensor, cost: Callable[[Tensor, int], Tensor], cycle: tuple[int, float], figure: str
     ) -> Tensor:
-        """Return coordinates (r, k) after a descent, one part of the run, on a cost and the images' total variation.
+        """Return coordinates (r, k) after a descent, one part of the run, on a cost and what images pay for roughness.
 
         Args:
             begin: (r, k).
@@ -146,7 +146,8 @@ class ImageSearch:
             descent.zero_grad()
             images = self._images(coordinates)
             one = cost(images, step)
-            (one + self.params.total_variation * relative_variation(images).sum()).backward()
+            rough = self.params.smoothness * coordinates.square().mean(1).sum()
+            (one + self.params.total_variation * relative_variation(images).sum() + rough).backward()
             descent.step()
             step += 1
             if step % REPORT_STEPS == 0 or step == steps:

@@ -10,31 +10,101 @@ explain. Its length is not known.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attacks.independent_components.errors import Explaining
 from attacks.independent_components.params import CocktailPartyFeaturesParams as Params
 from attacks.independent_components.pictures import FeatureMaps
 from attacks.independent_components.rounds import Separated, SourceSeparation
 from attacks.independent_components.span import UpdateSpan
-from attacks.known_start.equation import checked_difference
-from attacks.known_start.front import FeatureExtractor
+from attacks.independent_components.tail import Tailed
+from attacks.knowledge import Architecture
+from attacks.known_start.equation import checked_difference, interpolated
+from attacks.known_start.front import FeatureExtractor, convolutions, head
 from attacks.optimisation.parts import Parts
 from victims.equations.network import Network
 from victims.files import below, under
-from victims.ordinary.difference import WIDEST
+from victims.networks import has_tail
 
+State = Mapping[str, Tensor]
+"""Parameters and statistics of a network, by name."""
 FEATURES = "features."
 """Prefix of the names of a checkpoint's tensors that belong to the components, once they are found."""
 CUT = "cut"
 """Name of the tensor there that tells whether the budget cut the separation short, which a row says."""
 SEPARATION = 0.7
 """Share of a budget that the separation may spend; without a search after it no image comes out."""
+FULL = 0.9
+"""Share of all directions above which noise fills them; neurons that never fire leave the others empty."""
 TYPICAL = 32
 """Images of noise whose features tell how large features are."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a network's first fully connected layer holds of the training images' features.
+
+    Attributes:
+        front: what is before that layer; it maps images to features.
+        span: of the features, and what is known beside.
+    """
+
+    front: FeatureExtractor
+    span: UpdateSpan
+
+    @classmethod
+    def added_to(cls, architecture: Architecture, start: State, end: State, images: int | None, params: Params) -> Held:
+        """Return what a training has added to its start, with the front in the middle of the way, or where it is asked.
+
+        Args:
+            architecture: of the network.
+            start: its parameters and statistics at the beginning, by name.
+            end: those that are released.
+            images: n, None to read the number of directions off the weights.
+            params: hyperparameters.
+
+        Raises:
+            ValueError: the start is of another shape, is the released network itself, or is not where its training
+                began.
+        """
+        build, before = _builder(architecture, end), convolutions(end)
+        front = FeatureExtractor.of(build, start, end, params.point, before)
+        if has_tail(architecture.spec):
+            first, last = Network.of_matrices(start), Network.of_matrices(end)
+            return cls(front, features_span(first, last, images, partial(Tailed.between, build, start, end), params))
+        first, last = head(start, before), head(end, before)
+        return cls(front, features_span(first, last, images, partial(interpolated, first, last), params))
+
+    @classmethod
+    def at_rest(cls, architecture: Architecture, end: State, images: int | None) -> Held | None:
+        """Return what the released weights hold alone, None where they show no end of the features' span.
+
+        Args:
+            architecture: of the network.
+            end: its parameters and statistics as released, by name.
+            images: n, None to read it off the weights.
+        """
+        build, before = _builder(architecture, end), convolutions(end)
+        front = FeatureExtractor.of(build, end, end, 1.0, before)
+        if has_tail(architecture.spec):
+            tailed = Tailed.between(build, end, end, 1.0)
+            span = UpdateSpan.held_by(Network.of_matrices(end), images, tailed)
+        else:
+            span = UpdateSpan.held_by(head(end, before), images)
+        if span is None:
+            return None
+        return cls(front, replace(span, flag=f"start taken for forgotten, {len(span.basis)} directions"))
+
+
+def _builder(architecture: Architecture, state: State) -> Callable[[], nn.Module]:
+    """Return what builds the network, with arbitrary weights, where a state's tensors are."""
+    device = next(iter(state.values())).device
+    return lambda: architecture.build().to(device)
 
 
 def features_span(
@@ -43,9 +113,8 @@ def features_span(
     """Return the span of the features, and what is known beside.
 
     The front moves too while it trains, so that an image has features of its own in every step; a gap ends their span
-    only where the front stayed. Where nearly all directions are needed to hold the squares and none ends, noise fills
-    them, as after Adam, which scales the entries of a gradient each by its own factor; then those count that stand
-    above it.
+    only where the front stayed. Where nearly all directions are needed to hold the squares, noise fills them, as after
+    Adam, which scales the entries of a gradient each by its own factor; then those count that stand above it.
 
     Args:
         start: the fully connected layers at the beginning.
@@ -57,15 +126,15 @@ def features_span(
     Raises:
         ValueError: the start is of another shape, is the released network itself, or is not where its training began.
     """
-    found = checked_difference(start, end)
+    found, like = checked_difference(start, end), end.weights[0]
+    added = like - found.decay * start.weights[0]
     rank, which = found.holding(1 - params.missed), f" with all but {params.missed:g} of the squares"
     if images is not None:
         rank, which = min(images, len(found.directions)), ""
-    elif not found.shows_images and rank > WIDEST * found.rank:
+    elif rank > FULL * len(found.directions):
         rank, which = found.above_noise, " that stand above noise"
     flag = f"start decayed to {found.decay:.4g}, {rank} directions{which}"
-    like = end.weights[0]
-    directions, added = found.directions[:rank].to(like).contiguous(), like - found.decay * start.weights[0]
+    directions = found.directions[:rank].to(like).contiguous()
     way = tuple(at(point) for point in params.errors_at)
     return UpdateSpan(directions, added, None, way[params.errors_at.index(params.point)], way, flag)
 

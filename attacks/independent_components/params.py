@@ -84,7 +84,8 @@ class CocktailPartyFeaturesParams(AttackParams):
 
     Attributes:
         start: "known" is told the initial weights; "guess" looks for the seed, below `seeds`, under which torch's
-            default layers resemble the first convolution too much for chance.
+            default layers resemble the first convolution too much for chance; "forgotten" takes the layer itself for
+            what training has added, as after weight decay for long or from a tiny start.
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
         images: how many directions are searched: "shown" reads it off the weights by `missed`; "told" is told n, and
             searches as many.
@@ -92,7 +93,7 @@ class CocktailPartyFeaturesParams(AttackParams):
             noise fills nearly all directions, those that stand above it are searched.
         point: share of the straight way from start to end at which features and errors are taken, in [0, 1].
         steps: iterations of FastICA at most; it ends when it has settled.
-        free_steps: iterations at most of the descent on the likelihood of the components that follows.
+        free_steps: iterations at most of the descent on the likelihood that follows, on all its levels together.
         rounds: the most rounds. Each separates what is not found yet, and descends on the joint likelihood of features
             and errors. 0 separates once and descends on nothing.
         round_steps: steps of the descent of a round.
@@ -103,22 +104,25 @@ class CocktailPartyFeaturesParams(AttackParams):
         lr: the highest learning rate there, of the images' coordinates on cosines.
         total_variation: what an image pays there for its total variation, relative to its size
             (`attacks.optimisation.variation`).
+        smoothness: price there of an image's mean squared coordinate on cosines, in units of the amplitudes of natural
+            images, which decides what few or narrow filters do not see.
     """
 
-    start: Annotated[Literal["known", "guess"], omitted_if_default("known")] = "known"
+    start: Annotated[Literal["known", "guess", "forgotten"], omitted_if_default("known")] = "known"
     seeds: Annotated[PositiveInt, omitted_if_default(100_000)] = 100_000
     images: Annotated[Literal["shown", "told"], omitted_if_default("shown")] = "shown"
     missed: Annotated[float, Field(gt=0, lt=1)] = 3e-5
     point: Annotated[float, Field(ge=0, le=1)] = 0.5
-    steps: PositiveInt = 120
-    free_steps: NonNegativeInt = 20
-    rounds: NonNegativeInt = 16
+    steps: PositiveInt = 60
+    free_steps: NonNegativeInt = 2000
+    rounds: NonNegativeInt = 1
     round_steps: PositiveInt = 160
     round_lr: PositiveFloat = 0.003
     joint_rounds: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
     image_steps: PositiveInt = 200
     lr: PositiveFloat = 0.3
     total_variation: NonNegativeFloat = 0.05
+    smoothness: Annotated[NonNegativeFloat, omitted_if_default(0.0)] = 0.0
 
     @property
     def errors_at(self) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from attacks.independent_components.orientation import oriented
 from attacks.independent_components.span import UpdateSpan
 from attacks.source_separation.density import SPARSE, Density, ScaleMixture
-from attacks.source_separation.filter_bank import filtered
+from attacks.source_separation.filter_bank import filtered, filtered_maps
 from attacks.source_separation.mixed import Mixed, by_themselves
 from attacks.source_separation.responses import responses
 
@@ -69,16 +69,16 @@ class FeatureMaps:
 
     @property
     def density(self) -> Density:
-        """Each response by itself."""
-        return SPARSE
+        """One size for all channels at a place."""
+        return ScaleMixture(self.shape[0])
 
     def responses(self, rows: Tensor) -> Tensor:
         """Return what filters answer (r, T) to maps (r, C H W)."""
-        return responses(rows.reshape(-1, 1, *self.shape[1:])).reshape(len(rows), -1)
+        return self.mixed(rows).responses()
 
     def mixed(self, rows: Tensor) -> Mixed:
-        """Return the responses to maps (r, d), which are separated each by itself."""
-        return by_themselves(self.responses(rows))
+        """Return maps (r, d), less what no filter sees."""
+        return filtered_maps(rows.unflatten(1, self.shape))
 
     def signed(self, rows: Tensor, span: UpdateSpan) -> Tensor:
         """Return maps (r, d) whose sums are not negative, or with the signs that fit the network best."""

@@ -17,8 +17,12 @@ from torch import Tensor
 from attacks.source_separation.mixed import Blocks, Mixed, Workspace
 from attacks.source_separation.responses import cosines
 
-SIZES = 2, 3
-"""Of windows, in pixels."""
+SIZES, FILTERS = (2, 3), 8
+"""Of windows, in pixels, and how many filters there are of all sizes."""
+MOST = 50_000
+"""Where maps have several times as many responses filters skip places: neighbours are alike."""
+ROUNDING = 1e-10
+"""A principal component of the channels with a smaller share of the largest one's squares is rounding."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +40,14 @@ class FilterBank:
     axes: tuple[tuple[Tensor, Tensor], ...]
 
     @classmethod
-    def of(cls, pictures: Tensor) -> FilterBank:
+    def of(cls, pictures: Tensor, stride: int = 1) -> FilterBank:
         """Return the filters whose answers to pictures (r, C, H, W) have mean square 1, or 0 where they answer nothing.
 
-        H and W are at least 3.
+        H and W are at least 3; filters lie `stride` pixels apart.
         """
         channels, height, width = pictures.shape[1:]
         axes = []
-        for column, row in _pairs(height, width, pictures):
+        for column, row in _pairs(height, width, stride, pictures):
             answered = torch.einsum("yh,rchw,kxw->rckyx", column, pictures, row)
             sizes = answered.square().mean((0, 3, 4)).sqrt().clamp_min(torch.finfo(pictures.dtype).tiny)
             axes.append((column, torch.einsum("kxw,ck->cwkx", row, 1 / sizes).flatten(2)))
@@ -86,24 +90,42 @@ def filtered(pictures: Tensor) -> Mixed:
 
     They are the planes that the cosines over channels make of pictures, less their means.
     """
-    pictures = pictures.contiguous()  # sums round by how they lie, and what a checkpoint held lies so
-    planes = torch.einsum("ac,rchw->rahw", cosines(pictures.shape[1], pictures), pictures)
+    return _rows(torch.einsum("ac,rchw->rahw", cosines(pictures.shape[1], pictures), pictures.contiguous()))
+
+
+def filtered_maps(maps: Tensor) -> Mixed:
+    """Return rows (r, C H W) whose responses are those of feature maps (r, C, H, W), whose channels have no order.
+
+    Their channels are mixed such that the differences between neighbours in a map have no correlation from one channel
+    to another (principal components). What is left of a channel that others make up is rounding, and is left out.
+    """
+    maps = maps.contiguous()
+    differences = torch.cat([maps.diff(dim=axis).transpose(0, 1).flatten(1) for axis in (2, 3)], 1).double()
+    values, vectors = torch.linalg.eigh(differences @ differences.T)
+    mixing = vectors * (values > ROUNDING * values[-1])
+    count = FILTERS * maps[0].numel()
+    return _rows(torch.einsum("ca,rchw->rahw", mixing.to(maps), maps), max(1, int((count / MOST) ** 0.5)))
+
+
+def _rows(planes: Tensor, stride: int = 1) -> Mixed:
+    """Return rows (r, C H W), planes (r, C, H, W) less their means, whose responses are those of the planes."""
     planes = planes - planes.mean((2, 3), keepdim=True)  # no filter sees these, and rounding is relative to them
-    return Mixed(planes.flatten(1), FilterBank.of(planes))
+    return Mixed(planes.flatten(1), FilterBank.of(planes, stride))
 
 
-def _pairs(height: int, width: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _pairs(height: int, width: int, stride: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield what each cosine answers down a column, (h, H), and those it goes with along a row, (k, w, W)."""
     for size in SIZES:
-        down, along = _windows(size, height, like), _windows(size, width, like)
+        down, along = _windows(size, height, stride, like), _windows(size, width, stride, like)
         for column in down[:-1]:
             yield column, along[-1:]
         yield down[-1], along
 
 
-def _windows(size: int, length: int, like: Tensor) -> Tensor:
-    """Return what the cosines over a window answer, wherever it lies on an axis: (size, length - size + 1, length)."""
-    window, windows = cosines(size, like), torch.zeros(size, length - size + 1, length).to(like)
-    for begin in range(length - size + 1):
-        windows[:, begin, begin : begin + size] = window
+def _windows(size: int, length: int, stride: int, like: Tensor) -> Tensor:
+    """Return what the cosines over a window answer, wherever it lies on an axis: (size, places, length)."""
+    window, begins = cosines(size, like), range(0, length - size + 1, stride)
+    windows = torch.zeros(size, len(begins), length).to(like)
+    for place, begin in enumerate(begins):
+        windows[:, place, begin : begin + size] = window
     return windows

@@ -1,3 +1,7 @@
 """The start of a training that was not told: its seed is guessed, or it is estimated from its distribution."""
 
+from attacks.knowledge import Threat
+
 UNLIKE = "the seed tells its first layer alone: no description here fits which of its layers have biases"
+WHO = {"known": Threat.START, "guess": Threat.SEED, "uniform": Threat.WEIGHTS, "forgotten": Threat.WEIGHTS}
+"""Who can mount an attack, by what it does about the start: only one that is told need be known."""

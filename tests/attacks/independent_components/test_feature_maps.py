@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from attacking import attacked, context, sgd_network, victim_of
+from attacking import CPU, attacked, context, sgd_network, victim_of
 from torch import Tensor
 
-from attacks.base import Knowledge, Threat
-from attacks.cocktail_party_features import INNER_STAYED, SMALL_MAPS, CocktailPartyFeatures
+from attacks.base import Knowledge, Threat, VictimView
+from attacks.cocktail_party_features import INNER_STAYED, NO_END, SMALL_MAPS, CocktailPartyFeatures
 from attacks.independent_components import images as searches
 from attacks.independent_components.errors import SHARPNESS
 from attacks.independent_components.images import ImageSearch
 from attacks.independent_components.likelihood import JointLikelihood
-from attacks.independent_components.maps import features_span, separated, typical_features
+from attacks.independent_components.maps import Held, features_span, separated, typical_features
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.independent_components.pictures import FeatureMaps
 from attacks.independent_components.span import UpdateSpan
@@ -26,6 +26,7 @@ from attacks.known_start.front import FeatureExtractor, head
 from attacks.known_start.no_image import STILL
 from attacks.optimisation.parts import Parts
 from attacks.optimisation.variation import relative_variation
+from bench.run.disclosure import view_of
 from victims.equations.architectures import seeded
 from victims.equations.network import Network
 from victims.equations.spans import share_outside
@@ -39,6 +40,7 @@ PHOTOS = sgd_network("photos", 20, (60, 40), lr=0.02, batch_size=5, epochs=10).m
 PARAMS = CocktailPartyFeaturesParams()
 ROUNDS = CocktailPartyFeaturesParams(rounds=3)
 FILTERS = CocktailPartyFeaturesParams(**CocktailPartyFeatures.variants["filters"])
+FORGOTTEN = CocktailPartyFeaturesParams(**CocktailPartyFeatures.variants["forgotten"])
 DEEP = CNNSpec(channels=(4, 3), halved="pooling", hidden=(60,), outputs=10)
 
 
@@ -116,11 +118,35 @@ def test_where_noise_fills_nearly_all_directions_those_above_it_are_searched() -
     buried = found(twelve + 0.3 * noise * twelve.std())
     assert buried.flag.endswith("12 directions that stand above noise")
     assert float((features[:12] @ buried.basis.T).norm() / features[:12].norm()) > 0.9
+    silent = twelve + 0.3 * noise * twelve.std()
+    silent[56:] = 0  # neurons that never fire leave a gap, which ends no span of features
+    assert found(silent).flag.endswith("12 directions that stand above noise")
     behind_a_front_that_stayed = found(errors[:, :20] @ features[:20])  # a gap, more than half of all directions in
     assert behind_a_front_that_stayed.flag.endswith("20 directions with all but 3e-05 of the squares")
     told = found(twelve, images=7)
     assert told.flag.endswith("7 directions")
     assert torch.equal(told.basis, found(twelve, images=9).basis[:7])
+
+
+def test_of_a_start_that_is_forgotten_the_layer_itself_holds_the_features() -> None:
+    """From the weights alone, which are at rest: the layer behind convolutions is a sum of errors times features."""
+    attack = CocktailPartyFeatures(FORGOTTEN)
+    assert Knowledge.INITIAL_WEIGHTS not in attack.knowledge
+    assert attack.threat is Threat.WEIGHTS
+    victim = victim_of(PHOTOS)
+    view, generator = view_of(victim, attack.knowledge, CPU), torch.Generator().manual_seed(0)
+    features = FeatureExtractor.of(view.architecture.build, view.weights, view.weights, 1.0, 0)(photographs())
+    errors = torch.randn(20, 60, generator=generator)
+    weights = {**view.weights, "layers.0.weight": errors.T @ features}
+    held = Held.at_rest(view.architecture, weights, None)
+    assert held is not None
+    assert float(share_outside(features @ held.span.basis.T, features).max()) < 1e-6
+    facts = {Knowledge.ARCHITECTURE: view.architecture, Knowledge.WEIGHTS: weights}
+    found = attack.reconstruct(VictimView(facts, attack.knowledge), context())
+    assert found.flags[0] == "start taken for forgotten, 20 directions"
+    assert int((cosines(found.candidates, photographs()) > 0.8).sum()) >= 15
+    facts[Knowledge.WEIGHTS] = weights | {"layers.0.weight": torch.randn(60, features.shape[1], generator=generator)}
+    assert attack.reconstruct(VictimView(facts, attack.knowledge), context()).flags == (NO_END,)
 
 
 def test_features_are_as_large_as_those_of_noise() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from attacks.source_separation import mixed as mixed_rows
 from attacks.source_separation import unmixing
 from attacks.source_separation.density import Bell, ScaleMixture
-from attacks.source_separation.filter_bank import FilterBank, filtered
+from attacks.source_separation.filter_bank import FilterBank, filtered, filtered_maps
 from attacks.source_separation.mixed import ContrastFunction, Mixed, Workspace, by_themselves
 from attacks.source_separation.relative import descended
 from attacks.source_separation.responses import cosines, filters, responses
@@ -144,6 +144,38 @@ def test_what_no_filter_sees_is_not_rounded_with_the_rest() -> None:
     mixed = filtered(tinted)
     expected = mixture @ mixed.responses()
     assert float((mixed.by(mixture).responses() - expected).norm() / expected.norm()) < 1e-4
+
+
+def test_the_channels_of_maps_have_no_order_and_no_axes() -> None:
+    """Channels that a rotation has mixed answer the same: the density sums their squares at each place."""
+    maps = pictures(6, channels=4)
+    rotation = torch.linalg.qr(pictures(4, 1, 3, 4)[:, 0, 0]).Q
+    score = torch.empty(6, 4 * 8 * 6, dtype=torch.float64)
+    plain, turned = (
+        one.evaluate(ScaleMixture(4), one.rows, score)
+        for one in (filtered_maps(maps), filtered_maps(torch.einsum("ac,rchw->rahw", rotation, maps)))
+    )
+    assert torch.allclose(plain, turned)
+    uneven = filtered_maps(maps * torch.tensor([1.0, 2, 3, 4])[:, None, None])
+    assert not torch.allclose(uneven.evaluate(ScaleMixture(4), uneven.rows, score), plain, rtol=1e-3)
+
+
+def test_differences_of_neighbours_have_no_correlation_from_one_channel_of_maps_to_another() -> None:
+    maps = pictures(6, channels=3)
+    maps[:, 1] += 2 * maps[:, 0]
+    planes = filtered_maps(maps).rows.unflatten(1, maps.shape[1:])
+    stepped = torch.cat([planes.diff(dim=axis).transpose(0, 1).flatten(1) for axis in (2, 3)], 1)
+    shares = stepped @ stepped.T
+    assert torch.allclose(shares, shares.diagonal().diag(), atol=1e-9 * float(shares.max()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_left_of_a_channel_that_others_make_up_is_not_taken_for_answers(dtype: torch.dtype) -> None:
+    maps = pictures(6, channels=3).to(dtype)
+    maps[:, 2] = maps[:, 0] / 3 - 0.7 * maps[:, 1]
+    mixed = filtered_maps(maps)
+    answered = mixed.responses().unflatten(1, (3, -1)).square().sum((0, 2))
+    assert (answered > 0).tolist() == [False, True, True]  # in the order of their squares
 
 
 def test_filters_that_answer_nothing_do_no_harm() -> None:
