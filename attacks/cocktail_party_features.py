@@ -50,7 +50,13 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         "filters": {"rounds": 0},
         "scratch": {"missed": 3e-4},
         "seed": {"start": "guess", "missed": 3e-4},
-        "forgotten": {"start": "forgotten", "image_steps": 400, "total_variation": 0, "smoothness": 0.01},
+        "forgotten": {
+            "start": "forgotten",
+            "rounds": 0,
+            "image_steps": 400,
+            "total_variation": 0,
+            "smoothness": 0.01,
+        },
         "joint": {"images": "told", "joint_rounds": 3},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "forgotten", "joint")
