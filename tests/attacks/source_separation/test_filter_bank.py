@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attacks.source_separation import filter_bank, unmixing
 from attacks.source_separation import mixed as mixed_rows
-from attacks.source_separation import unmixing
 from attacks.source_separation.density import Bell, ScaleMixture
 from attacks.source_separation.filter_bank import FilterBank, filtered, filtered_maps
 from attacks.source_separation.mixed import ContrastFunction, Mixed, Workspace, by_themselves
@@ -167,6 +167,18 @@ def test_differences_of_neighbours_have_no_correlation_from_one_channel_of_maps_
     stepped = torch.cat([planes.diff(dim=axis).transpose(0, 1).flatten(1) for axis in (2, 3)], 1)
     shares = stepped @ stepped.T
     assert torch.allclose(shares, shares.diagonal().diag(), atol=1e-9 * float(shares.max()))
+
+
+def test_of_large_maps_filters_answer_at_every_other_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps = pictures(5, channels=2)
+    plain = filtered_maps(maps)
+    monkeypatch.setattr(filter_bank, "MOST", filter_bank.FILTERS * 2 * 8 * 6 // 4)
+    thin = filtered_maps(maps)
+    assert thin.count == 2 * (3 * 4 * 3 + 5 * 3 * 2)
+    first, some = (one.responses().unflatten(1, (2, -1))[:, :, 0] for one in (plain, thin))  # where no filter skips
+    assert torch.allclose(first / first[0], some / some[0])
+    monkeypatch.setattr(filter_bank, "MOST", filter_bank.FILTERS * 2 * 8 * 6 // 3)
+    assert filtered_maps(maps).count == plain.count
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
