@@ -119,7 +119,7 @@ class Runner:
     def lost(self, run: Run, run_id: str, failure: Failure, protocol: str = "") -> Outcome:
         """Record a run whose process died, and return the outcome.
 
-        Its scoring failed if a reconstruction is stored, else the run failed.
+        Its scoring failed if a reconstruction is stored, else the run failed; its checkpoint stays, to be retried from.
 
         Scoring under another protocol than the run's own leaves no trace in the run's own row; `protocol` names it.
         """
@@ -133,8 +133,6 @@ class Runner:
                     return Outcome(stored, trouble=_kept(failure.status, failure.reason))
                 fault = Fault.MEMORY if failure.status is Status.OOM else Fault.METRIC
                 return Outcome(self.scorer.record_failure(stored, f"{fault}: {failure.reason}", run, victim))
-            if failure.status is not Status.OOM:
-                self.store.checkpoint(run_id).unlink(missing_ok=True)
             return self._failed(run, self._blank(run, run_id), None, failure, victim)
 
     def _blank(self, run: Run, run_id: str) -> RunRecord:

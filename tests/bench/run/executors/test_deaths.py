@@ -91,6 +91,28 @@ def test_a_killed_fork_server_costs_nothing(world: World, forked: Callable[..., 
     assert world.rows()["status"].tolist() == ["ok", "ok"]
 
 
+def test_a_run_whose_process_is_killed_is_retried_from_its_checkpoint(
+    world: World, forked: Callable[..., Any], here: Here
+) -> None:
+    words = ("-a", "steps", "-v", "mini-mlp-4", "--set", "steps=400", "--controls", "quick")
+    running = forked(world.environment, *world.command(*words)[3:])
+    checkpoints, deadline = world.results / ".work" / "checkpoints", time.monotonic() + 120
+    while not list(checkpoints.glob("steps-*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (server,) = [child for child in psutil.Process(running.pid).children() if "forkserver" in " ".join(child.cmdline())]
+    for worker in server.children():
+        worker.send_signal(signal.SIGTERM)
+    running.communicate()
+    (row,) = world.rows().to_dict("records")
+    assert (row["status"], row["reason"]) == ("error", "the process was killed by SIGTERM")
+    assert len(list(checkpoints.glob("steps-*"))) == 1
+    ended = here(world, *words, "--retry-failed")
+    assert ended.status == 0, ended.err
+    assert world.rows()["status"].tolist() == ["ok"]
+    assert list(checkpoints.glob("steps-*")) == []
+
+
 def test_a_full_results_disk_is_told_in_a_line(world: World, here: Here) -> None:
     """As root on Linux alone: a disk of three megabytes is mounted, filled, and emptied again."""
     disk = world.results
