@@ -19,7 +19,7 @@ from attacks.base import (
 )
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted
-from attacks.unknown_start import WHO
+from attacks.unknown_start import THREATS
 from victims.networks import DENSE_FIRST
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
     @property
     def threat(self) -> Threat:
         """Who can mount it: a start that is guessed, or that is forgotten, need not be known."""
-        return WHO[self.params.start]
+        return THREATS[self.params.start]
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept or forgotten, and a first layer that sees the whole input."""

@@ -19,7 +19,7 @@ from attacks.base import (
 )
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from attacks.known_start.no_image import LAST_ALONE, STILL
-from attacks.unknown_start import WHO
+from attacks.unknown_start import THREATS
 
 if TYPE_CHECKING:
     from victims.exposure.card import Exposure
@@ -70,7 +70,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
     @property
     def threat(self) -> Threat:
         """Who can mount it: a start that is guessed, or that is forgotten, need not be known."""
-        return WHO[self.params.start]
+        return THREATS[self.params.start]
 
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs its start, unless it is forgotten, and a hidden layer behind convolutions."""

@@ -9,7 +9,7 @@ from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threa
 from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, adapted, declined, doubted
 from attacks.known_start.params import LEFT_OUT, KKTDeltaParams
 from attacks.search_space import Range
-from attacks.unknown_start import WHO
+from attacks.unknown_start import THREATS
 
 if TYPE_CHECKING:
     from attacks.known_start.equation import Equation
@@ -60,7 +60,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
     @property
     def threat(self) -> Threat:
         """Who can mount it: a start that is guessed or estimated need not be known."""
-        return WHO[self.params.start]
+        return THREATS[self.params.start]
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a start whose seed is not found, or that is not where the training began, and a layer that stayed."""

@@ -17,10 +17,10 @@ from torch import Tensor
 from attacks.source_separation.mixed import Blocks, Mixed, Workspace
 from attacks.source_separation.responses import cosines
 
-SIZES, FILTERS = (2, 3), 8
-"""Of windows, in pixels, and how many filters there are of all sizes."""
-MOST = 50_000
-"""Where maps have several times as many responses filters skip places: neighbours are alike."""
+SIZES = 2, 3
+"""Of windows, in pixels."""
+ENOUGH = 50_000
+"""Responses to maps. Of four times as many every other place is enough in each direction: neighbours are alike."""
 ROUNDING = 1e-10
 """A principal component of the channels with a smaller share of the largest one's squares is rounding."""
 
@@ -90,21 +90,23 @@ def filtered(pictures: Tensor) -> Mixed:
 
     They are the planes that the cosines over channels make of pictures, less their means.
     """
-    return _rows(torch.einsum("ac,rchw->rahw", cosines(pictures.shape[1], pictures), pictures.contiguous()))
+    pictures = pictures.contiguous()  # sums round by how they lie, and what a checkpoint held lies so
+    return _rows(torch.einsum("ac,rchw->rahw", cosines(pictures.shape[1], pictures), pictures))
 
 
 def filtered_maps(maps: Tensor) -> Mixed:
     """Return rows (r, C H W) whose responses are those of feature maps (r, C, H, W), whose channels have no order.
 
     Their channels are mixed such that the differences between neighbours in a map have no correlation from one channel
-    to another (principal components). What is left of a channel that others make up is rounding, and is left out.
+    to another (principal components). What is left of a channel that others make up is rounding, and is left out. Of
+    large maps filters skip places (`ENOUGH`). H and W are at least 3.
     """
-    maps = maps.contiguous()
+    maps = maps.contiguous()  # sums round by how they lie
     differences = torch.cat([maps.diff(dim=axis).transpose(0, 1).flatten(1) for axis in (2, 3)], 1).double()
     values, vectors = torch.linalg.eigh(differences @ differences.T)
     mixing = vectors * (values > ROUNDING * values[-1])
-    count = FILTERS * maps[0].numel()
-    return _rows(torch.einsum("ca,rchw->rahw", mixing.to(maps), maps), max(1, int((count / MOST) ** 0.5)))
+    count = sum(2 * size - 1 for size in SIZES) * maps[0].numel()  # so many filters are of highest order in a direction
+    return _rows(torch.einsum("ca,rchw->rahw", mixing.to(maps), maps), max(1, int((count / ENOUGH) ** 0.5)))
 
 
 def _rows(planes: Tensor, stride: int = 1) -> Mixed:

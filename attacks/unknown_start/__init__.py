@@ -3,5 +3,5 @@
 from attacks.knowledge import Threat
 
 UNLIKE = "the seed tells its first layer alone: no description here fits which of its layers have biases"
-WHO = {"known": Threat.START, "guess": Threat.SEED, "uniform": Threat.WEIGHTS, "forgotten": Threat.WEIGHTS}
-"""Who can mount an attack, by what it does about the start: only one that is told need be known."""
+THREATS = {"known": Threat.START, "guess": Threat.SEED, "uniform": Threat.WEIGHTS, "forgotten": Threat.WEIGHTS}
+"""Who can mount an attack, by how it has the start: told, guessed, estimated, or forgotten by the training."""
