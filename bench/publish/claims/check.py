@@ -172,8 +172,13 @@ def documents(claims: Sequence[Claim], root: Path) -> Iterator[Finding]:
             over = [claim for place, claim in quoted if figure.start in place]
             if not over:
                 yield Finding(ClaimOutcome.FAILS, figure.line, f"{name}: the figure {figure.value:g} has no entry")
-            elif not any(figure.value in (*claim.values.values(), *claim.shown) for claim in over):
+            results = any(figure.value in claim.values.values() for claim in over)
+            shown = any(figure.value in claim.shown for claim in over)
+            if over and not (results or shown):
                 yield Finding(ClaimOutcome.FAILS, figure.line, f"{name}: no entry gives the figure {figure.value:g}")
+            if results and shown:  # it would stay unnoticed if its row, and the entry that gives it, went
+                reason = f"{name}: {figure.value:g} is a result of one entry; take it out of `shown` of the others"
+                yield Finding(ClaimOutcome.FAILS, figure.line, reason)
 
 
 def _document(path: Path) -> str:

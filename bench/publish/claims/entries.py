@@ -30,7 +30,7 @@ class Claim(BaseModel):
         tolerance: how far a number may be off.
         digits: to how many significant digits the text rounds, beyond `tolerance`; 0 where it does not.
         unsupported: why no row of a table has the numbers, empty if one should.
-        shown: numbers in the text that are no results of the row, such as how many a picture shows.
+        shown: numbers in the text that are no results of any entry, such as how many a picture shows.
         tier: "quick" and "all" say which `--rerun` measures it again, if its row is of runs; "stored" is of a row that
             is not made again.
         seeds: of the attack, when it is measured again; `victim_seeds` are the retrainings of its victim.
