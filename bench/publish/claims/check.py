@@ -170,13 +170,13 @@ def documents(claims: Sequence[Claim], root: Path) -> Iterator[Finding]:
         quoted = [(place, claim) for claim in claims if claim.file == name for place in places(text, claim.text)]
         for figure in figures(text):
             over = [claim for place, claim in quoted if figure.start in place]
-            if not over:
-                yield Finding(ClaimOutcome.FAILS, figure.line, f"{name}: the figure {figure.value:g} has no entry")
             results = any(figure.value in claim.values.values() for claim in over)
             shown = any(figure.value in claim.shown for claim in over)
-            if over and not (results or shown):
+            if not over:
+                yield Finding(ClaimOutcome.FAILS, figure.line, f"{name}: the figure {figure.value:g} has no entry")
+            elif not (results or shown):
                 yield Finding(ClaimOutcome.FAILS, figure.line, f"{name}: no entry gives the figure {figure.value:g}")
-            if results and shown:  # it would stay unnoticed if its row, and the entry that gives it, went
+            elif results and shown:  # it would stay unnoticed if its row, and the entry that gives it, went
                 reason = f"{name}: {figure.value:g} is a result of one entry; take it out of `shown` of the others"
                 yield Finding(ClaimOutcome.FAILS, figure.line, reason)
 
