@@ -33,6 +33,18 @@ UNIFORM = {"start": "uniform", "coordinate_power": 0.3, "total_variation": 0.5}
 TOLD = frozenset({"adam", "adamw"})
 """Habits under which the difference does not show n: the attacker is told it, too."""
 
+NONE = "(none)"
+AUGMENTED = ("flips", "mixup", "dropout", "crops1", "crops", "flips-crops")
+"""Changes at every step of a training; `victims.zoo.ordinary` says which they are."""
+SEPARATED: dict[str, tuple[str, dict[str, Any]]] = {
+    "cifar-mlp-100-c10-sgd-lr5e-3": ("cocktail-party", {}),
+    "cifar-mlp-100-c10-adamw": ("cocktail-party", {}),
+    "cifar-mlp-100-c10-finetuned": ("cocktail-party", {}),
+    "cifar-cnn-100-c10-sgd-lr5e-3": ("cocktail-party-features", {"missed": 3e-4}),
+    "cifar-cnn-100-c10-finetuned": ("cocktail-party-features", {}),
+}
+"""By victim, the attack on what its training has added, and its parameters; `scratch` from scratch."""
+
 SHARES = ("share_good_unique", "null_share_good_unique")
 
 
@@ -54,6 +66,15 @@ def _many(dataset: str, habits: Mapping[int, Iterable[str]], **fewer: int) -> tu
             {"habit": habit or "(base)", "n": n}, "kkt-delta", f"{dataset}-mlp-{n}-c10-sgd{habit and '-'}{habit}", fewer
         )
         for n, habit in named
+    )
+
+
+def _augmented(victims: Mapping[str, tuple[str, dict[str, Any]]], habits: Iterable[str]) -> tuple[Cell, ...]:
+    """Return each victim, and what it is with one habit more, attacked with the start known."""
+    return tuple(
+        Cell({"habit": habit, "victim": victim}, attack, victim if habit == NONE else f"{victim}-{habit}", params)
+        for victim, (attack, params) in victims.items()
+        for habit in habits
     )
 
 
@@ -84,5 +105,13 @@ STUDIES: tuple[Study, ...] = (
         cells=_many("cifar", MORE),
         smoke=_many("digits", {20: ("epochs30",)}, steps=40),
         plots=(Plot("dots", "habit", "n", values=SHARES),),
+    ),
+    Study(
+        name="augmentation",
+        summary="whether flips, crops, mixup or dropout hide the images from who knows the start",
+        paper="after Kariyappa et al. 2023; new here",
+        cells=_augmented(SEPARATED, (NONE, *AUGMENTED)),
+        smoke=_augmented({"digits-mlp-20-c10-finetuned": ("cocktail-party", {})}, ("flips", "crops1")),
+        plots=(Plot("dots", "habit", "victim", values=SHARES),),
     ),
 )

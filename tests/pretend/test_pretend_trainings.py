@@ -25,7 +25,7 @@ from victims.informed.training import train_many
 from victims.ordinary import descent
 from victims.ordinary.descent import Examples
 from victims.ordinary.training import train_ordinary
-from victims.recipes import Ordinary, Pretraining, Privacy
+from victims.recipes import Augmentation, Ordinary, Pretraining, Privacy
 from victims.spec import (
     CNNSpec,
     ConvSpec,
@@ -198,6 +198,11 @@ CASES: dict[str, Case] = {
     "low rank": ordinary(lora_rank=2, dtype="float64"),
     "another activation": ordinary(SmoothMLPSpec(hidden=(6,), layer_norm=True, outputs=3)),
     "batch normalisation": ordinary(CNNSpec(channels=(4,), hidden=(6,), outputs=3)),
+    "augmented": ordinary(
+        CNNSpec(channels=(4,), hidden=(6,), outputs=3),
+        augmentation=Augmentation(flip=True, crop=1, mixup=True),
+        dropout=0.5,
+    ),
     "private": ordinary(privacy=Privacy(), batch_size=6),
     "informed": informed(DenseSpec(hidden=(4,))),
     "informed, convolution with Adam": informed(SmallCNNSpec(), optimizer="adam"),

@@ -15,6 +15,7 @@ from victims.devices.upload import uploaded
 from victims.equations.architectures import MLP
 from victims.equations.losses import margins, sample_losses
 from victims.files import below, under
+from victims.ordinary.augmentation import Augmenter
 from victims.ordinary.private import PrivateGradients
 from victims.recipes import Ordinary, Schedule
 from victims.spec import Loss
@@ -27,10 +28,11 @@ MODEL, OPTIMISER = "model.", "optimiser."
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs (n, C, H, W) of a network and their classes (n,)."""
+    """Inputs (n, C, H, W) of a network, their classes (n,), and what a black pixel is, a number or (C, 1, 1)."""
 
     inputs: Tensor
     labels: Tensor
+    black: Tensor | float = 0.0
 
 
 class Descent:
@@ -41,7 +43,8 @@ class Descent:
         examples: what it learns.
         loss: of a sample.
         training: the recipe.
-        seed: of the generator that shuffles the batches, and of the one that draws the noise of a private training.
+        seed: of the generator that shuffles the batches, of the one that draws what changes at random, and of the one
+            that draws the noise of a private training.
 
     Attributes:
         step: steps done.
@@ -54,6 +57,9 @@ class Descent:
         self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimiser = _optimiser(self.trained, training)
         self.shuffle = torch.Generator().manual_seed(seed)
+        black = examples.black.to(example) if isinstance(examples.black, Tensor) else examples.black
+        self.augmenter = Augmenter(training.augmentation, training.dropout, black, seed)
+        self.augmenter.drop(model)
         self.batches = math.ceil(len(self.labels) / training.batch_size)
         self.steps = training.epochs * self.batches
         self.private = None
@@ -97,12 +103,14 @@ class Descent:
         for group in self.optimiser.param_groups:
             group["lr"] = self.training.lr * relative_rate(self.training.schedule, self.step, self.steps)
         self.optimiser.zero_grad()
-        outputs = self.model(self.inputs[batch])
-        mean = sample_losses(self.loss, outputs, self.labels[batch]).mean()
+        inputs, labels = self.augmenter.moved(self.inputs[batch]), self.labels[batch]
+        mixing = self.augmenter.mixing(len(batch), batch.device)
+        outputs = self.model(mixing.of(inputs))
+        mean = mixing.loss(lambda labels: sample_losses(self.loss, outputs, labels).mean(), labels)
         if self.private is None:
             torch.autograd.backward(mean)
         else:
-            self.private.fill(self.inputs[batch], self.labels[batch])
+            self.private.fill(inputs, labels)
         if self.training.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.trained, self.training.clip)
         self.optimiser.step()
@@ -122,6 +130,7 @@ class Descent:
             "step": torch.tensor(self.step),
             "total": self._total,
             "shuffle": self._begun,
+            "augmentation": self.augmenter.generator.get_state(),
         }
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -134,6 +143,7 @@ class Descent:
             self.optimiser.state[parameter][moment] = value if moment == "step" else value.to(parameter)
         self.step, self._total = int(state["step"]), state["total"].to(self._total)
         self.shuffle.set_state(state["shuffle"])
+        self.augmenter.generator.set_state(state["augmentation"])
         if self.private is not None:
             self.private.generator.set_state(state["noise"])
 

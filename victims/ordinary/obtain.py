@@ -51,7 +51,8 @@ class Data:
     @property
     def members(self) -> Examples:
         """The training data."""
-        return Examples(torch.from_numpy(self.split.inputs), torch.from_numpy(self.split.labels))
+        black = torch.from_numpy(-self.split.mean[:, :1, :1] / self.scale)
+        return Examples(torch.from_numpy(self.split.inputs), torch.from_numpy(self.split.labels), black)
 
 
 def obtain(

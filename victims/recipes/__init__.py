@@ -1,5 +1,6 @@
 """The recipes by which victims are trained, as frozen, hashable descriptions. Imports no torch."""
 
+from victims.recipes.augmentation import Augmentation
 from victims.recipes.ordinary import Ordinary, Pretraining, Schedule
 from victims.recipes.privacy import Privacy, Share
 from victims.recipes.released import Released
@@ -13,6 +14,7 @@ from victims.recipes.stationary import (
 )
 
 __all__ = [
+    "Augmentation",
     "DecayedDescent",
     "GradientDescent",
     "GramGaussNewton",

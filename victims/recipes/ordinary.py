@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from victims.frozen_model import FrozenModel, Recipe, omitted_if_default
+from victims.recipes.augmentation import Augmentation
 from victims.recipes.privacy import Privacy
 
 Schedule = Literal["constant", "cosine", "step"]
@@ -43,6 +44,8 @@ class Ordinary(Recipe):
             quarters.
         clip: largest norm of a batch's gradient; None for no clipping.
         stop_loss: training ends after an epoch whose mean loss is below it; None for no early stop.
+        augmentation: what the images of a batch go through.
+        dropout: share of the hidden neurons of fully connected layers that a step leaves out, in [0, 1).
         privacy: every record's gradient is clipped, and the sum noised, all records being in one batch; None for none.
         pretraining: where the start comes from; None for torch's default initialisation after
             `torch.manual_seed(seed)`.
@@ -64,6 +67,8 @@ class Ordinary(Recipe):
     schedule: Schedule = "cosine"
     clip: PositiveFloat | None = None
     stop_loss: PositiveFloat | None = None
+    augmentation: Annotated[Augmentation, omitted_if_default(Augmentation())] = Augmentation()
+    dropout: Annotated[float, Field(ge=0, lt=1), omitted_if_default(0.0)] = 0.0
     privacy: Annotated[Privacy | None, omitted_if_default(None)] = None
     pretraining: Pretraining | None = None
     last_layers: Annotated[PositiveInt | None, omitted_if_default(None)] = None
@@ -83,6 +88,8 @@ class Ordinary(Recipe):
             raise ValueError("its private training takes all records in every batch: leave out the sampling_rate")
         if self.privacy is not None and (self.last_layers is not None or self.lora_rank is not None):
             raise ValueError("private training is that of all layers: set neither last_layers nor lora_rank")
+        if self.privacy is not None and (self.dropout or self.augmentation != Augmentation()):
+            raise ValueError("private training sees every record as it is: leave out augmentation and dropout")
         return self
 
     @property
@@ -94,8 +101,9 @@ class Ordinary(Recipe):
         part = f", last {self.last_layers} layers" if self.last_layers else ""
         part += f", LoRA of rank {self.lora_rank}" if self.lora_rank else ""
         private = f", epsilon {self.privacy.epsilon:g}" if self.privacy else ""
+        noise = f", {self.augmentation.label}" if self.augmentation.label else ""
+        noise += f", dropout {self.dropout:g}" if self.dropout else ""
         kept = f", {len(self.snapshots)} snapshots" if self.snapshots else ""
         kept += ", raw inputs" if self.inputs == "raw" else ""
-        return (
-            f"{name} lr {self.lr:g}, {self.epochs} epochs, batch {self.batch_size}{decay}{private}{tuned}{part}{kept}"
-        )
+        passes = f"{self.epochs} epochs, batch {self.batch_size}"
+        return f"{name} lr {self.lr:g}, {passes}{decay}{noise}{private}{tuned}{part}{kept}"

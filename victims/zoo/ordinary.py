@@ -6,14 +6,15 @@ of SGD from a network pre-trained on other images of the dataset: all its layers
 low-rank update (`lora8`); `finetuned-adamw` is all layers by AdamW. `snapshots` also released weights on the way,
 `deep` has two convolutions instead of one, `pooled` max pooling in the place of strides, `gelu` and `tanh` have these
 activations, `ln` layer normalisation before them, `width1000` 1,000 hidden neurons behind a convolution instead of 500.
-Without `c10` they are the binary problems of Haim et al. 2022.
+`flips`, `crops` by at most 4 pixels, `crops1` by one, `mixup` and `dropout` of one half came in at every step. Without
+`c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from victims.recipes import Ordinary, Pretraining
+from victims.recipes import Augmentation, Ordinary, Pretraining
 from victims.spec import CNNSpec, MLPSpec, SmoothMLPSpec, VictimSpec
 
 SGD = Ordinary()
@@ -33,7 +34,20 @@ PARTS = {
 }
 SLOW = {"sgd-lr5e-3": SGD.model_copy(update={"lr": 5e-3})}
 """What CNNs learn by from scratch; `victims.zoo.ordinary_factors` has it for fully connected networks."""
-ALL = TRAININGS | PARTS | SLOW
+AUGMENTATIONS: dict[str, dict[str, Any]] = {
+    "flips": {"augmentation": Augmentation(flip=True)},
+    "crops1": {"augmentation": Augmentation(crop=1)},
+    "crops": {"augmentation": Augmentation(crop=4)},
+    "flips-crops": {"augmentation": Augmentation(flip=True, crop=4)},
+    "mixup": {"augmentation": Augmentation(mixup=True)},
+    "dropout": {"dropout": 0.5},
+}
+AUGMENTED = {
+    f"{name}-{habit}": (TRAININGS | SLOW)[name].model_copy(update=changes)
+    for name in ("sgd-lr5e-3", "adamw", "finetuned")
+    for habit, changes in AUGMENTATIONS.items()
+}
+ALL = TRAININGS | PARTS | SLOW | AUGMENTED
 
 
 def _mlp(dataset: str, n: int, variant: str, outputs: int = 10) -> VictimSpec:
@@ -90,6 +104,9 @@ VICTIMS = (
     *(_mlp("mnist", n, variant) for n in (100, 300, 500) for variant in ("sgd", "finetuned")),
     _mlp("mnist", 100, "adamw"),
     *(_mlp("cifar", 100, variant) for variant in PARTS),
+    *(_mlp("cifar", 100, variant) for variant in AUGMENTED),
+    *(_cnn("cifar", 100, variant) for variant in AUGMENTED if not variant.startswith("adamw")),
+    *(_mlp("digits", 20, f"finetuned-{habit}") for habit in ("flips", "crops1")),
     _mlp("cifar", 300, "sgd-snapshots"),
     _mlp("cifar", 100, "sgd", outputs=1),
     _mlp("faces", 50, "sgd", outputs=1),

@@ -11,19 +11,22 @@ from attacking import CPU
 
 from victims.ordinary.descent import Examples
 from victims.ordinary.training import Trained, train_ordinary
-from victims.recipes import Ordinary, Pretraining
+from victims.recipes import Augmentation, Ordinary, Pretraining
 from victims.spec import CNNSpec, MLPSpec, SmoothMLPSpec, VictimSpec
 from victims.training import loop
 from victims.unfinished import Unfinished
 
 NETWORK = MLPSpec(hidden=(12, 9), outputs=5, biases="every", first_layer_scale=None)
 CNN = CNNSpec(channels=(4,), hidden=(7,), outputs=5)
+AUGMENTED = {"augmentation": Augmentation(flip=True, crop=1, mixup=True), "dropout": 0.5}
 KINDS: dict[str, tuple[MLPSpec | CNNSpec | SmoothMLPSpec, dict[str, Any]]] = {
     "sgd": (NETWORK, {}),
     "adamw": (NETWORK, {"optimiser": "adamw", "lr": 1e-2, "schedule": "step", "clip": 0.5}),
     "finetuned": (NETWORK, {"pretraining": Pretraining(epochs=3, batch_size=4)}),
     "lora": (NETWORK, {"lora_rank": 2, "snapshots": (1, 3)}),
     "smooth": (SmoothMLPSpec(hidden=(9,), layer_norm=True, outputs=5), {"optimiser": "adamw", "lr": 1e-2}),
+    "augmented": (NETWORK, AUGMENTED),
+    "augmented cnn": (CNN, AUGMENTED),
     "cnn": (CNN, {"pretraining": Pretraining(epochs=2, batch_size=4), "snapshots": (2,)}),
 }
 
