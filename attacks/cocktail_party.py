@@ -45,6 +45,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "told": {"images": "told"},
         "forgotten": {"start": "forgotten", "pixel_size": 0.25, "signs": "both"},
         "rounds": {"rounds": 16},
+        "crops": {"crops": 4},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
 
@@ -81,6 +82,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         """
         import torch
 
+        from attacks.independent_components.crops import uncropped
         from attacks.independent_components.pictures import Images
         from attacks.independent_components.rounds import SourceSeparation
         from attacks.independent_components.span import UpdateSpan
@@ -122,7 +124,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
             images = torch.cat([images, -images])
             sure = torch.cat([sure, sure - 1])  # a confidence lies between 0 and 1: less 1, it is behind all of them
         return Reconstruction(
-            candidates=images.reshape(-1, *shape),
+            candidates=uncropped(images.unflatten(1, shape), params.crops),
             confidence=sure,
             loss=1 - float(found.sure.mean()),
             grad_evals=parts.done,

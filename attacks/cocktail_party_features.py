@@ -57,6 +57,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             "total_variation": 0,
             "smoothness": 0.01,
         },
+        "crops": {"crops": 4},
         "joint": {"images": "told", "joint_rounds": 3},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "forgotten", "joint")
@@ -97,6 +98,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             DivergedError: the images are not finite.
             ValueError: the victim has no one start, or its start is of another shape or a wrong one.
         """
+        from attacks.independent_components.crops import uncropped
         from attacks.independent_components.images import JOINT_STEPS, NEAREST_STEPS, ImageSearch
         from attacks.independent_components.likelihood import JointLikelihood
         from attacks.independent_components.maps import CUT, Held, separated, typical_features
@@ -144,7 +146,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             raise DivergedError("the images are not finite")
         late = () if found.settled else ("the separation did not settle",)
         return Reconstruction(
-            candidates=images,
+            candidates=uncropped(images, params.crops),
             confidence=cosines,
             loss=1 - float(cosines.mean()),
             grad_evals=parts.done,

@@ -33,9 +33,13 @@ UNIFORM = {"start": "uniform", "coordinate_power": 0.3, "total_variation": 0.5}
 TOLD = frozenset({"adam", "adamw"})
 """Habits under which the difference does not show n: the attacker is told it, too."""
 
-NONE = "(none)"
-AUGMENTED = ("flips", "mixup", "dropout", "crops1", "crops", "flips-crops")
-"""Changes at every step of a training; `victims.zoo.ordinary` says which they are."""
+AUGMENTED = {
+    **{habit: (habit, 0) for habit in ("flips", "mixup", "dropout", "crops1", "crops", "flips-crops")},
+    "crops1, undone": ("crops1", 1),
+    "crops, undone": ("crops", 4),
+    "flips-crops, undone": ("flips-crops", 4),
+}
+"""Changes at every step of a training, as `victims.zoo.ordinary` has them, and how far the attack moves images back."""
 SEPARATED: dict[str, tuple[str, dict[str, Any]]] = {
     "cifar-mlp-100-c10-sgd-lr5e-3": ("cocktail-party", {}),
     "cifar-mlp-100-c10-adamw": ("cocktail-party", {}),
@@ -70,11 +74,12 @@ def _many(dataset: str, habits: Mapping[int, Iterable[str]], **fewer: int) -> tu
 
 
 def _augmented(victims: Mapping[str, tuple[str, dict[str, Any]]], habits: Iterable[str]) -> tuple[Cell, ...]:
-    """Return each victim, and what it is with one habit more, attacked with the start known."""
+    """Return each victim with one habit more, attacked with the start known."""
     return tuple(
-        Cell({"habit": habit, "victim": victim}, attack, victim if habit == NONE else f"{victim}-{habit}", params)
+        Cell({"habit": habit, "victim": victim}, attack, f"{victim}-{trained}", params | {"crops": crops})
         for victim, (attack, params) in victims.items()
         for habit in habits
+        for trained, crops in (AUGMENTED[habit],)
     )
 
 
@@ -110,7 +115,7 @@ STUDIES: tuple[Study, ...] = (
         name="augmentation",
         summary="whether flips, crops, mixup or dropout hide the images from who knows the start",
         paper="after Kariyappa et al. 2023; new here",
-        cells=_augmented(SEPARATED, (NONE, *AUGMENTED)),
+        cells=_augmented(SEPARATED, AUGMENTED),
         smoke=_augmented({"digits-mlp-20-c10-finetuned": ("cocktail-party", {})}, ("flips", "crops1")),
         plots=(Plot("dots", "habit", "victim", values=SHARES),),
     ),
