@@ -18,7 +18,7 @@ from attacks.base import (
     no_reconstruction,
 )
 from attacks.independent_components.params import CocktailPartyParams
-from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted
+from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted, unmoved
 from attacks.unknown_start import THREATS
 from victims.networks import DENSE_FIRST
 
@@ -47,7 +47,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "rounds": {"rounds": 16},
         "crops": {"crops": 4},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten")
+    audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten", "crops")
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
@@ -61,9 +61,12 @@ class CocktailParty(Attack[CocktailPartyParams]):
         return THREATS[self.params.start]
 
     def supports(self, victim: VictimSpec) -> str | None:
-        """Return why not: it needs a start that was kept or forgotten, and a first layer that sees the whole input."""
+        """Return why not: it needs a start that was kept or forgotten, and a first layer that sees the whole input.
+
+        Crops are undone where there were some.
+        """
         otherwise = "start=guess to look for its seed, or start=forgotten"
-        return declined(victim, self.params.start, otherwise, DENSE_FIRST)
+        return declined(victim, self.params.start, otherwise, DENSE_FIRST) or unmoved(victim, self.params.crops)
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a start that is not that of the training, or that is said to be forgotten and remains."""

@@ -18,7 +18,7 @@ from attacks.base import (
     no_reconstruction,
 )
 from attacks.independent_components.params import CocktailPartyFeaturesParams
-from attacks.known_start.no_image import LAST_ALONE, STILL
+from attacks.known_start.no_image import LAST_ALONE, STILL, unmoved
 from attacks.unknown_start import THREATS
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         "crops": {"crops": 4},
         "joint": {"images": "told", "joint_rounds": 3},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "forgotten", "joint")
+    audits: ClassVar[tuple[str, ...]] = ("", "forgotten", "crops", "joint")
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
@@ -85,7 +85,8 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         if not architecture.hidden:
             return LAST_ALONE
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
-        return INNER_STAYED if tuned is not None and tuned <= len(architecture.hidden) else None
+        stayed = tuned is not None and tuned <= len(architecture.hidden)
+        return INNER_STAYED if stayed else unmoved(victim, self.params.crops)
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a start that is said to be forgotten and remains."""

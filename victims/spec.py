@@ -195,6 +195,13 @@ class VictimSpec(Retrainable):
         return self.keeps_start and not any(isinstance(defence, RandomSeed) for defence in self.defences)
 
     @property
+    def crops(self) -> int:
+        """The most pixels by which random crops moved an image in its training, 0 without."""
+        if isinstance(self.training, Ordinary):
+            return self.training.augmentation.crop
+        return self.training.crops if isinstance(self.training, Released) else 0
+
+    @property
     def n_trained(self) -> int:
         """The number of images that it was trained on, `n` of which are at hand."""
         return self.training.n_trained if isinstance(self.training, Released) else self.n

@@ -43,6 +43,11 @@ def declined(victim: VictimSpec, start: str, otherwise: str, kinds: Sequence[str
     return None
 
 
+def unmoved(victim: VictimSpec, crops: int) -> str | None:
+    """Return why an attack that undoes crops declines a victim: it saw no part of an image, moved or not."""
+    return "its training moved no image; leave out crops" if crops and not victim.crops else None
+
+
 def doubted(exposure: Exposure, start: Literal["known", "guess"], seeds: int) -> str | None:
     """Return why a card speaks against an attack: the seed is not found, the training began elsewhere, a layer stayed.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from victims.frozen_model import Recipe, omitted_if_default
 
@@ -26,6 +26,7 @@ class Released(Recipe):
         std: the divisor after that, a number for each channel, or column.
         dtype: the precision in which it is attacked.
         weight_decay: the weight decay of the training, as its owner tells it; 0 for none.
+        crops: the most pixels by which random crops moved an image in its training, as its owner tells; 0 for none.
         n_trained: number of images that the network was trained on.
         n_held_out: number of images given that it was not trained on.
         shape: (C, H, W) of an input where no data are given; None where the data tell it.
@@ -47,6 +48,7 @@ class Released(Recipe):
     std: tuple[PositiveFloat, ...]
     dtype: Literal["float32"] = "float32"
     weight_decay: NonNegativeFloat = 0.0
+    crops: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
     n_trained: PositiveInt
     n_held_out: int = 0
     shape: Annotated[tuple[PositiveInt, PositiveInt, PositiveInt] | None, omitted_if_default(None)] = None

@@ -37,6 +37,7 @@ def released(
     std: Numbers = 1.0,
     loss: Loss = "cross-entropy",
     weight_decay: float = 0.0,
+    crops: int = 0,
     n_trained: int | None = None,
     initial: Path | str | None = None,
     shape: Shape | None = None,
@@ -69,6 +70,7 @@ def released(
         std: a number, or one a channel, or a column.
         loss: the loss that it was trained with.
         weight_decay: the weight decay that it was trained with, 0 for none.
+        crops: the most pixels by which random crops moved an image in its training, 0 for none.
         n_trained: the number of images or rows that it was trained on, if only some are given, or none.
         initial: the state dict that its training started from, such as the public checkpoint that was fine-tuned, for
             attacks that need `initial weights`; None if it is not known. What it lacks of the last layer, or has in
@@ -134,6 +136,7 @@ def released(
             mean="training" if _of_training(mean) else _one_each(name, "mean", mean, numbers, each),
             std=_one_each(name, "std", std, numbers, each),
             weight_decay=weight_decay,
+            crops=crops,
             n_trained=n_trained or n,
             n_held_out=len(data.raw.test_labels),
             shape=shape,

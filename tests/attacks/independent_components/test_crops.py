@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from attacking import attacked, sgd_network, victim_of
 from torch import Tensor
 
+from attacks.base import Attack
+from attacks.cocktail_party import CocktailParty
+from attacks.cocktail_party_features import CocktailPartyFeatures
 from attacks.independent_components.crops import uncropped
+from bench.plan import registry
 from victims.ordinary.augmentation import Augmenter
 from victims.recipes import Augmentation
+from victims.spec import CNNSpec, VictimSpec
 
 CROP, BLACK = 3, torch.tensor([-2.0, -1.9, -1.7])[:, None, None]
 MOVES = [(down, right) for down in range(-CROP, CROP + 1) for right in range(-CROP, CROP + 1)]
+
+PLAIN = sgd_network("photos", 10, (70, 40), lr=0.02, batch_size=3, epochs=10)
+MLP = PLAIN.model_copy(
+    update={"training": PLAIN.training.model_copy(update={"augmentation": Augmentation(crop=1)})},
+)
+CNN = MLP.model_copy(
+    update={"name": "photos-cnn-10-c10-sgd", "architecture": CNNSpec(channels=(4,), hidden=(70,), outputs=10)}
+)
 
 
 def scenes(count: int) -> Tensor:
@@ -59,3 +75,25 @@ def test_it_undoes_what_a_training_does() -> None:
     assert not torch.equal(views, images)
     inner = (slice(None), slice(None), slice(CROP, -CROP), slice(CROP, -CROP))
     torch.testing.assert_close(uncropped(views, CROP)[inner], images[inner])
+
+
+@pytest.mark.parametrize(("kind", "spec"), [(CocktailParty, MLP), (CocktailPartyFeatures, CNN)])
+def test_an_attack_moves_its_candidates_back_where_it_is_asked(kind: type[Attack[Any]], spec: VictimSpec) -> None:
+    left, undone = (attacked(kind(kind.Params(crops=crops)), victim_of(spec)).candidates for crops in (0, 1))
+    assert torch.equal(undone, uncropped(left, 1))
+    assert not torch.equal(undone, left)
+
+
+@pytest.mark.parametrize("kind", [CocktailParty, CocktailPartyFeatures])
+def test_crops_are_undone_where_there_were_some(kind: type[Attack[Any]]) -> None:
+    network = {CocktailParty: "mlp", CocktailPartyFeatures: "cnn"}[kind]
+    moved, stayed = (
+        registry.victims().items[f"cifar-{network}-100-c10-finetuned-{habit}"] for habit in ("flips-crops", "flips")
+    )
+    assert isinstance(moved, VictimSpec)
+    assert isinstance(stayed, VictimSpec)
+    undoing = kind(kind.Params(**kind.variants["crops"]))
+    assert undoing.supports(moved) is None
+    assert "moved no image" in str(undoing.supports(stayed))
+    assert kind(kind.Params()).supports(stayed) is None
+    assert "crops" in kind.audits
