@@ -34,10 +34,11 @@ TOLD = frozenset({"adam", "adamw"})
 """Habits under which the difference does not show n: the attacker is told it, too."""
 
 AUGMENTED = {
-    **{habit: (habit, 0) for habit in ("flips", "mixup", "dropout", "crops1", "crops", "flips-crops")},
-    "crops1, undone": ("crops1", 1),
-    "crops, undone": ("crops", 4),
-    "flips-crops, undone": ("flips-crops", 4),
+    **{habit: (habit, 0) for habit in ("flips", "mixup", "dropout")},
+    "crops1": ("crops1", 1),
+    "crops": ("crops", 4),
+    "crops, left": ("crops", 0),
+    "flips-crops": ("flips-crops", 4),
 }
 """Changes at every step of a training, as `victims.zoo.ordinary` has them, and how far the attack moves images back."""
 SEPARATED: dict[str, tuple[str, dict[str, Any]]] = {
