@@ -45,7 +45,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "told": {"images": "told"},
         "forgotten": {"start": "forgotten", "pixel_size": 0.25, "signs": "both"},
         "rounds": {"rounds": 16},
-        "crops": {"crops": 4},
+        "crops": {"crops": 4, "flips": True},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten", "crops")
 
@@ -85,7 +85,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         """
         import torch
 
-        from attacks.independent_components.crops import uncropped
+        from attacks.independent_components.crops import mirrored, uncropped, unmoved
         from attacks.independent_components.pictures import Images
         from attacks.independent_components.rounds import SourceSeparation
         from attacks.independent_components.span import UpdateSpan
@@ -116,7 +116,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
                 still = all(torch.equal(value, state[name]) for name, value in begun.items())
                 return no_reconstruction(shape, *guessed, STILL if still else FIRST_STAYED)
             span = UpdateSpan.added_to(start, end, n, tails_between(architecture, begun, state, 0.0, 0.5, 1.0))
-        parts = Parts(ctx, params.schedule.total)
+        whole = unmoved(span, shape, params.crops)
+        span, parts = whole or span, Parts(ctx, params.schedule.total)
         density = SPARSE if params.density == "sparse" else ScaleMixture(shape[0])
         found = SourceSeparation(span, Images(shape, density), params.pixel_size, params.schedule, parts).run()
         if not found.images.isfinite().all():
@@ -126,8 +127,11 @@ class CocktailParty(Attack[CocktailPartyParams]):
         if params.signs == "both":
             images = torch.cat([images, -images])
             sure = torch.cat([sure, sure - 1])  # a confidence lies between 0 and 1: less 1, it is behind all of them
+        candidates = uncropped(images.unflatten(1, shape), 0 if whole else params.crops)
+        if params.flips:
+            candidates, sure = mirrored(candidates, sure)
         return Reconstruction(
-            candidates=uncropped(images.unflatten(1, shape), params.crops),
+            candidates=candidates,
             confidence=sure,
             loss=1 - float(found.sure.mean()),
             grad_evals=parts.done,

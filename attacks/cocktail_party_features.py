@@ -57,7 +57,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             "total_variation": 0,
             "smoothness": 0.01,
         },
-        "crops": {"crops": 4},
+        "crops": {"crops": 4, "flips": True},
         "joint": {"images": "told", "joint_rounds": 3},
     }
     audits: ClassVar[tuple[str, ...]] = ("", "forgotten", "crops", "joint")
@@ -99,7 +99,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             DivergedError: the images are not finite.
             ValueError: the victim has no one start, or its start is of another shape or a wrong one.
         """
-        from attacks.independent_components.crops import uncropped
+        from attacks.independent_components.crops import mirrored, uncropped
         from attacks.independent_components.images import JOINT_STEPS, NEAREST_STEPS, ImageSearch
         from attacks.independent_components.likelihood import JointLikelihood
         from attacks.independent_components.maps import CUT, Held, separated, typical_features
@@ -145,10 +145,14 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         ctx.stopped |= bool(parts.held.get(CUT, False))
         if not images.isfinite().all():
             raise DivergedError("the images are not finite")
+        images = uncropped(images, params.crops)
+        confidence = cosines
+        if params.flips:
+            images, confidence = mirrored(images, cosines)
         late = () if found.settled else ("the separation did not settle",)
         return Reconstruction(
-            candidates=uncropped(images, params.crops),
-            confidence=cosines,
+            candidates=images,
+            confidence=confidence,
             loss=1 - float(cosines.mean()),
             grad_evals=parts.done,
             flags=(*guessed, span.flag, *found.flags(params.schedule), *late),

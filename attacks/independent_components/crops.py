@@ -1,31 +1,87 @@
-"""Crops undone: an image that was moved before the network saw it shows by how much, in the black beside it.
+"""Crops undone: a network that saw parts of images, moved and with black beside them, holds the images all the same.
 
-Random crops add black pixels on every side of an image and cut out a part of its size. What the weights hold are the
-parts, each an image of its own, with a black border on at most two sides.
+Random crops add black pixels on every side of an image and cut out a part of its size. With y = x - black, what the
+first layer has added is a sum over images and moves s of errors times S_s y_i + black, where S_s moves an image and
+fills with 0. Where the span of all these ends, as it does if there are fewer of them than neurons and pixels, the
+images are what all moves keep in it: S_s y lies in the span of all parts and of the constants for each s. Nothing but
+the images themselves has that, for a part moved on has no part behind it. Otherwise the parts are separated, and each
+shows by its black border how far it was moved.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from attacks.independent_components.span import UpdateSpan
+
+LEAST_GAP = 25.0
+"""Squares outside the span that grow by this factor from one direction to the next end the images' directions."""
+ROUNDING = 1e-12
+"""Smaller squares count as this, for unit directions."""
 FLAT = 0.5
 """A border is black if its pixels deviate from one level by less than this share of the image's deviation."""
 DARK = -0.5
 """The brightest level of black, for an image of mean square 1."""
 
 
+def unmoved(span: UpdateSpan, shape: tuple[int, int, int], crop: int) -> UpdateSpan | None:
+    """Return a span with the images alone of which it holds all moves; None if it shows none, or nothing moved.
+
+    Args:
+        span: of all parts.
+        shape: (C, H, W) of an image.
+        crop: most pixels by which parts are moved.
+    """
+    basis = unmoved_span(span.basis, shape, crop) if crop else None
+    if basis is None:
+        return None
+    return replace(span, basis=basis, flag=f"{span.flag}, which hold all moves of {len(basis)}")
+
+
+def unmoved_span(basis: Tensor, shape: tuple[int, int, int], crop: int) -> Tensor | None:
+    """Return orthonormal rows (n, d) that span the images of which a span holds all moves; None if no gap shows them.
+
+    Args:
+        basis: (r, d) orthonormal rows that span all parts.
+        shape: (C, H, W) of an image, d = C H W.
+        crop: most pixels by which parts are moved, at least 1.
+    """
+    rows = basis.double()
+    constants = torch.eye(shape[0]).to(rows).repeat_interleave(shape[1] * shape[2], 1)
+    held = torch.linalg.qr(torch.cat([constants, rows]).T).Q.T
+    outside = torch.zeros(len(held), len(held)).to(rows)
+    for move in _moves(crop):
+        parts = _moved(held.unflatten(1, shape), move).flatten(1)
+        left = parts - parts @ held.T @ held
+        outside += left @ left.T
+    squares, directions = torch.linalg.eigh(outside)
+    squares = squares.clamp_min(ROUNDING)
+    gaps = squares[1:] / squares[:-1]
+    n = int(gaps.argmax()) + 1
+    if float(gaps[n - 1]) < LEAST_GAP:
+        return None
+    images = directions[:, :n].T @ held
+    missed = images - images @ rows.T @ rows
+    free = constants - constants @ rows.T @ rows
+    black = torch.linalg.lstsq(free.T, missed.T).solution.T @ constants
+    found: Tensor = torch.linalg.qr((images - black).T).Q.T.to(basis)
+    return found.contiguous()
+
+
 def uncropped(images: Tensor, crop: int) -> Tensor:
     """Return images (m, C, H, W) moved back by what their borders say; what was cut off is filled with the edge.
 
-    Of all movements that is taken whose border is the largest that is nearly of one dark level.
+    Of all moves that is taken whose border is the largest that is nearly of one dark level.
 
     Args:
-        images: with both signs, 0 being a grey that is usual, as in standardised inputs.
+        images: with their signs, 0 being a grey that is usual, as in standardised inputs.
         crop: most pixels of black that were added on a side; 0 returns the images as they are.
     """
-    moves = [(down, right) for down in range(-crop, crop + 1) for right in range(-crop, crop + 1)]
-    borders = torch.stack([_border(move, images) for move in moves]).flatten(1)
+    moves = _moves(crop)
+    borders = torch.stack([1 - _moved(torch.ones_like(images[:1]), move)[0, 0] for move in moves]).flatten(1)
     flat, channels = images.flatten(2), images.shape[1]
     pixels = channels * borders.sum(1)
     sums, squares = flat.sum(1) @ borders.T, flat.square().sum(1) @ borders.T
@@ -37,12 +93,24 @@ def uncropped(images: Tensor, crop: int) -> Tensor:
     return torch.stack([_moved_back(image, moves[place]) for image, place in zip(images, found, strict=True)])
 
 
-def _border(move: tuple[int, int], like: Tensor) -> Tensor:
-    """Return 1 where an image (C, H, W) that was moved down and to the right is black, 0 elsewhere: (H, W)."""
-    (down, right), (height, width) = move, like.shape[2:]
-    rows, columns = torch.arange(height, device=like.device) - down, torch.arange(width, device=like.device) - right
-    inside = ((rows >= 0) & (rows < height))[:, None] & (columns >= 0) & (columns < width)
-    return (~inside).to(like)
+def mirrored(images: Tensor, sure: Tensor) -> tuple[Tensor, Tensor]:
+    """Return images (m, C, H, W) and behind them their mirror images, each less sure (m,) by one."""
+    return torch.cat([images, images.flip(3)]), torch.cat([sure, sure - 1])
+
+
+def _moves(crop: int) -> list[tuple[int, int]]:
+    """Return all moves, down and to the right, by at most so many pixels."""
+    return [(down, right) for down in range(-crop, crop + 1) for right in range(-crop, crop + 1)]
+
+
+def _moved(images: Tensor, move: tuple[int, int]) -> Tensor:
+    """Return images (m, C, H, W) moved down and to the right, with 0 where nothing is known."""
+    (down, right), (height, width) = move, images.shape[2:]
+    moved = torch.zeros_like(images)
+    rows, columns = (slice(max(step, 0), size + min(step, 0)) for step, size in ((down, height), (right, width)))
+    before, left = (slice(max(-step, 0), size - max(step, 0)) for step, size in ((down, height), (right, width)))
+    moved[:, :, rows, columns] = images[:, :, before, left]
+    return moved
 
 
 def _moved_back(image: Tensor, move: tuple[int, int]) -> Tensor:

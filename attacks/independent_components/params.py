@@ -49,8 +49,11 @@ class CocktailPartyParams(AttackParams):
             quarter for pixels in [0, 1] less a mean.
         signs: "told" returns each image with the sign that fits the network best; "both" returns the negatives too.
             Where no biases are used the gates tell the sign, of many images the wrong one.
-        crops: most black pixels that random crops added on a side, which candidates show and which are undone
-            (`attacks.independent_components.crops`); 0 undoes nothing.
+        crops: most black pixels that random crops added on a side; 0 undoes nothing. Images are searched for whose
+            moves are all in the span, or candidates moved back by their borders where there are none
+            (`attacks.independent_components.crops`).
+        flips: whether the mirror image of each candidate is returned too: where a training mirrored images, nothing
+            tells which of the two is the original.
         density: of what filters answer: "scale_mixture" takes the responses of one filter at one place in all channels
             together (`attacks.source_separation.density`), and descends on a smooth likelihood before a rugged
             one; "sparse" takes each response by itself.
@@ -69,6 +72,7 @@ class CocktailPartyParams(AttackParams):
     pixel_size: PositiveFloat = 1.0
     signs: Annotated[Literal["told", "both"], omitted_if_default("told")] = "told"
     crops: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
+    flips: Annotated[bool, omitted_if_default(False)] = False
     density: Literal["sparse", "scale_mixture"] = "scale_mixture"
     steps: PositiveInt = 60
     free_steps: NonNegativeInt = 2000
@@ -109,7 +113,8 @@ class CocktailPartyFeaturesParams(AttackParams):
             (`attacks.optimisation.variation`).
         smoothness: price there of an image's mean squared coordinate on cosines, in units of the amplitudes of natural
             images, which decides what few or narrow filters do not see.
-        crops: most black pixels that random crops added on a side, as in `CocktailPartyParams`.
+        crops: most black pixels that random crops added on a side, by which candidates are moved back; 0 moves none.
+        flips: whether the mirror image of each candidate is returned too.
     """
 
     start: Annotated[Literal["known", "guess", "forgotten"], omitted_if_default("known")] = "known"
@@ -128,6 +133,7 @@ class CocktailPartyFeaturesParams(AttackParams):
     total_variation: NonNegativeFloat = 0.05
     smoothness: Annotated[NonNegativeFloat, omitted_if_default(0.0)] = 0.0
     crops: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
+    flips: Annotated[bool, omitted_if_default(False)] = False
 
     @property
     def errors_at(self) -> tuple[float, ...]:

@@ -33,14 +33,14 @@ UNIFORM = {"start": "uniform", "coordinate_power": 0.3, "total_variation": 0.5}
 TOLD = frozenset({"adam", "adamw"})
 """Habits under which the difference does not show n: the attacker is told it, too."""
 
-AUGMENTED = {
-    **{habit: (habit, 0) for habit in ("flips", "mixup", "dropout")},
-    "crops1": ("crops1", 1),
-    "crops": ("crops", 4),
-    "crops, left": ("crops", 0),
-    "flips-crops": ("flips-crops", 4),
+AUGMENTED: dict[str, tuple[str, dict[str, Any]]] = {
+    **{habit: (habit, {}) for habit in ("flips", "mixup", "dropout")},
+    "crops1": ("crops1", {"crops": 1}),
+    "crops": ("crops", {"crops": 4}),
+    "crops, left": ("crops", {}),
+    "flips-crops": ("flips-crops", {"crops": 4, "flips": True}),
 }
-"""Changes at every step of a training, as `victims.zoo.ordinary` has them, and how far the attack moves images back."""
+"""Changes at every step of a training, as `victims.zoo.ordinary` has them, and what the attack undoes of them."""
 SEPARATED: dict[str, tuple[str, dict[str, Any]]] = {
     "cifar-mlp-100-c10-sgd-lr5e-3": ("cocktail-party", {}),
     "cifar-mlp-100-c10-adamw": ("cocktail-party", {}),
@@ -77,10 +77,10 @@ def _many(dataset: str, habits: Mapping[int, Iterable[str]], **fewer: int) -> tu
 def _augmented(victims: Mapping[str, tuple[str, dict[str, Any]]], habits: Iterable[str]) -> tuple[Cell, ...]:
     """Return each victim with one habit more, attacked with the start known."""
     return tuple(
-        Cell({"habit": habit, "victim": victim}, attack, f"{victim}-{trained}", params | {"crops": crops})
+        Cell({"habit": habit, "victim": victim}, attack, f"{victim}-{trained}", params | undone)
         for victim, (attack, params) in victims.items()
         for habit in habits
-        for trained, crops in (AUGMENTED[habit],)
+        for trained, undone in (AUGMENTED[habit],)
     )
 
 

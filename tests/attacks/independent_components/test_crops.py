@@ -6,17 +6,21 @@ from typing import Any
 
 import pytest
 import torch
-from attacking import attacked, sgd_network, victim_of
+import torch.nn.functional as F
+from attacking import CPU, attacked, sgd_network, victim_of
 from torch import Tensor
 
 from attacks.base import Attack
 from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
-from attacks.independent_components.crops import uncropped
+from attacks.independent_components.crops import uncropped, unmoved_span
 from bench.plan import registry
 from victims.ordinary.augmentation import Augmenter
-from victims.recipes import Augmentation
-from victims.spec import CNNSpec, VictimSpec
+from victims.ordinary.descent import Examples
+from victims.ordinary.difference import difference
+from victims.ordinary.training import train_ordinary
+from victims.recipes import Augmentation, Ordinary
+from victims.spec import CNNSpec, MLPSpec, VictimSpec
 
 CROP, BLACK = 3, torch.tensor([-2.0, -1.9, -1.7])[:, None, None]
 MOVES = [(down, right) for down in range(-CROP, CROP + 1) for right in range(-CROP, CROP + 1)]
@@ -41,6 +45,63 @@ def moved(image: Tensor, down: int, right: int) -> Tensor:
     padded = BLACK.expand(3, 14 + 2 * CROP, 16 + 2 * CROP).clone()
     padded[:, CROP : CROP + 14, CROP : CROP + 16] = image
     return padded[:, CROP - down : CROP - down + 14, CROP - right : CROP - right + 16]
+
+
+def outside(images: Tensor, basis: Tensor) -> float:
+    """The largest share of an image's length that is outside of a span."""
+    rows = images.flatten(1)
+    return float(((rows - rows @ basis.T @ basis).norm(dim=1) / rows.norm(dim=1)).max())
+
+
+def parts_of(images: Tensor, moves: list[tuple[int, int]]) -> Tensor:
+    """Orthonormal rows that span the parts of images, mixed."""
+    parts = torch.stack([moved(image, *move) for image in images for move in moves]).flatten(1).double()
+    mixing = torch.randn(len(parts), len(parts), generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    return torch.linalg.qr((mixing @ parts).T).Q.T
+
+
+@pytest.mark.parametrize(("crop", "count"), [(1, 6), (2, 5), (CROP, 3)])
+def test_a_span_of_all_parts_tells_the_images_that_were_cut(crop: int, count: int) -> None:
+    images = scenes(count)
+    moves = [move for move in MOVES if max(map(abs, move)) <= crop]
+    basis = parts_of(images, moves)
+    found = unmoved_span(basis, (3, 14, 16), crop)
+    assert found is not None
+    assert found.shape == (count, 3 * 14 * 16)
+    torch.testing.assert_close(found @ found.T, torch.eye(count, dtype=torch.float64))
+    assert outside(images.double(), found) < 1e-6
+    assert outside(found, basis) < 1e-6
+    elsewhere = torch.stack([moved(image, 1, 0) for image in images]).double()
+    assert outside(elsewhere, found) > 0.1
+
+
+def test_a_span_without_all_parts_tells_no_image() -> None:
+    drawn = [MOVES[place] for place in range(0, len(MOVES), 3)]
+    assert unmoved_span(parts_of(scenes(6), drawn), (3, 14, 16), CROP) is None
+    random = torch.randn(60, 3 * 14 * 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert unmoved_span(torch.linalg.qr(random.T).Q.T, (3, 14, 16), 1) is None
+    assert unmoved_span(torch.eye(3 * 14 * 16).double(), (3, 14, 16), 1) is None
+
+
+def test_what_a_training_with_crops_adds_holds_the_images_themselves() -> None:
+    images = scenes(4).double()
+    spec = VictimSpec(
+        name="none-mlp-4-c4",
+        dataset="none",
+        n=4,
+        architecture=MLPSpec(hidden=(90, 9), outputs=4, biases="every", first_layer_scale=None),
+        training=Ordinary(
+            epochs=100, batch_size=2, lr=0.02, weight_decay=0, dtype="float64", augmentation=Augmentation(crop=1)
+        ),
+    )
+    members = Examples(images, torch.arange(4), BLACK.double())
+    trained = train_ordinary(spec, members, members, CPU, lambda progress: None)
+    found = difference(*(next(network.parameters()).detach() for network in (trained.model, trained.start)))
+    assert found.rank == 4 * 9
+    basis = unmoved_span(found.directions[: found.rank], (3, 14, 16), 1)
+    assert basis is not None
+    assert len(basis) == 4
+    assert outside(images, basis) < 1e-4
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.25])
@@ -82,6 +143,27 @@ def test_an_attack_moves_its_candidates_back_where_it_is_asked(kind: type[Attack
     left, undone = (attacked(kind(kind.Params(crops=crops)), victim_of(spec)).candidates for crops in (0, 1))
     assert torch.equal(undone, uncropped(left, 1))
     assert not torch.equal(undone, left)
+
+
+def test_where_the_span_holds_all_moves_the_images_come_back_whole() -> None:
+    many = {"batch_size": 10, "momentum": 0.0, "epochs": 60, "augmentation": Augmentation(crop=1)}
+    wide = {"architecture": MLPSpec(hidden=(400, 40), outputs=10, biases="every", first_layer_scale=None)}
+    victim = victim_of(PLAIN.model_copy(update=wide | {"training": PLAIN.training.model_copy(update=many)}))
+    left, whole = (attacked(CocktailParty(CocktailParty.Params(crops=crops)), victim) for crops in (0, 1))
+    assert len(left.candidates) == 90
+    assert whole.flags[0].endswith("90 directions, which hold all moves of 10")
+    images = torch.from_numpy(victim.split.inputs).flatten(1)
+    products = F.normalize(images) @ F.normalize(whole.candidates.flatten(1)).T
+    assert float(products.amax(1).min()) > 0.8
+
+
+@pytest.mark.parametrize(("kind", "spec"), [(CocktailParty, MLP), (CocktailPartyFeatures, CNN)])
+def test_mirror_images_follow_behind_all(kind: type[Attack[Any]], spec: VictimSpec) -> None:
+    one, both = (attacked(kind(kind.Params(flips=flips)), victim_of(spec)) for flips in (False, True))
+    assert torch.equal(both.candidates, torch.cat([one.candidates, one.candidates.flip(3)]))
+    assert one.confidence is not None and both.confidence is not None
+    assert torch.equal(both.confidence, torch.cat([one.confidence, one.confidence - 1]))
+    assert both.loss == one.loss
 
 
 @pytest.mark.parametrize("kind", [CocktailParty, CocktailPartyFeatures])
