@@ -85,7 +85,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         """
         import torch
 
-        from attacks.independent_components.crops import mirrored, uncropped, unmoved
+        from attacks.independent_components.crops import Unmoved, mirrored, uncropped
         from attacks.independent_components.pictures import Images
         from attacks.independent_components.rounds import SourceSeparation
         from attacks.independent_components.span import UpdateSpan
@@ -116,14 +116,14 @@ class CocktailParty(Attack[CocktailPartyParams]):
                 still = all(torch.equal(value, state[name]) for name, value in begun.items())
                 return no_reconstruction(shape, *guessed, STILL if still else FIRST_STAYED)
             span = UpdateSpan.added_to(start, end, n, tails_between(architecture, begun, state, 0.0, 0.5, 1.0))
-        whole = unmoved(span, shape, params.crops)
-        span, parts = whole or span, Parts(ctx, params.schedule.total)
+        whole = Unmoved.held_by(span, shape, params.crops)
+        span, parts = whole.span if whole else span, Parts(ctx, params.schedule.total)
         density = SPARSE if params.density == "sparse" else ScaleMixture(shape[0])
         found = SourceSeparation(span, Images(shape, density), params.pixel_size, params.schedule, parts).run()
         if not found.images.isfinite().all():
             raise DivergedError("the images are not finite")
         late = () if found.settled else (f"not settled after {parts.done} iterations",)
-        images, sure = found.images, found.sure
+        images, sure = whole.signed(found.images) if whole else found.images, found.sure
         if params.signs == "both":
             images = torch.cat([images, -images])
             sure = torch.cat([sure, sure - 1])  # a confidence lies between 0 and 1: less 1, it is behind all of them

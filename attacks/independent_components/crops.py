@@ -10,7 +10,7 @@ shows by its black border how far it was moved.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,48 +27,57 @@ DARK = -0.5
 """The brightest level of black, for an image of mean square 1."""
 
 
-def unmoved(span: UpdateSpan, shape: tuple[int, int, int], crop: int) -> UpdateSpan | None:
-    """Return a span with the images alone of which it holds all moves; None if it shows none, or nothing moved.
+@dataclass(frozen=True)
+class Unmoved:
+    """The images of which a span holds all moves.
 
-    Args:
-        span: of all parts.
-        shape: (C, H, W) of an image.
-        crop: most pixels by which parts are moved.
+    Attributes:
+        span: of these images alone.
+        black: (n,) the level of black, the mean over channels, in each row of the span's basis; it is linear in them.
     """
-    basis = unmoved_span(span.basis, shape, crop) if crop else None
-    if basis is None:
-        return None
-    return replace(span, basis=basis, flag=f"{span.flag}, which hold all moves of {len(basis)}")
 
+    span: UpdateSpan
+    black: Tensor
 
-def unmoved_span(basis: Tensor, shape: tuple[int, int, int], crop: int) -> Tensor | None:
-    """Return orthonormal rows (n, d) that span the images of which a span holds all moves; None if no gap shows them.
+    @classmethod
+    def held_by(cls, span: UpdateSpan, shape: tuple[int, int, int], crop: int) -> Unmoved | None:
+        """Return the images of which a span holds all moves; None if no gap shows them, or nothing moved.
 
-    Args:
-        basis: (r, d) orthonormal rows that span all parts.
-        shape: (C, H, W) of an image, d = C H W.
-        crop: most pixels by which parts are moved, at least 1.
-    """
-    rows = basis.double()
-    constants = torch.eye(shape[0]).to(rows).repeat_interleave(shape[1] * shape[2], 1)
-    held = torch.linalg.qr(torch.cat([constants, rows]).T).Q.T
-    outside = torch.zeros(len(held), len(held)).to(rows)
-    for move in _moves(crop):
-        parts = _moved(held.unflatten(1, shape), move).flatten(1)
-        left = parts - parts @ held.T @ held
-        outside += left @ left.T
-    squares, directions = torch.linalg.eigh(outside)
-    squares = squares.clamp_min(ROUNDING)
-    gaps = squares[1:] / squares[:-1]
-    n = int(gaps.argmax()) + 1
-    if float(gaps[n - 1]) < LEAST_GAP:
-        return None
-    images = directions[:, :n].T @ held
-    missed = images - images @ rows.T @ rows
-    free = constants - constants @ rows.T @ rows
-    black = torch.linalg.lstsq(free.T, missed.T).solution.T @ constants
-    found: Tensor = torch.linalg.qr((images - black).T).Q.T.to(basis)
-    return found.contiguous()
+        Args:
+            span: of all parts.
+            shape: (C, H, W) of an image, d = C H W.
+            crop: most pixels by which parts are moved.
+        """
+        if not crop:
+            return None
+        rows = span.basis.double()
+        constants = torch.eye(shape[0]).to(rows).repeat_interleave(shape[1] * shape[2], 1)
+        held = torch.linalg.qr(torch.cat([constants, rows]).T).Q.T
+        outside = torch.zeros(len(held), len(held)).to(rows)
+        for move in _moves(crop):
+            parts = _moved(held.unflatten(1, shape), move).flatten(1)
+            left = parts - parts @ held.T @ held
+            outside += left @ left.T
+        squares, directions = torch.linalg.eigh(outside)
+        squares = squares.clamp_min(ROUNDING)
+        gaps = squares[1:] / squares[:-1]
+        n = int(gaps.argmax()) + 1
+        if float(gaps[n - 1]) < LEAST_GAP:
+            return None
+        less_black = directions[:, :n].T @ held
+        missed, free = (one - one @ rows.T @ rows for one in (less_black, constants))
+        black = -torch.linalg.lstsq(free.T, missed.T).solution.T
+        basis, scale = torch.linalg.qr((less_black + black @ constants).T)
+        levels = torch.linalg.solve_triangular(scale.T, black.mean(1, keepdim=True), upper=False)[:, 0]
+        whole = replace(
+            span, basis=basis.T.to(span.basis).contiguous(), flag=f"{span.flag}, which hold all moves of {n}"
+        )
+        return cls(whole, levels.to(span.basis))
+
+    def signed(self, images: Tensor) -> Tensor:
+        """Return images (m, d) of the span with the signs by which black is dark."""
+        level = images @ self.span.basis.T @ self.black
+        return images * torch.where(level > 0, -1.0, 1.0)[:, None]
 
 
 def uncropped(images: Tensor, crop: int) -> Tensor:

@@ -13,8 +13,10 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
-from attacks.independent_components.crops import uncropped, unmoved_span
+from attacks.independent_components.crops import Unmoved, uncropped
+from attacks.independent_components.span import UpdateSpan
 from bench.plan import registry
+from victims.equations.network import Network
 from victims.ordinary.augmentation import Augmenter
 from victims.ordinary.descent import Examples
 from victims.ordinary.difference import difference
@@ -60,27 +62,43 @@ def parts_of(images: Tensor, moves: list[tuple[int, int]]) -> Tensor:
     return torch.linalg.qr((mixing @ parts).T).Q.T
 
 
+def unmoved(basis: Tensor, crop: int) -> Unmoved | None:
+    network = Network((torch.zeros(1, basis.shape[1]), torch.zeros(1, 1)), (None, None))
+    return Unmoved.held_by(UpdateSpan(basis, basis, None, network, (network,), "parts"), (3, 14, 16), crop)
+
+
 @pytest.mark.parametrize(("crop", "count"), [(1, 6), (2, 5), (CROP, 3)])
 def test_a_span_of_all_parts_tells_the_images_that_were_cut(crop: int, count: int) -> None:
     images = scenes(count)
     moves = [move for move in MOVES if max(map(abs, move)) <= crop]
     basis = parts_of(images, moves)
-    found = unmoved_span(basis, (3, 14, 16), crop)
+    found = unmoved(basis, crop)
     assert found is not None
-    assert found.shape == (count, 3 * 14 * 16)
-    torch.testing.assert_close(found @ found.T, torch.eye(count, dtype=torch.float64))
-    assert outside(images.double(), found) < 1e-6
-    assert outside(found, basis) < 1e-6
+    rows = found.span.basis
+    assert found.span.flag == f"parts, which hold all moves of {count}"
+    torch.testing.assert_close(rows @ rows.T, torch.eye(count, dtype=torch.float64))
+    assert outside(images.double(), rows) < 1e-6
+    assert outside(rows, basis) < 1e-6
     elsewhere = torch.stack([moved(image, 1, 0) for image in images]).double()
-    assert outside(elsewhere, found) > 0.1
+    assert outside(elsewhere, rows) > 0.1
+
+
+def test_black_tells_the_signs() -> None:
+    images = scenes(5).double().flatten(1)
+    found = unmoved(parts_of(scenes(5), [move for move in MOVES if max(map(abs, move)) <= 1]), 1)
+    assert found is not None
+    signs = torch.tensor([1.0, -1, -1, 1, -1], dtype=torch.float64)[:, None]
+    torch.testing.assert_close(found.signed(signs * images), images)
+    torch.testing.assert_close(images @ found.span.basis.T @ found.black, BLACK.mean().double().expand(5))
 
 
 def test_a_span_without_all_parts_tells_no_image() -> None:
-    drawn = [MOVES[place] for place in range(0, len(MOVES), 3)]
-    assert unmoved_span(parts_of(scenes(6), drawn), (3, 14, 16), CROP) is None
+    basis = parts_of(scenes(6), [MOVES[place] for place in range(0, len(MOVES), 3)])
+    assert unmoved(basis, CROP) is None
     random = torch.randn(60, 3 * 14 * 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert unmoved_span(torch.linalg.qr(random.T).Q.T, (3, 14, 16), 1) is None
-    assert unmoved_span(torch.eye(3 * 14 * 16).double(), (3, 14, 16), 1) is None
+    assert unmoved(torch.linalg.qr(random.T).Q.T, 1) is None
+    assert unmoved(torch.eye(3 * 14 * 16).double(), 1) is None
+    assert unmoved(parts_of(scenes(2), MOVES), 0) is None
 
 
 def test_what_a_training_with_crops_adds_holds_the_images_themselves() -> None:
@@ -98,10 +116,10 @@ def test_what_a_training_with_crops_adds_holds_the_images_themselves() -> None:
     trained = train_ordinary(spec, members, members, CPU, lambda progress: None)
     found = difference(*(next(network.parameters()).detach() for network in (trained.model, trained.start)))
     assert found.rank == 4 * 9
-    basis = unmoved_span(found.directions[: found.rank], (3, 14, 16), 1)
-    assert basis is not None
-    assert len(basis) == 4
-    assert outside(images, basis) < 1e-4
+    whole = unmoved(found.directions[: found.rank], 1)
+    assert whole is not None
+    assert len(whole.span.basis) == 4
+    assert outside(images, whole.span.basis) < 1e-4
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.25])
