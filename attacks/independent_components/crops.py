@@ -10,6 +10,7 @@ shows by its black border how far it was moved.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,9 +19,11 @@ from torch import Tensor
 from attacks.independent_components.span import UpdateSpan
 
 LEAST_GAP = 25.0
-"""Squares outside the span that grow by this factor from one direction to the next end the images' directions."""
+"""Shares outside the span that grow by this factor from one direction to the next end the images' directions."""
+LEAST_OUTSIDE = 1e-3
+"""A direction with a smaller share outside may be an image's: its moves are smooth, or rounded."""
 ROUNDING = 1e-12
-"""Smaller squares count as this, for unit directions."""
+"""Smaller shares count as this."""
 FLAT = 0.5
 """A border is black if its pixels deviate from one level by less than this share of the image's deviation."""
 DARK = -0.5
@@ -46,38 +49,56 @@ class Unmoved:
         Args:
             span: of all parts.
             shape: (C, H, W) of an image, d = C H W.
-            crop: most pixels by which parts are moved.
+            crop: most pixels by which parts are moved; if fewer moves are held, fewer were made.
         """
         if not crop:
             return None
         rows = span.basis.double()
         constants = torch.eye(shape[0]).to(rows).repeat_interleave(shape[1] * shape[2], 1)
         held = torch.linalg.qr(torch.cat([constants, rows]).T).Q.T
-        outside = torch.zeros(len(held), len(held)).to(rows)
-        for move in _moves(crop):
-            parts = _moved(held.unflatten(1, shape), move).flatten(1)
-            left = parts - parts @ held.T @ held
-            outside += left @ left.T
-        squares, directions = torch.linalg.eigh(outside)
-        squares = squares.clamp_min(ROUNDING)
-        gaps = squares[1:] / squares[:-1]
-        n = int(gaps.argmax()) + 1
-        if float(gaps[n - 1]) < LEAST_GAP:
+        kept = (_kept(outside) for outside in reversed(list(_outside(held, shape, crop))))
+        directions = next((found for found in kept if found is not None), None)
+        if directions is None:
             return None
-        less_black = directions[:, :n].T @ held
+        less_black = directions.T @ held
         missed, free = (one - one @ rows.T @ rows for one in (less_black, constants))
         black = -torch.linalg.lstsq(free.T, missed.T).solution.T
         basis, scale = torch.linalg.qr((less_black + black @ constants).T)
         levels = torch.linalg.solve_triangular(scale.T, black.mean(1, keepdim=True), upper=False)[:, 0]
-        whole = replace(
-            span, basis=basis.T.to(span.basis).contiguous(), flag=f"{span.flag}, which hold all moves of {n}"
-        )
-        return cls(whole, levels.to(span.basis))
+        flag = f"{span.flag}, which hold all moves of {len(less_black)}"
+        return cls(replace(span, basis=basis.T.to(span.basis).contiguous(), flag=flag), levels.to(span.basis))
 
     def signed(self, images: Tensor) -> Tensor:
         """Return images (m, d) of the span with the signs by which black is dark."""
         level = images @ self.span.basis.T @ self.black
         return images * torch.where(level > 0, -1.0, 1.0)[:, None]
+
+
+def _outside(held: Tensor, shape: tuple[int, int, int], crop: int) -> Iterator[Tensor]:
+    """Yield the products (r, r) of what is outside of a span of its rows, moved by at most 1, 2, ... pixels, the mean.
+
+    Args:
+        held: (r, d) orthonormal rows.
+        shape: (C, H, W) of an image, d = C H W.
+        crop: the most pixels.
+    """
+    products = torch.zeros(len(held), len(held)).to(held)
+    for most in range(1, crop + 1):
+        for move in _moves(most):
+            if max(map(abs, move)) == most:
+                parts = _moved(held.unflatten(1, shape), move).flatten(1)
+                left = parts - parts @ held.T @ held
+                products = products + left @ left.T
+        yield products / ((2 * most + 1) ** 2 - 1)
+
+
+def _kept(outside: Tensor) -> Tensor | None:
+    """Return the directions (r, n), orthonormal columns, that moves keep in a span; None if no gap ends them."""
+    shares, directions = torch.linalg.eigh(outside)
+    shares = shares.clamp_min(ROUNDING)
+    gaps = torch.where(shares[1:] < LEAST_OUTSIDE, 1, shares[1:] / shares[:-1])
+    last = int(gaps.argmax())
+    return directions[:, : last + 1] if float(gaps[last]) >= LEAST_GAP else None
 
 
 def uncropped(images: Tensor, crop: int) -> Tensor:

@@ -54,9 +54,10 @@ class Augmenter:
 
     def moved(self, images: Tensor) -> Tensor:
         """Return images (b, C, H, W), each mirrored or not, and cut out of what black is added to."""
-        crop, flip, (b, _, height, width) = self.augmentation.crop, self.augmentation.flip, images.shape
+        crop, flip = self.augmentation.crop, self.augmentation.flip
         if not (crop or flip):
             return images
+        b, _, height, width = images.shape
         down, right = torch.randint(2 * crop + 1, (2, b, 1), generator=self.generator)
         mirrored = torch.rand(b, 1, generator=self.generator) < (0.5 if flip else 0.0)
         columns = torch.arange(width)

@@ -13,7 +13,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
-from attacks.independent_components.crops import Unmoved, uncropped
+from attacks.independent_components.crops import Unmoved, _kept, uncropped
 from attacks.independent_components.span import UpdateSpan
 from bench.plan import registry
 from victims.equations.network import Network
@@ -67,12 +67,12 @@ def unmoved(basis: Tensor, crop: int) -> Unmoved | None:
     return Unmoved.held_by(UpdateSpan(basis, basis, None, network, (network,), "parts"), (3, 14, 16), crop)
 
 
-@pytest.mark.parametrize(("crop", "count"), [(1, 6), (2, 5), (CROP, 3)])
-def test_a_span_of_all_parts_tells_the_images_that_were_cut(crop: int, count: int) -> None:
+@pytest.mark.parametrize(("crop", "count", "more"), [(1, 6, 0), (2, 5, 0), (CROP, 3, 0), (1, 6, 2), (2, 5, 1)])
+def test_a_span_of_all_parts_tells_the_images_that_were_cut(crop: int, count: int, more: int) -> None:
     images = scenes(count)
     moves = [move for move in MOVES if max(map(abs, move)) <= crop]
     basis = parts_of(images, moves)
-    found = unmoved(basis, crop)
+    found = unmoved(basis, crop + more)
     assert found is not None
     rows = found.span.basis
     assert found.span.flag == f"parts, which hold all moves of {count}"
@@ -99,6 +99,24 @@ def test_a_span_without_all_parts_tells_no_image() -> None:
     assert unmoved(torch.linalg.qr(random.T).Q.T, 1) is None
     assert unmoved(torch.eye(3 * 14 * 16).double(), 1) is None
     assert unmoved(parts_of(scenes(2), MOVES), 0) is None
+
+
+@pytest.mark.parametrize(
+    ("shares", "kept"),
+    [
+        ([1e-13, 1e-9, 1e-5, 0.01, 0.1], 3),
+        ([1e-13, 1e-9, 1e-5, 2e-4, 0.004, 0.05], 0),  # no step by the factor but among those that may be images'
+        ([0.01, 0.02, 0.6], 2),
+        ([0.01, 0.02, 0.3], 0),
+    ],
+)
+def test_a_gap_ends_what_moves_keep_in_the_span(shares: list[float], kept: int) -> None:
+    drawn = torch.randn(len(shares), len(shares), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rotation = torch.linalg.qr(drawn).Q
+    found = _kept(rotation @ torch.diag(torch.tensor(shares, dtype=torch.float64)) @ rotation.T)
+    assert (0 if found is None else found.shape[1]) == kept
+    if found is not None:
+        assert torch.allclose(found @ found.T, rotation[:, :kept] @ rotation[:, :kept].T, atol=1e-6)
 
 
 def test_what_a_training_with_crops_adds_holds_the_images_themselves() -> None:
