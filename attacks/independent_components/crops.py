@@ -60,7 +60,7 @@ class Unmoved:
         directions = next((found for found in kept if found is not None), None)
         if directions is None:
             return None
-        less_black = directions.T @ held
+        less_black = directions.T @ held  # y; the constants that bring it back into the span of the parts are black
         missed, free = (one - one @ rows.T @ rows for one in (less_black, constants))
         black = -torch.linalg.lstsq(free.T, missed.T).solution.T
         basis, scale = torch.linalg.qr((less_black + black @ constants).T)
