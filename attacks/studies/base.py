@@ -11,7 +11,8 @@ class Cell:
     """One run of a study.
 
     Attributes:
-        labels: names and values that distinguish it from the study's other cells; columns of the study's table.
+        labels: names and values that distinguish it from the study's other cells; columns of the study's table, beside
+            `attack` and `victim`.
         attack: name of the attack.
         victim: name of the victim.
         params: parameters that differ from the attack's defaults.
@@ -21,6 +22,11 @@ class Cell:
     attack: str
     victim: str
     params: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a label that would stand in the place of another column; raises ValueError."""
+        for taken in {"attack", "victim"} & self.labels.keys():
+            raise ValueError(f"call the label {taken!r} of a study's cell otherwise: each table has such a column")
 
 
 @dataclass(frozen=True)

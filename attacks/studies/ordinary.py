@@ -77,7 +77,7 @@ def _many(dataset: str, habits: Mapping[int, Iterable[str]], **fewer: int) -> tu
 def _augmented(victims: Mapping[str, tuple[str, dict[str, Any]]], habits: Iterable[str]) -> tuple[Cell, ...]:
     """Return each victim with one habit more, attacked with the start known."""
     return tuple(
-        Cell({"habit": habit, "victim": victim}, attack, f"{victim}-{trained}", params | undone)
+        Cell({"habit": habit, "training": victim}, attack, f"{victim}-{trained}", params | undone)
         for victim, (attack, params) in victims.items()
         for habit in habits
         for trained, undone in (AUGMENTED[habit],)
@@ -118,6 +118,6 @@ STUDIES: tuple[Study, ...] = (
         paper="after Kariyappa et al. 2023; new here",
         cells=_augmented(SEPARATED, AUGMENTED),
         smoke=_augmented({"digits-mlp-20-c10-finetuned": ("cocktail-party", {})}, ("flips", "crops1")),
-        plots=(Plot("dots", "habit", "victim", values=SHARES),),
+        plots=(Plot("dots", "habit", "training", values=SHARES),),
     ),
 )

@@ -138,3 +138,9 @@ def test_a_row_is_found_by_its_labels_whatever_type_they_are_read_as(tmp_path: P
     path.write_text(to_csv(pd.DataFrame([row | {"victim": "w", "run_id": "two"}, row])))
     (found,) = former_rows(path, [cell, Cell(cell.labels, "deco", "x")]).values()
     assert found == row
+
+
+@pytest.mark.parametrize("name", ["attack", "victim"])
+def test_a_label_takes_no_other_column_s_place(name: str) -> None:
+    with pytest.raises(ValueError, match=f"call the label '{name}'"):
+        Cell({name: "a"}, "deco", "v")
