@@ -153,6 +153,9 @@ CASES: dict[str, Case] = {
     "kkt-delta without a start": Case("kkt-delta", ORDINARY, {"start": "uniform", "total_variation": 0.5}),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
     "cocktail-party": Case("cocktail-party", ORDINARY, {"steps": 5}, "free_steps", waits=DESCENDED | REPORTED),
+    "cocktail-party without crops": Case(
+        "cocktail-party", ORDINARY, ROTATION | {"crops": 1, "flips": True}, waits=ROTATED
+    ),
     "cocktail-party in rounds": Case("cocktail-party", ORDINARY, TWO_ROUNDS, waits=ROTATED),
     "cocktail-party through a tail": Case(
         "cocktail-party", GELU, ONCE | {"rounds": 1, "round_steps": 5}, waits=ROTATED
