@@ -116,7 +116,7 @@ NAMED = frozenset({"attacks/prior_aware.py:told"})  # the attack's progress, aft
 SEARCHED, UNROLLED = (frozenset({f"attacks/{one}.py:evaluate"}) for one in ("deletion/search", "informed/unrolling"))
 PROJECTED = {"projection_loss.py:_fitted", "projection_loss.py:evaluate"}
 GUESSES = {"guesses": 2, "evaluations": 20}
-ROTATION, TWO_ROUNDS = {"free_steps": 0}, {"free_steps": 0, "rounds": 2, "round_steps": 5}
+ROTATION, TWO_ROUNDS = {"free_steps": 0, "crops": 1, "flips": True}, {"free_steps": 0, "rounds": 2, "round_steps": 5}
 ONCE = {"density": "sparse", "free_steps": 20}  # one report of picard: no count of steps says how many it needs
 ROUNDS_OF_FEATURES = {"steps": 40, "free_steps": 20, "rounds": 2, "round_steps": 5}
 JOINTLY = ROUNDS_OF_FEATURES | {"rounds": 0, "joint_rounds": 2, "images": "told"}
@@ -153,9 +153,6 @@ CASES: dict[str, Case] = {
     "kkt-delta without a start": Case("kkt-delta", ORDINARY, {"start": "uniform", "total_variation": 0.5}),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
     "cocktail-party": Case("cocktail-party", ORDINARY, {"steps": 5}, "free_steps", waits=DESCENDED | REPORTED),
-    "cocktail-party without crops": Case(
-        "cocktail-party", ORDINARY, ROTATION | {"crops": 1, "flips": True}, waits=ROTATED
-    ),
     "cocktail-party in rounds": Case("cocktail-party", ORDINARY, TWO_ROUNDS, waits=ROTATED),
     "cocktail-party through a tail": Case(
         "cocktail-party", GELU, ONCE | {"rounds": 1, "round_steps": 5}, waits=ROTATED
