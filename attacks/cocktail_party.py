@@ -18,7 +18,7 @@ from attacks.base import (
     no_reconstruction,
 )
 from attacks.independent_components.params import CocktailPartyParams
-from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted, unmoved
+from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted, took_no_crops
 from attacks.unknown_start import THREATS
 from victims.networks import DENSE_FIRST
 
@@ -66,7 +66,7 @@ class CocktailParty(Attack[CocktailPartyParams]):
         Crops are undone where there were some.
         """
         otherwise = "start=guess to look for its seed, or start=forgotten"
-        return declined(victim, self.params.start, otherwise, DENSE_FIRST) or unmoved(victim, self.params.crops)
+        return declined(victim, self.params.start, otherwise, DENSE_FIRST) or took_no_crops(victim, self.params.crops)
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a start that is not that of the training, or that is said to be forgotten and remains."""
@@ -77,7 +77,9 @@ class CocktailParty(Attack[CocktailPartyParams]):
         """Return as many candidates as there are directions, or twice as many if both signs are returned.
 
         A candidate is the surer the sparser its responses are, after rounds the more of its errors is explained. With
-        both signs the negatives of all candidates follow, each less sure than any of them.
+        both signs the negatives of all candidates follow, each less sure than any of them; with `flips` the mirror
+        images of all these, each less sure by one. Where the span holds all moves of images, there are as many
+        directions as images.
 
         Raises:
             DivergedError: the images are not finite.

@@ -18,7 +18,7 @@ from attacks.base import (
     no_reconstruction,
 )
 from attacks.independent_components.params import CocktailPartyFeaturesParams
-from attacks.known_start.no_image import LAST_ALONE, STILL, unmoved
+from attacks.known_start.no_image import LAST_ALONE, STILL, took_no_crops
 from attacks.unknown_start import THREATS
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             return LAST_ALONE
         tuned = victim.training.last_layers if victim.training.kind == "ordinary" else None
         stayed = tuned is not None and tuned <= len(architecture.hidden)
-        return INNER_STAYED if stayed else unmoved(victim, self.params.crops)
+        return INNER_STAYED if stayed else took_no_crops(victim, self.params.crops)
 
     def doubt(self, exposure: Exposure) -> str | None:
         """Doubt a start that is said to be forgotten and remains."""
@@ -94,6 +94,8 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Return a candidate for each direction; it is the surer the nearer its features come to its component.
+
+        With `flips` the mirror images of all follow, each less sure by one.
 
         Raises:
             DivergedError: the images are not finite.

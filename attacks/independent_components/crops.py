@@ -4,8 +4,9 @@ Random crops add black pixels on every side of an image and cut out a part of it
 first layer has added is a sum over images and moves s of errors times S_s y_i + black, where S_s moves an image and
 fills with 0. Where the span of all these ends, as it does if there are fewer of them than neurons and pixels, the
 images are what all moves keep in it: S_s y lies in the span of all parts and of the constants for each s. Nothing but
-the images themselves has that, for a part moved on has no part behind it. Otherwise the parts are separated, and each
-shows by its black border how far it was moved.
+the images themselves has that: a part that is moved further is no part any more. Otherwise the parts are separated, and
+each shows by its black border how far it was moved. Inputs are standardised, so that black is well below 0; with raw
+ones, or a padding that is not black, no border is found, and nothing is moved back.
 """
 
 from __future__ import annotations

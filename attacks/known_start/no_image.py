@@ -43,8 +43,8 @@ def declined(victim: VictimSpec, start: str, otherwise: str, kinds: Sequence[str
     return None
 
 
-def unmoved(victim: VictimSpec, crops: int) -> str | None:
-    """Return why an attack that undoes crops declines a victim: it saw no part of an image, moved or not."""
+def took_no_crops(victim: VictimSpec, crops: int) -> str | None:
+    """Return why an attack declines a victim whose crops it would undo, by at most `crops` pixels: it took none."""
     return "its training moved no image; leave out crops" if crops and not victim.crops else None
 
 

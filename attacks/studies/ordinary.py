@@ -48,7 +48,7 @@ SEPARATED: dict[str, tuple[str, dict[str, Any]]] = {
     "cifar-cnn-100-c10-sgd-lr5e-3": ("cocktail-party-features", {"missed": 3e-4}),
     "cifar-cnn-100-c10-finetuned": ("cocktail-party-features", {}),
 }
-"""By victim, the attack on what its training has added, and its parameters; `scratch` from scratch."""
+"""By victim, the attack on what its training has added, and its parameters; for CNNs from scratch `scratch`."""
 
 SHARES = ("share_good_unique", "null_share_good_unique")
 

@@ -70,7 +70,7 @@ def released(
         std: a number, or one a channel, or a column.
         loss: the loss that it was trained with.
         weight_decay: the weight decay that it was trained with, 0 for none.
-        crops: the most pixels by which random crops moved an image in its training, 0 for none.
+        crops: the most pixels by which random crops moved an image in its training, black beside it, 0 for none.
         n_trained: the number of images or rows that it was trained on, if only some are given, or none.
         initial: the state dict that its training started from, such as the public checkpoint that was fine-tuned, for
             attacks that need `initial weights`; None if it is not known. What it lacks of the last layer, or has in
