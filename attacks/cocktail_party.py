@@ -87,7 +87,8 @@ class CocktailParty(Attack[CocktailPartyParams]):
         """
         import torch
 
-        from attacks.independent_components.crops import Unmoved, mirrored, uncropped
+        from attacks.crops.undone import mirrored, uncropped
+        from attacks.independent_components.crops import Unmoved
         from attacks.independent_components.pictures import Images
         from attacks.independent_components.rounds import SourceSeparation
         from attacks.independent_components.span import UpdateSpan

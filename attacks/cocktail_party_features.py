@@ -101,7 +101,7 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
             DivergedError: the images are not finite.
             ValueError: the victim has no one start, or its start is of another shape or a wrong one.
         """
-        from attacks.independent_components.crops import mirrored, uncropped
+        from attacks.crops.undone import mirrored, uncropped
         from attacks.independent_components.images import JOINT_STEPS, NEAREST_STEPS, ImageSearch
         from attacks.independent_components.likelihood import JointLikelihood
         from attacks.independent_components.maps import CUT, Held, separated, typical_features

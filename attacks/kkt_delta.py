@@ -6,8 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks.base import Attack, AttackContext, Knowledge, Reconstruction, Threat, VictimView, no_reconstruction
-from attacks.known_start.no_image import FIRST_STAYED, LAST_ALONE, STILL, adapted, declined, doubted
-from attacks.known_start.params import LEFT_OUT, KKTDeltaParams
+from attacks.known_start.no_image import (
+    FIRST_STAYED,
+    LAST_ALONE,
+    STILL,
+    adapted,
+    declined,
+    doubted,
+    took_no_crops,
+)
+from attacks.known_start.params import DIRECTIONS_PER_IMAGE, LEFT_OUT, KKTDeltaParams
 from attacks.search_space import Range
 from attacks.unknown_start import THREATS
 
@@ -17,6 +25,16 @@ if TYPE_CHECKING:
     from victims.exposure.card import Exposure
     from victims.ordinary.difference import Difference
     from victims.spec import VictimSpec
+
+
+PARTS: dict[str, Any] = {
+    "images": "told",
+    "points": (0.5,),
+    "signal_span": 0.0,
+    "total_variation": 0.5,
+    "products": "bfloat16",
+}
+"""Of the variants that make up the difference of parts."""
 
 
 class KKTDelta(Attack[KKTDeltaParams]):
@@ -36,9 +54,11 @@ class KKTDelta(Attack[KKTDeltaParams]):
         "seed": {"start": "guess"},
         "snapshots": {"path": "snapshots"},
         "told": {"images": "told"},
+        "crops": {"crops": 4} | PARTS,
+        "flips-crops": {"crops": 4, "flips": True} | PARTS,
         "uniform": {"start": "uniform", "coordinate_power": 0.3, "total_variation": 0.5, "restarts": 3},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "seed", "uniform")
+    audits: ClassVar[tuple[str, ...]] = ("", "seed", "uniform", "crops", "flips-crops")
     search_spaces: ClassVar[dict[str, dict[str, Range]]] = {
         "": {
             "lr": Range(0.02, 1, log=True),
@@ -71,6 +91,8 @@ class KKTDelta(Attack[KKTDeltaParams]):
         """Return why not: it needs a start that was kept, and a fully connected network with a hidden layer."""
         if why := declined(victim, self.params.start, "start=guess to look for its seed, or start=uniform"):
             return why
+        if why := took_no_crops(victim, self.params.crops):
+            return why
         if self.params.path == "snapshots" and not (victim.training.kind == "ordinary" and victim.training.snapshots):
             return "it released no weights on the way: set path=segment"
         return None
@@ -84,6 +106,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         """
         import torch
 
+        from attacks.crops.undone import mirrored
         from attacks.known_start.descent import run_all
         from attacks.known_start.equation import Equation, checked_difference
         from attacks.known_start.ranking import pooled
@@ -93,6 +116,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         from victims.equations.network import Network, layer_weights
         from victims.ordinary.difference import first_moved
         from victims.ordinary.update import low_rank
+        from victims.training.hardware import products_in
 
         shape = view.architecture.input_shape
         initial, guessed = initial_weights(view, ctx, self.params.start, self.params.seeds)
@@ -112,10 +136,11 @@ class KKTDelta(Attack[KKTDeltaParams]):
             for weights in (initial, view.weights)
         )
         found = checked_difference(start, end)
-        rank, assumed = self._images(view, found)
+        n, assumed = self._images(view, found)
+        rank = min(DIRECTIONS_PER_IMAGE * n, len(found.singular)) if self.params.cuts else n
         if low := low_rank(start, end, found):
             assumed = (adapted(low),)
-        params = self.params.resolved(rank, float(found.singular.norm() / start.weights[0].norm()))
+        params = self.params.resolved(n, float(found.singular.norm() / start.weights[0].norm()))
         equation = Equation.of(start, end, found, rank, params.points)
         if self.params.start == "uniform":
             equation = replace(equation, bias=None)  # what was added to the biases is not known
@@ -123,9 +148,13 @@ class KKTDelta(Attack[KKTDeltaParams]):
             passed = (Network.of(one, shape, ctx.device, start.weights[0].dtype) for one in view.earlier_weights)
             equation = replace(equation, networks=tuple(one.on_coordinates(equation.basis) for one in passed))
         restarts = Restarts(ctx, params.restarts, params.steps, end.weights[0])
-        run_all(restarts, lambda: Search(equation, params, ctx.generator), params.ranking)
+        with products_in(params.products):
+            run_all(restarts, lambda: Search(equation, params, ctx.generator), params.ranking)
         flags = *guessed, f"start decayed to {found.decay:.4g}, {rank} directions searched", *assumed
         together = pooled(restarts, shape, params.ranking, params.differing(self.params), flags)
+        if params.flips and together.confidence is not None:
+            candidates, sure = mirrored(together.candidates, together.confidence)
+            together = replace(together, candidates=candidates, confidence=sure)
         return self._refined(together, view, equation, restarts)
 
     def _refined(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
@@ -12,6 +12,7 @@ from attacks.base import Knowledge, Reconstruction, VictimView
 from attacks.kkt_delta import KKTDelta
 from attacks.known_start.params import KKTDeltaParams, ResolvedParams
 from attacks.search_space import Range
+from victims.frozen_model import omitted_if_default
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +27,7 @@ class ReplayParams(KKTDeltaParams):
 
     Attributes:
         start: as of `kkt-delta`; training cannot be run again from a start that is an estimate.
+        crops: none, and no flips: every step is on the candidates as they are.
         replay_steps: optimiser steps of the search through the training; each costs about as much as four runs of the
             `most` training steps.
         most: largest number of training steps that are run again; of the later ones only the weight decay is applied.
@@ -36,6 +38,8 @@ class ReplayParams(KKTDeltaParams):
     """
 
     start: Literal["known", "guess"] = "known"
+    crops: Annotated[Literal[0], omitted_if_default(0)] = 0
+    flips: Annotated[Literal[False], omitted_if_default(False)] = False
     replay_steps: PositiveInt = 80
     most: PositiveInt = 100
     replay_lr: PositiveFloat = 0.15

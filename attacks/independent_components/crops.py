@@ -5,8 +5,7 @@ first layer has added is a sum over images and moves s of errors times S_s y_i +
 fills with 0. Where the span of all these ends, as it does if there are fewer of them than neurons and pixels, the
 images are what all moves keep in it: S_s y lies in the span of all parts and of the constants for each s. Nothing but
 the images themselves has that: a part that is moved further is no part any more. Otherwise the parts are separated, and
-each shows by its black border how far it was moved. Inputs are standardised, so that black is well below 0; with raw
-ones, or a padding that is not black, no border is found, and nothing is moved back.
+each shows by its black border how far it was moved (`attacks.crops.undone`).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from attacks.crops.moves import all_moves, moved
 from attacks.independent_components.span import UpdateSpan
 
 LEAST_GAP = 25.0
@@ -25,10 +25,6 @@ LEAST_OUTSIDE = 1e-3
 """A direction with a smaller share outside may be an image's: its moves are smooth, or rounded."""
 ROUNDING = 1e-12
 """Smaller shares count as this."""
-FLAT = 0.5
-"""A border is black if its pixels deviate from one level by less than this share of the image's deviation."""
-DARK = -0.5
-"""The brightest level of black, for an image of mean square 1."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +81,9 @@ def _outside(held: Tensor, shape: tuple[int, int, int], crop: int) -> Iterator[T
     """
     products = torch.zeros(len(held), len(held)).to(held)
     for most in range(1, crop + 1):
-        for move in _moves(most):
+        for move in all_moves(most):
             if max(map(abs, move)) == most:
-                parts = _moved(held.unflatten(1, shape), move).flatten(1)
+                parts = moved(held.unflatten(1, shape), move).flatten(1)
                 left = parts - parts @ held.T @ held
                 products = products + left @ left.T
         yield products / ((2 * most + 1) ** 2 - 1)
@@ -100,54 +96,3 @@ def _kept(outside: Tensor) -> Tensor | None:
     gaps = torch.where(shares[1:] < LEAST_OUTSIDE, 1, shares[1:] / shares[:-1])
     last = int(gaps.argmax())
     return directions[:, : last + 1] if float(gaps[last]) >= LEAST_GAP else None
-
-
-def uncropped(images: Tensor, crop: int) -> Tensor:
-    """Return images (m, C, H, W) moved back by what their borders say; what was cut off is filled with the edge.
-
-    Of all moves that is taken whose border is the largest that is nearly of one dark level.
-
-    Args:
-        images: with their signs, 0 being a grey that is usual, as in standardised inputs.
-        crop: most pixels of black that were added on a side; 0 returns the images as they are.
-    """
-    moves = _moves(crop)
-    borders = torch.stack([1 - _moved(torch.ones_like(images[:1]), move)[0, 0] for move in moves]).flatten(1)
-    flat, channels = images.flatten(2), images.shape[1]
-    pixels = channels * borders.sum(1)
-    sums, squares = flat.sum(1) @ borders.T, flat.square().sum(1) @ borders.T
-    size = flat.square().mean((1, 2)).sqrt()[:, None]
-    level = (sums / pixels.clamp_min(1)).minimum(DARK * size)
-    deviations = squares - 2 * level * sums + level.square() * pixels
-    allowed = pixels * (FLAT * flat.flatten(1).std(1, correction=0)[:, None]).square()
-    found = (deviations - allowed).argmin(1).tolist()
-    return torch.stack([_moved_back(image, moves[place]) for image, place in zip(images, found, strict=True)])
-
-
-def mirrored(images: Tensor, sure: Tensor) -> tuple[Tensor, Tensor]:
-    """Return images (m, C, H, W) and behind them their mirror images, each less sure (m,) by one."""
-    return torch.cat([images, images.flip(3)]), torch.cat([sure, sure - 1])
-
-
-def _moves(crop: int) -> list[tuple[int, int]]:
-    """Return all moves, down and to the right, by at most so many pixels."""
-    return [(down, right) for down in range(-crop, crop + 1) for right in range(-crop, crop + 1)]
-
-
-def _moved(images: Tensor, move: tuple[int, int]) -> Tensor:
-    """Return images (m, C, H, W) moved down and to the right, with 0 where nothing is known."""
-    (down, right), (height, width) = move, images.shape[2:]
-    moved = torch.zeros_like(images)
-    rows, columns = (slice(max(step, 0), size + min(step, 0)) for step, size in ((down, height), (right, width)))
-    before, left = (slice(max(-step, 0), size - max(step, 0)) for step, size in ((down, height), (right, width)))
-    moved[:, :, rows, columns] = images[:, :, before, left]
-    return moved
-
-
-def _moved_back(image: Tensor, move: tuple[int, int]) -> Tensor:
-    """Return an image (C, H, W) moved up and to the left, with its edge repeated where nothing is known."""
-    for axis, step in zip((1, 2), move, strict=True):
-        size = image.shape[axis]
-        places = torch.arange(size, device=image.device) + step
-        image = image.index_select(axis, places.clamp(max(step, 0), size - 1 + min(step, 0)))
-    return image

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from attacks.base import AttackParams
 from victims.frozen_model import omitted_if_default
@@ -21,6 +21,8 @@ FAR = 0.12
 """||W1 - c W1(0)|| / ||W1(0)|| above which gates have opened and closed on the way. Chosen between the 0.08 of networks
 that were fine-tuned and the 0.17 of networks from scratch."""
 
+DIRECTIONS_PER_IMAGE = 3
+"""In which parts of images are searched, whose span no gap ends."""
 LEFT_OUT = 1e-4
 """Share of the squares of an estimated difference in the directions that are not searched."""
 
@@ -56,6 +58,10 @@ class KKTDeltaParams(AttackParams):
             difference's columns.
         total_variation: over m, what a candidate pays for its total variation, relative to its size
             (`attacks.optimisation.variation`), which rows of a table do not have.
+        crops: most black pixels that random crops added on a side, whose parts of each candidate make up the
+            difference (`attacks.crops.parts`); 0 takes the candidate alone.
+        flips: whether half of the parts are mirrored; the mirror image of each candidate is returned, too.
+        products: precision to which the factors of matrix products may be rounded.
         dtype: precision of the search; c and n are found in float64.
         ranking: what makes the confidence in a candidate. "span" is the share of its errors in the span of the
             difference's columns; "evidence" asks also whether it follows from the difference and whether its gradients
@@ -81,8 +87,24 @@ class KKTDeltaParams(AttackParams):
     second_layer: NonNegativeFloat = 1.0
     signal_span: NonNegativeFloat = 0.15
     total_variation: Variation = 0.0
+    crops: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
+    flips: Annotated[bool, omitted_if_default(False)] = False
+    products: Annotated[Literal["float32", "bfloat16"], omitted_if_default("float32")] = "float32"
     dtype: Literal["float32", "float64"] = "float32"
     ranking: Ranking = "span"
+
+    @model_validator(mode="after")
+    def _parts_tell_less(self) -> KKTDeltaParams:
+        if self.cuts and self.ranking != "span":
+            raise ValueError("evidence is of an image, not of its parts: with crops or flips set ranking=span")
+        if self.cuts and self.images != "told":
+            raise ValueError("parts of images do not show n: with crops or flips set images=told")
+        return self
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a candidate stands for parts of it."""
+        return self.crops > 0 or self.flips
 
     def resolved(self, images: int, moved: float) -> ResolvedParams:
         """Return the parameters with what is None read off the weights.

@@ -12,6 +12,7 @@ import math
 import torch
 from torch import Tensor
 
+from attacks.crops.parts import Parts
 from attacks.known_start.descent import Decomposition, Descent
 from attacks.known_start.equation import Equation
 from attacks.known_start.params import ResolvedParams
@@ -21,6 +22,8 @@ from victims.equations.spans import share_outside
 
 SMALL = 0.1
 """Size of the coefficients at their start, in units in which m terms at right angles make up the difference."""
+BLACK, BLACK_LR = -1.8, 0.03
+"""Of natural images that are standardised, where the search for the level of black begins, and its learning rate."""
 
 
 class Search(Descent):
@@ -28,7 +31,8 @@ class Search(Descent):
 
     Layer 2 has a residual of its own; candidates are x_i = sum_k S_k^p u_ik v_k, and u moves. Each candidate pays for
     the share of its errors' energy outside the span of the difference's columns, and for its total variation, which is
-    larger for a mixture of images than for an image.
+    larger for a mixture of images than for an image. Where a training moved images, the parts of a candidate take its
+    place in the difference, all with its coefficients; the level of black beside them is searched, too.
 
     Args:
         equation: what the candidates have to make up.
@@ -48,10 +52,14 @@ class Search(Descent):
         start = drawn * length / (drawn * scaling).norm(dim=1, keepdim=True)
         outputs = len(equation.networks[0].weights[-1])
         coefficients = torch.randn(len(equation.networks), m, outputs, generator=generator).to(weight)
-        errors, _ = equation.terms(start * scaling, coefficients, params.alpha[1])
-        self.unit = float(weight.norm()) / (math.sqrt(m) * float(errors.norm(dim=1).mean()) * length)
+        self.parts = Parts.of(equation.basis, equation.shape, params.crops, params.flips) if params.cuts else None
+        self.black = weight.new_full((self.parts.channels if self.parts else 0,), BLACK)
+        _, errors, _ = self._cut(start * scaling, coefficients, params.alpha[1])
+        self.unit = float(weight.norm()) / (math.sqrt(m) * float(errors.norm(dim=1).mean()) * self._count * length)
         self.coordinates, self.coefficients = start.requires_grad_(), (SMALL * coefficients).requires_grad_()
         groups = [([self.coordinates], params.lr), ([self.coefficients], params.coefficient_lr)]
+        if params.crops:
+            groups.append(([self.black.requires_grad_()], BLACK_LR))
         self.cycle = OneCycle(groups, params.steps)
 
     def objective(self, alpha: float) -> Tensor:
@@ -63,7 +71,7 @@ class Search(Descent):
             left = equation.second_unexplained(equation.second - second)
             residual = residual + self.params.second_layer * left
         if self.params.total_variation:
-            pictures = (inputs @ equation.basis.T).unflatten(1, equation.shape)
+            pictures = (self._candidates @ equation.basis.T).unflatten(1, equation.shape)
             residual = residual + self.params.total_variation * relative_variation(pictures).mean()
         cost = self.params.signal_span / math.sqrt(equation.rank)
         return residual + cost * self._outside(errors).sum() if cost else residual
@@ -74,7 +82,7 @@ class Search(Descent):
         equation = self.equation
         inputs, errors, _ = self._terms(self.params.alpha[1])
         residual = float((equation.weight - errors.T @ inputs).norm() / equation.weight.norm())
-        return Decomposition(inputs @ equation.basis.T, 1 - self._outside(errors), residual)
+        return Decomposition(self._candidates @ equation.basis.T, 1 - self._outside(errors), residual)
 
     @torch.no_grad()
     def consistency(self) -> Tensor:
@@ -82,11 +90,32 @@ class Search(Descent):
         inputs, errors, _ = self._terms(self.params.alpha[1])
         return self.equation.consistency(inputs, errors)
 
+    @property
+    def _candidates(self) -> Tensor:
+        """The candidates on the basis (m, r)."""
+        candidates: Tensor = self.coordinates * self.scaling
+        return candidates
+
+    @property
+    def _count(self) -> int:
+        """The number of parts of a candidate, s."""
+        return len(self.parts) if self.parts else 1
+
     def _terms(self, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the candidates on the basis (m, r), their errors (m, h), and their sum in layer 2 (h_2, h)."""
-        inputs = self.coordinates * self.scaling
-        return inputs, *self.equation.terms(inputs, self.unit * self.coefficients, alpha)
+        """Return what the candidates stand for on the basis (m s, r), its errors (m s, h), and layer 2's (h_2, h)."""
+        return self._cut(self._candidates, self.unit * self.coefficients, alpha)
+
+    def _cut(self, candidates: Tensor, coefficients: Tensor, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the same for candidates (m, r) and coefficients (T, m, C)."""
+        if self.parts is None:
+            return candidates, *self.equation.terms(candidates, coefficients, alpha)
+        inputs = self.parts.cut(candidates, self.black)
+        return inputs, *self.equation.terms(inputs, coefficients.repeat_interleave(self._count, 1), alpha)
 
     def _outside(self, errors: Tensor) -> Tensor:
-        """Return the share (m,) of the energy of errors (m, h) outside the span of the difference's columns."""
-        return share_outside(errors @ self.equation.error_basis, errors)
+        """Return the share (m,) of the energy of errors (m s, h) outside the span of the difference's columns.
+
+        Those of the parts of a candidate are summed.
+        """
+        summed = errors if self.parts is None else errors.unflatten(0, (-1, self._count)).sum(1)
+        return share_outside(summed @ self.equation.error_basis, summed)

@@ -13,7 +13,8 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.cocktail_party import CocktailParty
 from attacks.cocktail_party_features import CocktailPartyFeatures
-from attacks.independent_components.crops import Unmoved, _kept, uncropped
+from attacks.crops.undone import uncropped
+from attacks.independent_components.crops import Unmoved, _kept
 from attacks.independent_components.span import UpdateSpan
 from bench.plan import registry
 from victims.equations.network import Network
