@@ -32,6 +32,8 @@ PARTS: dict[str, Any] = {
     "points": (0.5,),
     "signal_span": 0.0,
     "total_variation": 0.5,
+    "restarts": 4,
+    "agreement": 0.6,
     "products": "bfloat16",
 }
 """Of the variants that make up the difference of parts."""
@@ -109,7 +111,7 @@ class KKTDelta(Attack[KKTDeltaParams]):
         from attacks.crops.undone import mirrored
         from attacks.known_start.descent import run_all
         from attacks.known_start.equation import Equation, checked_difference
-        from attacks.known_start.ranking import pooled
+        from attacks.known_start.ranking import agreed, pooled
         from attacks.known_start.search import Search
         from attacks.optimisation.restarts import Restarts
         from attacks.unknown_start.start import initial_weights
@@ -149,7 +151,11 @@ class KKTDelta(Attack[KKTDeltaParams]):
             equation = replace(equation, networks=tuple(one.on_coordinates(equation.basis) for one in passed))
         restarts = Restarts(ctx, params.restarts, params.steps, end.weights[0])
         with products_in(params.products):
-            run_all(restarts, lambda: Search(equation, params, ctx.generator), params.ranking)
+            run_all(
+                restarts,
+                lambda: Search(equation, params, ctx.generator, agreed(restarts.finite, params.agreement)),
+                params.ranking,
+            )
         flags = *guessed, f"start decayed to {found.decay:.4g}, {rank} directions searched", *assumed
         together = pooled(restarts, shape, params.ranking, params.differing(self.params), flags)
         if params.flips and together.confidence is not None:

@@ -1,15 +1,17 @@
-"""The parts that random crops cut out of candidates, on coordinates of a span.
+"""Parts that random crops cut out of candidates, on coordinates of a span.
 
 With y = x - black, a part of an image x is S_s y + black, where the move S_s fills with 0. On the coordinates of an
 orthonormal basis B, with x = B u, it is linear in u but for what black leaves beside the image,
 
     B' (S_s (x - black) + black) = (B' S_s B) u + B' (1 - S_s 1) black,
 
-in which black has a level for each channel.
+in which black has a level for each channel. Nine moves stand for all (2 c + 1)^2 of crops by at most c pixels: along
+each axis none and +-a, with the variance of all, 2 a^2 / 3 = c (c + 1) / 3.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -17,13 +19,10 @@ from torch import Tensor
 
 from attacks.crops.moves import moved
 
-STRIDE = 2
-"""Of crops by several pixels every second move is taken, down and to the right: they stand for those between them."""
-
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of every image.
+    """The parts that stand for all of an image.
 
     Attributes:
         matrices: (s, r, r) B' S_s B, transposed.
@@ -45,7 +44,8 @@ class Parts:
         """
         rows = basis.T.unflatten(1, shape)
         ones = torch.eye(shape[0]).to(basis)[:, :, None, None].expand(-1, -1, *shape[1:])
-        steps = range(1 - crop, crop, STRIDE) if crop > 1 else range(-crop, crop + 1)
+        reach = round(math.sqrt(crop * (crop + 1) / 2))
+        steps = (-reach, 0, reach) if crop else (0,)
         matrices, beside = list[Tensor](), list[Tensor]()
         for move in [(down, right) for down in steps for right in steps]:
             for mirrored in (rows, rows.flip(3)) if flip else (rows,):

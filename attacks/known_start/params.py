@@ -13,10 +13,11 @@ Ranking = Annotated[Literal["span", "evidence", "distinct"], omitted_if_default(
 Variation = Annotated[NonNegativeFloat, omitted_if_default(0.0)]
 Shares = Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)]
 
-CANDIDATES_PER_IMAGE = 2.0
-"""Candidates of a restart for each image."""
-STEPS_PER_IMAGE, LEAST_STEPS = 6, 600
-"""Optimiser steps of a restart for each image, and the fewest."""
+CANDIDATES_PER_IMAGE, CANDIDATES_OF_PARTS = 2.0, 1.5
+"""Candidates of a restart for each image, and where parts of them are searched."""
+STEPS_PER_IMAGE, STEPS_OF_PARTS = 6, 4
+"""Optimiser steps of a restart for each image, likewise; no fewer than of `LEAST_IMAGES`."""
+LEAST_IMAGES = 100
 FAR = 0.12
 """||W1 - c W1(0)|| / ||W1(0)|| above which gates have opened and closed on the way. Chosen between the 0.08 of networks
 that were fine-tuned and the 0.17 of networks from scratch."""
@@ -61,6 +62,8 @@ class KKTDeltaParams(AttackParams):
         crops: most black pixels that random crops added on a side, whose parts of each candidate make up the
             difference (`attacks.crops.parts`); 0 takes the candidate alone.
         flips: whether half of the parts are mirrored; the mirror image of each candidate is returned, too.
+        agreement: cosine from which on candidates of two searches agree. A search then begins at the means of those on
+            which the last two before it agree, and at random candidates besides; None begins each at random ones.
         products: precision to which the factors of matrix products may be rounded.
         dtype: precision of the search; c and n are found in float64.
         ranking: what makes the confidence in a candidate. "span" is the share of its errors in the span of the
@@ -89,6 +92,7 @@ class KKTDeltaParams(AttackParams):
     total_variation: Variation = 0.0
     crops: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
     flips: Annotated[bool, omitted_if_default(False)] = False
+    agreement: Annotated[float | None, Field(gt=0, le=1), omitted_if_default(None)] = None
     products: Annotated[Literal["float32", "bfloat16"], omitted_if_default("float32")] = "float32"
     dtype: Literal["float32", "float64"] = "float32"
     ranking: Ranking = "span"
@@ -115,8 +119,8 @@ class KKTDeltaParams(AttackParams):
         """
         far = moved > FAR
         read: dict[str, Any] = {
-            "candidates": round(CANDIDATES_PER_IMAGE * images),
-            "steps": max(LEAST_STEPS, STEPS_PER_IMAGE * images),
+            "candidates": round((CANDIDATES_OF_PARTS if self.cuts else CANDIDATES_PER_IMAGE) * images),
+            "steps": (STEPS_OF_PARTS if self.cuts else STEPS_PER_IMAGE) * max(images, LEAST_IMAGES),
             "points": (0.1, 0.5, 0.9) if far else (0.5,),
             "alpha": (1.0, 10.0) if far else (1.0, 35.0),
             "residual_power": 0.6 if far else 0.3,

@@ -1,4 +1,4 @@
-"""The candidates of all restarts of an attack on a known start, and the confidence in them, by the KKT family's."""
+"""The candidates of all restarts of an attack on a known start, what they agree on, and the confidence in them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from attacks.base import Reconstruction
@@ -25,6 +26,25 @@ def ranked(kept: Sequence[Restart], images: Tensor, ranking: Ranking, labels: Te
     """
     sizes = torch.cat([one.sizes for one in kept]).float()
     return evidence.ranked(sizes, kept, images, labels, copies_count=ranking != "distinct")
+
+
+def agreed(ended: Sequence[Restart], cosine: float | None) -> Tensor | None:
+    """Return the mean (k, d) of each two candidates of the last two restarts that agree; None if none do.
+
+    Each is the other's most similar one. What a search took for an image by chance, another hardly takes for it, too.
+
+    Args:
+        ended: the restarts, in their order.
+        cosine: from which on they agree; None for never.
+    """
+    if cosine is None or len(ended) < 2:
+        return None
+    before, last = (one.candidates for one in ended[-2:])
+    similar = F.normalize(before, dim=1) @ F.normalize(last, dim=1).T
+    best, partner = similar.max(1)
+    mutual = similar.argmax(0)[partner] == torch.arange(len(before), device=before.device)
+    kept = mutual & (best >= cosine)
+    return (before[kept] + last[partner[kept]]) / 2 if kept.any() else None
 
 
 def pooled(

@@ -27,7 +27,7 @@ BLACK, BLACK_LR = -1.8, 0.03
 
 
 class Search(Descent):
-    """One search from random candidates.
+    """One search from random candidates, or from given ones and random ones.
 
     Layer 2 has a residual of its own; candidates are x_i = sum_k S_k^p u_ik v_k, and u moves. Each candidate pays for
     the share of its errors' energy outside the span of the difference's columns, and for its total variation, which is
@@ -38,11 +38,14 @@ class Search(Descent):
         equation: what the candidates have to make up.
         params: hyperparameters.
         generator: CPU generator of the start.
+        given: (k, d) candidates to begin with, at most m of them; the others are drawn.
     """
 
     params: ResolvedParams
 
-    def __init__(self, equation: Equation, params: ResolvedParams, generator: torch.Generator) -> None:
+    def __init__(
+        self, equation: Equation, params: ResolvedParams, generator: torch.Generator, given: Tensor | None = None
+    ) -> None:
         self.equation, self.params = equation, params
         weight, (d, rank), m = equation.weight, equation.basis.shape, params.candidates
         scaling = self.relative**params.coordinate_power
@@ -50,6 +53,8 @@ class Search(Descent):
         length = params.pixel_size * math.sqrt(d)
         self.scaling = scaling
         start = drawn * length / (drawn * scaling).norm(dim=1, keepdim=True)
+        if given is not None:
+            start[: len(given)] = given @ equation.basis / scaling
         outputs = len(equation.networks[0].weights[-1])
         coefficients = torch.randn(len(equation.networks), m, outputs, generator=generator).to(weight)
         self.parts = Parts.of(equation.basis, equation.shape, params.crops, params.flips) if params.cuts else None
