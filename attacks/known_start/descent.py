@@ -26,11 +26,13 @@ class Decomposition:
         weights: (m,) what ranks a candidate: the share of its energy (of its errors, or of its features) in the span
             that the difference shows, or its weight in the batches.
         residual: ||W1 - c W1(0) - sum_i D_i x_i'|| / ||W1 - c W1(0)||.
+        coefficients: (m, T, C) on the outputs, at each point; None of other searches than `Search`.
     """
 
     candidates: Tensor
     weights: Tensor
     residual: float
+    coefficients: Tensor | None = None
 
 
 class Descent(ABC):
@@ -150,4 +152,4 @@ def run_all(restarts: Restarts, begin: Callable[[], Descent], ranking: Ranking) 
             restarts.unfinished,
         )
         follows = None if ranking == "span" else search.consistency()
-        restarts.end([Restart(found.candidates, found.weights, found.residual, follows)])
+        restarts.end([Restart(found.candidates, found.weights, found.residual, follows, found.coefficients)])

@@ -28,23 +28,32 @@ def ranked(kept: Sequence[Restart], images: Tensor, ranking: Ranking, labels: Te
     return evidence.ranked(sizes, kept, images, labels, copies_count=ranking != "distinct")
 
 
-def agreed(ended: Sequence[Restart], cosine: float | None) -> Tensor | None:
-    """Return the mean (k, d) of each two candidates of the last two restarts that agree; None if none do.
+def agreed(ended: Sequence[Restart], cosine: float | None) -> tuple[Tensor, Tensor] | None:
+    """Return the means of each two candidates of the last two restarts that agree, (k, d) and their coefficients.
 
     Each is the other's most similar one. What a search took for an image by chance, another hardly takes for it, too.
 
     Args:
-        ended: the restarts, in their order.
+        ended: the restarts, in their order, with coefficients.
         cosine: from which on they agree; None for never.
+
+    Returns:
+        Candidates and coefficients; None if no two agree.
     """
     if cosine is None or len(ended) < 2:
         return None
-    before, last = (one.candidates for one in ended[-2:])
-    similar = F.normalize(before, dim=1) @ F.normalize(last, dim=1).T
+    before, last = ended[-2:]
+    assert before.coefficients is not None
+    assert last.coefficients is not None
+    similar = F.normalize(before.candidates, dim=1) @ F.normalize(last.candidates, dim=1).T
     best, partner = similar.max(1)
-    mutual = similar.argmax(0)[partner] == torch.arange(len(before), device=before.device)
+    mutual = similar.argmax(0)[partner] == torch.arange(len(best), device=best.device)
     kept = mutual & (best >= cosine)
-    return (before[kept] + last[partner[kept]]) / 2 if kept.any() else None
+    if not kept.any():
+        return None
+    pairs = (before.candidates, last.candidates), (before.coefficients, last.coefficients)
+    candidates, coefficients = ((one[kept] + other[partner[kept]]) / 2 for one, other in pairs)
+    return candidates, coefficients
 
 
 def pooled(

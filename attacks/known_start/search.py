@@ -38,13 +38,17 @@ class Search(Descent):
         equation: what the candidates have to make up.
         params: hyperparameters.
         generator: CPU generator of the start.
-        given: (k, d) candidates to begin with, at most m of them; the others are drawn.
+        given: candidates (k, d) to begin with and their coefficients (k, T, C), k <= m; the others are drawn.
     """
 
     params: ResolvedParams
 
     def __init__(
-        self, equation: Equation, params: ResolvedParams, generator: torch.Generator, given: Tensor | None = None
+        self,
+        equation: Equation,
+        params: ResolvedParams,
+        generator: torch.Generator,
+        given: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         self.equation, self.params = equation, params
         weight, (d, rank), m = equation.weight, equation.basis.shape, params.candidates
@@ -53,15 +57,18 @@ class Search(Descent):
         length = params.pixel_size * math.sqrt(d)
         self.scaling = scaling
         start = drawn * length / (drawn * scaling).norm(dim=1, keepdim=True)
-        if given is not None:
-            start[: len(given)] = given @ equation.basis / scaling
         outputs = len(equation.networks[0].weights[-1])
         coefficients = torch.randn(len(equation.networks), m, outputs, generator=generator).to(weight)
         self.parts = Parts.of(equation.basis, equation.shape, params.crops, params.flips) if params.cuts else None
         self.black = weight.new_full((self.parts.channels if self.parts else 0,), BLACK)
         _, errors, _ = self._cut(start * scaling, coefficients, params.alpha[1])
         self.unit = float(weight.norm()) / (math.sqrt(m) * float(errors.norm(dim=1).mean()) * self._count * length)
-        self.coordinates, self.coefficients = start.requires_grad_(), (SMALL * coefficients).requires_grad_()
+        coefficients = SMALL * coefficients
+        if given:
+            candidates, own = given
+            start[: len(own)] = candidates @ equation.basis / scaling
+            coefficients[:, : len(own)] = own.movedim(1, 0) / self.unit
+        self.coordinates, self.coefficients = start.requires_grad_(), coefficients.requires_grad_()
         groups = [([self.coordinates], params.lr), ([self.coefficients], params.coefficient_lr)]
         if params.crops:
             groups.append(([self.black.requires_grad_()], BLACK_LR))
@@ -87,7 +94,8 @@ class Search(Descent):
         equation = self.equation
         inputs, errors, _ = self._terms(self.params.alpha[1])
         residual = float((equation.weight - errors.T @ inputs).norm() / equation.weight.norm())
-        return Decomposition(self._candidates @ equation.basis.T, 1 - self._outside(errors), residual)
+        own = self.unit * self.coefficients.movedim(1, 0) if self.params.agreement else None
+        return Decomposition(self._candidates @ equation.basis.T, 1 - self._outside(errors), residual, own)
 
     @torch.no_grad()
     def consistency(self) -> Tensor:

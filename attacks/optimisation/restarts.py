@@ -29,12 +29,14 @@ class Restart:
         loss: the relative residual.
         consistency: (m,) how far each candidate follows from the weights, or, after rounds, how far it keeps to the
             spans that the weights show; None where the ranking does not use it.
+        coefficients: (m, ...) of each candidate; None where no later restart begins with them.
     """
 
     candidates: Tensor
     sizes: Tensor
     loss: float
     consistency: Tensor | None = None
+    coefficients: Tensor | None = None
 
 
 class Restarts:
@@ -142,6 +144,9 @@ class Restarts:
                     torch.zeros_like(one.sizes) if one.consistency is None else one.consistency for one in self.ended
                 ]
                 packed["consistencies"] = torch.cat(follows)
+            given = [one.coefficients for one in self.ended if one.coefficients is not None]
+            if given:  # of all restarts or of none
+                packed["coefficients"] = torch.cat(given)
         return packed
 
 
@@ -152,6 +157,8 @@ def _unpacked(state: dict[str, Tensor], like: Tensor) -> list[Restart]:
     def parts(name: str) -> Sequence[Tensor]:
         return torch.split(state[name].to(like), counts)
 
-    follows = parts("consistencies") if "consistencies" in state else [None] * len(losses)
-    ends = zip(parts("candidates"), parts("sizes"), losses, follows, strict=True)
+    follows, given = (
+        parts(name) if name in state else [None] * len(losses) for name in ("consistencies", "coefficients")
+    )
+    ends = zip(parts("candidates"), parts("sizes"), losses, follows, given, strict=True)
     return [Restart(*end) for end in ends]
