@@ -61,7 +61,7 @@ class Search(Descent):
         coefficients = torch.randn(len(equation.networks), m, outputs, generator=generator).to(weight)
         self.parts = Parts.of(equation.basis, equation.shape, params.crops, params.flips) if params.cuts else None
         self.black = weight.new_full((self.parts.channels if self.parts else 0,), BLACK)
-        _, errors, _ = self._cut(start * scaling, coefficients, params.alpha[1])
+        _, errors, _ = self._terms(start * scaling, params.alpha[1], coefficients)
         self.unit = float(weight.norm()) / (math.sqrt(m) * float(errors.norm(dim=1).mean()) * self._count * length)
         coefficients = SMALL * coefficients
         if given:
@@ -76,14 +76,14 @@ class Search(Descent):
 
     def objective(self, alpha: float) -> Tensor:
         """Return the weighted residual and the candidates' costs, a scalar tensor that can be differentiated."""
-        equation = self.equation
-        inputs, errors, second = self._terms(alpha)
+        equation, candidates = self.equation, self._candidates
+        inputs, errors, second = self._terms(candidates, alpha)
         residual = self.unexplained(inputs, errors)
         if self.params.second_layer:
             left = equation.second_unexplained(equation.second - second)
             residual = residual + self.params.second_layer * left
         if self.params.total_variation:
-            pictures = (self._candidates @ equation.basis.T).unflatten(1, equation.shape)
+            pictures = (candidates @ equation.basis.T).unflatten(1, equation.shape)
             residual = residual + self.params.total_variation * relative_variation(pictures).mean()
         cost = self.params.signal_span / math.sqrt(equation.rank)
         return residual + cost * self._outside(errors).sum() if cost else residual
@@ -91,16 +91,16 @@ class Search(Descent):
     @torch.no_grad()
     def found(self) -> Decomposition:
         """Return where the search is."""
-        equation = self.equation
-        inputs, errors, _ = self._terms(self.params.alpha[1])
+        equation, candidates = self.equation, self._candidates
+        inputs, errors, _ = self._terms(candidates, self.params.alpha[1])
         residual = float((equation.weight - errors.T @ inputs).norm() / equation.weight.norm())
         own = self.unit * self.coefficients.movedim(1, 0) if self.params.agreement else None
-        return Decomposition(self._candidates @ equation.basis.T, 1 - self._outside(errors), residual, own)
+        return Decomposition(candidates @ equation.basis.T, 1 - self._outside(errors), residual, own)
 
     @torch.no_grad()
     def consistency(self) -> Tensor:
         """Return how far each candidate follows from the difference (m,)."""
-        inputs, errors, _ = self._terms(self.params.alpha[1])
+        inputs, errors, _ = self._terms(self._candidates, self.params.alpha[1])
         return self.equation.consistency(inputs, errors)
 
     @property
@@ -114,12 +114,15 @@ class Search(Descent):
         """The number of parts of a candidate, s."""
         return len(self.parts) if self.parts else 1
 
-    def _terms(self, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what the candidates stand for on the basis (m s, r), its errors (m s, h), and layer 2's (h_2, h)."""
-        return self._cut(self._candidates, self.unit * self.coefficients, alpha)
+    def _terms(self, candidates: Tensor, alpha: float, own: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what candidates stand for on the basis (m s, r), its errors (m s, h), and layer 2's sum (h_2, h).
 
-    def _cut(self, candidates: Tensor, coefficients: Tensor, alpha: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the same for candidates (m, r) and coefficients (T, m, C)."""
+        Args:
+            candidates: (m, r) on the basis.
+            alpha: sharpness of the gates.
+            own: their coefficients (T, m, C); None for those of the search.
+        """
+        coefficients = self.unit * self.coefficients if own is None else own
         if self.parts is None:
             return candidates, *self.equation.terms(candidates, coefficients, alpha)
         inputs = self.parts.cut(candidates, self.black)
