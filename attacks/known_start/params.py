@@ -38,9 +38,9 @@ class KKTDeltaParams(AttackParams):
         seeds: how many seeds are tried, from 0 on, where the start is guessed.
         images: where n comes from: "shown" reads it off the weights, and takes the directions above noise where
             they do not show it, or those that hold all but `LEFT_OUT` of the squares of an estimate; "told" is told.
-        candidates: how many candidates a restart has; None for 2 n.
+        candidates: how many candidates a restart has; None for 2 n, or for 1.5 n with parts.
         restarts: independent searches whose candidates are pooled.
-        steps: optimiser steps a restart; None for six an image, and at least 600.
+        steps: optimiser steps a restart; None for six an image, or four with parts, as for 100 images at least.
         lr: Adam's learning rate of the coordinates u_ik of `coordinate_power`.
         coefficient_lr: Adam's learning rate of the coefficients. Their unit is the size at which m orthogonal terms
             make up the difference; they start with standard deviation 0.1 in it.
