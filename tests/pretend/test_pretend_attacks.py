@@ -106,7 +106,7 @@ class Case:
     slow: bool = False
 
 
-FEW = {"restarts": 2, "candidates": 6}
+FEW, AGREEING = {"restarts": 2, "candidates": 6}, {"restarts": 3, "agreement": 0.1}
 SCIPY = "victims/training/lbfgs.py:as_arrays"
 IMPLICIT = {"hypergradient.py:hypergradient", "inverse.py:_curvature", "inverse.py:_relative", "lower.py:_relative"}
 IMPLICIT |= {"lower.py:evaluate", "lower.py:minimise"}
@@ -114,8 +114,7 @@ KERNEL_QUERIES = {"descent.py:_conjugate_gradients", "descent.py:step", "equatio
 EPOCHS = frozenset({"attacks/informed/reconstructor.py:fit"})  # a mean loss and a validation error for each epoch
 NAMED = frozenset({"attacks/prior_aware.py:told"})  # the attack's progress, after each of the victim's steps
 SEARCHED, UNROLLED = (frozenset({f"attacks/{one}.py:evaluate"}) for one in ("deletion/search", "informed/unrolling"))
-PROJECTED = {"projection_loss.py:_fitted", "projection_loss.py:evaluate"}
-GUESSES = {"guesses": 2, "evaluations": 20}
+PROJECTED, GUESSES = {"projection_loss.py:_fitted", "projection_loss.py:evaluate"}, {"guesses": 2, "evaluations": 20}
 ROTATION, TWO_ROUNDS = {"free_steps": 0, "crops": 1, "flips": True}, {"free_steps": 0, "rounds": 2, "round_steps": 5}
 ONCE = {"density": "sparse", "free_steps": 20}  # one report of picard: no count of steps says how many it needs
 ROUNDS_OF_FEATURES = {"steps": 40, "free_steps": 20, "rounds": 2, "round_steps": 5}
@@ -151,6 +150,7 @@ CASES: dict[str, Case] = {
     "kkt-delta": Case("kkt-delta", ORDINARY),
     "kkt-delta from a seed": Case("kkt-delta", ORDINARY, {"start": "guess", "seeds": 50}),
     "kkt-delta without a start": Case("kkt-delta", ORDINARY, {"start": "uniform", "total_variation": 0.5}),
+    "kkt-delta of parts": Case("kkt-delta", ORDINARY, {"crops": 1, "flips": True, "images": "told"} | AGREEING),
     "kkt-delta-features": Case("kkt-delta-features", BATCH_NORM),
     "cocktail-party": Case("cocktail-party", ORDINARY, {"steps": 5}, "free_steps", waits=DESCENDED | REPORTED),
     "cocktail-party in rounds": Case("cocktail-party", ORDINARY, TWO_ROUNDS, waits=ROTATED),

@@ -128,11 +128,27 @@ VICTIM = PLAIN.model_copy(update={"training": MOVED})
 def test_mirror_images_follow_behind_all() -> None:
     settings = KKTDelta.variants["flips-crops"] | {"crops": 2, "steps": 3, "restarts": 2}
     found = attacked(KKTDelta(KKTDelta.Params(**settings)), victim_of(VICTIM))
+    assert found.flags[0].endswith("30 directions searched")
     images, mirrored = found.candidates.chunk(2)
     assert len(images) == 2 * 15
     assert torch.equal(images.flip(3), mirrored)
     assert found.confidence is not None
     torch.testing.assert_close(found.confidence[30:], found.confidence[:30] - 1)
+
+
+@pytest.mark.parametrize(("products", "precision"), [("float32", "highest"), ("bfloat16", "medium")])
+def test_products_are_rounded_where_it_is_asked(products: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set[str]()
+    objective = Search.objective
+
+    def watched(searched: Search, alpha: float) -> Tensor:
+        seen.add(torch.get_float32_matmul_precision())
+        return objective(searched, alpha)
+
+    monkeypatch.setattr(Search, "objective", watched)
+    attacked(KKTDelta(KKTDelta.Params(steps=2, products=products)), victim_of(VICTIM))  # type: ignore[arg-type]
+    assert seen == {precision}
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_parts_are_made_where_there_were_some() -> None:
