@@ -26,7 +26,7 @@ class Decomposition:
         weights: (m,) what ranks a candidate: the share of its energy (of its errors, or of its features) in the span
             that the difference shows, or its weight in the batches.
         residual: ||W1 - c W1(0) - sum_i D_i x_i'|| / ||W1 - c W1(0)||.
-        coefficients: (m, T, C) on the outputs, at each point; None of other searches than `Search`.
+        coefficients: (m, T, C) on the outputs, at each point; None where no later search begins with them.
     """
 
     candidates: Tensor

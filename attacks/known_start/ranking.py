@@ -29,16 +29,14 @@ def ranked(kept: Sequence[Restart], images: Tensor, ranking: Ranking, labels: Te
 
 
 def agreed(ended: Sequence[Restart], cosine: float | None) -> tuple[Tensor, Tensor] | None:
-    """Return the means of each two candidates of the last two restarts that agree, (k, d) and their coefficients.
+    """Return the means (k, d) of each two candidates of the last two restarts that agree, and of their coefficients.
 
-    Each is the other's most similar one. What a search took for an image by chance, another hardly takes for it, too.
+    None if no two agree. Two agree if each is the other's most similar one, and similar enough: what one search took
+    for an image by chance, another hardly takes for it, too.
 
     Args:
         ended: the restarts, in their order, with coefficients.
         cosine: from which on they agree; None for never.
-
-    Returns:
-        Candidates and coefficients; None if no two agree.
     """
     if cosine is None or len(ended) < 2:
         return None
