@@ -39,7 +39,7 @@ class KKTDeltaParams(AttackParams):
         images: where n comes from: "shown" reads it off the weights, and takes the directions above noise where
             they do not show it, or those that hold all but `LEFT_OUT` of the squares of an estimate; "told" is told.
         candidates: how many candidates a restart has; None for 2 n, or for 1.5 n with parts.
-        restarts: independent searches whose candidates are pooled.
+        restarts: searches whose candidates are pooled, independent of one another without `agreement`.
         steps: optimiser steps a restart; None for six an image, or four with parts, as for 100 images at least.
         lr: Adam's learning rate of the coordinates u_ik of `coordinate_power`.
         coefficient_lr: Adam's learning rate of the coefficients. Their unit is the size at which m orthogonal terms
