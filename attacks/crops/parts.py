@@ -22,7 +22,7 @@ from attacks.crops.moves import moved
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts that stand for all of an image.
+    """Some parts of an image, which stand for all its parts.
 
     Attributes:
         matrices: (s, r, r) B' S_s B, transposed.
@@ -34,7 +34,7 @@ class Parts:
 
     @classmethod
     def of(cls, basis: Tensor, shape: tuple[int, int, int], crop: int, flip: bool) -> Parts:
-        """Return the parts of crops by at most so many pixels.
+        """Return the parts that stand for all crops by at most so many pixels.
 
         Args:
             basis: (d, r) orthonormal.
@@ -59,7 +59,7 @@ class Parts:
 
     @property
     def channels(self) -> int:
-        """C."""
+        """The number of channels, C."""
         return self.beside.shape[1]
 
     def cut(self, inputs: Tensor, black: Tensor) -> Tensor:
