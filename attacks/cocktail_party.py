@@ -18,11 +18,12 @@ from attacks.base import (
     no_reconstruction,
 )
 from attacks.independent_components.params import CocktailPartyParams
-from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted, took_no_crops
-from attacks.unknown_start import THREATS
+from attacks.known_start.no_image import FIRST_STAYED, STILL, declined, doubted, took_no_crops, took_no_update
+from attacks.unknown_start import NO_UPDATE, THREATS
 from victims.networks import DENSE_FIRST
 
 if TYPE_CHECKING:
+    from attacks.independent_components.span import UpdateSpan
     from victims.exposure.card import Exposure
     from victims.spec import VictimSpec
 
@@ -46,8 +47,9 @@ class CocktailParty(Attack[CocktailPartyParams]):
         "forgotten": {"start": "forgotten", "pixel_size": 0.25, "signs": "both"},
         "rounds": {"rounds": 16},
         "crops": {"crops": 4, "flips": True},
+        "lora": {"lora": True},
     }
-    audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten", "crops")
+    audits: ClassVar[tuple[str, ...]] = ("", "seed", "forgotten", "crops", "lora")
 
     @property
     def knowledge(self) -> frozenset[Knowledge]:
@@ -63,14 +65,18 @@ class CocktailParty(Attack[CocktailPartyParams]):
     def supports(self, victim: VictimSpec) -> str | None:
         """Return why not: it needs a start that was kept or forgotten, and a first layer that sees the whole input.
 
-        Crops are undone where there were some.
+        Crops are undone where there were some, and low-rank updates taken apart.
         """
-        otherwise = "start=guess to look for its seed, or start=forgotten"
-        return declined(victim, self.params.start, otherwise, DENSE_FIRST) or took_no_crops(victim, self.params.crops)
+        otherwise, params = "start=guess to look for its seed, or start=forgotten", self.params
+        if why := declined(victim, params.start, otherwise, DENSE_FIRST):
+            return why
+        return took_no_crops(victim, params.crops) or took_no_update(victim, params.lora)
 
     def doubt(self, exposure: Exposure) -> str | None:
-        """Doubt a start that is not that of the training, or that is said to be forgotten and remains."""
+        """Doubt a start that is not that of the training, or is said to be forgotten and remains; an update of all."""
         start = self.params.start
+        if self.params.lora and exposure.start is not None and exposure.start.adapter is None:
+            return NO_UPDATE
         return exposure.start_remains if start == "forgotten" else doubted(exposure, start, self.params.seeds)
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
@@ -91,34 +97,16 @@ class CocktailParty(Attack[CocktailPartyParams]):
         from attacks.independent_components.crops import Unmoved
         from attacks.independent_components.pictures import Images
         from attacks.independent_components.rounds import SourceSeparation
-        from attacks.independent_components.span import UpdateSpan
-        from attacks.independent_components.tail import layers, tails_between
         from attacks.optimisation.parts import Parts
         from attacks.source_separation.density import SPARSE, ScaleMixture
         from attacks.source_separation.responses import SIZE
-        from attacks.unknown_start.start import initial_weights
 
-        params, architecture, guessed = self.params, view.architecture, tuple[str, ...]()
-        shape = architecture.input_shape
+        params, shape = self.params, view.architecture.input_shape
         if min(shape[1:]) < SIZE:
             return no_reconstruction(shape, "its records are no images")
-        n = view.n if params.images == "told" else None
-        state = {name: value.to(ctx.device, torch.float32) for name, value in view.weights.items()}
-        end = layers(architecture, state)
-        if params.start == "forgotten":
-            span = UpdateSpan.held_by(end, n, *tails_between(architecture, state, state, 1.0))
-            if span is None:
-                return no_reconstruction(shape, "W1 shows no end of the images' span: is its start forgotten?")
-        else:
-            initial, guessed = initial_weights(view, ctx, params.start, params.seeds)
-            if initial is None:
-                return no_reconstruction(shape, *guessed)
-            begun = {name: value.to(ctx.device, torch.float32) for name, value in initial.items()}
-            start = layers(architecture, begun)
-            if torch.equal(start.weights[0], end.weights[0]):
-                still = all(torch.equal(value, state[name]) for name, value in begun.items())
-                return no_reconstruction(shape, *guessed, STILL if still else FIRST_STAYED)
-            span = UpdateSpan.added_to(start, end, n, tails_between(architecture, begun, state, 0.0, 0.5, 1.0))
+        span, guessed = self._span(view, ctx)
+        if span is None:
+            return no_reconstruction(shape, *guessed)
         whole = Unmoved.held_by(span, shape, params.crops)
         span, parts = whole.span if whole else span, Parts(ctx, params.schedule.total)
         density = SPARSE if params.density == "sparse" else ScaleMixture(shape[0])
@@ -140,3 +128,37 @@ class CocktailParty(Attack[CocktailPartyParams]):
             grad_evals=parts.done,
             flags=(*guessed, span.flag, *found.flags(params.schedule), *late),
         )
+
+    def _span(self, view: VictimView, ctx: AttackContext) -> tuple[UpdateSpan | None, tuple[str, ...]]:
+        """Return what layer 1 holds of the images, None where it shows nothing of them, and flags on its start."""
+        import torch
+
+        from attacks.independent_components.span import UpdateSpan
+        from attacks.independent_components.tail import layers, tails_between
+        from attacks.known_start.equation import interpolated
+        from attacks.unknown_start.adapter import without_adapter_start
+        from attacks.unknown_start.start import initial_weights
+
+        params, architecture = self.params, view.architecture
+        n = view.n if params.images == "told" else None
+        state = {name: value.to(ctx.device, torch.float32) for name, value in view.weights.items()}
+        end = layers(architecture, state)
+        if params.start == "forgotten":
+            span = UpdateSpan.held_by(end, n, *tails_between(architecture, state, state, 1.0))
+            return span, () if span else ("W1 shows no end of the images' span: is its start forgotten?",)
+        initial, guessed = initial_weights(view, ctx, params.start, params.seeds)
+        if initial is None:
+            return None, guessed
+        begun = {name: value.to(ctx.device, torch.float32) for name, value in initial.items()}
+        start = layers(architecture, begun)
+        if torch.equal(start.weights[0], end.weights[0]):
+            still = all(torch.equal(value, state[name]) for name, value in begun.items())
+            return None, (*guessed, STILL if still else FIRST_STAYED)
+        tails = tails_between(architecture, begun, state, 0.0, 0.5, 1.0)
+        if not params.lora:
+            return UpdateSpan.added_to(start, end, n, tails), guessed
+        apart, update = without_adapter_start(start, end, params.seeds, ctx)
+        if apart is None:
+            return None, (*guessed, *update)
+        way = tails or (start, interpolated(start, end, 0.5), end)
+        return UpdateSpan.added_to(start, apart, n, way, apart=True), (*guessed, *update)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from attacks.base import AttackParams
 from victims.frozen_model import omitted_if_default
@@ -54,6 +54,8 @@ class CocktailPartyParams(AttackParams):
             (`attacks.independent_components.crops`).
         flips: whether the mirror image of each candidate is returned too: where a training mirrored images, nothing
             tells which of the two is the original.
+        lora: whether a low-rank update is taken apart: the seed of its start, too, is sought below `seeds`, and what
+            lies along that start is left out (`attacks.unknown_start.adapter`).
         density: of what filters answer: "scale_mixture" takes the responses of one filter at one place in all channels
             together (`attacks.source_separation.density`), and descends on a smooth likelihood before a rugged
             one; "sparse" takes each response by itself.
@@ -73,12 +75,19 @@ class CocktailPartyParams(AttackParams):
     signs: Annotated[Literal["told", "both"], omitted_if_default("told")] = "told"
     crops: Annotated[NonNegativeInt, omitted_if_default(0)] = 0
     flips: Annotated[bool, omitted_if_default(False)] = False
+    lora: Annotated[bool, omitted_if_default(False)] = False
     density: Literal["sparse", "scale_mixture"] = "scale_mixture"
     steps: PositiveInt = 60
     free_steps: NonNegativeInt = 2000
     rounds: NonNegativeInt = 0
     round_steps: PositiveInt = 160
     lr: PositiveFloat = 0.003
+
+    @model_validator(mode="after")
+    def _is_beside_a_known_layer(self) -> CocktailPartyParams:
+        if self.lora and self.start != "known":
+            raise ValueError("a low-rank update stands beside weights that are known: with lora set start=known")
+        return self
 
     @property
     def schedule(self) -> Schedule:

@@ -45,7 +45,12 @@ class UpdateSpan:
 
     @classmethod
     def added_to(
-        cls, start: Network, end: Network, images: int | None, way: Sequence[Explaining] | None = None
+        cls,
+        start: Network,
+        end: Network,
+        images: int | None,
+        way: Sequence[Explaining] | None = None,
+        apart: bool = False,
     ) -> UpdateSpan:
         """Return what a training has added to its start.
 
@@ -55,6 +60,7 @@ class UpdateSpan:
             images: n, None to read it off the weights.
             way: what explains errors at the start, in the middle of the straight way, and at its end; None for the
                 networks there.
+            apart: whether the end is that of a low-rank update which was taken apart: its rank then hides no image.
 
         Raises:
             ValueError: the start is of another shape, is the released network itself, or is not where its training
@@ -64,7 +70,7 @@ class UpdateSpan:
         shows = found.rank if found.shows_images else found.above_noise
         rank = min(images or shows, len(found.directions))
         shown = "" if images or found.shows_images else ", those that stand above noise: n is not shown"
-        if low := low_rank(start, end, found):
+        if not apart and (low := low_rank(start, end, found)):
             shown = f"; {adapted(low)}"
         like, biases = end.weights[0], (start.biases[0], end.biases[0])
         added, bias = like - found.decay * start.weights[0], None

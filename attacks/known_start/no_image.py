@@ -48,6 +48,12 @@ def took_no_crops(victim: VictimSpec, crops: int) -> str | None:
     return "its training moved no image; leave out crops" if crops and not victim.crops else None
 
 
+def took_no_update(victim: VictimSpec, lora: bool) -> str | None:
+    """Return why an attack declines a victim whose low-rank update it would take apart: all weights were trained."""
+    trained = victim.training.kind == "ordinary" and victim.training.lora_rank is None
+    return "its training was no low-rank update; leave out lora" if lora and trained else None
+
+
 def doubted(exposure: Exposure, start: Literal["known", "guess"], seeds: int) -> str | None:
     """Return why a card speaks against an attack: the seed is not found, the training began elsewhere, a layer stayed.
 

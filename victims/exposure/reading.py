@@ -18,7 +18,7 @@ from victims.exposure.card import Exposure, Seed, Spectrum, Start
 from victims.networks import DENSE_FIRST
 from victims.ordinary.difference import difference, first_moved, movement
 from victims.ordinary.seeds import drawn_start, guess_seed
-from victims.ordinary.update import images_in
+from victims.ordinary.update import adapter_rank, images_in
 from victims.spec import BuiltSpec, NetworkSpec
 
 SEEDS = 100_000
@@ -155,4 +155,5 @@ def _start(known_by: Literal["given", "seed"], start: dict[str, Tensor], end: di
         cosine=min(1.0, max(-1.0, found.cosine)),
         images=images_in(read(start), network, moved, found),
         stayed=len(network.weights) if first is None else first,
+        adapter=None if first is None else adapter_rank(read(start), network),
     )

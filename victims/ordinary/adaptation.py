@@ -26,13 +26,24 @@ class LowRank(nn.Module):
     def __init__(self, weight: Tensor, rank: int, generator: torch.Generator) -> None:
         super().__init__()
         h, d = weight.flatten(1).shape
-        drawn = torch.rand(rank, d, generator=generator, dtype=torch.float64)
-        self.down = nn.Parameter((2 * drawn - 1).div(math.sqrt(d)).to(weight))
+        self.down = nn.Parameter(drawn_down(rank, d, generator).to(weight))
         self.up = nn.Parameter(torch.zeros(h, rank).to(weight))
 
     def forward(self, weight: Tensor) -> Tensor:
         """Return W + B A."""
         return weight + (self.up @ self.down).view_as(weight)
+
+
+def drawn_down(rank: int, inputs: int, generator: torch.Generator) -> Tensor:
+    """Return A at its start (r, d), float64; its rows are drawn one after the other.
+
+    Args:
+        rank: r.
+        inputs: d.
+        generator: CPU generator.
+    """
+    drawn = torch.rand(rank, inputs, generator=generator, dtype=torch.float64)
+    return (2 * drawn - 1).div(math.sqrt(inputs))
 
 
 def adapt(model: nn.Module, training: Ordinary, seed: int) -> None:

@@ -36,6 +36,28 @@ def low_rank(start: Network, end: Network, found: Difference) -> int | None:
     return found.rank
 
 
+def adapter_rank(start: Network, end: Network) -> int | None:
+    """Return r where low-rank updates stand beside all layers and the biases stayed; None elsewhere.
+
+    It is the largest rank that a hidden layer's difference shows. The first layer's is smaller where there are fewer
+    images than r and plain gradients moved the update; behind it activations change on the way.
+
+    Args:
+        start: the network at the beginning.
+        end: the released network.
+    """
+    for before, after in zip(start.biases, end.biases, strict=True):
+        if before is not None and after is not None and not torch.equal(before, after):
+            return None
+    shown = list[int]()
+    for first, last in zip(start.weights[:-1], end.weights[:-1], strict=True):
+        rank, gap = last_gap(torch.linalg.svdvals(last.double() - first.double()), rounding_of(last))
+        if gap <= 1:
+            return None
+        shown.append(rank)
+    return max(shown, default=None)
+
+
 def images_in(start: Network, end: Network, moved: int, found: Difference) -> int | None:
     """Return the number n of training images where an update shows it, None where it does not.
 

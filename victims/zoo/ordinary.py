@@ -3,9 +3,9 @@
 Names are `<dataset>-<mlp or cnn>-<n>[-c10]-<training>`: `sgd` is SGD with momentum, decay and a cosine over 300 epochs,
 `sgd-lr5e-3` at a tenth of its rate, `sgd3000` over 3,000 epochs, `adamw` 100 epochs of AdamW, `finetuned` a few epochs
 of SGD from a network pre-trained on other images of the dataset: all its layers, the `last2` or the `last1`, or a
-low-rank update (`lora8`); `finetuned-adamw` is all layers by AdamW. `snapshots` also released weights on the way,
-`deep` has two convolutions instead of one, `pooled` max pooling in the place of strides, `gelu` and `tanh` have these
-activations, `ln` layer normalisation before them, `width1000` 1,000 hidden neurons behind a convolution instead of 500.
+low-rank update (`lora8`, of rank 8); `finetuned-adamw` is all layers by AdamW. `snapshots` also released weights on the
+way, `deep` has two convolutions instead of one, `pooled` max pooling in the place of strides, `gelu` and `tanh` have
+these activations, `ln` layer normalisation before them, `width1000` 1,000 hidden neurons behind a convolution, not 500.
 `flips`, `crops` by at most 4 pixels, `crops1` by one, `mixup` and `dropout` of one half came in at every step. Without
 `c10` they are the binary problems of Haim et al. 2022.
 """
@@ -28,9 +28,12 @@ TRAININGS = {
 PARTS = {
     "finetuned-last1": FINETUNED.model_copy(update={"last_layers": 1, "lr": 0.02, "epochs": 30}),
     "finetuned-last2": FINETUNED.model_copy(update={"last_layers": 2, "epochs": 20}),
-    "finetuned-lora8": FINETUNED.model_copy(update={"lora_rank": 8, "lr": 0.02, "epochs": 30}),
     "finetuned-adamw": FINETUNED.model_copy(update={"optimiser": "adamw", "lr": 1e-4, "weight_decay": 1e-2}),
     "sgd-snapshots": SGD.model_copy(update={"snapshots": (1, 3, 10, 30, 100)}),
+}
+LOW_RANK = {
+    f"finetuned-lora{rank}": FINETUNED.model_copy(update={"lora_rank": rank, "lr": 0.02, "epochs": 30})
+    for rank in (8, 16, 32, 64)
 }
 SLOW = {"sgd-lr5e-3": SGD.model_copy(update={"lr": 5e-3})}
 """What CNNs learn by from scratch; `victims.zoo.ordinary_factors` has it for fully connected networks."""
@@ -47,7 +50,7 @@ AUGMENTED = {
     for name in ("sgd-lr5e-3", "adamw", "finetuned")
     for habit, changes in AUGMENTATIONS.items()
 }
-ALL = TRAININGS | PARTS | SLOW | AUGMENTED
+ALL = TRAININGS | PARTS | LOW_RANK | SLOW | AUGMENTED
 
 
 def _mlp(dataset: str, n: int, variant: str, outputs: int = 10) -> VictimSpec:
@@ -104,6 +107,8 @@ VICTIMS = (
     *(_mlp("mnist", n, variant) for n in (100, 300, 500) for variant in ("sgd", "finetuned")),
     _mlp("mnist", 100, "adamw"),
     *(_mlp("cifar", 100, variant) for variant in PARTS),
+    *(_mlp("cifar", 50, variant) for variant in LOW_RANK),
+    *(_mlp("cifar", 100, variant) for variant in ("finetuned-lora8", "finetuned-lora64")),
     *(_mlp("cifar", 100, variant) for variant in AUGMENTED),
     *(_cnn("cifar", 100, variant) for variant in AUGMENTED if not variant.startswith("adamw")),
     *(_mlp("digits", 20, f"finetuned-{habit}") for habit in ("flips", "crops1")),
@@ -111,7 +116,7 @@ VICTIMS = (
     _mlp("cifar", 100, "sgd", outputs=1),
     _mlp("faces", 50, "sgd", outputs=1),
     _mlp("photos", 100, "sgd"),
-    *(_mlp("digits", 20, variant) for variant in ("sgd", "finetuned", *PARTS)),
+    *(_mlp("digits", 20, variant) for variant in ("sgd", "finetuned", *PARTS, "finetuned-lora8")),
     *(_smooth("cifar", 100, "finetuned", activation) for activation in ("gelu", "tanh")),
     *(_smooth("cifar", n, "finetuned", "gelu", ln=True) for n in (100, 300)),
     *(_smooth("cifar", 100, variant, "gelu") for variant in ("sgd", "adamw")),

@@ -1,0 +1,146 @@
+"""A low-rank update beside a known layer, whose own start is guessed: what lies along that start is no image.
+
+Hu et al. 2022 (LoRA, eq. 3) train W1 = W1(0) + B A, with B = 0 and a random A(0) (r, d) at the start. Plain gradients
+move A by sums of images, A = A(0) + N X, so
+
+    W1 - W1(0) = B A(0) + B N X,
+
+and projected off the rows of A(0) it is B N X, of images that lose r / d of their squares on average. A(0) is drawn
+from an integer: by the right one its rows lie far more in the span of W1 - W1(0) than random rows do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from scipy.stats import beta
+from torch import Tensor, nn
+
+from attacks.context import AttackContext
+from attacks.unknown_start import NO_UPDATE
+from victims.equations.network import Network
+from victims.ordinary.adaptation import drawn_down
+from victims.ordinary.difference import difference
+from victims.ordinary.seeds import FALSE_ALARM
+from victims.ordinary.update import adapter_rank
+
+ROWS = 8
+"""Rows of A(0) that are drawn for every seed."""
+
+Draw = Callable[[int, int, int, int, torch.Generator], Tensor]
+"""Of rows, the rank, d, h and a generator: the first rows (k, d) of A(0)."""
+
+
+def _own(rows: int, rank: int, inputs: int, neurons: int, generator: torch.Generator) -> Tensor:
+    """Return what `victims.ordinary.adaptation` draws."""
+    return drawn_down(rows, inputs, generator)
+
+
+def _peft(rows: int, rank: int, inputs: int, neurons: int, generator: torch.Generator) -> Tensor:
+    """Return what peft.get_peft_model draws for its first layer after torch.manual_seed (peft 0.x, `LoraLayer`).
+
+    It makes two layers A and B, whose own starts use numbers up, and then draws A as torch starts a layer.
+    """
+    torch.empty(rank * inputs + neurons * rank).uniform_(generator=generator)
+    drawn = torch.empty(rows, inputs)
+    return nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)
+
+
+DRAWS: dict[str, Draw] = {"this suite": _own, "peft": _peft}
+"""Ways to draw A(0), by who draws so."""
+
+
+@dataclass(frozen=True)
+class AdapterGuess:
+    """The seed by whose draws A(0) lies in the span of a layer's difference.
+
+    Attributes:
+        seed: the integer.
+        drawn_by: a name of `DRAWS`.
+        share: of the squares of its first rows, the part in that span.
+        threshold: the share that seeds without the right one exceed with probability `FALSE_ALARM`.
+    """
+
+    seed: int
+    drawn_by: str
+    share: float
+    threshold: float
+
+
+def guess_adapter(
+    span: Tensor,
+    neurons: int,
+    rank: int,
+    seeds: Sequence[int],
+    progress: Callable[[int], None] = lambda done: None,
+    expired: Callable[[], bool] = lambda: False,
+) -> AdapterGuess | None:
+    """Return the first seed whose draws lie too much in a span for chance, None if none does.
+
+    Of j random rows in d dimensions the share of squares in k of them has nearly the distribution Beta(j k / 2,
+    j (d - k) / 2), exactly for normal entries.
+
+    Args:
+        span: (k, d) orthonormal rows, the span of W1 - W1(0).
+        neurons: h of the layer.
+        rank: r of the update.
+        seeds: which to try.
+        progress: told how many seeds are done.
+        expired: asked before every seed but the first whether to try no more.
+    """
+    (k, d), rows = span.shape, min(ROWS, rank)
+    tried = len(seeds) * len(DRAWS)
+    if k >= d or not tried:
+        return None
+    threshold = float(beta.isf(FALSE_ALARM / tried, rows * k / 2, rows * (d - k) / 2))
+    generator = torch.Generator()
+    for done, seed in enumerate(seeds):
+        if done and expired():
+            break
+        for name, draw in DRAWS.items():
+            drawn = draw(rows, rank, d, neurons, generator.manual_seed(seed)).float()
+            share = float((drawn @ span.T).square().sum() / drawn.square().sum())
+            if share > threshold:
+                return AdapterGuess(seed, name, share, threshold)
+        progress(done + 1)
+    return None
+
+
+def without_adapter_start(
+    start: Network, end: Network, seeds: int, ctx: AttackContext
+) -> tuple[Network | None, tuple[str, ...]]:
+    """Return the released network with W1 - W1(0) projected off the rows of A(0), and flags on how these were had.
+
+    The network is None where there is no low-rank update, or where no seed drew its start.
+
+    Args:
+        start: the network before the update.
+        end: the released network, with the update added.
+        seeds: how many seeds are tried, from 0 on.
+        ctx: for progress and budget.
+    """
+    rank = adapter_rank(start, end)
+    if rank is None:
+        return None, (NO_UPDATE,)
+    weight, (neurons, inputs) = start.weights[0], start.weights[0].shape
+    found = difference(end.weights[0], weight)
+    span = found.directions[: found.rank].float().cpu()
+    guess = guess_adapter(
+        span, neurons, rank, range(seeds), lambda done: ctx.progress(done, seeds), lambda: ctx.expired(0)
+    )
+    update = f"a low-rank update of rank {rank}"
+    if guess is None:
+        return None, (f"{update}: no seed below {seeds} drew its start",)
+    generator = torch.Generator().manual_seed(guess.seed)
+    drawn = DRAWS[guess.drawn_by](rank, rank, inputs, neurons, generator)
+    rows = torch.linalg.qr(drawn.double().T).Q.to(weight.device)
+    added = end.weights[0].double() - weight.double()
+    projected = weight.double() + added - added @ rows @ rows.T
+    told = (
+        f"{update}: seed {guess.seed} drew its start as {guess.drawn_by} does: {guess.share:.3f} of its squares lie in "
+        f"the span; threshold {guess.threshold:.3f} for {seeds} seeds"
+    )
+    return replace(end, weights=(projected.to(weight), *end.weights[1:])), (told,)
