@@ -35,6 +35,9 @@ LOW_RANK = {
     f"finetuned-lora{rank}": FINETUNED.model_copy(update={"lora_rank": rank, "lr": 0.02, "epochs": 30})
     for rank in (8, 16, 32, 64)
 }
+LOW_RANK["finetuned-adamw-lora64"] = LOW_RANK["finetuned-lora64"].model_copy(
+    update={"optimiser": "adamw", "lr": 1e-3, "weight_decay": 1e-2}
+)
 SLOW = {"sgd-lr5e-3": SGD.model_copy(update={"lr": 5e-3})}
 """What CNNs learn by from scratch; `victims.zoo.ordinary_factors` has it for fully connected networks."""
 AUGMENTATIONS: dict[str, dict[str, Any]] = {
