@@ -156,5 +156,5 @@ def _resume(state: TrainState, checkpoint: Unfinished) -> None:
         return
     try:
         state.load(tensors)
-    except (KeyError, RuntimeError):
+    except ValueError:
         checkpoint.discard()

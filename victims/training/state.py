@@ -56,7 +56,14 @@ class TrainState:
         return named | {"outside_scale": self.outside_scale, "step": torch.tensor(self.step)}
 
     def load(self, named: dict[str, Tensor]) -> None:
-        """Take the state from a checkpoint's tensors."""
+        """Take the state from a checkpoint's tensors; one that does not fit changes nothing.
+
+        Raises:
+            ValueError: a tensor is missing, or of another shape.
+        """
+        for name, value in self.tensors().items():
+            if name not in named or named[name].shape != value.shape:
+                raise ValueError(f"the checkpoint has no {name} of shape {tuple(value.shape)}")
         self.model.load_state_dict(below(MODEL, named))
         self.velocity = [named[f"velocity.{i}"].to(v) for i, v in enumerate(self.velocity)]
         self.outside_scale = named["outside_scale"].to(self.outside_scale)

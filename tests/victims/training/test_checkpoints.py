@@ -87,3 +87,19 @@ def test_a_torn_checkpoint_is_set_aside(tmp_path: Path) -> None:
     steps: list[int] = []
     train(victim, inputs, labels, CPU, Unfinished(checkpoint), lambda at: steps.append(at.step))
     assert steps[-1] == 20 and not checkpoint.exists()
+
+
+def test_a_checkpoint_of_another_shape_leaves_the_training_as_it_is(tmp_path: Path) -> None:
+    """The span of the inputs may have another rank on another machine, and the first layer then another shape."""
+    victim, (inputs, labels) = spec(NormalizedDescent(steps=20)), problem()
+    checkpoint = tmp_path / "other.safetensors"
+    expected = train(victim, inputs, labels, CPU, Unfinished(checkpoint), lambda at: None).state_dict()
+    kept = loop.TrainState(
+        loop.build(victim.architecture, (11,), torch.Generator().manual_seed(9), torch.float64),  # type: ignore[arg-type]
+        outside_norm=0.0,
+        outside_scale=torch.ones((), dtype=torch.float64),
+    )
+    Unfinished(checkpoint).save(kept.tensors())
+    found = train(victim, inputs, labels, CPU, Unfinished(checkpoint), lambda at: None).state_dict()
+    assert not checkpoint.exists()
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
