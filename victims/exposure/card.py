@@ -38,7 +38,7 @@ class Start(FrozenModel):
     stayed: Count = Field(description="Fully connected layers, from the first, that did not move; all if none did.")
     adapter: Count | None = Field(
         default=None,
-        description="The rank of low-rank updates beside all layers, the biases staying; null where all were trained.",
+        description="The rank of low-rank updates beside hidden layers, whose biases stayed; null without.",
     )
 
     @property

@@ -37,20 +37,23 @@ def low_rank(start: Network, end: Network, found: Difference) -> int | None:
 
 
 def adapter_rank(start: Network, end: Network) -> int | None:
-    """Return r where low-rank updates stand beside all layers and the biases stayed; None elsewhere.
+    """Return r where low-rank updates stand beside hidden layers and their biases stayed; None elsewhere.
 
     It is the largest rank that a hidden layer's difference shows. The first layer's is smaller where there are fewer
-    images than r and plain gradients moved the update; behind it activations change on the way.
+    images than r and plain gradients moved the update; behind it activations change on the way. Hidden layers may have
+    none, and the last layer may be trained itself, as the head of a new task is.
 
     Args:
         start: the network at the beginning.
         end: the released network.
     """
-    for before, after in zip(start.biases, end.biases, strict=True):
+    for before, after in zip(start.biases[:-1], end.biases[:-1], strict=True):
         if before is not None and after is not None and not torch.equal(before, after):
             return None
     shown = list[int]()
     for first, last in zip(start.weights[:-1], end.weights[:-1], strict=True):
+        if torch.equal(first, last):
+            continue
         rank, gap = last_gap(torch.linalg.svdvals(last.double() - first.double()), rounding_of(last))
         if gap <= 1:
             return None

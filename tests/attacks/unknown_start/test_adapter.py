@@ -145,7 +145,20 @@ def test_a_start_that_is_not_known_has_no_update_beside_it() -> None:
         CocktailPartyParams(lora=True, start="guess")
 
 
-def test_what_stays_is_not_touched() -> None:
+def test_an_update_may_leave_layers_out_and_a_head_be_trained_but_no_hidden_bias() -> None:
     start, end = ends(victim_of(spec()))
-    same = replace(end, biases=tuple(None if one is None else one + 1 for one in end.biases))
-    assert without_adapter_start(start, same, 20, context()) == (None, (NO_UPDATE,))
+    (first, second, last), (*hidden, head) = end.weights, end.biases
+    assert head is not None
+    part = replace(end, weights=(first, start.weights[1], last + 1), biases=(*hidden, head + 1))
+    assert adapter_rank(start, part) == IMAGES  # what the first layer alone shows
+    moved = replace(end, biases=tuple(None if one is None else one + 1 for one in end.biases))
+    assert without_adapter_start(start, moved, 20, context()) == (None, (NO_UPDATE,))
+    trained = replace(
+        end,
+        weights=(
+            first,
+            second + torch.randn(second.shape, generator=torch.Generator().manual_seed(1)).to(second),
+            last,
+        ),
+    )
+    assert adapter_rank(start, trained) is None
