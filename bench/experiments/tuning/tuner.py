@@ -112,7 +112,7 @@ class Tuner:
             attacked = self.session.attack(self.tuned(trial.params), victim)
         except optuna.TrialPruned:
             return None
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # with --jobs 0 the attack runs in this process
             trial.set_user_attr("reason", describe(error))
             return math.inf
         finally:

@@ -19,7 +19,7 @@ from bench.experiments.tuning.tuner import TrialReporter, Tuner
 from bench.plan import registry
 from bench.plan.run import Run
 from bench.run.executors.processes import isolated_attacks
-from bench.run.failures import AttackFailedError
+from bench.run.failures import failure_of
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.scoring.evaluation import Reference, count_scores
@@ -117,9 +117,9 @@ def _searched(run: Run, setup: Setup, search: Search) -> tuple[Run | None, bool]
         failed = False
         try:
             _pool(tuner, best[: search.pool], setup, console)
-        except AttackFailedError as error:
+        except (Exception, SystemExit) as error:  # an attack's own, with --jobs 0, which must not cost the pick
             failed = True
-            reporter.notice(f"{run.title}: the best trials are not pooled: {error.failure.reason}")
+            reporter.notice(f"{run.title}: the best trials are not pooled: {failure_of(error).reason}")
         pick = replace(tuner.tuned(best[0].params), tuned_by=_chooser(search))
         _claim(pick, store, session)
         return pick, failed

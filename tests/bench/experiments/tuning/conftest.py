@@ -60,6 +60,13 @@ class Fails(Bowl):
 
     def reconstruct(self, view, ctx):
         raise RuntimeError("no luck")
+
+
+class Exits(Bowl):
+    name = "exits"
+
+    def reconstruct(self, view, ctx):
+        raise SystemExit("enough")
 '''
 Bench = Callable[..., Any]
 

@@ -59,16 +59,24 @@ def test_a_mistake_is_told_before_the_first_search(tune: Bench, results: Path) -
     assert not (results / "tune").exists()
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (AttackFailedError(Failure(Status.OOM, "no memory")), "no memory"),
+        (RuntimeError("no luck"), "RuntimeError: no luck"),
+        (SystemExit("enough"), "SystemExit: enough"),
+    ],
+)
 def test_best_trials_that_cannot_be_pooled_cost_no_pick(
-    tune: Bench, results: Path, monkeypatch: pytest.MonkeyPatch
+    tune: Bench, results: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, reason: str
 ) -> None:
     def fails(*_: object) -> str:
-        raise AttackFailedError(Failure(Status.OOM, "no memory"))
+        raise error
 
     monkeypatch.setattr(verb, "write_pool", fails)
-    ended = tune("--trials", 2, "--pool", 2)
+    ended = tune("--trials", 2, "--pool", 2, "--jobs", 0)
     assert ended.status == 1
-    assert "the best trials are not pooled: no memory" in ended.out
+    assert f"the best trials are not pooled: {reason}" in ended.out
     assert list(pd.read_csv(results / "runs.csv")["tuned_by"]) == ["tune"]
 
 
@@ -171,6 +179,13 @@ def test_trials_that_fail_say_why_and_are_no_pick(tune: Bench, results: Path) ->
     assert ended.status == 1
     assert "no trial came to an end" in ended.out
     assert trials(results, "fails-faces-mlp-4-tiny-random")["reason"].tolist() == ["RuntimeError: no luck"] * 2
+
+
+def test_an_attack_that_ends_the_process_costs_only_its_trials(tune: Bench, results: Path) -> None:
+    ended = tune("--trials", 2, "-a", "exits", "--jobs", 0)
+    assert ended.status == 1
+    assert "no trial came to an end" in ended.out
+    assert trials(results, "exits-faces-mlp-4-tiny-random")["reason"].tolist() == ["SystemExit: enough"] * 2
 
 
 @pytest.mark.parametrize(
