@@ -50,8 +50,8 @@ def run_study(
     """Run the cells, write NAME.csv after each and pictures at the end, and return the exit status: 1 if a cell failed.
 
     Rows of a former NAME.csv stay until their cells are made again, so that neither an interruption nor absent data
-    lose one. A cell whose victim cannot be had is reported; if it is the first one, that is an error and nothing else
-    is tried.
+    lose one; a row with measures stays if its cell now ends without. A cell whose victim cannot be had is reported; if
+    it is the first one, that is an error and nothing else is tried.
 
     Args:
         study: the study.
@@ -94,12 +94,15 @@ def run_study(
                 reporter.notice(f"{record.title}: {record.reason}")
                 rows += [before] if before else []
                 continue
-            if trouble := outcome.trouble or record.trouble:
-                failed = True
-                reporter.notice(f"{record.title}: {trouble}")
             row = _row(cell, record)
             if record.status is Status.OK and record.n_good is not None:
                 row |= measure(store, record, session.victim(run.victim), study, cell)
+            trouble = outcome.trouble or record.trouble
+            if _measured(before) and not _measured(row):
+                row, trouble = before, f"{trouble or f'{record.status}: {record.reason}'}; its former row stays"
+            if trouble:
+                failed = True
+                reporter.notice(f"{record.title}: {trouble}")
             rows.append(row)
             write_text(path, to_csv(pd.DataFrame([*rows, *former.values()])))
             say(_line(cell, row), console)

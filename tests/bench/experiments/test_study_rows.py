@@ -17,7 +17,7 @@ from bench.run.executors.choice import Inline
 from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.store.cells import to_csv
-from bench.store.records import ALIGNED_NULLS, NULLS, Status
+from bench.store.records import ALIGNED_NULLS, NULLS, ScoreState, Status
 from victims.errors import UserError
 
 STUDY = """
@@ -115,6 +115,31 @@ def test_a_cell_whose_scoring_failed_is_missing(
     assert (table["status"] == "ok").all() and table["n_good"].notna().all()
     monkeypatch.setattr(Inline, "execute", absent)  # nothing is missing any more
     assert study("--missing").status == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"status": Status.ERROR, "reason": "no luck", "n_good": None}, "error: no luck"),
+        ({"status": Status.SKIPPED, "reason": "not its kind", "n_good": None}, "skipped: not its kind"),
+        ({"scores": ScoreState.FAILED, "scores_reason": "disk: full", "n_good": None}, "its scores failed: disk: full"),
+    ],
+)
+def test_a_row_with_measures_stays_if_its_cell_now_ends_without(
+    study: Callable[..., Any], path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], told: str
+) -> None:
+    assert study().status == 0
+    before, execute = path.read_text(), Inline.execute
+
+    def fails(self: Inline, tasks: Any) -> Any:
+        for outcome in execute(self, tasks):
+            yield Outcome(outcome.record.model_copy(update=changes))
+
+    monkeypatch.setattr(Inline, "execute", fails)
+    ended = study()
+    assert ended.status == 1
+    assert " ".join((ended.out + ended.err).split()).count(f"{told}; its former row stays") == 2
+    assert path.read_text() == before
 
 
 @pytest.mark.parametrize(
