@@ -139,7 +139,8 @@ class FileStaging:
     def record(self, returned: Returned, reporter: Reporter) -> Outcome:
         """Store a run that came back, under this folder's next number, and return how it ended.
 
-        What an attack found before stays if it found nothing now.
+        What an attack found before stays if it found nothing now. A checkpoint stays here where the run's node kept
+        its own.
         """
         with suppress(OSError):  # null controls can be made again
             unpack(self._counted(returned.cache), self.cache)
@@ -162,7 +163,7 @@ class FileStaging:
                     inside = {Path(name).name: content for name, content in self._counted(returned.results).items()}
                     unpack(inside, folder)
                     write_record(folder, record)
-                if record.status is not Status.OOM:
+                if not returned.unfinished:
                     self.store.checkpoint(run_id).unlink(missing_ok=True)
         except OSError as error:
             return replace(outcome, stored=False, trouble=f"it cannot be stored: {describe(error)}")

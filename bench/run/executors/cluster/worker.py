@@ -27,6 +27,7 @@ from bench.run.runner import Outcome
 from bench.run.session import Session
 from bench.run.setup import Setup
 from bench.store.file_names import RUNS
+from bench.store.folders import Store
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,14 @@ class Returned:
         results: its files of the results folder.
         cache: files of the cache that others may need too.
         seconds: how long its process took.
+        unfinished: whether it kept its checkpoint there, to be tried again from.
     """
 
     outcome: Outcome
     results: FileBundle
     cache: FileBundle
     seconds: float
+    unfinished: bool = False
 
 
 @ray.remote(max_retries=0)
@@ -59,10 +62,11 @@ def carry_out(task: Task, inputs: TaskInputs, mailbox: Any, limits: Limits, vers
             (outcome,) = Processes(reporter, 1, _limited(limits)).execute([here])
         seconds = time.monotonic() - began
         results = pack(folders.results, inputs.returned)
+        unfinished = Store(folders.results).checkpoint(task.run_id).exists()
     finally:
         shutil.rmtree(folders.results / RUNS / task.run_id, ignore_errors=True)
     cache = {} if inputs.token.exists() else _changed(pack(folders.cache, inputs.returned_cache), inputs.own_cache)
-    return Returned(outcome, results, cache, seconds)
+    return Returned(outcome, results, cache, seconds, unfinished)
 
 
 @ray.remote(max_retries=0)
