@@ -48,7 +48,20 @@ def named_tensors(reconstruction: Reconstruction) -> dict[str, Tensor]:
 
 
 class UnreadableError(UserError):
-    """The stored reconstruction of a run is missing, damaged or of another victim: the attack must run again."""
+    """The stored reconstruction of a run is missing, damaged or of another victim: the attack must run again.
+
+    Args:
+        cause: what is the matter with it, without what is to be done.
+        command: makes it again.
+    """
+
+    def __init__(self, cause: str, command: str) -> None:
+        super().__init__(cause, command)
+        self.cause, self.command = cause, command
+
+    def __str__(self) -> str:
+        """Return one line for whoever cannot attack again."""
+        return f"{self.cause}; `{self.command}` makes it again"
 
 
 def write_reconstruction(folder: Path, reconstruction: Reconstruction) -> None:
@@ -72,11 +85,11 @@ def read_reconstruction(folder: Path) -> Reconstruction:
         resolved = json.loads(metadata.get("resolved", "{}"))
         return Reconstruction(**{**tensors, "resolved": resolved})
     except OSError as error:
-        raise UnreadableError(f"{path} cannot be read ({one_line(str(error))}); `run --force` makes it again") from None
+        raise UnreadableError(f"{path} cannot be read ({one_line(str(error))})", "run --force") from None
     except (DamagedError, ValueError, TypeError) as error:
         aside = set_aside(folder, folder.parents[1] / DAMAGED)
-        hint = f"the run is set aside as {aside}, and `run` makes it again"
-        raise UnreadableError(f"{path} is damaged ({one_line(str(error))}); {hint}") from None
+        cause = f"{path} is damaged ({one_line(str(error))}); the run is set aside as {aside}"
+        raise UnreadableError(cause, "run") from None
 
 
 def write_trace(folder: Path, trace: list[dict[str, float]]) -> None:

@@ -171,7 +171,7 @@ class Runner:
         try:
             return Outcome(self.scorer.score(stored, run, victim))
         except UnreadableError as error:
-            self.session.reporter.notice(str(error))
+            self.session.reporter.notice(f"{error.cause}; it is attacked again")
             blank = self._blank(run, stored.run_id)
             return self._attacked(run, blank, self.store.find(stored.run_id))
         except (Exception, SystemExit) as error:

@@ -92,7 +92,7 @@ class Scorer:
         shape = tuple(reconstruction.candidates.shape[1:])
         if shape != victim.input_shape:
             raise artifacts.UnreadableError(
-                f"{record.run_id}: its candidates are {shape}, images of another victim; run it again"
+                f"{record.run_id}: its candidates are {shape}, images of another victim", "run --force"
             )
         reference = Reference.of(victim)
         learned_metrics = self.session.learned_metrics(run.victim.dataset)

@@ -200,13 +200,16 @@ def alter(path: Path) -> None:
 def test_a_damaged_reconstruction_is_a_line_to_score_and_a_new_attack_to_run(
     run: Bench, scored: Bench, results: Path, plugins: Path, spoil: object, words: str
 ) -> None:
+    def told(ended: Any) -> list[bool]:
+        return [hint in " ".join(ended.out.split()) for hint in ("it is attacked again", "` makes it again")]
+
     run("-a", "tiny", "--controls", "quick")
     (folder,) = (results / "runs").iterdir()
     spoil(folder)  # type: ignore[operator]
     made = len(calls(plugins))
     ended = scored("--controls", "quick")
     assert ended.status == 1
-    assert words in ended.out
+    assert words in ended.out and told(ended) == [False, True]
     damaged = list((results / "damaged").glob(f"{folder.name}/run.json"))
     assert len(damaged) == ("damaged" in words or "hash" in words)  # set aside with its record, not deleted
     assert "Traceback" not in ended.out + ended.err
@@ -217,7 +220,7 @@ def test_a_damaged_reconstruction_is_a_line_to_score_and_a_new_attack_to_run(
         (folder / "run.json").read_text().replace('"metric_suite": "', '"metric_suite": "0')
     )
     again = run("-a", "tiny", "--controls", "quick")  # it would score again, and finds nothing to score
-    assert (again.status, words in again.out) == (0, True)
+    assert (again.status, words in again.out, told(again)) == (0, True, [True, False])
     assert len(calls(plugins)) == made + 2
 
 
