@@ -6,14 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from bench.publish.compare import compare
 from bench.publish.leaderboard import leaderboard, write_tables
-from bench.publish.ranking import samples
+from bench.publish.ranking import of_each_seed, samples
 from bench.publish.report.collect import collect
 from bench.publish.runs_table import VERSIONS, read_runs
-from bench.store.records import SCHEMA_VERSION, RunRecord, Status
+from bench.store.records import OVERLAPPED, SCHEMA_VERSION, RunRecord, Status
 
 Make = Callable[..., RunRecord]
 every_version = pytest.mark.parametrize("version", VERSIONS.values())
@@ -49,6 +50,30 @@ def test_which_rows_supersede_which(record: Make, tmp_path: Path, other: dict[st
 
     assert counts(tmp_path) == left
     assert len(read_runs(tmp_path / "runs.csv")) == 2
+
+
+SHARED = {"flags": f"budget;{OVERLAPPED}: the machine was shared"}
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "left"),
+    [
+        ({}, {}, "later"),
+        ({}, SHARED, "first"),
+        (SHARED, {}, "later"),
+        (SHARED, SHARED, "later"),
+        (SHARED, {"status": Status.ERROR}, "first"),
+        ({"status": Status.ERROR}, SHARED, "later"),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_the_runs_of_a_seed_one_counts(
+    record: Make, first: dict[str, Any], later: dict[str, Any], left: str, turned: bool
+) -> None:
+    """One that found something; of those one that had its machine for itself; of those the latest."""
+    rows = [record(run_id="first", sequence=1, **first), record(run_id="later", sequence=2, **later)]
+    table = pd.DataFrame([row.model_dump(mode="json") for row in (rows[::-1] if turned else rows)])
+    assert of_each_seed(table)["run_id"].tolist() == [left]
 
 
 @every_version
