@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -196,6 +197,24 @@ def test_a_budget_ends_it_with_what_it_has() -> None:
     assert 7 <= pursuit.spent < 12
     assert pursuit.best.shape == truth.shape
     assert math.isfinite(pursuit.loss)
+
+
+def test_the_best_round_is_kept_though_a_later_one_is_worse() -> None:
+    ended: dict[int, torch.Tensor] = {}
+
+    def evaluate(candidates: torch.Tensor) -> tuple[float, torch.Tensor]:
+        ended[pursuit.stage] = candidates.clone()
+        return 0.5 + 0.1 * pursuit.stage, torch.zeros_like(candidates)
+
+    def pruned(candidates: torch.Tensor, count: int) -> torch.Tensor:
+        return candidates[-count:]  # the new ones
+
+    projection: Any = SimpleNamespace(learnt=torch.zeros(1, 1), evaluate=evaluate, pruned=pruned)
+    pursuit = Pursuit(projection, (4, 64), ProjectionParams(rounds=2, steps=2), context())
+    pursuit.run()
+    assert sorted(ended) == [0, 1, 2, 3] and not torch.equal(ended[1], ended[3])
+    assert pursuit.loss == pytest.approx(0.6)
+    assert torch.equal(pursuit.best, ended[1])
 
 
 def test_a_loss_that_is_not_finite_is_told() -> None:
