@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from attacks.context import Budget
 from bench.run.failures import AttackFailedError
 from bench.run.isolation import host
 from bench.run.isolation.host import AttackProcess, IsolatedAttacks, _outcome
@@ -45,3 +46,16 @@ def test_memory_is_looked_at_once_a_second_and_the_deadline_at_every_poll(monkey
     attacks.close()
     assert looked == [50.0, 51.0, 52.0, 53.0]
     assert (now, process.killed[0]) == (53.5, Status.TIMEOUT)
+
+
+@pytest.mark.parametrize(("seconds", "patience"), [(0.5, 10.5), (60.0, 70.0), (3600.0, 3960.0)])
+def test_a_long_budget_may_be_exceeded_by_a_tenth_and_a_short_one_by_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, patience: float
+) -> None:
+    monkeypatch.setattr(host, "time", SimpleNamespace(monotonic=lambda: 50.0))
+    process, attacks = AttackProcess(1, Pipe()[0]), IsolatedAttacks(Pipe()[0], memory=1)
+    attempt: Any = SimpleNamespace(budget=Budget(seconds=seconds))
+    nothing: Any = None
+    attacks._handle(process, attempt, ({"what": "begun"}, {}), nothing, nothing)
+    attacks.close()
+    assert process.deadline == pytest.approx(50.0 + patience)
