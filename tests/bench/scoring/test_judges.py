@@ -207,6 +207,19 @@ def test_flips_mirror_half_of_the_images_where_the_recipe_says_so() -> None:
     assert 150 < int(bright_left[1].sum()) < 250
 
 
+def test_images_are_turned_and_scaled_but_not_sheared(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, given = F.affine_grid, list[torch.Tensor]()
+    monkeypatch.setattr(
+        F, "affine_grid", lambda maps, *more, **named: given.append(maps) or place(maps, *more, **named)
+    )
+    augment(torch.zeros(64, 1, 4, 4), RECIPES["resnet"], torch.Generator().manual_seed(0))
+    (maps,) = (one[:, :, :2] for one in given)
+    scale = torch.linalg.det(maps).abs()
+    assert torch.linalg.det(maps).sign().unique().tolist() == [-1, 1]
+    assert (maps[:, 0, 1].abs() > 0.01).any()
+    assert torch.allclose(maps @ maps.mT, scale[:, None, None] * torch.eye(2), atol=1e-6)
+
+
 # The cache.
 
 
