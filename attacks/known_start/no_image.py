@@ -77,6 +77,7 @@ def doubted(exposure: Exposure, start: Literal["known", "guess"], seeds: int) ->
 
 def adapted(rank: int) -> str:
     """Return what a low-rank update of this rank says of its directions, for a flag."""
-    several = f"as by LoRA: W1 shows {rank} directions and no image in them"
+    apart = "cocktail-party --variant lora takes them apart"
+    several = f"as by LoRA: W1 shows {rank} directions and no image in them, {apart}"
     one = "as by LoRA, whose direction is no image, or by training on one image, which is the direction"
     return f"every layer moved by rank {rank}, {several if rank > 1 else one}"

@@ -40,7 +40,7 @@ def _own(rows: int, rank: int, inputs: int, neurons: int, generator: torch.Gener
 
 
 def _peft(rows: int, rank: int, inputs: int, neurons: int, generator: torch.Generator) -> Tensor:
-    """Return what peft.get_peft_model draws for its first layer after torch.manual_seed (peft 0.x, `LoraLayer`).
+    """Return what peft.get_peft_model draws for its first layer after torch.manual_seed (peft 0.21, `LoraLayer`).
 
     It makes two layers A and B, whose own starts use numbers up, and then draws A as torch starts a layer.
     """

@@ -92,7 +92,8 @@ def _start(card: Exposure) -> str:
     start = card.start
     if start is not None:
         how = "as given" if start.known_by == "given" else "drawn from the seed"
-        return f"{how}; {start.decay:.4g} of it left, moved by {start.movement:.3g} of its length"
+        update = f", by a low-rank update (LoRA) of rank {start.adapter}" if start.adapter else ""
+        return f"{how}; {start.decay:.4g} of it left, moved by {start.movement:.3g} of its length{update}"
     if card.seed is not None and card.seed.found:
         return "cannot be told: what the seed drew behind the first layer depends on what layers these are"
     return "not known"

@@ -78,3 +78,9 @@ def test_a_network_whose_seed_was_not_sought_has_a_line_for_it() -> None:
 def test_an_owner_is_told_that_biases_do_not_protect() -> None:
     assert told()["biases behind the first layer"].startswith("some, and attacks get records from such networks too.")
     assert told(homogeneous=True)["biases behind the first layer"].startswith("none: doubling all weights")
+
+
+def test_a_low_rank_update_is_told() -> None:
+    assert told(start=START)["start"] == "as given; 0.9 of it left, moved by 0.2 of its length"
+    tuned = told(start=START.model_copy(update={"adapter": 16}))["start"]
+    assert tuned.endswith("of its length, by a low-rank update (LoRA) of rank 16")
