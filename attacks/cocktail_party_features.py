@@ -89,8 +89,9 @@ class CocktailPartyFeatures(Attack[CocktailPartyFeaturesParams]):
         return INNER_STAYED if stayed else took_no_crops(victim, self.params.crops)
 
     def doubt(self, exposure: Exposure) -> str | None:
-        """Doubt a start that is said to be forgotten and remains."""
-        return exposure.start_remains if self.params.start == "forgotten" else None
+        """Doubt a start that is said to be forgotten and remains, where the weights show it."""
+        forgotten = self.params.start == "forgotten" and exposure.spectrum is not None
+        return exposure.start_remains if forgotten else None
 
     def reconstruct(self, view: VictimView, ctx: AttackContext) -> Reconstruction:
         """Return a candidate for each direction; it is the surer the nearer its features come to its component.

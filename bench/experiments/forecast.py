@@ -28,7 +28,7 @@ class Forecast:
     """What a plan leaves to do.
 
     Attributes:
-        runs: number of runs to be made.
+        runs: number of runs to be made, those that are skipped among them.
         stored: number of the plan's other runs.
         seconds: what the runs of known length take, one after the other.
         unknown: number of runs to be made without a stored run of the same attack and victim.
@@ -44,7 +44,7 @@ class Forecast:
     @property
     def text(self) -> str:
         """The forecast in a line."""
-        line = f"{plural(self.runs, 'run')} to make, {self.stored} stored"
+        line = f"{plural(self.runs - self.skipped, 'run')} to make, {self.stored} stored"
         if self.runs == 0:
             return line
         known = self.runs - self.unknown - self.skipped

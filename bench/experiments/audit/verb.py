@@ -113,7 +113,7 @@ def audit(spec: VictimSpec, attacks: Registry[type[Attack[Any]]], setup: Setup, 
         if trouble := victim.unlearnt:
             raise UserError(f"victim {spec.name}: {trouble}")
         _require_own(setup.results_dir / DATA, victim)
-        reporter.notice("exposure: spectrum, seed and start are measured")
+        reporter.notice("exposure: what the weights show at a look is measured")
         card = exposure(victim)
     found = list(prospects(attacks.items.values(), spec, card))
     _tell(console, card, found)

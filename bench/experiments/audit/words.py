@@ -138,10 +138,21 @@ def headline(findings: Sequence[ThreatFinding], n: int, unit: Unit = "images", r
         return f"Whether training {unit} can be reconstructed was not shown: {told}."
     if nothing:
         nobody = f"None of {n} training {unit} was reconstructed beyond chance, by the"
-        return f"{nobody} attacks that were tried." if read else f"{nobody} few attacks that apply. {UNREAD}"
+        nobody += " attacks that were tried." if read else " few attacks that apply."
+        return f"{nobody}{_nearest(nothing)}" if read else f"{nobody}{_nearest(nothing)} {UNREAD}"
     if any(finding.outcome is AuditOutcome.UNVERIFIED for finding in findings):
         return f"Nothing could be verified: no training {unit} were given to compare the attacks' candidates with."
     return "No attack was run to its end, so nothing is known of what can be reconstructed."
+
+
+def _nearest(nothing: Sequence[ThreatFinding]) -> str:
+    """Return what came nearest to being beyond chance; empty if nothing got more than chance."""
+    best = max(nothing, key=lambda one: (one.found or 0) - (one.null or 0))
+    if (best.found or 0) <= (best.null or 0):
+        return ""
+    return (
+        f" {best.attack} came nearest to that, with {best.found}, where chance gets {best.null}: look at its pictures."
+    )
 
 
 def limits(

@@ -14,6 +14,7 @@ from attacks.cocktail_party_features import CocktailPartyFeatures
 from attacks.independent_components import images as searches
 from attacks.independent_components.params import CocktailPartyFeaturesParams
 from bench.run.disclosure import view_of
+from victims.exposure.reading import exposure
 from victims.spec import CNNSpec
 
 PHOTOS = sgd_network("photos", 20, (60, 40), lr=0.02, batch_size=5, epochs=10).model_copy(
@@ -68,3 +69,11 @@ def test_a_separation_that_is_cut_short_has_spent_the_budget_though_the_images_e
     attack = CocktailPartyFeatures(CocktailPartyFeaturesParams(rounds=1, round_steps=5, image_steps=5))
     attack.reconstruct(view_of(victim_of(PHOTOS), attack.knowledge, CPU), ctx)
     assert ctx.stopped == cut
+
+
+def test_a_start_of_which_the_weights_show_nothing_is_not_doubted() -> None:
+    card = exposure(victim_of(PHOTOS), seeds=1)
+    assert card.spectrum is None  # its first fully connected layer is behind a front, and not read
+    forgotten = CocktailPartyFeatures(CocktailPartyFeaturesParams(start="forgotten"))
+    assert forgotten.doubt(card) is None
+    assert CocktailPartyFeatures(PARAMS).doubt(card) is None

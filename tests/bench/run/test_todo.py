@@ -104,7 +104,7 @@ def test_a_dry_run_downloads_nothing_and_says_what_would_be(
 
     assert ended.status == 0
     assert ended.out.count("dataset mnist is absent; it is downloaded first") == 2
-    told = "the plan: 3 runs to make, 0 stored; no stored run tells how long; 1 skipped, for the attack does not"
+    told = "the plan: 2 runs to make, 0 stored; no stored run tells how long; 1 skipped, for the attack does not"
     assert told in ended.out
     assert ended.out.count("skipped: the attack seeks the one record that the attacker does not know") == 1
     assert not (tmp_path / "mnist.npz").exists()

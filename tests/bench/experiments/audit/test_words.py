@@ -137,10 +137,13 @@ def test_the_headline_is_the_count_with_the_largest_lead_and_its_own_null() -> N
     )
     nothing = threats([ran("a", 3, 2)], N)
     assert words.headline(nothing, N) == (
-        "None of 40 training images was reconstructed beyond chance, by the attacks that were tried."
+        "None of 40 training images was reconstructed beyond chance, by the attacks that were tried. a came nearest to "
+        "that, with 3, where chance gets 2: look at its pictures."
     )
+    assert words.headline(threats([ran("a", 2, 2)], N), N).endswith("by the attacks that were tried.")
     assert words.headline(nothing, N, read=False) == (
-        f"None of 40 training images was reconstructed beyond chance, by the few attacks that apply. {words.UNREAD}"
+        "None of 40 training images was reconstructed beyond chance, by the few attacks that apply. a came nearest to "
+        f"that, with 3, where chance gets 2: look at its pictures. {words.UNREAD}"
     )
 
 
