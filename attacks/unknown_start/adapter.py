@@ -128,12 +128,17 @@ def without_adapter_start(
     weight, (neurons, inputs) = start.weights[0], start.weights[0].shape
     found = difference(end.weights[0], weight)
     span = found.directions[: found.rank].float().cpu()
-    guess = guess_adapter(
-        span, neurons, rank, range(seeds), lambda done: ctx.progress(done, seeds), lambda: ctx.expired(0)
-    )
+    tried = 0
+
+    def progress(done: int) -> None:
+        nonlocal tried
+        tried = done
+        ctx.progress(done, seeds)
+
+    guess = guess_adapter(span, neurons, rank, range(seeds), progress, lambda: ctx.expired(0))
     update = f"a low-rank update of rank {rank}"
     if guess is None:
-        return None, (f"{update}: no seed below {seeds} drew its start",)
+        return None, (f"{update}: no seed below {tried} drew its start",)
     generator = torch.Generator().manual_seed(guess.seed)
     drawn = DRAWS[guess.drawn_by](rank, rank, inputs, neurons, generator)
     rows = torch.linalg.qr(drawn.double().T).Q.to(weight.device)

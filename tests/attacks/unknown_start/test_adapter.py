@@ -12,6 +12,7 @@ from attacking import attacked, context, sgd_network, victim_of
 from torch import Tensor, nn
 
 from attacks.cocktail_party import CocktailParty
+from attacks.context import Budget
 from attacks.independent_components.params import CocktailPartyParams
 from attacks.unknown_start import NO_UPDATE
 from attacks.unknown_start.adapter import DRAWS, guess_adapter, without_adapter_start
@@ -138,6 +139,13 @@ def test_a_seed_that_is_not_found_is_one_line() -> None:
     plain = victim_of(spec(lora_rank=None, dtype="float32"))
     assert attacked(CocktailParty(CocktailPartyParams(lora=True)), plain).flags == (NO_UPDATE,)
     assert not missed.candidates.any()
+
+
+def test_seeds_that_the_budget_left_untried_are_not_said_to_be_wrong() -> None:
+    ctx = replace(context(), budget=Budget(steps=0))
+    apart, flags = without_adapter_start(*ends(victim_of(spec())), 20, ctx)
+    assert apart is None
+    assert flags == ("a low-rank update of rank 30: no seed below 1 drew its start",)
 
 
 def test_a_start_that_is_not_known_has_no_update_beside_it() -> None:
