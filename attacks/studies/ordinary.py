@@ -33,8 +33,10 @@ UNIFORM = {"start": "uniform", "coordinate_power": 0.3, "total_variation": 0.5}
 TOLD = frozenset({"adam", "adamw"})
 """Habits under which the difference does not show n: the attacker is told it, too."""
 
+OTHERWISE = ("jitter", "erasing", "cutmix", "smoothing", "bf16", "ema")
+"""Habits that are no moves of the images, which no attack undoes."""
 AUGMENTED: dict[str, tuple[str, dict[str, Any]]] = {
-    **{habit: (habit, {}) for habit in ("flips", "mixup", "dropout")},
+    **{habit: (habit, {}) for habit in ("flips", "mixup", "dropout", *OTHERWISE)},
     "crops1": ("crops1", {"crops": 1}),
     "crops": ("crops", {"crops": 4}),
     "crops, left": ("crops", {}),

@@ -203,6 +203,12 @@ CASES: dict[str, Case] = {
         augmentation=Augmentation(flip=True, crop=1, mixup=True),
         dropout=0.5,
     ),
+    "averaged": ordinary(
+        CNNSpec(channels=(4,), hidden=(6,), outputs=3),
+        augmentation=Augmentation(jitter=0.4, erase=0.5, cutmix=True),
+        label_smoothing=0.1,
+        average=0.9,
+    ),
     "private": ordinary(privacy=Privacy(), batch_size=6),
     "informed": informed(DenseSpec(hidden=(4,))),
     "informed, convolution with Adam": informed(SmallCNNSpec(), optimizer="adam"),

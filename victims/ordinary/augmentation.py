@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ from victims.recipes import Augmentation
 
 APART = 2**32
 """From the seed of the generator that shuffles the batches to that of the changes, which are not to go with it."""
+ERASED, ASPECT = (0.02, 0.33), (0.3, 1 / 0.3)
+"""Of the rectangle that is erased, the share of the image's area and height by width (Zhong et al. 2020, Table 1)."""
+GREY = (0.2989, 0.587, 0.114)
+"""What red, green and blue count for in the brightness of a pixel, as torchvision has it."""
 
 
 @dataclass(frozen=True)
@@ -21,16 +26,24 @@ class Mixing:
     """How a batch is mixed with itself.
 
     Attributes:
-        partners: (b,) the places in the batch of what is added to each image; None where nothing is.
+        partners: (b,) the places in the batch of what is mixed with each image; None where nothing is.
         own: share in [0, 1] of the image itself.
+        box: rows and columns of the rectangle that the partners' images fill; None where images are added up.
     """
 
     partners: Tensor | None = None
     own: float = 1.0
+    box: tuple[slice, slice] | None = None
 
     def of(self, images: Tensor) -> Tensor:
-        """Return the mixtures (b, ...) of images (b, ...)."""
-        return images if self.partners is None else self.own * images + (1 - self.own) * images[self.partners]
+        """Return the mixtures (b, C, H, W) of images (b, C, H, W)."""
+        if self.partners is None:
+            return images
+        if self.box is None:
+            return self.own * images + (1 - self.own) * images[self.partners]
+        mixed = images.clone()
+        mixed[:, :, *self.box] = images[self.partners][:, :, *self.box]
+        return mixed
 
     def loss(self, loss: Callable[[Tensor], Tensor], labels: Tensor) -> Tensor:
         """Return the mixture of a loss, a function of the labels (b,), at the labels of both images."""
@@ -45,15 +58,22 @@ class Augmenter:
         augmentation: what images go through.
         dropout: share of the hidden neurons that a step leaves out, in [0, 1).
         black: what a black pixel is to the network: a number, or (C, 1, 1).
+        white: what a white one is.
         seed: of the generator that all is drawn from, on the CPU.
     """
 
-    def __init__(self, augmentation: Augmentation, dropout: float, black: Tensor | float, seed: int) -> None:
-        self.augmentation, self.dropout, self.black = augmentation, dropout, black
+    def __init__(
+        self, augmentation: Augmentation, dropout: float, black: Tensor | float, white: Tensor | float, seed: int
+    ) -> None:
+        self.augmentation, self.dropout, self.black, self.white = augmentation, dropout, black, white
         self.generator = torch.Generator().manual_seed(APART + seed)
 
+    def changed(self, images: Tensor) -> Tensor:
+        """Return images (b, C, H, W), each moved, its colours changed and a rectangle erased, in this order."""
+        return self._erased(self._jittered(self.moved(images)))
+
     def moved(self, images: Tensor) -> Tensor:
-        """Return images (b, C, H, W), each mirrored or not, and cut out of what black is added to."""
+        """Return images, each mirrored or not, and cut out of what black is added to."""
         crop, flip = self.augmentation.crop, self.augmentation.flip
         if not (crop or flip):
             return images
@@ -68,12 +88,44 @@ class Augmenter:
         each = torch.arange(b, device=images.device)[:, None, None]
         return padded[each, :, rows[:, :, None], columns[:, None]].movedim(3, 1)
 
-    def mixing(self, batch: int, device: torch.device) -> Mixing:
-        """Return how a batch of so many images is mixed."""
-        if not self.augmentation.mixup:
+    def _jittered(self, images: Tensor) -> Tensor:
+        """Return images whose brightness, contrast and saturation are changed, each by a factor of its own."""
+        if not (most := self.augmentation.jitter):
+            return images
+        factors = 1 + most * (2 * torch.rand(3, len(images), 1, 1, 1, generator=self.generator) - 1)
+        scale = self.white - self.black
+        pixels = (images - self.black) / scale
+        return jittered(pixels, *uploaded(factors.to(images.dtype), images.device)) * scale + self.black
+
+    def _erased(self, images: Tensor) -> Tensor:
+        """Return images, some of them with a rectangle of zeros, the mean pixel of inputs that are standardised."""
+        if not self.augmentation.erase:
+            return images
+        height, width = images.shape[2:]
+        drawn, area, aspect, down, right = torch.rand(5, len(images), 1, generator=self.generator)
+        area = (ERASED[0] + (ERASED[1] - ERASED[0]) * area) * height * width
+        aspect = (math.log(ASPECT[0]) + math.log(ASPECT[1] / ASPECT[0]) * aspect).exp()
+        rows = _stretch(height, (area * aspect).sqrt(), down) & (drawn < self.augmentation.erase)
+        columns = _stretch(width, (area / aspect).sqrt(), right)
+        erased = rows[:, None, :, None] & columns[:, None, None]
+        return images.masked_fill(uploaded(erased, images.device), 0.0)
+
+    def mixing(self, images: Tensor) -> Mixing:
+        """Return how a batch (b, C, H, W) is mixed."""
+        if not (self.augmentation.mixup or self.augmentation.cutmix):
             return Mixing()
-        partners = uploaded(torch.randperm(batch, generator=self.generator), device)
-        return Mixing(partners, float(torch.rand((), generator=self.generator)))
+        partners = uploaded(torch.randperm(len(images), generator=self.generator), images.device)
+        own = float(torch.rand((), generator=self.generator))
+        if self.augmentation.mixup:
+            return Mixing(partners, own)
+        rows, columns = (self._side(size, math.sqrt(1 - own)) for size in images.shape[2:])
+        area = (rows.stop - rows.start) * (columns.stop - columns.start)
+        return Mixing(partners, 1 - area / images[0, 0].numel(), (rows, columns))
+
+    def _side(self, size: int, share: float) -> slice:
+        """Return that share of a side around a place that is drawn, as far as it lies on the side."""
+        middle, half = int(torch.randint(size, (), generator=self.generator)), int(size * share) // 2
+        return slice(max(middle - half, 0), min(middle + half, size))
 
     def drop(self, network: nn.Module) -> None:
         """Let dropout (Srivastava et al. 2014) act on what each fully connected layer but the first takes.
@@ -90,3 +142,39 @@ class Augmenter:
         (hidden,) = taken
         kept = torch.rand(hidden.shape, generator=self.generator) >= self.dropout
         return (hidden * uploaded(kept, hidden.device) / (1 - self.dropout),)
+
+
+def jittered(pixels: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
+    """Return pixels (b, C, H, W) in [0, 1] of another brightness, then contrast, then saturation.
+
+    Args:
+        pixels: in [0, 1]; of one channel or of red, green and blue.
+        brightness: (b, 1, 1, 1) factors, 1 for no change; `contrast` and `saturation` likewise.
+    """
+    pixels = (pixels * brightness).clamp(0, 1)
+    level = _grey(pixels).mean((1, 2, 3), keepdim=True)
+    pixels = (level + contrast * (pixels - level)).clamp(0, 1)
+    grey = _grey(pixels)
+    return (grey + saturation * (pixels - grey)).clamp(0, 1)
+
+
+def _grey(pixels: Tensor) -> Tensor:
+    """Return the brightness (b, 1, H, W) of pixels (b, C, H, W)."""
+    if pixels.shape[1] == 1:
+        return pixels
+    red, green, blue = (share * channel for share, channel in zip(GREY, pixels.unbind(1), strict=True))
+    return (red + green + blue)[:, None]
+
+
+def _stretch(size: int, length: Tensor, place: Tensor) -> Tensor:
+    """Return which of the places (b, size) on a side a stretch of it takes.
+
+    Args:
+        size: of the side, pixels.
+        length: (b, 1) of the stretch, which is cut to the side.
+        place: (b, 1) in [0, 1), where in what the stretch leaves of the side it begins.
+    """
+    length = length.round().clamp(1, size)
+    first = (place * (size - length + 1)).floor()
+    along = torch.arange(size)
+    return (along >= first) & (along < first + length)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -22,17 +23,21 @@ from victims.spec import Loss
 from victims.training.loop import REPORT_SECONDS, TrainProgress
 
 Report = Callable[[TrainProgress], None]
-MODEL, OPTIMISER = "model.", "optimiser."
+MODEL, OPTIMISER, AVERAGE = "model.", "optimiser.", "average."
 """Prefixes of the names of a state's tensors."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs (n, C, H, W) of a network, their classes (n,), and what a black pixel is, a number or (C, 1, 1)."""
+    """Inputs (n, C, H, W) of a network, their classes (n,), and what a black and a white pixel are.
+
+    The last two are a number, or (C, 1, 1).
+    """
 
     inputs: Tensor
     labels: Tensor
     black: Tensor | float = 0.0
+    white: Tensor | float = 1.0
 
 
 class Descent:
@@ -48,6 +53,7 @@ class Descent:
 
     Attributes:
         step: steps done.
+        averaged: the moving average of the network's state after each step; empty if the recipe has none.
     """
 
     def __init__(self, model: nn.Module, examples: Examples, loss: Loss, training: Ordinary, seed: int) -> None:
@@ -57,8 +63,9 @@ class Descent:
         self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimiser = _optimiser(self.trained, training)
         self.shuffle = torch.Generator().manual_seed(seed)
-        black = examples.black.to(example) if isinstance(examples.black, Tensor) else examples.black
-        self.augmenter = Augmenter(training.augmentation, training.dropout, black, seed)
+        self.averaged: dict[str, Tensor] = {}
+        ends = [end.to(example) if isinstance(end, Tensor) else end for end in (examples.black, examples.white)]
+        self.augmenter = Augmenter(training.augmentation, training.dropout, *ends, seed)
         self.augmenter.drop(model)
         self.batches = math.ceil(len(self.labels) / training.batch_size)
         self.steps = training.epochs * self.batches
@@ -70,7 +77,7 @@ class Descent:
         self._begun = self.shuffle.get_state()
 
     def run(self, report: Report, after_step: Callable[[], None], after_epoch: Callable[[int], None]) -> None:
-        """Train to the end, from where the state is.
+        """Train to the end, from where the state is; if the recipe averages, the network has the average then.
 
         Args:
             report: called about twice a second, and after the last step.
@@ -96,6 +103,8 @@ class Descent:
             if self.training.stop_loss is not None and float(mean_loss) < self.training.stop_loss:
                 self.step = self.steps
             after_step()
+        if self.averaged:
+            self.model.load_state_dict(self.averaged)
         self.model.eval()
 
     def _descend(self, batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,10 +112,11 @@ class Descent:
         for group in self.optimiser.param_groups:
             group["lr"] = self.training.lr * relative_rate(self.training.schedule, self.step, self.steps)
         self.optimiser.zero_grad()
-        inputs, labels = self.augmenter.moved(self.inputs[batch]), self.labels[batch]
-        mixing = self.augmenter.mixing(len(batch), batch.device)
-        outputs = self.model(mixing.of(inputs))
-        mean = mixing.loss(lambda labels: sample_losses(self.loss, outputs, labels).mean(), labels)
+        inputs, labels = self.augmenter.changed(self.inputs[batch]), self.labels[batch]
+        mixing = self.augmenter.mixing(inputs)
+        with torch.autocast(batch.device.type, torch.bfloat16) if self.training.mixed_precision else nullcontext():
+            outputs = self.model(mixing.of(inputs)).to(inputs.dtype)
+        mean = mixing.loss(lambda labels: self._mean_loss(outputs, labels), labels)
         if self.private is None:
             torch.autograd.backward(mean)
         else:
@@ -114,9 +124,32 @@ class Descent:
         if self.training.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.trained, self.training.clip)
         self.optimiser.step()
+        self._average()
         self.step += 1
         self._total += mean.detach().double() * len(batch)
         return outputs.detach(), mean.detach()
+
+    def _mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss of a batch, a scalar; a smoothed label counts for all classes too."""
+        own, smoothing = sample_losses(self.loss, outputs, labels).mean(), self.training.label_smoothing
+        if not smoothing:
+            return own
+        classes = range(outputs.shape[1] if outputs.ndim == 2 else 2)
+        every = [sample_losses(self.loss, outputs, torch.full_like(labels, each)).mean() for each in classes]
+        return (1 - smoothing) * own + smoothing * torch.stack(every).mean()
+
+    def _average(self) -> None:
+        """Move the average towards the weights after a step, where the recipe has one; it begins after the first.
+
+        `torch.optim.swa_utils.AveragedModel` does the same, but makes a GPU wait for the host at every step.
+        """
+        if (kept := self.training.average) is None:
+            return
+        for name, value in self.model.state_dict().items():
+            if name in self.averaged and value.is_floating_point():
+                self.averaged[name].lerp_(value, 1 - kept)
+            else:
+                self.averaged[name] = value.clone()
 
     def state(self) -> dict[str, Tensor]:
         """Return all that `restore` needs; the tensors are those that the next step changes."""
@@ -124,6 +157,7 @@ class Descent:
         for index, parameter in enumerate(self.trained):
             moments = self.optimiser.state.get(parameter, {})
             named |= {f"{OPTIMISER}{name}.{index}": value for name, value in moments.items() if value is not None}
+        named |= under(AVERAGE, self.averaged)
         if self.private is not None:
             named["noise"] = self.private.generator.get_state()
         return named | {
@@ -141,6 +175,7 @@ class Descent:
             parameter = self.trained[int(index)]
             # Adam counts its steps on the host, in its own precision
             self.optimiser.state[parameter][moment] = value if moment == "step" else value.to(parameter)
+        self.averaged = {name: value.to(self.inputs.device) for name, value in below(AVERAGE, state).items()}
         self.step, self._total = int(state["step"]), state["total"].to(self._total)
         self.shuffle.set_state(state["shuffle"])
         self.augmenter.generator.set_state(state["augmentation"])

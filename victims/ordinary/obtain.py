@@ -51,8 +51,8 @@ class Data:
     @property
     def members(self) -> Examples:
         """The training data."""
-        black = torch.from_numpy(-self.split.mean[:, :1, :1] / self.scale)
-        return Examples(torch.from_numpy(self.split.inputs), torch.from_numpy(self.split.labels), black)
+        black, white = (torch.from_numpy((end - self.split.mean[:, :1, :1]) / self.scale) for end in (0, 1))
+        return Examples(torch.from_numpy(self.split.inputs), torch.from_numpy(self.split.labels), black, white)
 
 
 def obtain(

@@ -46,6 +46,12 @@ class Ordinary(Recipe):
         stop_loss: training ends after an epoch whose mean loss is below it; None for no early stop.
         augmentation: what the images of a batch go through.
         dropout: share of the hidden neurons of fully connected layers that a step leaves out, in [0, 1).
+        label_smoothing: share of a sample's loss that is the mean over all classes in the place of its own, in [0, 1)
+            (Szegedy et al. 2016).
+        mixed_precision: whether `torch.autocast` takes products in bfloat16; the weights stay in `dtype` (Micikevicius
+            et al. 2018).
+        average: what is released is the exponential moving average of the weights after each step, the earlier
+            average counting by this share (Polyak & Juditsky 1992); None for the last weights.
         privacy: every record's gradient is clipped, and the sum noised, all records being in one batch; None for none.
         pretraining: where the start comes from; None for torch's default initialisation after
             `torch.manual_seed(seed)`.
@@ -69,6 +75,9 @@ class Ordinary(Recipe):
     stop_loss: PositiveFloat | None = None
     augmentation: Annotated[Augmentation, omitted_if_default(Augmentation())] = Augmentation()
     dropout: Annotated[float, Field(ge=0, lt=1), omitted_if_default(0.0)] = 0.0
+    label_smoothing: Annotated[float, Field(ge=0, lt=1), omitted_if_default(0.0)] = 0.0
+    mixed_precision: Annotated[bool, omitted_if_default(False)] = False
+    average: Annotated[float | None, Field(gt=0, lt=1), omitted_if_default(None)] = None
     privacy: Annotated[Privacy | None, omitted_if_default(None)] = None
     pretraining: Pretraining | None = None
     last_layers: Annotated[PositiveInt | None, omitted_if_default(None)] = None
@@ -88,8 +97,12 @@ class Ordinary(Recipe):
             raise ValueError("its private training takes all records in every batch: leave out the sampling_rate")
         if self.privacy is not None and (self.last_layers is not None or self.lora_rank is not None):
             raise ValueError("private training is that of all layers: set neither last_layers nor lora_rank")
-        if self.privacy is not None and (self.dropout or self.augmentation != Augmentation()):
-            raise ValueError("private training sees every record as it is: leave out augmentation and dropout")
+        if self.snapshots and self.average is not None:
+            raise ValueError("snapshots are of the weights and not of their average: set snapshots or average")
+        as_it_is = self.augmentation == Augmentation() and not (self.dropout or self.label_smoothing)
+        if self.privacy is not None and (self.mixed_precision or not as_it_is):
+            habits = "augmentation and dropout, label_smoothing and mixed_precision"
+            raise ValueError(f"private training sees every record as it is: leave out {habits}")
         return self
 
     @property
@@ -103,6 +116,9 @@ class Ordinary(Recipe):
         private = f", epsilon {self.privacy.epsilon:g}" if self.privacy else ""
         noise = f", {self.augmentation.label}" if self.augmentation.label else ""
         noise += f", dropout {self.dropout:g}" if self.dropout else ""
+        noise += f", label smoothing {self.label_smoothing:g}" if self.label_smoothing else ""
+        noise += ", bfloat16 products" if self.mixed_precision else ""
+        noise += f", average of {self.average:g}" if self.average else ""
         kept = f", {len(self.snapshots)} snapshots" if self.snapshots else ""
         kept += ", raw inputs" if self.inputs == "raw" else ""
         passes = f"{self.epochs} epochs, batch {self.batch_size}"

@@ -6,8 +6,9 @@ of SGD from a network pre-trained on other images of the dataset: all its layers
 low-rank update (`lora8`, of rank 8); `finetuned-adamw` is all layers by AdamW. `snapshots` also released weights on the
 way, `deep` has two convolutions instead of one, `pooled` max pooling in the place of strides, `gelu` and `tanh` have
 these activations, `ln` layer normalisation before them, `width1000` 1,000 hidden neurons behind a convolution, not 500.
-`flips`, `crops` by at most 4 pixels, `crops1` by one, `mixup` and `dropout` of one half came in at every step. Without
-`c10` they are the binary problems of Haim et al. 2022.
+`flips`, `crops` by at most 4 pixels, `crops1` by one, `jitter` of the colours, `erasing` of a rectangle, `mixup`,
+`cutmix` and `dropout` of one half came in at every step; labels had a `smoothing` of .1, products were in `bf16`, or
+`ema`, a moving average of the weights, is released. Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ AUGMENTATIONS: dict[str, dict[str, Any]] = {
     "flips-crops": {"augmentation": Augmentation(flip=True, crop=4)},
     "mixup": {"augmentation": Augmentation(mixup=True)},
     "dropout": {"dropout": 0.5},
+    "jitter": {"augmentation": Augmentation(jitter=0.4)},
+    "erasing": {"augmentation": Augmentation(erase=0.5)},
+    "cutmix": {"augmentation": Augmentation(cutmix=True)},
+    "smoothing": {"label_smoothing": 0.1},
+    "bf16": {"mixed_precision": True},
+    "ema": {"average": 0.99},
 }
 AUGMENTED = {
     f"{name}-{habit}": (TRAININGS | SLOW)[name].model_copy(update=changes)

@@ -39,7 +39,7 @@ def test_without_crops_nothing_moves() -> None:
 
 def test_it_undoes_what_a_training_does() -> None:
     images = scenes(60)
-    views = Augmenter(Augmentation(crop=CROP), 0.0, BLACK, seed=0).moved(images)
+    views = Augmenter(Augmentation(crop=CROP), 0.0, BLACK, 1.0, seed=0).moved(images)
     assert not torch.equal(views, images)
     inner = (slice(None), slice(None), slice(CROP, -CROP), slice(CROP, -CROP))
     torch.testing.assert_close(uncropped(views, CROP)[inner], images[inner])

@@ -19,12 +19,13 @@ from victims.recipes import Augmentation, Ordinary, Privacy
 from victims.spec import CNNSpec, MLPSpec, VictimSpec
 
 SEED, N, BLACK = 3, 4, torch.tensor([-1.5, 0.25])[:, None, None]
+WHITE = BLACK + 3
 IMAGES = torch.randn(N, 2, 5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 NETWORK = MLPSpec(hidden=(90, 9), outputs=N, biases="every", first_layer_scale=None)
 
 
 def augmenter(dropout: float = 0.0, **augmentation: Any) -> Augmenter:
-    return Augmenter(Augmentation(**augmentation), dropout, BLACK.double(), SEED)
+    return Augmenter(Augmentation(**augmentation), dropout, BLACK.double(), WHITE.double(), SEED)
 
 
 def views(image: Tensor, crop: int, flip: bool) -> list[Tensor]:
@@ -48,8 +49,8 @@ def test_every_view_of_an_image_is_seen_and_nothing_else(crop: int, flip: bool) 
 
 
 def test_without_augmentation_a_batch_is_what_it_was() -> None:
-    assert augmenter().moved(IMAGES) is IMAGES
-    assert augmenter().mixing(N, CPU) == Mixing()
+    assert augmenter().changed(IMAGES) is IMAGES
+    assert augmenter().mixing(IMAGES) == Mixing()
     assert Mixing().of(IMAGES) is IMAGES
 
 
@@ -62,7 +63,7 @@ def test_a_step_on_a_mixed_batch_descends_on_both_labels() -> None:
         lambda progress: None, lambda: None, lambda epoch: None
     )
     order = torch.randperm(N, generator=torch.Generator().manual_seed(SEED))
-    mixing = augmenter(mixup=True).mixing(N, CPU)
+    mixing = augmenter(mixup=True).mixing(IMAGES)
     assert mixing.partners is not None
     assert 0 < mixing.own < 1
     images, partners = IMAGES[order], IMAGES[order][mixing.partners]
@@ -79,7 +80,7 @@ def test_a_step_on_a_mixed_batch_descends_on_both_labels() -> None:
 
 def test_shares_of_mixup_are_uniform_and_partners_are_everybody() -> None:
     draws = augmenter(mixup=True)
-    drawn = [draws.mixing(N, CPU) for _ in range(400)]
+    drawn = [draws.mixing(IMAGES) for _ in range(400)]
     own = torch.tensor([mixing.own for mixing in drawn])
     counts = torch.histc(own, 4, 0, 1)
     assert (counts > 60).all()  # 100 each, with a deviation of 9
@@ -136,10 +137,11 @@ def added(**training: Any) -> tuple[Tensor, Tensor]:
     [
         ({"augmentation": Augmentation(mixup=True)}, N),
         ({"dropout": 0.5}, N),
+        ({"label_smoothing": 0.1, "average": 0.9}, N),
         ({"augmentation": Augmentation(flip=True), "dropout": 0.3}, 2 * N),
         ({"augmentation": Augmentation(crop=1, mixup=True)}, 9 * N),
     ],
-    ids=("mixup", "dropout", "flips and dropout", "crops and mixup"),
+    ids=("mixup", "dropout", "smoothing and average", "flips and dropout", "crops and mixup"),
 )
 def test_what_is_added_has_as_many_directions_as_there_are_views(training: dict[str, Any], seen: int) -> None:
     weight, _ = added(**training)

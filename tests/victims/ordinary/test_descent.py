@@ -27,6 +27,8 @@ KINDS: dict[str, tuple[MLPSpec | CNNSpec | SmoothMLPSpec, dict[str, Any]]] = {
     "smooth": (SmoothMLPSpec(hidden=(9,), layer_norm=True, outputs=5), {"optimiser": "adamw", "lr": 1e-2}),
     "augmented": (NETWORK, AUGMENTED),
     "augmented cnn": (CNN, AUGMENTED),
+    "averaged": (NETWORK, {"average": 0.9, "mixed_precision": True, "label_smoothing": 0.1}),
+    "averaged cnn": (CNN, {"average": 0.9, "augmentation": Augmentation(jitter=0.3, erase=0.5, cutmix=True)}),
     "cnn": (CNN, {"pretraining": Pretraining(epochs=2, batch_size=4), "snapshots": (2,)}),
 }
 
