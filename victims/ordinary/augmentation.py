@@ -149,7 +149,9 @@ def jittered(pixels: Tensor, brightness: Tensor, contrast: Tensor, saturation: T
 
     Args:
         pixels: in [0, 1]; of one channel or of red, green and blue.
-        brightness: (b, 1, 1, 1) factors, 1 for no change; `contrast` and `saturation` likewise.
+        brightness: (b, 1, 1, 1) factors, 1 for no change.
+        contrast: likewise.
+        saturation: likewise.
     """
     pixels = (pixels * brightness).clamp(0, 1)
     level = _grey(pixels).mean((1, 2, 3), keepdim=True)

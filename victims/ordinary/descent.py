@@ -64,8 +64,8 @@ class Descent:
         self.optimiser = _optimiser(self.trained, training)
         self.shuffle = torch.Generator().manual_seed(seed)
         self.averaged: dict[str, Tensor] = {}
-        ends = [end.to(example) if isinstance(end, Tensor) else end for end in (examples.black, examples.white)]
-        self.augmenter = Augmenter(training.augmentation, training.dropout, *ends, seed)
+        black, white = (end.to(example) if isinstance(end, Tensor) else end for end in (examples.black, examples.white))
+        self.augmenter = Augmenter(training.augmentation, training.dropout, black, white, seed)
         self.augmenter.drop(model)
         self.batches = math.ceil(len(self.labels) / training.batch_size)
         self.steps = training.epochs * self.batches
