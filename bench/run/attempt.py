@@ -149,11 +149,18 @@ def perform(
     _require_intact(view, attempt.facts.get(Knowledge.WEIGHTS) or {})
     spent = ctx.stopped or seconds > (attempt.budget.seconds or math.inf)
     flags = ["budget"] if spent else []
+    flags += [lost] if (lost := _not_finite(reconstruction.candidates)) else []
     if checkpoints is not None and checkpoints.trouble:
         flags.append(f"no_checkpoint: {checkpoints.trouble}")
     if device.type == "cpu" and own > LONG and (how := _overlapped(own, share, queued, queued_since)):
         flags.append(f"{OVERLAPPED}: the machine was shared, {how}")
     return Attacked(reconstruction, ctx.trace, seconds, peak_memory(device), tuple(flags))
+
+
+def _not_finite(candidates: Tensor) -> str:
+    """Return how many of the candidates (m, C, H, W) have a pixel that is NaN or infinite, "" if none has."""
+    finite = candidates.isfinite().flatten(1).all(1)
+    return "" if finite.all() else f"{int((~finite).sum())} of {len(finite)} candidates are not finite"
 
 
 def _overlapped(seconds: float, share: float, before: dict[str, int], after: dict[str, int]) -> str:

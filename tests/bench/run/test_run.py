@@ -202,6 +202,8 @@ def test_an_attack_that_is_merely_odd_is_scored(run: Bench, results: Path, attac
     assert table.loc[attack, "status"] == "ok"
     assert table.loc[attack, "attack_loss"] == ""
     assert table.loc[attack, "ssim_mean"] == table.loc["tiny", "ssim_mean"]  # whatever it did to its copies
+    lost = "1 of 3 candidates are not finite"
+    assert (lost in table.loc[attack, "flags"].split(";")) == (attack == "half-nan")
 
 
 def test_an_attack_may_decline_a_victim(run: Bench, results: Path, plugins: Path) -> None:
