@@ -9,9 +9,13 @@ from pathlib import Path
 
 from bench.plan.run import TABULAR
 from bench.run.setup import Setup
+from bench.scoring.protocols import PROTOCOLS
 from bench.store.records import ALIGNED_NULLS, NULLS, RunRecord
 from bench.terminal.text import command
 from victims.dataset_files import tabular
+
+NEAREST = "nearest-public"
+"""The protocol for images that look alike."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ def verdict(records: Sequence[RunRecord], picture: Path | None = None, given: Gi
         )
     else:
         sentences.append(f"Chance gets {null} ({controls}), so this run shows nothing.")
-        sentences.append(f"Try next: {_again(best, given)}.")
+        alike = _nearer(best, given) if _alike(best, null) else ""
+        sentences.append(f"Try next: {alike}{_again(best, given)}.")
     return sentences
 
 
@@ -125,6 +130,17 @@ def _again(record: RunRecord, given: Given) -> str:
     retraining = ["--victim-seeds", str(record.victim_seed)] if record.victim_seed else []
     options = [*retraining, *given.controls, *given.data, *given.plugins, *given.results]
     return f"{_command('run', ['-a', '*', '-v', record.victim, *options])} tries every attack that takes this victim"
+
+
+def _alike(record: RunRecord, null: int) -> bool:
+    """Return whether chance gets half of the images because they look alike, as digits do."""
+    return 2 * null >= record.n and PROTOCOLS[record.protocol].good == "ssim"
+
+
+def _nearer(record: RunRecord, given: Given) -> str:
+    options = [*given.data, *given.plugins, *given.results]
+    score = _command("score", ["-v", record.victim, "--protocol", NEAREST, *options])
+    return f"these images look alike, so {score} counts what is nearer than any held-out image; "
 
 
 def _command(verb: str, options: Sequence[str]) -> str:
