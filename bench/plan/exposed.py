@@ -39,7 +39,10 @@ def exposure_lines(card: Exposure) -> Iterator[tuple[str, str]]:
     yield "architecture", card.architecture
     yield "weights per number sought (equations over unknowns)", f"{card.equations_per_unknown:.2g}: {_over(card)}"
     if card.spectrum is None and not card.layers:
-        yield "layers", f"not known, so nothing can be read off them: {card.uncovered}"
+        yield "layers", f"not known, so little can be read off them: {card.uncovered}"
+        if card.start is not None:
+            yield "start", _start(card)
+            yield f"directions of training {card.unit}", _directions(card)
         yield from _measured(card)
         return
     if card.layers:

@@ -21,7 +21,7 @@ Count = Annotated[int, Field(ge=0)]
 class Start(FrozenModel):
     """What the start of a training, known or guessed, shows beside the released weights.
 
-    W is the first fully connected layer that moved, W(0) the same at the start.
+    W is the first fully connected layer that moved, W(0) the same at the start. It may stand behind convolutions.
     """
 
     known_by: Literal["given", "seed"] = Field(description="The start was given, or drawn again from the seed found.")
@@ -32,7 +32,7 @@ class Start(FrozenModel):
     cosine: float = Field(description="Of W and W(0) outside of the images' span; near 0 where the start is wrong.")
     images: Count | None = Field(
         description="The rank of W - c W(0), which bounds n from below; null where no gap ends it, and where another "
-        "rank is shown: that of a low-rank update, or a direction a class of the last layer."
+        "rank is shown: that of a low-rank update, of features that moved, or a direction a class of the last layer."
     )
 
     stayed: Count = Field(description="Fully connected layers, from the first, that did not move; all if none did.")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from victims.base import Victim
-from victims.equations.architectures import ReLUNetwork, TailNetwork
+from victims.equations.architectures import FrontNetwork, ReLUNetwork, TailNetwork
 from victims.equations.network import Network
 from victims.equations.row_space import EDGE_SLACK, data_rank
 from victims.exposure.card import Exposure, Seed, Spectrum, Start
@@ -44,7 +44,9 @@ def exposure(victim: Victim, seeds: int | None = None) -> Exposure:
         seeds: how many seeds are tried, from 0 on; None for `SEEDS`.
     """
     spec, model = victim.spec.architecture, victim.model
-    read = None
+    read, start = None, None
+    if isinstance(model, FrontNetwork) and victim.start is not None and victim.spec.tells_start:
+        start = _start("given", victim.start, model.state_dict())
     if isinstance(model, (ReLUNetwork, TailNetwork)):
         read = _read(spec, model, victim, SEEDS if seeds is None else seeds)
     return Exposure(
@@ -60,7 +62,7 @@ def exposure(victim: Victim, seeds: int | None = None) -> Exposure:
         imbalance=[] if read is None else read.imbalance,
         spectrum=None if read is None else read.spectrum,
         activations=None if read is None else read.activations,
-        start=None if read is None else read.start,
+        start=start if read is None else read.start,
         seed=None if read is None else read.seed,
         residual=[value if math.isfinite(value) else None for value in victim.card.stationarity_residual],
         margins=victim.card.margins,
@@ -143,17 +145,21 @@ def spectrum(weight: Tensor, scale: float | None = None) -> Spectrum:
 
 
 def _start(known_by: Literal["given", "seed"], start: dict[str, Tensor], end: dict[str, Tensor]) -> Start:
-    """Return what a start shows; both are states of a network whose first layer is fully connected."""
+    """Return what a start shows; both are states of a network whose first layer is fully connected, or behind a front.
+
+    Behind a front that moved, an image's features are others at each step, so that no rank shows n.
+    """
     read = Network.of_matrices if any(name.startswith("tail.") for name in end) else Network.of
     network, first = read(end), first_moved(start, end)
     moved = 0 if first is None else first
     found = difference(end[f"layers.{moved}.weight"], start[f"layers.{moved}.weight"])
+    stayed = all(torch.equal(value, end[name]) for name, value in start.items() if name.startswith("front."))
     return Start(
         known_by=known_by,
         decay=found.decay,
         movement=movement(start, end),
         cosine=min(1.0, max(-1.0, found.cosine)),
-        images=images_in(read(start), network, moved, found),
+        images=images_in(read(start), network, moved, found) if stayed else None,
         stayed=len(network.weights) if first is None else first,
         adapter=None if first is None else adapter_rank(read(start), network),
     )
