@@ -28,6 +28,9 @@ LISTS = {
 MOST_NAMES = 6
 """Lines of mere names on a terminal. More of them, as of a few runs beside a published board, would hide the rest."""
 
+MOST_NEW = 20
+"""Lines of new cells on a terminal. More of them, as of two tables given the wrong way round, would hide the rest."""
+
 
 def table(comparison: Comparison) -> Table:
     """Return the scores that changed: old, new, their difference with its 95% interval, and the cause, once a cell."""
@@ -41,8 +44,11 @@ def text(comparison: Comparison) -> str:
         cells = getattr(comparison, name)
         names = [cell for cell in cells if isinstance(cell, Name)]
         listed = _listed(cells)
-        folded = len(listed) > MOST_NAMES and len(names) == len(cells)
-        lines += [f"{title}: {line}" for line in ([_folded(names)] if folded else listed)]
+        if len(listed) > MOST_NAMES and len(names) == len(cells):
+            listed = [_folded(names)]
+        elif name == "only_new" and len(listed) > MOST_NEW:
+            listed = [*listed[:MOST_NEW], f"{len(listed) - MOST_NEW} more; --format markdown names each"]
+        lines += [f"{title}: {line}" for line in listed]
     return "\n".join(lines)
 
 

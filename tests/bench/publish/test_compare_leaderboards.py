@@ -199,6 +199,20 @@ def test_many_names_are_counted_by_attack_and_none_is_lost(
     assert all(f"a{place} on v{place}" in named or f"a{place} on v0, v1" in named for place in range(8))
 
 
+def test_twenty_new_cells_are_shown_and_the_others_counted(
+    bench: Callable[..., Any], record: Make, tmp_path: Path
+) -> None:
+    write_tables(tmp_path / "old", [record(attack="mine", victim="v0")])
+    write_tables(tmp_path / "new", [record(attack=f"a{place}", victim="v0", **good(place)) for place in range(23)])
+    ended = bench("compare", tmp_path / "old", tmp_path / "new")
+
+    lines = [line for line in ended.out.splitlines() if line.startswith("only in the new table")]
+    assert len(lines) == 21
+    assert lines[-1] == "only in the new table: 3 more; --format markdown names each"
+    named = bench("compare", tmp_path / "old", tmp_path / "new", "--format", "markdown").out
+    assert all(f"a{place} on v0" in named for place in range(23))
+
+
 def test_a_missing_table_says_what_can_be_compared(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"absent.csv does not exist; name a leaderboard.csv, a runs.csv or a results"):
         compare(tmp_path / "absent.csv", tmp_path / "absent.csv")
