@@ -41,6 +41,7 @@ AUGMENTED: dict[str, tuple[str, dict[str, Any]]] = {
     "crops": ("crops", {"crops": 4}),
     "crops, left": ("crops", {}),
     "flips-crops": ("flips-crops", {"crops": 4, "flips": True}),
+    "recipe": ("recipe", {"crops": 4, "flips": True}),
 }
 """Changes at every step of a training, as `victims.zoo.ordinary` has them, and what the attack undoes of them."""
 SEPARATED: dict[str, tuple[str, dict[str, Any]]] = {

@@ -8,7 +8,8 @@ way, `deep` has two convolutions instead of one, `pooled` max pooling in the pla
 these activations, `ln` layer normalisation before them, `width1000` 1,000 hidden neurons behind a convolution, not 500.
 `flips`, `crops` by at most 4 pixels, `crops1` by one, `jitter` of the colours, `erasing` of a rectangle, `mixup`,
 `cutmix` and `dropout` of one half came in at every step; labels had a `smoothing` of .1, products were in `bf16`, or
-`ema`, a moving average of the weights, is released. Without `c10` they are the binary problems of Haim et al. 2022.
+`ema`, a moving average of the weights, is released; a `recipe` has all of these but dropout and what mixes images.
+Without `c10` they are the binary problems of Haim et al. 2022.
 """
 
 from __future__ import annotations
@@ -54,6 +55,12 @@ AUGMENTATIONS: dict[str, dict[str, Any]] = {
     "smoothing": {"label_smoothing": 0.1},
     "bf16": {"mixed_precision": True},
     "ema": {"average": 0.99},
+    "recipe": {
+        "augmentation": Augmentation(flip=True, crop=4, jitter=0.4, erase=0.5),
+        "label_smoothing": 0.1,
+        "mixed_precision": True,
+        "average": 0.99,
+    },
 }
 AUGMENTED = {
     f"{name}-{habit}": (TRAININGS | SLOW)[name].model_copy(update=changes)
