@@ -54,12 +54,12 @@ AUGMENTATIONS: dict[str, dict[str, Any]] = {
     "cutmix": {"augmentation": Augmentation(cutmix=True)},
     "smoothing": {"label_smoothing": 0.1},
     "bf16": {"mixed_precision": True},
-    "ema": {"average": 0.99},
+    "ema": {"average": 0.9},
     "recipe": {
         "augmentation": Augmentation(flip=True, crop=4, jitter=0.4, erase=0.5),
         "label_smoothing": 0.1,
         "mixed_precision": True,
-        "average": 0.99,
+        "average": 0.9,
     },
 }
 AUGMENTED = {
